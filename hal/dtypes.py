@@ -1,0 +1,183 @@
+"""Element types, their promotion, and their NumPy counterparts.
+
+Promotion follows the Array API inside a kind and PyTorch between kinds: an integer tensor with a float32 tensor
+gives float32, float16 with bfloat16 gives float32, and a Python number never widens a tensor of its kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+
+Kind = Literal["bool", "uint", "int", "float"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DType:
+    """One element type. Compared and hashed by identity: there is exactly one object per type."""
+
+    name: str
+    kind: Kind
+    itemsize: int
+    numpy: np.dtype
+
+    def __repr__(self) -> str:
+        return f"polyhal.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integral(self) -> bool:
+        """True for signed and unsigned integers, not for bool."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def bits(self) -> int:
+        return self.itemsize * 8
+
+
+bool_ = DType("bool_", "bool", 1, np.dtype(np.bool_))
+uint8 = DType("uint8", "uint", 1, np.dtype(np.uint8))
+uint16 = DType("uint16", "uint", 2, np.dtype(np.uint16))
+uint32 = DType("uint32", "uint", 4, np.dtype(np.uint32))
+uint64 = DType("uint64", "uint", 8, np.dtype(np.uint64))
+int8 = DType("int8", "int", 1, np.dtype(np.int8))
+int16 = DType("int16", "int", 2, np.dtype(np.int16))
+int32 = DType("int32", "int", 4, np.dtype(np.int32))
+int64 = DType("int64", "int", 8, np.dtype(np.int64))
+float16 = DType("float16", "float", 2, np.dtype(np.float16))
+bfloat16 = DType("bfloat16", "float", 2, np.dtype(ml_dtypes.bfloat16))
+float32 = DType("float32", "float", 4, np.dtype(np.float32))
+float64 = DType("float64", "float", 8, np.dtype(np.float64))
+
+ALL: tuple[DType, ...] = (
+    bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64,
+)  # fmt: skip
+FLOATS: tuple[DType, ...] = (float16, bfloat16, float32, float64)
+SIGNED: tuple[DType, ...] = (int8, int16, int32, int64)
+UNSIGNED: tuple[DType, ...] = (uint8, uint16, uint32, uint64)
+INTEGERS: tuple[DType, ...] = UNSIGNED + SIGNED
+
+DEFAULT_FLOAT = float32
+DEFAULT_INT = int64
+
+_BY_NUMPY = {d.numpy: d for d in ALL}
+_BY_NAME = {d.name: d for d in ALL} | {"bool": bool_}
+_PYTHON = {bool: bool_, int: DEFAULT_INT, float: DEFAULT_FLOAT}
+
+
+def as_dtype(value: object) -> DType:
+    """The DType that `value` names: a DType, its name, a NumPy dtype or scalar type, or Python's bool, int, float.
+
+    Raises TypeError when there is none.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    if isinstance(value, type) and value in _PYTHON:
+        return _PYTHON[value]
+    try:
+        return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload, no-any-return]
+    except (TypeError, KeyError):
+        names = ", ".join(_BY_NAME)
+        raise TypeError(f"{value!r} names no dtype of Polyhal; expected one of {names}") from None
+
+
+def is_float(dtype: DType) -> bool:
+    return dtype.kind == "float"
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype that holds the result of an operation on `a` and `b`."""
+    if a is b:
+        return a
+    if a.kind == "bool":
+        return b
+    if b.kind == "bool":
+        return a
+    if a.kind == "float" and b.kind == "float":
+        if a.itemsize == b.itemsize:  # float16 and bfloat16: neither holds the other
+            return float32
+        return a if a.itemsize > b.itemsize else b
+    if a.kind == "float":
+        return a
+    if b.kind == "float":
+        return b
+    if a.kind == b.kind:
+        return a if a.itemsize > b.itemsize else b
+    signed, unsigned = (a, b) if a.kind == "int" else (b, a)
+    if signed.itemsize > unsigned.itemsize:
+        return signed
+    if unsigned is uint64:  # as NumPy: no integer holds both
+        return float64
+    return SIGNED[UNSIGNED.index(unsigned) + 1]
+
+
+_RANK: dict[Kind, int] = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+
+
+def promote_scalar(dtype: DType, scalar: type) -> DType:
+    """The dtype of a tensor of `dtype` with a Python number of type `scalar`: the number only lifts the kind."""
+    weak = _PYTHON[scalar]
+    return dtype if _RANK[dtype.kind] >= _RANK[weak.kind] else weak
+
+
+def accumulator(dtype: DType) -> DType:
+    """The dtype that sums of `dtype` are carried in: at least float32, 64-bit integers."""
+    if dtype.kind == "float":
+        return dtype if dtype.itemsize >= 4 else float32
+    return uint64 if dtype.kind == "uint" else int64
+
+
+def to_float(dtype: DType) -> DType:
+    """`dtype` if it is floating point, else the default float."""
+    return dtype if dtype.kind == "float" else DEFAULT_FLOAT
+
+
+@dataclass(frozen=True, slots=True)
+class FloatInfo:
+    """Machine limits of a floating-point dtype; `eps` is the gap between 1 and the next number."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class IntInfo:
+    """Machine limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def finfo(dtype: object) -> FloatInfo:
+    """Limits of a floating-point dtype. Raises TypeError for other kinds."""
+    d = as_dtype(dtype)
+    if not d.is_floating_point:
+        raise TypeError(f"finfo takes a floating-point dtype, got {d.name}; use iinfo for integers")
+    info = ml_dtypes.finfo(d.numpy)
+    return FloatInfo(d.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), d)
+
+
+def iinfo(dtype: object) -> IntInfo:
+    """Limits of an integer dtype. Raises TypeError for other kinds."""
+    d = as_dtype(dtype)
+    if not d.is_integral:
+        raise TypeError(f"iinfo takes an integer dtype, got {d.name}; use finfo for floats")
+    info = np.iinfo(d.numpy)
+    return IntInfo(d.bits, int(info.max), int(info.min), d)

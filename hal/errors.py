@@ -1,0 +1,79 @@
+"""Everything that can go wrong, under one root, and the one message form.
+
+A message reads `[op] what is wrong, with the actual values; what was expected; what to do (device)`.
+"""
+
+from __future__ import annotations
+
+
+class PolyhalError(Exception):
+    """Root of all errors that Polyhal raises on its own account."""
+
+
+class DeviceUnavailableError(PolyhalError):
+    """The device asked for does not exist or cannot be opened; the message lists every candidate and its reason."""
+
+
+class BackendError(PolyhalError):
+    """A backend failed in a way that has no more precise class."""
+
+
+class OutOfMemoryError(PolyhalError, MemoryError):
+    """The device cannot provide the memory asked for, even after the pool was drained."""
+
+
+class KernelBuildError(BackendError):
+    """A kernel did not compile; the message carries numbered source, options and the driver's log."""
+
+
+class DeviceLostError(BackendError):
+    """The device stopped answering; its tensors are gone."""
+
+
+class UnsupportedOpError(PolyhalError, NotImplementedError):
+    """No way to run this op with these inputs on this device."""
+
+
+class UnsupportedDTypeError(PolyhalError, TypeError):
+    """The device or the op has no support for this element type."""
+
+
+class ShapeError(PolyhalError, ValueError):
+    """Shapes, axes or parameters do not fit the op."""
+
+
+class DeviceMismatchError(PolyhalError, ValueError):
+    """Inputs of one op live on different devices."""
+
+
+class FallbackRefusedError(PolyhalError):
+    """The op would have run on the host, and the policy forbids it."""
+
+
+class CorruptFileError(PolyhalError):
+    """A file is truncated, altered or not of the expected kind."""
+
+
+class IncompatibleFileError(PolyhalError):
+    """A file is intact but of a schema that this version cannot read."""
+
+
+class AutogradError(PolyhalError, RuntimeError):
+    """A gradient cannot be computed: no graph, a freed graph, or a saved value that was changed in place."""
+
+
+class NonFiniteError(PolyhalError, ArithmeticError):
+    """Anomaly mode met the first NaN or Inf."""
+
+
+def message(op: str | None, problem: str, *, expected: str = "", fix: str = "", device: object = None) -> str:
+    """The one form of error messages: `[op] problem; expected ...; fix (device)`."""
+    parts = [problem]
+    if expected:
+        parts.append(f"expected {expected}")
+    if fix:
+        parts.append(fix)
+    text = "; ".join(parts)
+    if op:
+        text = f"[{op}] {text}"
+    return f"{text} (on {device})" if device is not None else text

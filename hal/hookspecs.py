@@ -1,0 +1,49 @@
+"""The one plug-in hook: a distribution names its backends, and nothing heavy is imported for that.
+
+A backend registers an object (a module will do) under the entry-point group `polyhal.backends`; the object has a
+function `polyhal_backends`, marked with `hookimpl`, that returns `BackendSpec`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pluggy
+
+from polyhal.hal.capabilities import DeviceInfo
+from polyhal.hal.protocol import API_VERSION, ComputeBackend
+
+PROJECT = "polyhal"
+ENTRY_POINT_GROUP = "polyhal.backends"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSpec:
+    """How to find and open the devices of one backend.
+
+    `probe` lists the devices that exist now; it may import heavy modules and may raise, with a message that says what to
+    install. `create` opens the device with that `DeviceInfo.selector`. Both may be given as "module:function".
+    """
+
+    name: str
+    probe: Callable[[], Sequence[DeviceInfo]] | str
+    create: Callable[[str], ComputeBackend] | str
+    priority: int = 0
+    """Breaks ties between equally fast devices; higher wins. Our own: opencl 50, wgpu 40, numpy -100."""
+    api_version: int = API_VERSION
+    aliases: tuple[str, ...] = ()
+    """Other names that people try, as in `Device("cl:0")`."""
+    hidden: bool = False
+    """True for test and teaching backends: opened by name only, never a default, listed only on request."""
+
+
+class HookSpecs:
+    """The namespace that pluggy checks plug-ins against."""
+
+    @hookspec
+    def polyhal_backends(self) -> Sequence[BackendSpec]:  # type: ignore[empty-body]
+        """The backends that this distribution offers. Must be cheap: no driver calls, no heavy imports."""
