@@ -1,0 +1,16 @@
+"""The NumPy backend: the reference that needs no driver, and restricted variants of it for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyhal.hal.hookspecs import BackendSpec, hookimpl
+
+
+@hookimpl
+def polyhal_backends() -> Sequence[BackendSpec]:
+    return [
+        BackendSpec(
+            "numpy", probe="polyhal.backends.numpy.backend:probe", create="polyhal.backends.numpy.backend:create", priority=-100, aliases=("np",)
+        )
+    ]

@@ -1,0 +1,21 @@
+"""The OpenCL backend: any GPU or CPU with an OpenCL 1.2 driver. Importing this package does not import pyopencl."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyhal.hal.hookspecs import BackendSpec, hookimpl
+
+
+@hookimpl
+def polyhal_backends() -> Sequence[BackendSpec]:
+    """The one backend of this package."""
+    return [
+        BackendSpec(
+            name="opencl",
+            probe="polyhal.backends.opencl.discovery:probe",
+            create="polyhal.backends.opencl.backend:create",
+            priority=50,
+            aliases=("cl", "ocl"),
+        )
+    ]

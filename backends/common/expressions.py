@@ -1,0 +1,308 @@
+"""What each elementwise op computes, once, in a small expression language shared by all shader languages.
+
+A template uses the operands `x`, `y`, `z`, op parameters by name, C operators, and these words, which a `Dialect` turns
+into its own language:
+
+- `K(1.5)`: a constant of the operand type;
+- `select(no, yes, condition)`: componentwise choice, where `condition` is a comparison or a combination of them by `|` and `&`;
+- `truth(x)`: a bool operand as such a condition;
+- `BITS`: the width in bits of the operand's storage type;
+- any other called name is a function of the dialect's runtime library.
+
+Comparisons follow IEEE 754, so that a NaN makes `<`, `>` and `==` false.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType, Kind
+
+Class = Literal["float", "double", "int", "uint", "long", "ulong", "bool"]
+"""The type in which a register holds values: half precision computes in float, small integers in 32 bits."""
+
+_CLASSES: dict[DType, Class] = {
+    dtypes.bool_: "bool",
+    dtypes.uint8: "uint",
+    dtypes.uint16: "uint",
+    dtypes.uint32: "uint",
+    dtypes.uint64: "ulong",
+    dtypes.int8: "int",
+    dtypes.int16: "int",
+    dtypes.int32: "int",
+    dtypes.int64: "long",
+    dtypes.float16: "float",
+    dtypes.bfloat16: "float",
+    dtypes.float32: "float",
+    dtypes.float64: "double",
+}
+
+
+def register_class(dtype: DType) -> Class:
+    """The class of the register that holds an element of `dtype`."""
+    return _CLASSES[dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One op: its template per kind of operand, its number of operands and the names of its parameters."""
+
+    templates: Mapping[Kind, str]
+    arity: int
+    predicate: bool = False
+    """True when the result is a condition, stored as bool."""
+    params: tuple[str, ...] = ()
+
+
+def _float(template: str, arity: int = 1, params: tuple[str, ...] = ()) -> Expression:
+    return Expression({"float": template}, arity, params=params)
+
+
+def _numeric(template: str, arity: int, **special: str) -> Expression:
+    kinds: dict[Kind, str] = {"float": template, "int": template, "uint": template, "bool": template}
+    return Expression({**kinds, **special}, arity)  # type: ignore[dict-item]
+
+
+def _predicate(template: str, arity: int, **special: str) -> Expression:
+    kinds: dict[Kind, str] = {"float": template, "int": template, "uint": template, "bool": template}
+    return Expression({**kinds, **special}, arity, predicate=True)  # type: ignore[dict-item]
+
+
+_GUARDED = "select(y, K(1), (y == K(0)) | (y == K(-1)))"
+"""A divisor that cannot trap: x / 0 and the smallest integer / -1 stop the process on some CPUs."""
+_SAFE = "select(y, K(1), y == K(0))"
+
+_SIGMOID = "K(1) / (K(1) + exp(-x))"
+_GELU_TANH_INNER = "((x + K(0.044715) * x * x * x) * K(1.5957691216057308))"
+"""2 sqrt(2/pi) (x + 0.044715 x^3): tanh(u) = 2 sigmoid(2u) - 1, and the halves of gelu cancel the 2 and the -1."""
+
+EXPRESSIONS: dict[str, Expression] = {
+    # Arithmetic. Booleans add as `or` and multiply as `and`, as in NumPy.
+    "add": _numeric("x + y", 2, bool="x | y"),
+    "subtract": _numeric("x - y", 2),
+    "multiply": _numeric("x * y", 2, bool="x & y"),
+    "divide": Expression(
+        {
+            "float": "x / y",
+            "int": f"select(select(x / {_GUARDED}, -x, y == K(-1)), K(0), y == K(0))",
+            "uint": f"select(x / {_SAFE}, K(0), y == K(0))",
+        },
+        2,
+    ),
+    "floor_divide": Expression(
+        {"float": "floor(x / y)", "int": "floor_divide(x, y)", "uint": f"select(x / {_SAFE}, K(0), y == K(0))"}, 2
+    ),
+    "remainder": Expression(
+        {"float": "floor_remainder(x, y)", "int": "floor_remainder(x, y)", "uint": f"select(x % {_SAFE}, K(0), y == K(0))"}, 2
+    ),
+    "fmod": Expression(
+        {
+            "float": "fmod(x, y)",
+            "int": f"select(x % {_GUARDED}, K(0), (y == K(0)) | (y == K(-1)))",
+            "uint": f"select(x % {_SAFE}, K(0), y == K(0))",
+        },
+        2,
+    ),
+    "pow": Expression({"float": "pow(x, y)", "int": "integer_pow(x, y)", "uint": "integer_pow(x, y)"}, 2),
+    "maximum": _numeric("select(y, x, x > y)", 2, float="select(y, x, (x > y) | isnan(x))"),
+    "minimum": _numeric("select(y, x, x < y)", 2, float="select(y, x, (x < y) | isnan(x))"),
+    "negative": _numeric("-x", 1),
+    "positive": _numeric("x", 1),
+    "abs": _numeric("select(x, -x, x < K(0))", 1, float="fabs(x)", uint="x", bool="x"),
+    "sign": _numeric(
+        "select(select(K(0), K(-1), x < K(0)), K(1), x > K(0))",
+        1,
+        float="select(select(select(K(0), K(-1), x < K(0)), K(1), x > K(0)), x, isnan(x))",
+        uint="select(K(0), K(1), x > K(0))",
+        bool="x",
+    ),
+    "square": _numeric("x * x", 1),
+    "reciprocal": _float("K(1) / x"),
+    # Exponentials, logarithms, roots.
+    "exp": _float("exp(x)"),
+    "exp2": _float("exp2(x)"),
+    "expm1": _float("expm1(x)"),
+    "log": _float("log(x)"),
+    "log2": _float("log2(x)"),
+    "log10": _float("log10(x)"),
+    "log1p": _float("log1p(x)"),
+    "sqrt": _float("sqrt(x)"),
+    "rsqrt": _float("K(1) / sqrt(x)"),
+    # Trigonometry and hyperbolic functions.
+    "sin": _float("sin(x)"),
+    "cos": _float("cos(x)"),
+    "tan": _float("tan(x)"),
+    "asin": _float("asin(x)"),
+    "acos": _float("acos(x)"),
+    "atan": _float("atan(x)"),
+    "atan2": _float("atan2(x, y)", 2),
+    "sinh": _float("sinh(x)"),
+    "cosh": _float("cosh(x)"),
+    "tanh": _float("tanh(x)"),
+    "tanh_grad": _float("x * (K(1) - y * y)", 2),
+    "erf": _float("error_function(x)"),
+    # Rounding: integers and booleans are already whole.
+    "floor": _numeric("x", 1, float="floor(x)"),
+    "ceil": _numeric("x", 1, float="ceil(x)"),
+    "trunc": _numeric("x", 1, float="trunc(x)"),
+    "round": _numeric("x", 1, float="rint(x)"),
+    # Comparison.
+    "equal": _predicate("x == y", 2),
+    "not_equal": _predicate("x != y", 2),
+    "less": _predicate("x < y", 2),
+    "less_equal": _predicate("x <= y", 2),
+    "greater": _predicate("x > y", 2),
+    "greater_equal": _predicate("x >= y", 2),
+    "isnan": _predicate("x != x", 1, float="isnan(x)"),
+    "isinf": _predicate("x != x", 1, float="isinf(x)"),
+    "isfinite": _predicate("x == x", 1, float="isfinite(x)"),
+    # Logic: operands are bool registers.
+    "logical_and": Expression({"bool": "x & y"}, 2),
+    "logical_or": Expression({"bool": "x | y"}, 2),
+    "logical_xor": Expression({"bool": "x != y"}, 2, predicate=True),
+    "logical_not": Expression({"bool": "x == K(0)"}, 1, predicate=True),
+    # Bits. A shift by the width or more gives what shifting one by one would give.
+    "bitwise_and": Expression({"int": "x & y", "uint": "x & y", "bool": "x & y"}, 2),
+    "bitwise_or": Expression({"int": "x | y", "uint": "x | y", "bool": "x | y"}, 2),
+    "bitwise_xor": Expression({"int": "x ^ y", "uint": "x ^ y", "bool": "x ^ y"}, 2),
+    "bitwise_invert": Expression({"int": "~x", "uint": "~x", "bool": "x ^ K(1)"}, 1),
+    "bitwise_left_shift": Expression(
+        {
+            "int": "select(x << (y & K(BITS - 1)), K(0), (y < K(0)) | (y >= K(BITS)))",
+            "uint": "select(x << (y & K(BITS - 1)), K(0), y >= K(BITS))",
+        },
+        2,
+    ),
+    "bitwise_right_shift": Expression(
+        {
+            "int": "x >> select(y, K(BITS - 1), (y < K(0)) | (y >= K(BITS)))",
+            "uint": "select(x >> (y & K(BITS - 1)), K(0), y >= K(BITS))",
+        },
+        2,
+    ),
+    # Selection; `where` takes its condition last in the template, whatever the order of the op's inputs.
+    "where": _numeric("select(z, y, truth(x))", 3),
+    "clip_low": _numeric("select(x, y, x < y)", 2, float="select(x, y, (x < y) | isnan(y))"),
+    "clip_high": _numeric("select(x, y, x > y)", 2, float="select(x, y, (x > y) | isnan(y))"),
+    # Activations and their gradients; in the latter `x` is the incoming gradient.
+    "relu": _numeric("select(x, K(0), x < K(0))", 1, uint="x", bool="x"),
+    "relu_grad": _numeric("select(K(0), x, y > K(0))", 2),
+    "leaky_relu": _float("select(x * negative_slope, x, x > K(0))", params=("negative_slope",)),
+    "elu": _float("select(alpha * expm1(x), x, x > K(0))", params=("alpha",)),
+    "sigmoid": _float(_SIGMOID),
+    "sigmoid_grad": _float("x * (y * (K(1) - y))", 2),
+    "silu": _float("x / (K(1) + exp(-x))"),
+    "silu_grad": _float("x * silu_slope(y)", 2),
+    "softplus": _float("select(K(0), x, x > K(0)) + log1p(exp(-fabs(x)))"),
+    "gelu": _float("x * normal_distribution(x)"),
+    "gelu_grad": _float("x * gelu_slope(y)", 2),
+    "gelu_tanh": _float(f"x / (K(1) + exp(-{_GELU_TANH_INNER}))"),
+    "gelu_tanh_grad": _float("x * gelu_tanh_slope(y)", 2),
+    "cast": _numeric("x", 1),
+}
+
+CONTRACT_NAMES: dict[str, str] = {
+    "neg": "negative",
+    "not": "bitwise_invert",
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "max": "maximum",
+    "min": "minimum",
+    "lt": "less",
+    "eq": "equal",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "shl": "bitwise_left_shift",
+    "shr": "bitwise_right_shift",
+}
+"""The names of the contract's core methods where they differ from the ops' own."""
+
+
+def find(op: str) -> Expression | None:
+    """The expression of an op or of a contract name, or None."""
+    return EXPRESSIONS.get(CONTRACT_NAMES.get(op, op))
+
+
+class Dialect(Protocol):
+    """How one shader language spells the words of a template."""
+
+    def constant(self, text: str, cls: Class) -> str:
+        """A constant of a class; `text` is a number or an expression of numbers."""
+
+    def select(self, no: str, yes: str, condition: str) -> str: ...
+
+    def truth(self, register: str, cls: Class) -> str:
+        """A bool register as a condition that selects between values of `cls`."""
+
+    def function(self, name: str, cls: Class) -> str:
+        """The function's name in this language for operands of `cls`."""
+
+    def predicate(self, condition: str, cls: Class) -> str:
+        """A condition over operands of `cls` as the value of a bool register."""
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def render(
+    expression: Expression, dtype: DType, operands: Sequence[str], params: Mapping[str, str], dialect: Dialect
+) -> str:
+    """The expression over named registers whose operands are of `dtype`, as text of one language.
+
+    Raises KeyError when the op has no form for that kind of operand.
+    """
+    cls = register_class(dtype)
+    words = dict(zip("xyz", operands, strict=False)) | dict(params) | {"BITS": str(dtype.bits)}
+    text = _rewrite(expression.templates[dtype.kind], words, cls, dialect)
+    return dialect.predicate(text, cls) if expression.predicate else f"({text})"
+
+
+def _rewrite(text: str, words: Mapping[str, str], cls: Class, dialect: Dialect) -> str:
+    out = []
+    position = 0
+    while match := _WORD.search(text, position):
+        out.append(text[position : match.start()])
+        word = match.group()
+        if text[match.end() : match.end() + 1] != "(":
+            out.append(words[word])
+            position = match.end()
+            continue
+        inside, position = _argument_text(text, match.end())
+        arguments = [_rewrite(a, words, cls, dialect) for a in _split(inside)]
+        if word == "K":
+            out.append(dialect.constant(arguments[0], cls))
+        elif word == "select":
+            out.append(dialect.select(*arguments))
+        elif word == "truth":
+            out.append(dialect.truth(arguments[0], cls))
+        else:
+            out.append(f"{dialect.function(word, cls)}({', '.join(arguments)})")
+    out.append(text[position:])
+    return "".join(out)
+
+
+def _argument_text(text: str, opening: int) -> tuple[str, int]:
+    """The text between the parenthesis at `opening` and its partner, and the position after that."""
+    depth = 0
+    for i in range(opening, len(text)):
+        depth += (text[i] == "(") - (text[i] == ")")
+        if depth == 0:
+            return text[opening + 1 : i], i + 1
+    raise AssertionError(f"unbalanced parentheses in {text!r}")
+
+
+def _split(text: str) -> list[str]:
+    """The arguments of a call, split at the commas outside parentheses."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if c == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    return [*parts, text[start:].strip()]

@@ -1,0 +1,95 @@
+"""Every member of the contract, doing nothing; results are zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
+from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.protocol import Declined, Handle, InputSpec, Launch, Number
+
+_INFO = DeviceInfo("null", "computes nothing", DeviceType.CPU, 1 << 40, "none", "null", "")
+
+
+def probe() -> Sequence[DeviceInfo]:
+    return [_INFO]
+
+
+def create(selector: str) -> NullBackend:
+    return NullBackend()
+
+
+
+
+class NullLaunch:
+    """A launch that does nothing, and remembers which op it stands for."""
+
+    __slots__ = ("name",)
+    workspace: tuple[int, ...] = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *args: Any) -> None:
+        pass
+
+
+class NullBackend:
+    """Allocates numbers instead of memory and runs nothing."""
+
+    def __init__(self) -> None:
+        self.info = _INFO
+        self.capabilities = Capabilities()
+        self._next = 0
+
+    def memory_available(self) -> int:
+        return self.info.memory
+
+    def allocate(self, nbytes: int) -> Handle:
+        self._next += 1
+        return self._next
+
+    def deallocate(self, handle: Handle) -> None:
+        pass
+
+    def copy_to_device(self, src: memoryview, dst: Handle, offset: int) -> None:
+        pass
+
+    def copy_from_device(self, src: Handle, offset: int, dst: memoryview) -> None:
+        dst[:] = bytes(dst.nbytes)
+
+    def synchronize(self) -> None:
+        pass
+
+    def fill(self, value: Number, out: Ref) -> None:
+        pass
+
+    def copy(self, src: Ref, out: Ref) -> None:
+        pass
+
+    def unary(self, op: str, x: Ref, out: Ref) -> None:
+        pass
+
+    def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
+        pass
+
+    def where(self, cond: Ref, a: Ref, b: Ref, out: Ref) -> None:
+        pass
+
+    def reduce(self, op: str, x: Ref, out: Ref) -> None:
+        pass
+
+    def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
+        pass
+
+    def gather(self, index: Ref, x: Ref, out: Ref) -> None:
+        pass
+
+    def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
+        pass
+
+    def lower(
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        return NullLaunch(op)

@@ -1,0 +1,122 @@
+"""What a device can do, asked of the driver once. The baseline is OpenCL 1.2; anything newer is a probed capability."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from polyhal.backends.common.expressions import CONTRACT_NAMES, EXPRESSIONS
+from polyhal.hal import dtypes
+from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
+
+_BITS_PER_BYTE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Facts that choose kernels. Sizes are in bytes."""
+
+    cpu: bool
+    unified_memory: bool
+    fp64: bool
+    fp16: bool
+    """Arithmetic on `half`; storage needs no feature."""
+    subgroups: bool
+    float_atomics: str
+    """How a float is added atomically: `ext` (cl_ext_float_atomics), `ptx` (NVIDIA's inline assembly) or `cas`."""
+    int64_atomics: bool
+    correct_divide: bool
+    """Single-precision division and square root can be asked to round correctly."""
+    command_buffers: bool
+    binaries: bool
+    """Loading a compiled program is worth it. PoCL keeps a cache of its own, and its binaries lack the specialised kernels."""
+    vector_width: int
+    """Floats per work-item in streaming kernels."""
+    group_size: int
+    """Work-items per group in streaming kernels."""
+    local_memory: int
+    local_memory_is_real: bool
+    """False where local memory is ordinary cached memory, so that staging in it only costs."""
+    compute_units: int
+    platform: str
+
+
+def features(device: Any, kind: DeviceType) -> Features:
+    """Ask the driver."""
+    import pyopencl as cl
+
+    extensions = frozenset(device.extensions.split())
+    platform = device.platform.name
+    cpu = kind is DeviceType.CPU
+    fp64 = bool(device.double_fp_config) if _version(device) >= (1, 2) or "cl_khr_fp64" in extensions else False
+    single = device.single_fp_config
+    if "cl_ext_float_atomics" in extensions:
+        atomics = "ext"
+    elif "cl_nv_compiler_options" in extensions:
+        atomics = "ptx"
+    else:
+        atomics = "cas"
+    native = max(int(device.native_vector_width_float), int(device.preferred_vector_width_float))
+    width = max(4, min(16, native)) if cpu else 4
+    return Features(
+        cpu=cpu,
+        unified_memory=bool(device.host_unified_memory),
+        fp64=fp64,
+        fp16="cl_khr_fp16" in extensions,
+        subgroups=bool(extensions & {"cl_khr_subgroups", "cl_intel_subgroups"}),
+        float_atomics=atomics,
+        int64_atomics="cl_khr_int64_base_atomics" in extensions,
+        correct_divide=bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
+        command_buffers="cl_khr_command_buffer" in extensions,
+        binaries="portable computing language" not in platform.lower() and "oclgrind" not in platform.lower(),
+        vector_width=width,
+        group_size=min(int(device.max_work_group_size), 64 if cpu else 256),
+        local_memory=int(device.local_mem_size),
+        local_memory_is_real=device.local_mem_type == cl.device_local_mem_type.LOCAL,
+        compute_units=int(device.max_compute_units),
+        platform=platform,
+    )
+
+
+def _version(device: Any) -> tuple[int, int]:
+    match = re.match(r"OpenCL (\d+)\.(\d+)", device.version)
+    return (int(match.group(1)), int(match.group(2))) if match else (1, 0)
+
+
+def capabilities(device: Any, found: Features) -> Capabilities:
+    """The same facts in the framework's terms."""
+    storage = frozenset(d for d in dtypes.ALL if found.fp64 or d is not dtypes.float64)
+    names = set(EXPRESSIONS) | set(CONTRACT_NAMES)
+    arity = {n: EXPRESSIONS[CONTRACT_NAMES.get(n, n)].arity for n in names}
+    plain = {n for n in names if not EXPRESSIONS[CONTRACT_NAMES.get(n, n)].params}
+    return Capabilities(
+        storage=storage,
+        compute=storage,
+        unary=frozenset(n for n in plain if arity[n] == 1),
+        binary=frozenset(n for n in plain if arity[n] == 2),
+        reduce=frozenset({"min", "mean", "any", "all"}),
+        unified_memory=found.unified_memory,
+        float_atomics=found.float_atomics != "cas",
+        subgroups=found.subgroups,
+        limits=Limits(
+            max_allocation=int(device.max_mem_alloc_size),
+            local_memory=found.local_memory,
+            max_group_size=int(device.max_work_group_size),
+            max_groups_per_axis=0,
+            compute_units=found.compute_units,
+            alignment=max(64, int(device.mem_base_addr_align) // _BITS_PER_BYTE),
+        ),
+        features={
+            "opencl": device.version,
+            "opencl_c": device.opencl_c_version,
+            "platform": found.platform,
+            "fp16": str(found.fp16),
+            "fp64": str(found.fp64),
+            "float_atomics": found.float_atomics,
+            "int64_atomics": str(found.int64_atomics),
+            "command_buffers": str(found.command_buffers),
+            "correctly_rounded_divide": str(found.correct_divide),
+            "vector_width": str(found.vector_width),
+        },
+    )

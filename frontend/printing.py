@@ -1,0 +1,25 @@
+"""How a tensor looks when printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
+
+def render(x: Tensor) -> str:
+    """NumPy's picture of the elements, with dtype, device and place on the tape where they are not the default."""
+    array = x.numpy()
+    if array.dtype.kind == "V":  # bfloat16 has no formatter of its own
+        array = array.astype(np.float32)
+    body = np.array2string(array, separator=", ", prefix="tensor(", precision=4, threshold=200, edgeitems=3, floatmode="maxprec")
+    notes = [f"dtype={x.dtype!r}", f"device={x.device.name!r}"]
+    if x.node is not None:
+        notes.append(f"grad_fn={x.node.op.name}")
+    elif x.requires_grad:
+        notes.append("requires_grad=True")
+    shape = f", shape={x.shape}" if x.size == 0 else ""
+    return f"tensor({body}{shape}, {', '.join(notes)})"

@@ -1,0 +1,386 @@
+"""The tensor: a buffer seen through a layout on a device, with a place on the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.buffer import Buffer
+from polyhal.hal.device import Device
+from polyhal.hal.dispatch import Array
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.errors import AutogradError, message
+from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.ops.methods import Methods
+
+if TYPE_CHECKING:
+    from polyhal.autograd.tape import Node
+
+_cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
+
+
+class Tensor(Array, Methods):
+    """An n-dimensional array on a device.
+
+    `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
+    tensor. Python floats become float32, Python integers int64; NumPy dtypes are kept, except that float64 *lists* do not
+    exist: ask for `dtype=polyhal.float64`.
+    """
+
+    __slots__ = ("__weakref__", "grad", "hooks", "index", "node")
+
+    buffer: Buffer
+    device: Device
+    ref: Ref
+    requires_grad: bool
+    grad: Tensor | None
+    node: Node | None
+    index: int
+    hooks: dict[int, Callable[[Tensor], Tensor | None]] | None
+
+    def __init__(self, data: Any, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False) -> None:
+        wanted = None if dtype is None else as_dtype(dtype)
+        if isinstance(data, Tensor):
+            target = data.device if device is None else Device(device)
+            source = data.detach().to(target) if data.device is not target else _copy(data.detach())
+            if wanted is not None and source.dtype is not wanted:
+                source = _cast(source, wanted)
+            self.buffer, self.ref, self.device = source.buffer, source.ref, target
+        else:
+            target = Device(device)
+            array, kind = to_numpy(data, wanted)
+            self.buffer, self.ref = target.upload(array, kind)
+            self.device = target
+        self.requires_grad = False
+        self.grad = None
+        self.node = None
+        self.index = 0
+        self.hooks = None
+        if requires_grad:
+            self.requires_grad_()
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def spec(self) -> Spec:
+        return self.ref.spec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.ref.spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.ref.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.ref.spec.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.ref.spec.size
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self.ref.spec.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.ref.spec.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.ref.spec.nbytes
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distances between neighbours along each axis, in elements."""
+        return self.ref.spec.strides
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self.ref.spec.is_contiguous
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for tensors that no recorded op made."""
+        return self.node is None
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802  the Array API's name
+        """The tensor with its axes reversed. A view."""
+        return self.permute(tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802  the Array API's name
+        """The tensor with its last two axes exchanged. A view."""
+        return self.transpose(-2, -1)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without axes has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        for i in range(len(self)):
+            yield self[i]
+
+    # --- values on the host -----------------------------------------------------------------------------------------
+
+    def numpy(self) -> np.ndarray:
+        """The elements as a new NumPy array. Waits for the device."""
+        return self.device.download(self.ref)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("a tensor's elements can only be copied to NumPy; call np.asarray without copy=False")
+        out = self.numpy()
+        return out if dtype is None else out.astype(dtype)
+
+    def item(self) -> Any:
+        """The only element as a Python number. Raises ValueError for other sizes."""
+        if self.size != 1:
+            raise ValueError(f"[item] a tensor of shape {self.shape} has {self.size} elements; expected 1")
+        return self.numpy().reshape(-1)[0].item()
+
+    def tolist(self) -> Any:
+        """The elements as nested Python lists."""
+        return self.numpy().tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integral:
+            raise TypeError(f"a {self.dtype.name} tensor cannot be an index; expected integers")
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"a tensor of shape {self.shape} is neither true nor false; use .any() or .all()")
+        return bool(self.item())
+
+    def __repr__(self) -> str:
+        from polyhal.printing import render
+
+        return render(self)
+
+    # --- moving and casting -----------------------------------------------------------------------------------------
+
+    def to(self, *targets: Device | str | DType | object) -> Tensor:
+        """This tensor on another device, in another dtype, or both: `x.to("opencl")`, `x.to(polyhal.float16)`."""
+        out = self
+        for target in targets:
+            if isinstance(target, (Device, str)) and not (isinstance(target, str) and _names_dtype(target)):
+                device = Device(target)
+                if device is not out.device:
+                    out = _move(out, device)
+            else:
+                dtype = as_dtype(target)
+                if dtype is not out.dtype:
+                    out = _cast(out, dtype)
+        return out
+
+    def astype(self, dtype: object) -> Tensor:
+        """The same values in another dtype; a new tensor even if it is the same dtype already."""
+        kind = as_dtype(dtype)
+        result: Tensor = _copy(self) if kind is self.dtype else _cast(self, kind)
+        return result
+
+    def float(self) -> Tensor:
+        """The values in float32."""
+        return self.to(dtypes.float32)
+
+    def half(self) -> Tensor:
+        """The values in float16."""
+        return self.to(dtypes.float16)
+
+    def bfloat16(self) -> Tensor:
+        """The values in bfloat16."""
+        return self.to(dtypes.bfloat16)
+
+    def cpu(self) -> Tensor:
+        """The tensor on the NumPy device."""
+        return self.to(Device("numpy"))
+
+    def clone(self) -> Tensor:
+        """A copy with its own memory, through which gradients flow."""
+        result: Tensor = _copy(self)
+        return result
+
+    # --- autograd ---------------------------------------------------------------------------------------------------
+
+    def detach(self) -> Tensor:
+        """The same memory, cut off from the tape."""
+        return wrap(self.device, self.buffer, self.ref)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Have gradients collected in `.grad`, or stop it. Raises AutogradError for results of ops and for integers."""
+        if self.node is not None:
+            raise AutogradError(message(None, "requires_grad can be set on leaves only, and this is the result of an op", fix="use .detach() first"))
+        if requires_grad and not self.dtype.is_floating_point:
+            raise AutogradError(message(None, f"a {self.dtype.name} tensor cannot have gradients", expected="a floating-point dtype"))
+        self.requires_grad = requires_grad
+        return self
+
+    def backward(self, gradient: Tensor | None = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
+        """Add the gradient of this tensor with respect to every leaf to the leaf's `.grad`.
+
+        `gradient` has this tensor's shape and may be left out for a single element. The tape is freed unless
+        `retain_graph`; with `create_graph` the gradients can be differentiated again. Raises AutogradError.
+        """
+        from polyhal.autograd.engine import backward
+
+        backward((self,), (gradient,), retain_graph=retain_graph, create_graph=create_graph)
+
+    def zero_grad(self) -> None:
+        """Forget the gradient."""
+        self.grad = None
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Callable[[], None]:
+        """Call `hook` with each gradient of this tensor; what it returns replaces the gradient. Returns the remover."""
+        from polyhal.autograd.engine import add_hook
+
+        return add_hook(self, hook)
+
+    # --- in place ---------------------------------------------------------------------------------------------------
+
+    def copy_(self, source: Any) -> Self:
+        """Overwrite the elements with those of `source`, broadcast and cast. Raises AutogradError on tracked tensors."""
+        value = as_tensor(source, self.device)
+        self.check_in_place("copy_")
+        if value.shape != self.shape:
+            value = FUNCTIONS["broadcast_to"](value, self.shape)
+        if self.size:
+            self.device.backend.copy(value.ref, self.ref)
+        self.buffer.version += 1
+        return self
+
+    def fill_(self, value: bool | int | float) -> Self:
+        """Overwrite every element with a number."""
+        self.check_in_place("fill_")
+        if self.size:
+            self.device.backend.fill(value, self.ref)
+        self.buffer.version += 1
+        return self
+
+    def zero_(self) -> Self:
+        """Overwrite every element with 0."""
+        return self.fill_(0)
+
+    def check_in_place(self, op: str) -> None:
+        """Raise AutogradError when a change in place would make recorded gradients wrong."""
+        if dispatch.thread.grad_enabled and self.requires_grad:
+            kind = "a leaf that requires gradients" if self.node is None else "a result that is on the tape"
+            raise AutogradError(
+                message(op, f"cannot change {kind} in place", fix="do it under no_grad(), or use an op that returns a new tensor")
+            )
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        from polyhal.indexing import assign
+
+        assign(self, index, value)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        from polyhal.indexing import select
+
+        return select(self, index)
+
+
+def _in_place(name: str, op: str) -> Callable[[Tensor, Any], Tensor]:
+    definition = OPS[op]
+
+    def method(self: Tensor, other: Any) -> Tensor:
+        self.check_in_place(name)
+        value = other if isinstance(other, (bool, int, float)) else as_tensor(other, self.device)
+        dispatch.apply_into(definition, (self.detach(), value), (), (self,))
+        return self
+
+    method.__name__ = name
+    method.__doc__ = f"`{op}` in place, keeping shape and dtype."
+    return method
+
+
+for _name, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("div", "divide")):
+    setattr(Tensor, f"{_name}_", _in_place(f"{_name}_", _op))
+
+
+def wrap(device: Device, buffer: Buffer, ref: Ref) -> Tensor:
+    """A tensor around existing memory, without any check: how results come into being."""
+    out = _new(Tensor)
+    out.device = device
+    out.buffer = buffer
+    out.ref = ref
+    out.requires_grad = False
+    out.grad = None
+    out.node = None
+    out.hooks = None
+    out.index = 0
+    return out
+
+
+_new = Tensor.__new__
+
+
+def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
+    """Data from outside as a NumPy array, and its dtype here. Raises TypeError for ragged or non-numeric data."""
+    try:
+        array = np.asarray(data)
+    except ValueError as error:
+        raise TypeError(message("tensor", f"the data is no regular array: {error}", expected="numbers, nested lists of one shape, or NumPy arrays")) from error
+    if dtype is None:
+        if isinstance(data, np.ndarray | np.generic) or hasattr(data, "__array__"):
+            dtype = as_dtype(array.dtype)
+        elif array.dtype.kind == "f" or array.size == 0:
+            dtype = dtypes.DEFAULT_FLOAT
+        else:
+            dtype = as_dtype(array.dtype)
+    if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype != dtypes.bfloat16.numpy):
+        raise TypeError(message("tensor", f"the data has NumPy dtype {array.dtype}", expected="bool, integers or floats"))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return array.astype(dtype.numpy, copy=False), dtype
+
+
+def as_tensor(data: Any, device: Device | str | None = None, dtype: object = None) -> Tensor:
+    """`data` itself if it is a tensor of that kind already, else a new tensor."""
+    if isinstance(data, Tensor):
+        out = data if device is None else data.to(Device(device))
+        return out if dtype is None else out.to(as_dtype(dtype))
+    return Tensor(data, dtype=dtype, device=device)
+
+
+def _names_dtype(text: str) -> bool:
+    return text in {d.name for d in dtypes.ALL} or text == "bool"
+
+
+def _move(x: Tensor, device: Device) -> Tensor:
+    """Copy between devices through the host; gradients flow back to where they came from."""
+    from polyhal.autograd.function import transfer
+
+    if x.requires_grad and dispatch.thread.grad_enabled:
+        return transfer(x, device)
+    return moved(x, device)
+
+
+def moved(x: Tensor, device: Device) -> Tensor:
+    """The same elements on another device, off the tape."""
+    buffer, ref = device.upload(x.numpy(), x.dtype)
+    return wrap(device, buffer, ref)
+
+
+def _convert(data: Any, device: Device) -> Tensor:
+    return Tensor(data, device=device)
+
+
+dispatch.frontend.wrap = wrap
+dispatch.frontend.convert = _convert
+dispatch.frontend.device = Device

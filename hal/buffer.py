@@ -1,0 +1,24 @@
+"""The lifetime of a piece of device memory: it goes back to its pool when the last tensor or view lets go of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyhal.hal.pool import Pool
+
+
+class Buffer:
+    """Owner of one handle. `version` counts in-place changes, so that autograd notices a saved value that was changed."""
+
+    __slots__ = ("__weakref__", "handle", "nbytes", "pool", "version")
+
+    def __init__(self, handle: Any, nbytes: int, pool: Pool) -> None:
+        self.handle = handle
+        self.nbytes = nbytes
+        self.pool = pool
+        self.version = 0
+
+    def __del__(self) -> None:
+        if self.handle is not None:
+            self.pool.give(self.handle, self.nbytes)

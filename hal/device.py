@@ -1,0 +1,123 @@
+"""Devices as users see them: found by name, opened once, each with its pool and its plans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
+from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import UnsupportedDTypeError, message
+from polyhal.hal.layout import Ref, Spec, contiguous
+from polyhal.hal.plan import Plan, Planner, byte_view
+from polyhal.hal.pool import MemoryStats, Pool, bucket
+from polyhal.hal.protocol import Ability, ComputeBackend, abilities
+
+
+class Device:
+    """An opened compute device. `Device("opencl:1")` and `Device.default()` return the same object every time."""
+
+    abilities: Ability
+    backend: ComputeBackend
+    name: str
+    plans: dict[Any, Plan]
+    planner: Planner
+    pool: Pool
+
+    def __new__(cls, name: str | Device | None = None) -> Device:
+        """The device called `name`: "opencl", "opencl:1", "numpy", "cpu", "gpu", ...; None means the default.
+
+        Raises DeviceUnavailableError with the reason of every candidate.
+        """
+        if isinstance(name, Device):
+            return name
+        from polyhal.hal.registry import registry
+
+        return registry().open(name)
+
+    @staticmethod
+    def default() -> Device:
+        """The best device of this machine, or the one that POLYHAL_DEVICE names."""
+        from polyhal.hal.registry import registry
+
+        return registry().open(None)
+
+    @classmethod
+    def opened(cls, name: str, backend: ComputeBackend) -> Device:
+        """A device around an opened backend; used by the registry, and by tests with backends of their own."""
+        self = object.__new__(cls)
+        self.name = name
+        self.backend = backend
+        self.abilities = abilities(backend)
+        self.pool = Pool(backend, name)
+        self.plans = {}
+        self.planner = Planner(self)
+        return self
+
+    @property
+    def info(self) -> DeviceInfo:
+        return self.backend.info
+
+    @property
+    def type(self) -> DeviceType:
+        return self.backend.info.type
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.backend.capabilities
+
+    def synchronize(self) -> None:
+        """Wait for everything enqueued on this device."""
+        self.backend.synchronize()
+
+    def memory_stats(self) -> MemoryStats:
+        """What the pool of this device holds, in bytes."""
+        return self.pool.stats()
+
+    def empty_cache(self) -> None:
+        """Give free blocks of the pool back to the device."""
+        self.pool.drain()
+
+    def check_dtype(self, dtype: DType, op: str | None = None) -> None:
+        """Raise UnsupportedDTypeError unless tensors of `dtype` may lie on this device."""
+        if dtype not in self.backend.capabilities.storage:
+            have = ", ".join(sorted(d.name for d in self.backend.capabilities.storage))
+            raise UnsupportedDTypeError(
+                message(op, f"no {dtype.name} on this device", expected=f"one of {have}", fix="cast to one of them", device=self)
+            )
+
+    def upload(self, array: np.ndarray, dtype: DType) -> tuple[Any, Ref]:
+        """A new buffer with the elements of `array`, which must be of `dtype`'s NumPy type, and its reference."""
+        self.check_dtype(dtype)
+        spec = contiguous(dtype, array.shape)
+        buffer = self.pool.take(bucket(spec.nbytes))
+        if array.size:
+            self.backend.copy_to_device(byte_view(np.ascontiguousarray(array)), buffer.handle, 0)
+        return buffer, Ref(buffer.handle, spec, 0)
+
+    def download(self, ref: Ref) -> np.ndarray:
+        """The elements of `ref` as a new NumPy array. Blocks."""
+        out = np.empty(ref.shape, ref.dtype.numpy)
+        if not out.size:
+            return out
+        if ref.is_contiguous:
+            self.backend.copy_from_device(ref.handle, ref.offset * ref.dtype.itemsize, byte_view(out))
+            return out
+        dense = contiguous(ref.dtype, ref.shape)
+        buffer = self.pool.take(bucket(dense.nbytes))
+        self.backend.copy(ref, Ref(buffer.handle, dense, 0))
+        self.backend.copy_from_device(buffer.handle, 0, byte_view(out))
+        return out
+
+    def __repr__(self) -> str:
+        return f"Device({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[type[Device], tuple[str]]:
+        return Device, (self.name,)
+
+
+__all__ = ["Device", "Spec"]

@@ -1,0 +1,462 @@
+"""From an op and specs to something that runs: the four resolution steps, taken once and then cached.
+
+1. `lower`: a native kernel of the backend. 2. A required member of the contract, after copies that make inputs
+contiguous and of one dtype. 3. The op's decomposition, each of its ops resolved in turn. 4. The NumPy reference on the
+host. Every step that was passed over leaves its reason, which `explain` prints.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyhal.hal import config, dispatch, dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import FallbackRefusedError, PolyhalError, ShapeError, UnsupportedOpError, message
+from polyhal.hal.graph import Graph, Slot, trace
+from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, contiguous_strides, place
+from polyhal.hal.ops.opdef import CoreCall, OpDef, Piece, Specs
+from polyhal.hal.pool import bucket
+from polyhal.hal.protocol import Ability, Declined, Number
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
+Run = Callable[[Sequence[Any], Sequence[Ref]], None]
+"""Runs with inputs (refs, numbers, None) and outputs."""
+
+_WEAK = {float: ScalarSpec(dtypes.DEFAULT_FLOAT), int: ScalarSpec(dtypes.DEFAULT_INT), bool: ScalarSpec(dtypes.bool_)}
+
+
+@dataclass(slots=True)
+class Resolution:
+    """How one op runs: the step that was taken, what was passed over and why, and the parts of a decomposition."""
+
+    op: str
+    specs: str
+    how: str
+    skipped: list[str] = field(default_factory=list)
+    parts: list[Resolution] = field(default_factory=list)
+
+    @property
+    def uses_host(self) -> bool:
+        return self.how.startswith("host") or any(p.uses_host for p in self.parts)
+
+    def lines(self, indent: int = 0) -> list[str]:
+        pad = "  " * indent
+        out = [f"{pad}{self.op}({self.specs}): {self.how}"]
+        out += [f"{pad}  passed over {reason}" for reason in self.skipped]
+        for part in self.parts:
+            out += part.lines(indent + 1)
+        return out
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+class Plan:
+    """A resolved op for fixed specs: what the hot path looks up."""
+
+    __slots__ = ("bucket", "buckets", "outputs", "resolution", "run", "single", "spec", "tuple_result", "view")
+
+    def __init__(
+        self,
+        outputs: tuple[Spec, ...],
+        run: Run,
+        resolution: Resolution,
+        *,
+        single: Callable[..., None] | None = None,
+        view: int | None = None,
+        tuple_result: bool = False,
+    ) -> None:
+        self.outputs = outputs
+        self.run = run
+        self.resolution = resolution
+        self.single = single
+        self.view = view
+        self.tuple_result = tuple_result
+        self.buckets = tuple(bucket(s.nbytes) for s in outputs)
+        self.bucket = self.buckets[0] if outputs else 0
+        self.spec = outputs[0] if outputs else None
+
+
+def _nothing(inputs: Sequence[Any], outs: Sequence[Ref]) -> None:
+    """The run of a plan whose outputs have no elements."""
+
+
+class Planner:
+    """Makes the plans of one device."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._backend = device.backend
+        self._lowers = bool(device.abilities & Ability.LOWERING)
+        self._warned: set[str] = set()
+
+    def plan(self, op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...]) -> Plan:
+        """Plan a call. `specs` holds specs, the types of Python numbers, and None for absent inputs."""
+        inputs: Specs = tuple(_WEAK[s] if isinstance(s, type) else s for s in specs)
+        bound = op.bind(params)
+        inferred = dispatch.infer(op, inputs, bound)
+        if op.view is not None and isinstance(inputs[0], Spec):
+            view = op.view(inputs[0], bound)
+            if view is not None:
+                spec = place(inputs[0], view)
+                return Plan((spec,), _nothing, Resolution(op.name, _listed(inputs), "view"), view=view.offset)
+        outputs = tuple(contiguous(d, s) for d, s in inferred)
+        for spec in outputs:
+            self._device.check_dtype(spec.dtype, op.name)
+        run, single, resolution = self._resolve(op, inputs, outputs, bound)
+        tuple_result = len(op.outputs) > 1 or bool(op.mutates)
+        if len(outputs) != 1 or tuple_result:
+            single = None
+        return Plan(outputs, run, resolution, single=single, tuple_result=tuple_result)
+
+    def plan_into(
+        self, op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...], targets: tuple[Spec, ...], aliases: tuple[int, ...]
+    ) -> Plan:
+        """Plan a call that writes over existing tensors, of which some are inputs (see `dispatch.apply_into`)."""
+        inputs: Specs = tuple(_WEAK[s] if isinstance(s, type) else s for s in specs)
+        bound = op.bind(params)
+        inferred = dispatch.infer(op, inputs, bound)
+        outputs = tuple(contiguous(d, s) for d, s in inferred)
+        for inferred_spec, target in zip(outputs, targets, strict=True):
+            if inferred_spec.shape != target.shape or inferred_spec.dtype is not target.dtype:
+                raise ShapeError(message(op.name, f"the result is {inferred_spec}", expected=f"the target's {target}"))
+        exact = op.family in ("elementwise", "optimizer")
+        if exact and dispatch.OVERLAPPING not in aliases and all(t.is_contiguous for t in targets):
+            run, _, resolution = self._resolve(op, inputs, outputs, bound, aliases)
+            return Plan(outputs, run, resolution)
+        separate = all(a == dispatch.SEPARATE for a in aliases)
+        if separate and all(t.is_contiguous for t in targets):
+            run, _, resolution = self._resolve(op, inputs, outputs, bound)
+            return Plan(outputs, run, resolution)
+        inner, _, resolution = self._resolve(op, inputs, outputs, bound)
+        sizes = [bucket(s.nbytes) for s in outputs]
+        copy, take = self._backend.copy, self._device.pool.take
+
+        def into(args: Sequence[Any], outs: Sequence[Ref]) -> None:
+            buffers = [take(n) for n in sizes]
+            temporary = [Ref(b.handle, s, 0) for b, s in zip(buffers, outputs, strict=True)]
+            inner(args, temporary)
+            for source, target in zip(temporary, outs, strict=True):
+                if target.size:
+                    copy(source, target)
+
+        return Plan(outputs, into, resolution)
+
+    def _resolve(
+        self,
+        op: OpDef,
+        inputs: Specs,
+        outputs: tuple[Spec, ...],
+        params: dict[str, Any],
+        aliases: tuple[int, ...] = (),
+    ) -> tuple[Run, Callable[..., None] | None, Resolution]:
+        resolution = Resolution(op.name, _listed(inputs), "")
+        if not any(s.size for s in outputs):
+            resolution.how = "nothing to do: empty outputs"
+            return _nothing, lambda *args: None, resolution
+        tensors = [s for s in inputs if isinstance(s, Spec)]
+        if tensors and not any(s.size for s in tensors):
+            resolution.how = "constant: all inputs are empty"
+            return self._upload(lambda: self._reference(op, inputs, outputs, params)), None, resolution
+        for attempt in (self._lower, self._core, self._assemble, self._constant, self._decompose, self._host):
+            found = attempt(op, inputs, outputs, params, aliases, resolution)
+            if found is not None:
+                return *found, resolution
+        raise UnsupportedOpError(
+            message(op.name, f"no way to run {_listed(inputs)}: " + "; ".join(resolution.skipped), device=self._device)
+        )
+
+    def _lower(
+        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+    ) -> tuple[Run, Callable[..., None] | None] | None:
+        if not self._lowers:
+            note.skipped.append("native kernel: the backend lowers no ops")
+            return None
+        if any(isinstance(s, Spec) and not s.size for s in inputs):
+            note.skipped.append("native kernel: an input is empty")
+            return None
+        launch = self._backend.lower(op.name, inputs, outputs, params)  # type: ignore[attr-defined]
+        if isinstance(launch, Declined):
+            note.skipped.append(f"native kernel: {launch.reason}")
+            return None
+        note.how = f"native kernel {launch.name}"
+        if not launch.workspace:
+            return lambda args, outs: launch(*args, *outs), launch
+        sizes = [bucket(n) for n in launch.workspace]
+        take = self._device.pool.take
+
+        def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
+            buffers = [take(n) for n in sizes]
+            launch(*args, *outs, *[b.handle for b in buffers])
+
+        return run, None
+
+    def _core(
+        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+    ) -> tuple[Run, Callable[..., None] | None] | None:
+        if op.core is None:
+            return None
+        call = op.core(self._backend, inputs, outputs, params)
+        if isinstance(call, Declined):
+            note.skipped.append(f"core method: {call.reason}")
+            return None
+        if any(isinstance(s, Spec) and not s.size for s in inputs):
+            note.skipped.append("core method: an input is empty")
+            return None
+        run = self._run_core(call, inputs, outputs[0])
+        if run is None:
+            note.skipped.append(f"core method {call.name}: no dtype of the device computes {call.result.name}")
+            return None
+        note.how = f"core method {call.name}"
+        return run, None
+
+    def _run_core(self, call: CoreCall, inputs: Specs, output: Spec) -> Run | None:
+        """Present every input contiguous and in a dtype the backend computes in, call, and bring the result home."""
+        storage, compute = self._backend.capabilities.storage, self._backend.capabilities.compute
+        take, copy, fill, run_core = self._device.pool.take, self._backend.copy, self._backend.fill, call.run
+
+        def computing(dtype: DType) -> DType | None:
+            if dtype in compute and dtype in storage:
+                return dtype
+            wider = {"float": (dtypes.float32, dtypes.float64), "int": (dtypes.int32, dtypes.int64)}.get(dtype.kind, ())
+            wider = wider or (dtypes.uint32, dtypes.uint64, dtypes.int32)
+            return next((w for w in wider if w.itemsize >= dtype.itemsize and w in compute and w in storage), None)
+
+        prepare: list[Callable[[Any, list[Any]], Any]] = []
+        for spec, wanted in zip(inputs, call.inputs, strict=True):
+            if wanted is None:
+                continue
+            dtype = wanted.dtype if wanted.exact else computing(wanted.dtype)
+            if dtype is None:
+                return None
+            target = contiguous(dtype, wanted.shape)
+            size = bucket(target.nbytes)
+            if isinstance(spec, ScalarSpec):
+
+                def from_number(x: Number, keep: list[Any], target: Spec = target, size: int = size) -> Ref:
+                    buffer = take(size)
+                    keep.append(buffer)
+                    ref = Ref(buffer.handle, target, 0)
+                    fill(x, ref)
+                    return ref
+
+                prepare.append(from_number)
+                continue
+            assert isinstance(spec, Spec)
+            view = wanted.view or View(spec.shape, spec.strides)
+            layout = place(spec, view)
+            if layout.is_contiguous and spec.dtype is dtype:
+
+                def direct(x: Ref, keep: list[Any], target: Spec = target, delta: int = view.offset) -> Ref:
+                    return Ref(x.handle, target, x.offset + delta)
+
+                prepare.append(direct)
+            else:
+                dense = contiguous(dtype, view.shape)
+
+                def copied(
+                    x: Ref, keep: list[Any], layout: Spec = layout, dense: Spec = dense, target: Spec = target,
+                    size: int = size, delta: int = view.offset,
+                ) -> Ref:  # fmt: skip
+                    buffer = take(size)
+                    keep.append(buffer)
+                    copy(Ref(x.handle, layout, x.offset + delta), Ref(buffer.handle, dense, 0))
+                    return Ref(buffer.handle, target, 0)
+
+                prepare.append(copied)
+        used = [i for i, wanted in enumerate(call.inputs) if wanted is not None]
+        result = call.result if call.result_exact else computing(call.result)
+        if result is None:
+            return None
+        shaped = contiguous(result, call.shape)
+        if result is output.dtype:
+
+            def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
+                keep: list[Any] = []
+                refs = [p(args[i], keep) for p, i in zip(prepare, used, strict=True)]
+                run_core(*refs, Ref(outs[0].handle, shaped, outs[0].offset))
+
+            return run
+        size = bucket(shaped.nbytes)
+        dense_output = contiguous(result, output.shape)
+
+        def run_and_cast(args: Sequence[Any], outs: Sequence[Ref]) -> None:
+            keep: list[Any] = []
+            refs = [p(args[i], keep) for p, i in zip(prepare, used, strict=True)]
+            buffer = take(size)
+            run_core(*refs, Ref(buffer.handle, shaped, 0))
+            copy(Ref(buffer.handle, dense_output, 0), outs[0])
+
+        return run_and_cast
+
+    def _assemble(
+        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+    ) -> tuple[Run, Callable[..., None] | None] | None:
+        if op.assemble is None:
+            return None
+        pieces: list[Piece] = [p for p in op.assemble(inputs, outputs, params) if 0 not in p.target.shape]
+        fill, copy, output = self._backend.fill, self._backend.copy, outputs[0]
+        placed = [(p, place(output, p.target)) for p in pieces]
+        note.how = f"assembled by {len(pieces)} core fills and copies"
+
+        def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
+            out = outs[0]
+            for piece, spec in placed:
+                target = Ref(out.handle, spec, out.offset + piece.target.offset)
+                if piece.source is None:
+                    fill(args[piece.value.index] if isinstance(piece.value, Slot) else piece.value, target)
+                    continue
+                x = args[piece.source]
+                if not isinstance(x, Ref):
+                    fill(x, target)
+                elif piece.view is None:
+                    copy(x, target)
+                else:
+                    copy(Ref(x.handle, place(x.spec, piece.view), x.offset + piece.view.offset), target)
+
+        return run, None
+
+    def _constant(
+        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+    ) -> tuple[Run, Callable[..., None] | None] | None:
+        if op.constant is None:
+            return None
+        note.how = "constant uploaded from the host"
+        make = op.constant
+        return self._upload(lambda: [make(params)]), None
+
+    def _upload(self, make: Callable[[], Sequence[np.ndarray]]) -> Run:
+        backend = self._backend
+
+        def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
+            for array, out in zip(make(), outs, strict=True):
+                if not out.size:
+                    continue
+                dense = np.ascontiguousarray(np.broadcast_to(array, out.shape), dtype=out.dtype.numpy)
+                backend.copy_to_device(byte_view(dense), out.handle, out.offset * out.dtype.itemsize)
+
+        return run
+
+    def _reference(self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any]) -> list[np.ndarray]:
+        """The op's reference on empty arrays."""
+        arrays = [np.empty(s.shape, s.dtype.numpy) if isinstance(s, Spec) else None for s in inputs]
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            result = op.reference(*arrays, **params)
+        return list(result) if isinstance(result, tuple) else [result]
+
+    def _decompose(
+        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+    ) -> tuple[Run, Callable[..., None] | None] | None:
+        if op.decompose is None:
+            note.skipped.append("decomposition: the op has none")
+            return None
+        graph = trace(decomposition(op, outputs), inputs, params)
+        try:
+            run = self._composite(graph, aliases, note)
+        except UnsupportedOpError as error:
+            note.parts.clear()
+            note.skipped.append(f"decomposition: {error}")
+            return None
+        note.how = f"decomposed into {len(graph.nodes)} ops"
+        return run, None
+
+    def _composite(self, graph: Graph, aliases: tuple[int, ...], note: Resolution) -> Run:
+        """A run of every node in order, with temporaries from the pool that are let go after their last use."""
+        from polyhal.hal.composite import Composite
+
+        steps: list[Any] = []
+        for node in graph.nodes:
+            specs: Specs = tuple(_node_spec(graph, x) for x in node.inputs)
+            params = node.op.bind(node.params)
+            outputs = tuple(graph.specs[i] for i in node.outputs)
+            if node.op.view is not None and isinstance(specs[0], Spec):
+                view = node.op.view(specs[0], params)
+                assert view is not None
+                steps.append(view.offset)
+                continue
+            assert all(isinstance(s, Spec) for s in outputs)
+            run, _, part = self._resolve(node.op, specs, outputs, params)  # type: ignore[arg-type]
+            note.parts.append(part)
+            steps.append(run)
+        return Composite(graph, steps, aliases, self._device).run
+
+    def _host(
+        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+    ) -> tuple[Run, Callable[..., None] | None] | None:
+        moved = sum(s.nbytes for s in (*inputs, *outputs) if isinstance(s, Spec))
+        policy = config.fallback_policy()
+        if policy == "error":
+            raise FallbackRefusedError(
+                message(
+                    op.name,
+                    f"{_listed(inputs)} would run on the host and move {moved} bytes: " + "; ".join(note.skipped),
+                    fix="set POLYHAL_FALLBACK=warn or allow to permit that",
+                    device=self._device,
+                )
+            )
+        if policy == "warn" and op.name not in self._warned:
+            self._warned.add(op.name)
+            warnings.warn(
+                message(op.name, f"runs on the host and moves {moved} bytes a call: " + "; ".join(note.skipped), device=self._device),
+                stacklevel=6,
+            )
+        note.how = f"host reference, moving {moved} bytes"
+        download, upload = self._device.download, self._backend.copy_to_device
+
+        def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
+            arrays = [download(x) if isinstance(x, Ref) else x for x in args]
+            with np.errstate(all="ignore"):
+                result = op.reference(*arrays, **params)
+            for array, out in zip(result if isinstance(result, tuple) else (result,), outs, strict=True):
+                if out.size:
+                    dense = np.ascontiguousarray(np.broadcast_to(array, out.shape), dtype=out.dtype.numpy)
+                    upload(byte_view(dense), out.handle, out.offset * out.dtype.itemsize)
+
+        return run, None
+
+
+def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
+    """The op's decomposition with half-precision inputs widened first and results cast to the declared dtypes."""
+    decompose = op.decompose
+    assert decompose is not None
+
+    def run(*values: Any, **params: Any) -> tuple[Any, ...]:
+        if op.widen:
+            values = tuple(
+                v.cast(dtype=dtypes.float32) if hasattr(v, "spec") and isinstance(v.spec, Spec) and v.dtype in _HALF else v
+                for v in values
+            )
+        result = decompose(*values, **params)
+        results = result if isinstance(result, tuple) else (result,)
+        return tuple(r if r.dtype is s.dtype else r.cast(dtype=s.dtype) for r, s in zip(results, outputs, strict=True))
+
+    return run
+
+
+_HALF = (dtypes.float16, dtypes.bfloat16)
+
+
+def _node_spec(graph: Graph, x: Any) -> Any:
+    if isinstance(x, Slot):
+        return graph.specs[x.index]
+    return None if x is None else ScalarSpec(dispatch.scalar_dtype(x))
+
+
+def byte_view(array: np.ndarray) -> memoryview:
+    """The bytes of a contiguous array, of any dtype, without a copy."""
+    return memoryview(array.reshape(-1).view(np.uint8))
+
+
+def _listed(specs: Specs) -> str:
+    return ", ".join("none" if s is None else str(s) for s in specs)
+
+
+__all__ = ["Plan", "Planner", "PolyhalError", "Resolution", "byte_view", "contiguous_strides", "decomposition"]

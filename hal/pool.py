@@ -1,0 +1,117 @@
+"""The memory pool of a device: a free list per size bucket in front of the backend's allocator.
+
+Freed blocks are reused at once, even while work on them is still enqueued: a backend runs its work in the order in which
+it was enqueued, so the new owner's kernels come after the old owner's.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from dataclasses import dataclass
+
+from polyhal.hal.buffer import Buffer
+from polyhal.hal.errors import OutOfMemoryError, message
+from polyhal.hal.protocol import ComputeBackend, Handle
+
+_SMALLEST = 256
+_STEPS = 8
+"""Buckets per doubling: at most 1/8 of a block is wasted."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Bytes and counts of one pool. `used` is held by tensors, `reserved` includes free blocks kept for reuse."""
+
+    used: int
+    reserved: int
+    peak: int
+    largest_free: int
+    allocations: int
+    reuses: int
+
+
+def bucket(nbytes: int) -> int:
+    """The block size that serves a request of `nbytes`; 0 for 0."""
+    if nbytes <= _SMALLEST:
+        return _SMALLEST if nbytes else 0
+    step = max((1 << ((nbytes - 1).bit_length() - 1)) // _STEPS, _SMALLEST)
+    return -(-nbytes // step) * step
+
+
+class Pool:
+    """Blocks of device memory by bucket size."""
+
+    def __init__(self, backend: ComputeBackend, device_name: str) -> None:
+        self._backend = backend
+        self._name = device_name
+        # deque.append and deque.pop are atomic, so blocks may come back from any thread or from the collector.
+        self._free: dict[int, deque[Handle]] = {}
+        self.used = 0
+        self.reserved = 0
+        self.peak = 0
+        self.allocations = 0
+        self.reuses = 0
+
+    def take(self, size: int) -> Buffer:
+        """A block of `size` bytes, a value of `bucket`. Raises OutOfMemoryError."""
+        if not size:
+            return Buffer(None, 0, self)
+        try:
+            handle = self._free[size].pop()
+            self.reuses += 1
+        except (KeyError, IndexError):
+            handle = self._allocate(size)
+        self.used += size
+        if self.used > self.peak:
+            self.peak = self.used
+        return Buffer(handle, size, self)
+
+    def give(self, handle: Handle, size: int) -> None:
+        """Take a block back; called by the buffer that owned it."""
+        self.used -= size
+        self._free[size].append(handle)
+
+    def _allocate(self, size: int) -> Handle:
+        self._free.setdefault(size, deque())
+        try:
+            handle = self._backend.allocate(size)
+        except OutOfMemoryError:
+            gc.collect()
+            self.drain()
+            try:
+                handle = self._backend.allocate(size)
+            except OutOfMemoryError as error:
+                raise self._out_of_memory(size) from error
+        self.allocations += 1
+        self.reserved += size
+        return handle
+
+    def _out_of_memory(self, size: int) -> OutOfMemoryError:
+        limit = self._backend.capabilities.limits.max_allocation
+        block = f", the largest single block is {limit / 2**20:.0f} MiB" if limit else ""
+        return OutOfMemoryError(
+            message(
+                None,
+                f"no memory for {size / 2**20:.2f} MiB: {self.used / 2**20:.2f} MiB are in use and "
+                f"{self._backend.memory_available() / 2**20:.2f} MiB are left{block}",
+                fix="use a smaller batch, or drop tensors that are no longer needed",
+                device=self._name,
+            )
+        )
+
+    def drain(self) -> None:
+        """Return every free block to the device."""
+        self._backend.synchronize()
+        for size, blocks in self._free.items():
+            while blocks:
+                self._backend.deallocate(blocks.pop())
+                self.reserved -= size
+
+    def stats(self) -> MemoryStats:
+        largest = max((size for size, blocks in self._free.items() if blocks), default=0)
+        return MemoryStats(self.used, self.reserved, self.peak, largest, self.allocations, self.reuses)
+
+    def reset_peak(self) -> None:
+        """Start measuring the peak anew, from what is used now."""
+        self.peak = self.used

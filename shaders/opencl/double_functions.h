@@ -1,0 +1,34 @@
+// The counterparts of float_functions.h over vectors of WIDTH doubles; only included where the device has them. The driver's
+// own erf and erfc are used: in double precision accuracy matters more than speed.
+
+#ifndef POLYHAL_DOUBLE_FUNCTIONS
+#define POLYHAL_DOUBLE_FUNCTIONS
+
+typedef VEC(double) D;
+
+inline D error_function_double(D x) { return erf(x); }
+
+inline D normal_distribution_double(D x) { return 0.5 * erfc(x * -0.70710678118654752); }
+
+inline D gelu_slope_double(D x) {
+    return normal_distribution_double(x) + x * 0.39894228040143268 * exp(-0.5 * x * x);
+}
+
+inline D gelu_tanh_slope_double(D x) {
+    const D u = (x + 0.044715 * x * x * x) * 1.5957691216057308;
+    const D s = 1.0 / (1.0 + exp(-u));
+    return s + x * s * (1.0 - s) * fma((D)(0.21406444881780073), x * x, (D)(1.5957691216057308));
+}
+
+inline D silu_slope_double(D x) {
+    const D s = 1.0 / (1.0 + exp(-x));
+    return s * fma(x, 1.0 - s, (D)(1.0));
+}
+
+inline D floor_remainder_double(D x, D y) {
+    const D r = fmod(x, y);
+    const D moved = SELECT(r, r + y, ((r < 0.0) & (y > 0.0)) | ((r > 0.0) & (y < 0.0)));
+    return SELECT(moved, copysign(r, y), r == 0.0);
+}
+
+#endif

@@ -1,0 +1,40 @@
+// Integer division with Python's rounding and integer powers, for one register class: define INTEGER (int, uint, long or
+// ulong) and include once per class. No divisor can trap: x / 0 is 0, and the smallest integer / -1 wraps.
+
+#ifndef INTEGER
+#define INTEGER int
+#endif
+
+#define NAME(f) CONCAT(CONCAT(f, _), INTEGER)
+#define Z VEC(INTEGER)
+
+inline Z NAME(floor_divide)(Z x, Z y) {
+    const Z divisor = SELECT(y, (Z)(1), (y == (Z)(0)) | (y == (Z)(-1)));
+    const Z quotient = x / divisor;
+    const Z inexact = x - quotient * divisor;
+    const Z lowered = SELECT(quotient, quotient - (Z)(1), (inexact != (Z)(0)) & ((inexact < (Z)(0)) != (divisor < (Z)(0))));
+    return SELECT(SELECT(lowered, -x, y == (Z)(-1)), (Z)(0), y == (Z)(0));
+}
+
+inline Z NAME(floor_remainder)(Z x, Z y) {
+    const Z divisor = SELECT(y, (Z)(1), (y == (Z)(0)) | (y == (Z)(-1)));
+    const Z r = x % divisor;
+    return SELECT(r, r + divisor, (r != (Z)(0)) & ((r < (Z)(0)) != (divisor < (Z)(0))));
+}
+
+// Square and multiply. Negative exponents give 0, as the truncated reciprocal would.
+inline Z NAME(integer_pow)(Z x, Z y) {
+    Z result = (Z)(1);
+    Z base = x;
+    Z exponent = SELECT(y, (Z)(0), y < (Z)(0));
+    for (int bit = 0; bit < (int)sizeof(INTEGER) * 8; bit++) {
+        result = SELECT(result, result * base, (exponent & (Z)(1)) != (Z)(0));
+        base *= base;
+        exponent = exponent >> 1;
+    }
+    return SELECT(result, (Z)(0), y < (Z)(0));
+}
+
+#undef Z
+#undef NAME
+#undef INTEGER

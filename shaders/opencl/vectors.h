@@ -1,0 +1,79 @@
+// Registers of WIDTH elements. VEC(T) is T when WIDTH is 1. LOADV(D, p) and STOREV(D, v, p) move WIDTH consecutive elements;
+// ALIGNED promises that `p` is aligned to WIDTH elements, which some GPUs need to move them in one transaction.
+
+#ifndef POLYHAL_VECTORS
+#define POLYHAL_VECTORS
+
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+#ifndef ALIGNED
+#define ALIGNED 0
+#endif
+
+#if WIDTH == 1
+#define VEC(T) T
+#define AS(T, v) CONCAT(as_, T)(v)
+#define CONVERT(T, v) CONCAT(convert_, T)(v)
+#define CONVERT_SAT(T, v) CONCAT(CONCAT(convert_, T), _sat)(v)
+#define SELECT(no, yes, condition) ((condition) ? (yes) : (no))
+#define VECTOR_LOAD(T, p) (*(p))
+#define VECTOR_STORE(T, v, p) (*(p) = (v))
+#define HALF_LOAD(p) vload_half(0, p)
+#define HALF_STORE(v, p) vstore_half_rte(v, 0, p)
+#else
+#define VEC(T) CONCAT(T, WIDTH)
+#define AS(T, v) CONCAT(as_, VEC(T))(v)
+#define CONVERT(T, v) CONCAT(convert_, VEC(T))(v)
+#define CONVERT_SAT(T, v) CONCAT(CONCAT(convert_, VEC(T)), _sat)(v)
+#define SELECT(no, yes, condition) select(no, yes, condition)
+#if ALIGNED
+#define VECTOR_LOAD(T, p) (*(__global const VEC(T) *)(p))
+#define VECTOR_STORE(T, v, p) (*(__global VEC(T) *)(p) = (v))
+#define HALF_LOAD(p) CONCAT(vloada_half, WIDTH)(0, p)
+#define HALF_STORE(v, p) CONCAT(CONCAT(vstorea_half, WIDTH), _rte)(v, 0, p)
+#else
+#define VECTOR_LOAD(T, p) CONCAT(vload, WIDTH)(0, p)
+#define VECTOR_STORE(T, v, p) CONCAT(vstore, WIDTH)(v, 0, p)
+#define HALF_LOAD(p) CONCAT(vload_half, WIDTH)(0, p)
+#define HALF_STORE(v, p) CONCAT(CONCAT(vstore_half, WIDTH), _rte)(v, 0, p)
+#endif
+#endif
+
+inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
+    const VEC(uint) bits = AS(uint, value);
+    const VEC(uint) rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return CONVERT(ushort, SELECT(rounded, (bits >> 16) | 0x40u, isnan(value)));
+}
+
+#define LOADV_bool_(p) CONVERT(int, VECTOR_LOAD(uchar, p))
+#define LOADV_uint8(p) CONVERT(uint, VECTOR_LOAD(uchar, p))
+#define LOADV_uint16(p) CONVERT(uint, VECTOR_LOAD(ushort, p))
+#define LOADV_uint32(p) VECTOR_LOAD(uint, p)
+#define LOADV_uint64(p) VECTOR_LOAD(ulong, p)
+#define LOADV_int8(p) CONVERT(int, VECTOR_LOAD(char, p))
+#define LOADV_int16(p) CONVERT(int, VECTOR_LOAD(short, p))
+#define LOADV_int32(p) VECTOR_LOAD(int, p)
+#define LOADV_int64(p) VECTOR_LOAD(long, p)
+#define LOADV_float16(p) HALF_LOAD(p)
+#define LOADV_bfloat16(p) AS(float, CONVERT(uint, VECTOR_LOAD(ushort, p)) << 16)
+#define LOADV_float32(p) VECTOR_LOAD(float, p)
+#define LOADV_float64(p) VECTOR_LOAD(double, p)
+#define LOADV(D, p) CONCAT(LOADV_, D)(p)
+
+#define STOREV_bool_(v, p) VECTOR_STORE(uchar, CONVERT(uchar, v), p)
+#define STOREV_uint8(v, p) VECTOR_STORE(uchar, CONVERT(uchar, v), p)
+#define STOREV_uint16(v, p) VECTOR_STORE(ushort, CONVERT(ushort, v), p)
+#define STOREV_uint32(v, p) VECTOR_STORE(uint, v, p)
+#define STOREV_uint64(v, p) VECTOR_STORE(ulong, v, p)
+#define STOREV_int8(v, p) VECTOR_STORE(char, CONVERT(char, v), p)
+#define STOREV_int16(v, p) VECTOR_STORE(short, CONVERT(short, v), p)
+#define STOREV_int32(v, p) VECTOR_STORE(int, v, p)
+#define STOREV_int64(v, p) VECTOR_STORE(long, v, p)
+#define STOREV_float16(v, p) HALF_STORE(v, p)
+#define STOREV_bfloat16(v, p) VECTOR_STORE(ushort, bfloat16s_of_floats(v), p)
+#define STOREV_float32(v, p) VECTOR_STORE(float, v, p)
+#define STOREV_float64(v, p) VECTOR_STORE(double, v, p)
+#define STOREV(D, v, p) CONCAT(STOREV_, D)(v, p)
+
+#endif
