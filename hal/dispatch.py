@@ -44,6 +44,8 @@ class _Thread(threading.local):
 
     executor: Executor
     grad_enabled: bool = True
+    device: Any = None
+    """Where ops without tensor inputs run when they are not told: the default device if None."""
 
 
 thread = _Thread()
@@ -77,6 +79,16 @@ def executing(executor: Executor) -> Iterator[None]:
         yield
     finally:
         thread.executor = previous
+
+
+@contextmanager
+def default_device(device: Any) -> Iterator[None]:
+    """Have ops without tensor inputs run on `device` inside the block."""
+    previous, thread.device = thread.device, device
+    try:
+        yield
+    finally:
+        thread.device = previous
 
 
 _NUMBERS = (float, int, bool)
@@ -232,13 +244,13 @@ def _convert(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device
     """The slow way in: NumPy arrays, NumPy numbers and nested lists become arrays beside the others."""
     target = next((x.device for x in inputs if hasattr(x, "ref")), None)
     if target is None:
-        target = frontend.device(device)
+        target = frontend.device(thread.device if device is None else device)
     elif device is not None and frontend.device(device) is not target:
         raise _mismatch(op, inputs)
     converted = tuple(
         x if x is None or type(x) in _NUMBERS or hasattr(x, "ref") else frontend.convert(x, target) for x in inputs
     )
-    if op.inputs and not any(hasattr(x, "ref") for x in converted):
+    if op.inputs and op.family != "random" and not any(hasattr(x, "ref") for x in converted):
         converted = (frontend.convert(converted[0], target), *converted[1:])
     return eager(op, converted, params, target)
 

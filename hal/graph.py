@@ -7,17 +7,14 @@ values, and views are nodes like any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from polyhal.hal import dispatch
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous, place
 from polyhal.hal.ops.methods import Methods
+from polyhal.hal.ops.opdef import OpDef, Slot
 from polyhal.hal.protocol import InputSpec, Number
-
-if TYPE_CHECKING:
-    from polyhal.hal.ops.opdef import OpDef
-
 
 class Node(NamedTuple):
     """One op applied to values (by number), literal Python numbers, or absent optional inputs."""
@@ -26,12 +23,6 @@ class Node(NamedTuple):
     inputs: tuple[Slot | Number | None, ...]
     params: tuple[Any, ...]
     outputs: tuple[int, ...]
-
-
-class Slot(NamedTuple):
-    """The number of a value in its graph."""
-
-    index: int
 
 
 class Graph:
@@ -107,14 +98,13 @@ class Tracer:
         slots = tuple(Slot(x.index) if isinstance(x, Symbol) else x for x in inputs)
         bound = op.bind(params)
         inferred = dispatch.infer(op, specs, bound)
-        if op.view is not None and isinstance(specs[0], Spec):
-            source = specs[0]
-            view = op.view(source, bound)
-            if view is None:
-                from polyhal.hal.ops.movement import contiguous as make_contiguous
+        view = op.view(specs[0], bound) if op.view is not None and isinstance(specs[0], Spec) else None
+        if view is not None:
+            outputs = self.graph.add(op, slots, tuple(bound.values()), [place(specs[0], view)])  # type: ignore[arg-type]
+        elif op.view is not None and op.assemble is None:
+            from polyhal.hal.ops.movement import contiguous as make_contiguous
 
-                return self.apply(op, (make_contiguous(inputs[0]),), params)
-            outputs = self.graph.add(op, slots, tuple(bound.values()), [place(source, view)])
+            return self.apply(op, (make_contiguous(inputs[0]),), params)
         else:
             outputs = self.graph.add(op, slots, tuple(bound.values()), [contiguous(d, s) for d, s in inferred])
         symbols = tuple(Symbol(self, i, self.graph.specs[i]) for i in outputs)  # type: ignore[arg-type]
@@ -137,3 +127,6 @@ def trace(function: Callable[..., Any], inputs: Sequence[InputSpec | None], para
     results = result if isinstance(result, tuple) else (result,)
     tracer.graph.outputs = tuple(r.index for r in results)
     return tracer.graph
+
+
+__all__ = ["Graph", "Node", "Slot", "Symbol", "Tracer", "trace"]

@@ -25,6 +25,11 @@ def zeros(spec: Spec, device: Any) -> Tensor:
 
 def input_gradients(node: Node, grads: list[Tensor | None]) -> tuple[Tensor | None, ...]:
     """The gradient of each input of `node`, given those of its outputs (None where nothing flowed in)."""
+    with dispatch.default_device(node.device):
+        return _input_gradients(node, grads)
+
+
+def _input_gradients(node: Node, grads: list[Tensor | None]) -> tuple[Tensor | None, ...]:
     op = node.op
     needs = tuple(p is not None for p in node.parents)
     if node.rule is not None:

@@ -17,6 +17,15 @@ from . import (  # isort: skip  # noqa: F401  families in dependency order
     reduction,
     contraction,
     indexing,
+    triangle,
+    softmax,
+    norm,
+    loss,
+    attention,
+    random,
+    optimizer,
+    convolution,
+    pooling,
 )
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {op.name: op.call for op in OPS} | COMPOSITES

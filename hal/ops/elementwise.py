@@ -477,7 +477,7 @@ def _tanh(x: Any) -> Any:
     return where(less(x, 0.0), -half, half)
 
 
-tanh_grad = elementwise("tanh_grad", lambda g, out: g * (1 - out * out), "Gradient of tanh from its result.", operand="float", inputs=("g", "out"), decompose=lambda g, out: g * (1.0 - square(out)), domain=((-2.0, 2.0), (-0.95, 0.95)), special=False, tolerance=Tolerance(4.0, floor=2.0))
+tanh_grad = elementwise("tanh_grad", lambda g, out: g * (1 - out * out), "Gradient of tanh from its result.", operand="float", inputs=("grad", "y"), decompose=lambda g, out: g * (1.0 - square(out)), domain=((-2.0, 2.0), (-0.95, 0.95)), special=False, tolerance=Tolerance(4.0, floor=2.0))
 tanh = elementwise("tanh", np.tanh, "Hyperbolic tangent.", operand="float", decompose=_tanh, gradient=lambda g, out: tanh_grad(g, out), tolerance=Tolerance(12.0))
 
 # --- rounding -------------------------------------------------------------------------------------------------------
@@ -495,7 +495,7 @@ def _round(x: Any) -> Any:
     return where(isfinite(x), where(up, low + 1.0, low), x)
 
 
-round_ = elementwise("round", np.round, "Nearest integer, halves to even.", operand="numeric", decompose=_round, gradient=lambda g: g * 0, dtypes_=dtypes.FLOATS)
+round_ = elementwise("round", np.round, "Nearest integer, halves to even.", operand="numeric", inputs=("x",), decompose=_round, gradient=lambda g: g * 0, dtypes_=dtypes.FLOATS)
 
 # --- comparison and logic -------------------------------------------------------------------------------------------
 
@@ -586,7 +586,7 @@ def _kinked(rng: np.random.Generator) -> list[Sample]:
     return [Sample((_two_sided(rng, s),)) for s in shapes] + [Sample((_SPECIAL,), special=True)]
 
 
-relu_grad = elementwise("relu_grad", lambda g, out: np.where(out > 0, g, 0), "Gradient of relu from its result.", inputs=("g", "out"), decompose=lambda g, out: where(less(0, out), g, 0), gradient=lambda g, out: (relu_grad(g, out), None), special=False, operand="numeric", dtypes_=dtypes.FLOATS)
+relu_grad = elementwise("relu_grad", lambda g, out: np.where(out > 0, g, 0), "Gradient of relu from its result.", inputs=("grad", "y"), decompose=lambda g, out: where(less(0, out), g, 0), gradient=lambda g, y: (relu_grad(g, y), None), special=False, operand="numeric", dtypes_=dtypes.FLOATS)
 relu = elementwise("relu", lambda x: np.maximum(x, np.zeros_like(x)), "`max(x, 0)`.", operand="numeric", decompose=lambda x: maximum(x, 0), gradient=lambda g, out: relu_grad(g, out), samples=_kinked)
 leaky_relu = elementwise(
     "leaky_relu", lambda x, *, negative_slope=0.01: np.where(x > 0, x, x * negative_slope), "`x` if positive, else `negative_slope * x`.",
@@ -607,10 +607,10 @@ def _np_sigmoid(x: Any) -> Any:
     return np.where(x >= 0, 1 / (1 + e), np.where(np.isnan(x), x, e / (1 + e)))
 
 
-sigmoid_grad = elementwise("sigmoid_grad", lambda g, out: g * out * (1 - out), "Gradient of sigmoid from its result.", operand="float", inputs=("g", "out"), decompose=lambda g, out: g * (out * (1.0 - out)), domain=((-2.0, 2.0), (0.05, 0.95)), special=False)
+sigmoid_grad = elementwise("sigmoid_grad", lambda g, out: g * out * (1 - out), "Gradient of sigmoid from its result.", operand="float", inputs=("grad", "y"), decompose=lambda g, out: g * (out * (1.0 - out)), domain=((-2.0, 2.0), (0.05, 0.95)), special=False)
 sigmoid = elementwise("sigmoid", _np_sigmoid, "Logistic function `1 / (1 + exp(-x))`.", operand="float", decompose=lambda x: 1.0 / (exp(-x) + 1.0), gradient=lambda g, out: sigmoid_grad(g, out), tolerance=Tolerance(8.0))
 silu_grad = elementwise(
-    "silu_grad", lambda g, x: g * _np_sigmoid(x) * (1 + x * (1 - _np_sigmoid(x))), "Gradient of silu.", operand="float", inputs=("g", "x"),
+    "silu_grad", lambda g, x: g * _np_sigmoid(x) * (1 + x * (1 - _np_sigmoid(x))), "Gradient of silu.", operand="float", inputs=("grad", "x"),
     decompose=lambda g, x: g * (sigmoid(x) * (x * (1.0 - sigmoid(x)) + 1.0)), special=False, tolerance=Tolerance(12.0, floor=1.0),
 )  # fmt: skip
 silu = elementwise("silu", lambda x: x * _np_sigmoid(x), "`x * sigmoid(x)`, also called swish.", operand="float", decompose=lambda x: x * sigmoid(x), gradient=lambda g, x: silu_grad(g, x), special=False, tolerance=Tolerance(8.0))
@@ -680,7 +680,7 @@ def _gelu_grad_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 gelu_grad = elementwise(
-    "gelu_grad", _np_gelu_grad, "Gradient of gelu.", operand="float", inputs=("g", "x"), params={"approximate": "none"},
+    "gelu_grad", _np_gelu_grad, "Gradient of gelu.", operand="float", inputs=("grad", "x"), params={"approximate": "none"},
     decompose=_gelu_grad, samples=_gelu_grad_samples, tolerance=Tolerance(8.0, floor=2.0),
 )  # fmt: skip
 gelu = elementwise(

@@ -145,7 +145,7 @@ def _flat_positions(index: Any, shape: tuple[int, ...], axis: int) -> Any:
             part = where(less(wide, 0), wide + shape[i], wide)
         else:
             lengths = tuple(index.shape[i] if k == i else 1 for k in range(len(shape)))
-            part = reshape(arange(0, index.shape[i], 1, dtypes.int64, device=getattr(index, "device", None)), lengths)
+            part = reshape(arange(0, index.shape[i], 1, dtypes.int64), lengths)
         part = part * step if step != 1 else part
         total = part if total is None else total + part
         step *= shape[i]

@@ -74,6 +74,12 @@ class CoreCall(NamedTuple):
     result_exact: bool = False
 
 
+class Slot(NamedTuple):
+    """The number of a value in its graph."""
+
+    index: int
+
+
 class Piece(NamedTuple):
     """A part of an output that is filled with a number or copied from (a view of) an input."""
 
@@ -81,7 +87,7 @@ class Piece(NamedTuple):
     source: int | None = None
     view: View | None = None
     value: Any = 0
-    """The number to fill with where there is no source; a graph.Slot names the input that holds it."""
+    """The number to fill with where there is no source; a Slot names the input that holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,8 @@ class OpDef:
     gradient_params: tuple[str, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
+        if "g" in self.inputs or set(self.inputs) & set(self.outputs):
+            raise ValueError(f"op {self.name}: inputs {self.inputs} clash with the names of gradients or outputs {self.outputs}")
         self.call = _public_function(self)
         if self.gradient is not None:
             self.needs, self.gradient_params = _gradient_signature(self)
@@ -180,10 +188,11 @@ def _public_function(op: OpDef) -> Callable[..., Any]:
         else:
             variables[f"_default_{name}"] = default
             names.append(f"{name}=_default_{name}")
-    if op.constant is not None:
+    creates = op.family in ("creation", "random") and "x" not in op.inputs
+    if creates:
         names.append("device=None")
     passed = "(" + "".join(f"{name}, " for name in op.params) + ")"
-    extra = ", device" if op.constant is not None else ""
+    extra = ", device" if creates else ""
     source = f"def {op.name}({', '.join(names)}):\n    return _apply(_op, {taken}, {passed}{extra})\n"
     exec(source, variables)
     function: Callable[..., Any] = variables[op.name]
@@ -276,6 +285,6 @@ def tensors(specs: Specs) -> list[Spec]:
 
 
 __all__ = [
-    "OPS", "CoreCall", "CoreInput", "ErrorSample", "OpDef", "Output", "Params", "Piece", "Ref", "Sample", "ScalarSpec", "Spec",
+    "OPS", "CoreCall", "CoreInput", "ErrorSample", "OpDef", "Output", "Params", "Piece", "Ref", "Sample", "ScalarSpec", "Slot", "Spec",
     "Specs", "Tolerance", "View", "declare", "schema_of", "tensors",
 ]  # fmt: skip

@@ -1,0 +1,57 @@
+"""Parameters: the tensors that a module learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.autograd import no_grad
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType
+from polyhal.tensor import Tensor
+
+
+class Parameter(Tensor):
+    """A leaf tensor that requires gradients and registers itself with the module it is assigned to.
+
+    `Parameter(data)` shares the memory of a tensor, and copies anything else (see `Tensor`).
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = True, dtype: object = None, device: Device | str | None = None) -> None:
+        source = data if isinstance(data, Tensor) and dtype is None and device is None else Tensor(data, dtype, device)
+        self.buffer, self.ref, self.device = source.buffer, source.ref, source.device
+        self.requires_grad = False
+        self.grad = None
+        self.node = None
+        self.index = 0
+        self.hooks = None
+        self.requires_grad_(requires_grad)
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+
+def relocate(x: Tensor, device: Device | None, dtype: DType | None) -> None:
+    """Give a leaf new memory on another device or in another dtype, keeping its identity.
+
+    Optimizers and tied modules refer to the tensor object, so the object has to stay. Its gradient moves along.
+    """
+    with no_grad():
+        moved = x.detach()
+        if device is not None:
+            moved = moved.to(device)
+        if dtype is not None:
+            moved = moved.to(dtype)
+    x.buffer, x.ref, x.device = moved.buffer, moved.ref, moved.device
+    if x.grad is not None:
+        grad = x.grad.detach()
+        relocate(grad, device, dtype)
+        x.grad = grad
+
+
+def duplicate(x: Tensor) -> Tensor:
+    """A leaf of the same class with a copy of the elements; the gradient is not copied."""
+    with no_grad():
+        copied = x.detach().clone()
+    return Parameter(copied, x.requires_grad) if isinstance(x, Parameter) else copied

@@ -1,0 +1,142 @@
+"""Cross entropy by rows of logits, fused with log-softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import accumulator
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.creation import arange
+from polyhal.hal.ops.elementwise import equal, exp, where
+from polyhal.hal.ops.indexing import take_along_axis
+from polyhal.hal.ops.movement import reshape
+from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.reduction import logsumexp, mean
+
+
+def _np_logsumexp(x: Any) -> Any:
+    top = np.max(x, axis=1, keepdims=True)
+    return (np.log(np.sum(np.exp(x - top), axis=1, keepdims=True)) + top)[:, 0]
+
+
+def _picked(x: Any, target: Any, ignore_index: int) -> tuple[Any, Any]:
+    target = np.asarray(target)
+    used = (target != ignore_index) & (target >= 0) & (target < x.shape[1])
+    return np.take_along_axis(x, np.where(used, target, 0)[:, None].astype(np.int64), 1)[:, 0], used
+
+
+def _cross_entropy_rows(logits: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+    """Cross entropy of each row of `logits` (N, C) with class `target` (N,), in nats; ignored rows give 0.
+
+    With smoothing e the target has probability 1 - e, plus e/C on every class. Returns the losses and, for the gradient,
+    each row's logsumexp.
+    """
+    logits = np.asarray(logits)
+    lse = _np_logsumexp(logits)
+    chosen, used = _picked(logits, target, ignore_index)
+    loss = (1 - label_smoothing) * (lse - chosen)
+    if label_smoothing:
+        loss = loss + label_smoothing * (lse - np.mean(logits, axis=1))
+    return np.where(used, loss, 0), lse
+
+
+def _check(logits: Any, target: Any) -> tuple[Spec, Spec]:
+    assert isinstance(logits, Spec)
+    assert isinstance(target, Spec)
+    if logits.ndim != 2 or target.shape != logits.shape[:1]:
+        raise ValueError(f"logits {logits.shape} and target {target.shape}; expected (N, C) and (N,)")
+    if not target.dtype.is_integral:
+        raise TypeError(f"target is {target.dtype.name}; expected integer classes")
+    if not logits.dtype.is_floating_point:
+        raise TypeError(f"logits are {logits.dtype.name}; expected floats")
+    return logits, target
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    logits, _ = _check(specs[0], specs[1])
+    wide = accumulator(logits.dtype)
+    return [(wide, logits.shape[:1]), (wide, logits.shape[:1])]
+
+
+def _used(target: Any, classes: int, ignore_index: int) -> Any:
+    inside = target.greater_equal(0).logical_and(target.less(classes))
+    return inside.logical_and(target.not_equal(ignore_index))
+
+
+def _decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+    lse = logsumexp(logits, 1)
+    used = _used(target, logits.shape[1], ignore_index)
+    chosen = take_along_axis(logits, reshape(where(used, target, 0), (-1, 1)), 1)
+    loss = (lse - reshape(chosen, (-1,))) * (1.0 - label_smoothing)
+    if label_smoothing:
+        loss = loss + (lse - mean(logits, 1)) * label_smoothing
+    return where(used, loss, 0.0), lse
+
+
+def _cross_entropy_rows_grad(
+    grad: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0
+) -> Any:
+    """Gradient of cross_entropy_rows with respect to the logits."""
+    logits = np.asarray(logits)
+    _, used = _picked(logits, target, ignore_index)
+    classes = logits.shape[1]
+    hot = (np.arange(classes)[None, :] == np.asarray(target)[:, None]).astype(logits.dtype)
+    slope = np.exp(logits - np.asarray(lse)[:, None]) - (1 - label_smoothing) * hot - label_smoothing / classes
+    return np.where(used, grad, 0)[:, None] * slope
+
+
+def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    logits, _ = _check(specs[1], specs[2])
+    return [(logits.dtype, logits.shape)]
+
+
+def _grad_decomposed(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+    classes = logits.shape[1]
+    used = _used(target, classes, ignore_index)
+    hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
+    slope = exp(logits - reshape(lse, (-1, 1))) - where(hot, 1.0 - label_smoothing + label_smoothing / classes, label_smoothing / classes)
+    return reshape(where(used, g, 0.0), (-1, 1)) * slope
+
+
+def _terms(specs: Specs, params: Params) -> int:
+    spec = next(s for s in specs if isinstance(s, Spec) and s.ndim == 2)
+    return spec.shape[1]
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for n, c in [(1, 2), (5, 7), (33, 65), (3, 300)]:
+        target = rng.integers(0, c, n)
+        out.append(Sample((rng.uniform(-4, 4, (n, c)), target), {}))
+        ignored = np.where(np.arange(n) % 2, target, 1)
+        out.append(Sample((rng.uniform(-40, 40, (n, c)), ignored), {"ignore_index": 1, "label_smoothing": 0.1}))
+    return out
+
+
+def _grad_samples(rng: np.random.Generator) -> list[Sample]:
+    return [
+        Sample((rng.uniform(-1, 1, len(s.inputs[1])), *s.inputs, _np_logsumexp(s.inputs[0])), s.params, differentiable=False)
+        for s in _samples(rng)
+    ]
+
+
+cross_entropy_rows_grad = declare(
+    _cross_entropy_rows_grad, name="cross_entropy_rows_grad", family="loss", infer=_infer_grad, decompose=_grad_decomposed,
+    samples=_grad_samples, dtypes=dtypes.FLOATS,
+    # The rounding of logits - lse, at most 80 on the samples, becomes a relative error of the probability.
+    tolerance=Tolerance(96.0, floor=1.0),
+)  # fmt: skip
+
+
+def _rule(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+    return cross_entropy_rows_grad(g, logits, target, lse, ignore_index, label_smoothing), None
+
+
+cross_entropy_rows = declare(
+    _cross_entropy_rows, name="cross_entropy_rows", family="loss", infer=_infer, outputs=("out", "lse"), decompose=_decomposed,
+    gradient=_rule, samples=_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(8.0, floor=80.0, terms=_terms),
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros(3, int)), {}, ValueError, "expected \\(N, C\\) and \\(N,\\)")],
+)  # fmt: skip

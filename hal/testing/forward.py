@@ -1,0 +1,158 @@
+"""Forward checks: values, shapes, dtypes, layouts, writes outside the output, and the same through required members only."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dispatch
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import ALIGNMENT
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.testing.arrangements import ARRANGEMENTS, Arrangement, Guarded, adapted, arrange, poison_pool, total
+from polyhal.hal.testing.scope import Scope
+from polyhal.hal.testing.tolerances import check_close
+from polyhal.hal.testing.values import Call, Expectation, calls, expect
+from polyhal.tensor import Tensor
+
+
+def run(call: Call, inputs: tuple[Any, ...], device: Device) -> tuple[Tensor, ...]:
+    """The results of a call, always as a tuple."""
+    result = dispatch.apply(call.op, inputs, tuple(call.params.values()), device)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def placed(call: Call, arrangements: tuple[Arrangement, ...], device: Device) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The call's values as adapted to the arrangements, and the inputs made of them on the device."""
+    values: list[Any] = []
+    inputs: list[Any] = []
+    for value, arrangement in zip(call.values, arrangements, strict=True):
+        tensor = isinstance(value, np.ndarray)
+        values.append(adapted(value, arrangement) if tensor else value)
+        inputs.append(arrange(values[-1], arrangement, device) if tensor else value)
+    return tuple(values), tuple(inputs)
+
+
+def plain(call: Call) -> tuple[Arrangement, ...]:
+    return (Arrangement.CONTIGUOUS,) * len(call.values)
+
+
+def rotation(call: Call, shift: int) -> tuple[Arrangement, ...]:
+    """A different arrangement for every input, moving on with the sample and `shift`."""
+    n = len(ARRANGEMENTS)
+    return tuple(ARRANGEMENTS[(call.number + shift + 3 * i) % n] for i in range(len(call.values)))
+
+
+def check_results(call: Call, results: tuple[Tensor, ...], wanted: Expectation, what: str) -> None:
+    """Raise AssertionError unless dtypes, shapes and values are the expected ones."""
+    if len(results) != len(wanted.outputs) or len(results) != len(wanted.values):
+        raise AssertionError(f"{what}: {len(results)} results; the rule says {len(wanted.outputs)}, the reference gives {len(wanted.values)}")
+    names = call.op.outputs if len(call.op.outputs) == len(results) else tuple(str(i) for i in range(len(results)))
+    for name, out, spec, value, bound in zip(names, results, wanted.outputs, wanted.values, wanted.bounds, strict=True):
+        label = f"{what} -> {name}"
+        if out.dtype is not spec.dtype or out.shape != spec.shape:
+            raise AssertionError(f"{label}: the result is {out.spec}; expected {spec}")
+        check_close(out.numpy(), value, spec.dtype, bound, label)
+
+
+def forward(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> None:
+    """Check every sample of `op` in `dtype`, in arrangements that rotate from sample to sample and from dtype to dtype.
+
+    Raises AssertionError that names the call, the arrangements and the worst element.
+    """
+    made = [c for c in calls(op, dtype) if scope.accepts(total(c.values))]
+    shift = _shift(op, dtype)
+    # Few samples in few dtypes must still meet every arrangement once.
+    count = len(made) * max(len(op.dtypes), 1)
+    rounds = len(ARRANGEMENTS) if scope.full else -(-len(ARRANGEMENTS) // max(count, 1))
+    guarded = 0
+    for call in made:
+        tensors = any(isinstance(v, np.ndarray) for v in call.values)
+        for turn in range(rounds if tensors else 1):
+            arrangements = rotation(call, shift + turn * max(len(made), 1))
+            values, inputs = placed(call, arrangements, device)
+            wanted = expect(call, values=values)
+            what = f"{call} as {', '.join(arrangements)}" if tensors else str(call)
+            poison_pool(device, [s.nbytes for s in wanted.outputs])
+            check_results(call, run(call, inputs, device), wanted, what)
+            if not guarded and tensors and all(s.size for s in wanted.outputs) and op.view is None:
+                guarded = 1
+                _write_into(call, inputs, wanted, device, shift, what)
+    if op.mutates:
+        for call in made:
+            _in_place(call, device)
+
+
+def _shift(op: OpDef, dtype: DType | None) -> int:
+    """Where the rotation starts: the same on every machine, different from op to op and from dtype to dtype."""
+    position = op.dtypes.index(dtype) if dtype in op.dtypes else 0
+    return zlib.crc32(op.name.encode()) + position * 2
+
+
+def _write_into(call: Call, inputs: tuple[Any, ...], wanted: Expectation, device: Device, shift: int, what: str) -> None:
+    """Write the results into poisoned buffers: on a vector boundary, past one, or with gaps between the elements."""
+    lead, strided = [(ALIGNMENT, False), (ALIGNMENT + 1, False), (ALIGNMENT, True)][shift % 3]
+    outs = [Guarded(s, device, lead, strided=strided) for s in wanted.outputs]
+    dispatch.apply_into(call.op, inputs, tuple(call.params.values()), tuple(o.tensor for o in outs))
+    label = f"{what} into {'a strided output' if strided else f'an output at offset {lead}'}"
+    check_results(call, tuple(o.tensor for o in outs), wanted, label)
+    for out in outs:
+        out.check(label)
+
+
+def _in_place(call: Call, device: Device) -> None:
+    """Have an optimizer-like op replace its own inputs."""
+    _, inputs = placed(call, plain(call), device)
+    wanted = expect(call)
+    targets = tuple(inputs[i] for i in replaced(call))
+    dispatch.apply_into(call.op, inputs, tuple(call.params.values()), targets)
+    check_results(call, targets, wanted, f"{call} in place")
+
+
+def replaced(call: Call) -> tuple[int, ...]:
+    """Which input each output replaces."""
+    return call.op.mutates
+
+
+def required_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> None:
+    """Check every sample on `device`, which is a bare one: the op runs through its decomposition or a required member."""
+    for call in calls(op, dtype):
+        if not scope.accepts(total(call.values)):
+            continue
+        values, inputs = placed(call, plain(call), device)
+        check_results(call, run(call, inputs, device), expect(call, values=values), f"{call} through required members only")
+
+
+def errors(device: Device, op: OpDef) -> None:
+    """Check that every error sample raises the stated type and text, and that the device computes on afterwards."""
+    for number, sample in enumerate(op.errors):
+        inputs = tuple(
+            x if x is None or type(x) in (bool, int, float) else arrange(_default(np.asarray(x)), Arrangement.CONTIGUOUS, device)
+            for x in sample.inputs
+        )
+        params = {**op.params, **sample.params}
+        what = f"{op.name} error sample {number}"
+        used = device.memory_stats().used
+        try:
+            dispatch.apply(op, inputs, tuple(params.values()))
+        except sample.error as error:
+            text = str(error)
+            if not re.search(sample.match, text):
+                raise AssertionError(f"{what}: the message {text!r} does not match {sample.match!r}") from error
+            if op.name not in text:
+                raise AssertionError(f"{what}: the message {text!r} does not name the op") from error
+        else:
+            raise AssertionError(f"{what}: expected {sample.error.__name__}, but nothing was raised")
+        if device.memory_stats().used != used:
+            raise AssertionError(f"{what}: the failed call kept {device.memory_stats().used - used} bytes")
+        probe = arrange(np.array([1.0, 2.0], np.float32), Arrangement.CONTIGUOUS, device)
+        if (probe + probe).tolist() != [2.0, 4.0]:
+            raise AssertionError(f"{what}: the device computes wrong results after the error")
+
+
+def _default(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype == np.float64 else array

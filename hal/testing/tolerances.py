@@ -1,0 +1,119 @@
+"""How far a device's result may be from the float64 reference, and why. The one place where error bounds are derived.
+
+Let `u(d, m)` be the unit in the last place of dtype d at magnitude m: eps(d) * 2^floor(log2 m), and never less than that of
+the smallest normal number. An op's `Tolerance` says:
+
+- `ulp`: a fixed number of operations, each of which rounds once, is off by at most `ulp * u(c, max(|reference|, floor))`, where
+  c is the dtype the op computes in: the result's own, or float32 where the result is of half precision.
+- `terms`: a sum of n terms of magnitudes m_i, in any order, is off by at most n * eps(c)/2 * sum(m_i) (Higham, Accuracy and
+  Stability of Numerical Algorithms, 2002, section 4.2). With independent roundings it is within 4 sqrt(n) * eps(c)/2 * sum(m_i)
+  with a probability above 0.999 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019); the smaller of the two is allowed.
+  sum(m_i) is what the reference gives for the absolute values of the inputs, where that is finite.
+- Half results are rounded once, at the end, and so is the reference before it is compared. Two numbers that differ by less
+  than a half-precision unit may fall on neighbouring ones, so that one unit of the half dtype is allowed in addition.
+- A tolerance of 0 asks for the correctly rounded reference, bit for bit, with the sign of zeros.
+
+Inputs are rounded to the dtype under test before the reference sees them, so that their rounding is not counted. A result
+below the smallest normal number may be flushed to zero. NaN must be met by NaN and infinity by the same infinity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType, finfo
+from polyhal.hal.ops.opdef import Tolerance
+
+EXACT = Tolerance(0.0)
+_PROBABILISTIC = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The allowed error of one result: an op's tolerance with the number and the magnitudes of the accumulated terms."""
+
+    tolerance: Tolerance
+    terms: int = 0
+    magnitudes: np.ndarray | None = None
+    """Sums of the absolute terms, of the result's shape; None where they equal the result."""
+
+
+def computing(dtype: DType) -> DType:
+    """The dtype in which a result of float `dtype` is computed at least."""
+    return dtype if dtype.itemsize >= 4 else dtypes.float32
+
+
+def unit(dtype: DType, magnitude: np.ndarray) -> np.ndarray:
+    """The unit in the last place of float `dtype` at each magnitude, in float64."""
+    info = finfo(dtype)
+    clipped = np.clip(np.nan_to_num(np.abs(magnitude), nan=0.0, posinf=info.max), info.smallest_normal, info.max)
+    return info.eps * np.exp2(np.frexp(clipped)[1] - 1.0)
+
+
+def accumulated(terms: int) -> float:
+    """The factor of eps/2 times the sum of magnitudes by which a sum of `terms` may be off."""
+    return min(float(terms), _PROBABILISTIC * float(np.sqrt(terms)))
+
+
+def allowed(dtype: DType, expected: np.ndarray, bound: Bound) -> np.ndarray:
+    """The largest permitted absolute error of every element of a float result. `expected` is in float64."""
+    tolerance, inner = bound.tolerance, computing(dtype)
+    if not tolerance.ulp and not bound.terms:
+        return np.zeros(expected.shape)
+    limit = tolerance.ulp * unit(inner, np.maximum(np.abs(expected), tolerance.floor))
+    if bound.terms:
+        size = np.abs(expected) if bound.magnitudes is None else np.maximum(np.abs(bound.magnitudes), np.abs(expected))
+        size = np.maximum(np.where(np.isfinite(size), size, 0.0), tolerance.floor)
+        limit = limit + accumulated(bound.terms) * finfo(inner).eps / 2 * size
+    if dtype is not inner:
+        limit = limit + unit(dtype, expected)
+    return limit
+
+
+def check_close(got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what: str) -> None:
+    """Raise AssertionError, naming the worst element, unless `got` is within `bound` of the float64 `expected`."""
+    expected = np.asarray(expected)
+    if got.shape != expected.shape:
+        raise AssertionError(f"{what}: the result has shape {got.shape}; the reference has {expected.shape}")
+    if not got.size:
+        return
+    if not dtype.is_floating_point:
+        wrong = got != expected.astype(dtype.numpy)
+        if wrong.any():
+            _fail(got, expected, wrong, what, f"{int(wrong.sum())} of {got.size} elements differ; exact {dtype.name} expected")
+        return
+    with np.errstate(all="ignore"):
+        rounded = expected.astype(dtype.numpy)
+        near = rounded.astype(np.float64)
+        # An overflow in the dtype is infinite; elsewhere the unrounded reference measures a float32 or float64 result.
+        target = np.where(np.isfinite(near), expected.astype(np.float64) if dtype.itemsize >= 4 else near, near)
+        value = got.astype(np.float64)
+        limit = allowed(dtype, target, bound)
+        error = np.abs(value - target)
+    same = (value == near) | (np.isnan(value) & np.isnan(near))
+    if not bound.tolerance.ulp and not bound.terms:
+        same &= np.isnan(value) | (np.signbit(value) == np.signbit(near))
+    else:
+        same |= np.isfinite(error) & (error <= limit)
+        same |= (value == 0) & (np.abs(target) < finfo(dtype).smallest_normal)
+    if not same.all():
+        with np.errstate(all="ignore"):
+            units = np.where(np.isfinite(error), error / unit(dtype, target), np.inf)
+        worst = float(units[~same].max())
+        _fail(value, target, ~same, what, f"{int((~same).sum())} of {got.size} elements are off, by up to {worst:.3g} units of {dtype.name}",
+              limit)  # fmt: skip
+
+
+def _fail(
+    got: np.ndarray, expected: np.ndarray, wrong: np.ndarray, what: str, summary: str, limit: np.ndarray | None = None
+) -> None:
+    index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    place = tuple(int(i) for i in index)
+    text = f"{what}: {summary}; first at {place}: got {got[index]!r}, expected {expected[index]!r}"
+    if limit is not None:
+        text += f" within {limit[index]:.3g}"
+    raise AssertionError(text)
