@@ -8,23 +8,17 @@ from polyhal.hal.dtypes import (
     DType, bfloat16, bool_, finfo, float16, float32, float64, iinfo, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 from polyhal.hal.explain import explain
-from polyhal.hal.ops import FUNCTIONS as _FUNCTIONS
+from polyhal.hal.profiler import profile
 from polyhal.tensor import Tensor, as_tensor
 
+from polyhal.functions import *  # isort: skip  # noqa: F403
 from polyhal.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled  # isort: skip
 from polyhal.creation import empty, eye, full_like, linspace, ones, ones_like, tensor, zeros, zeros_like  # isort: skip
 
 __version__ = "0.1.0"
 
-globals().update({name: function for name, function in _FUNCTIONS.items() if not name.startswith("_")})
-
-
-def __dir__() -> list[str]:
-    return sorted(globals())
-
-
 __all__ = [
     "DType", "Device", "Tensor", "as_tensor", "bfloat16", "bool_", "empty", "enable_grad", "errors", "explain", "eye", "finfo",
     "float16", "float32", "float64", "full_like", "grad", "iinfo", "int16", "int32", "int64", "int8", "is_grad_enabled", "linspace",
-    "no_grad", "ones", "ones_like", "set_grad_enabled", "tensor", "uint16", "uint32", "uint64", "uint8", "zeros", "zeros_like",
+    "no_grad", "ones", "ones_like", "profile", "set_grad_enabled", "tensor", "uint16", "uint32", "uint64", "uint8", "zeros", "zeros_like",
 ]  # fmt: skip

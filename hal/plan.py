@@ -46,12 +46,18 @@ class Resolution:
     def uses_host(self) -> bool:
         return self.how.startswith("host") or any(p.uses_host for p in self.parts)
 
-    def lines(self, indent: int = 0) -> list[str]:
+    def lines(self, indent: int = 0, told: frozenset[str] = frozenset()) -> list[str]:
+        """One line per op, then why earlier steps were passed over and the parts. Reasons already `told` are not repeated."""
         pad = "  " * indent
         out = [f"{pad}{self.op}({self.specs}): {self.how}"]
-        out += [f"{pad}  passed over {reason}" for reason in self.skipped]
+        out += [f"{pad}  passed over {reason}" for reason in self.skipped if reason not in told]
+        told |= frozenset(self.skipped)
+        counts: dict[tuple[str, ...], int] = {}
         for part in self.parts:
-            out += part.lines(indent + 1)
+            text = tuple(part.lines(indent + 1, told))
+            counts[text] = counts.get(text, 0) + 1
+        for text, count in counts.items():
+            out += [text[0] + (f"  ({count} times)" if count > 1 else ""), *text[1:]]
         return out
 
     def __str__(self) -> str:
@@ -377,9 +383,8 @@ class Planner:
             specs: Specs = tuple(_node_spec(graph, x) for x in node.inputs)
             params = node.op.bind(node.params)
             outputs = tuple(graph.specs[i] for i in node.outputs)
-            if node.op.view is not None and isinstance(specs[0], Spec):
-                view = node.op.view(specs[0], params)
-                assert view is not None
+            view = node.op.view(specs[0], params) if node.op.view is not None and isinstance(specs[0], Spec) else None
+            if view is not None:
                 steps.append(view.offset)
                 continue
             assert all(isinstance(s, Spec) for s in outputs)
@@ -429,6 +434,8 @@ def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
     assert decompose is not None
 
     def run(*values: Any, **params: Any) -> tuple[Any, ...]:
+        if op.family == "elementwise":
+            values = _numbers_spread(op, values)
         if op.widen:
             values = tuple(
                 v.cast(dtype=dtypes.float32) if hasattr(v, "spec") and isinstance(v.spec, Spec) and v.dtype in _HALF else v
@@ -439,6 +446,26 @@ def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
         return tuple(r if r.dtype is s.dtype else r.cast(dtype=s.dtype) for r, s in zip(results, outputs, strict=True))
 
     return run
+
+
+def _numbers_spread(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Numbers among the operands as tensors of one element in the operands' dtype.
+
+    An elementwise op may get a number in any place; its decomposition would compute on it alone in the default dtype.
+    """
+    from polyhal.hal.ops.elementwise import operand_dtype
+    from polyhal.hal.ops.random import spread_number
+
+    specs: list[Any] = []
+    for v in values:
+        if v is None or not hasattr(v, "spec"):
+            specs.append(None if v is None else ScalarSpec(dispatch.scalar_dtype(v)))
+        else:
+            specs.append(v.spec)
+    if not any(isinstance(s, ScalarSpec) for s in specs):
+        return values
+    dtype = operand_dtype(op.name, tuple(specs))
+    return tuple(spread_number(v, (), dtype) if isinstance(s, ScalarSpec) else v for v, s in zip(values, specs, strict=True))
 
 
 _HALF = (dtypes.float16, dtypes.bfloat16)

@@ -133,9 +133,9 @@ EXPRESSIONS: dict[str, Expression] = {
     "sqrt": _float("sqrt(x)"),
     "rsqrt": _float("K(1) / sqrt(x)"),
     # Trigonometry and hyperbolic functions.
-    "sin": _float("sin(x)"),
-    "cos": _float("cos(x)"),
-    "tan": _float("tan(x)"),
+    "sin": _float("sine(x)"),
+    "cos": _float("cosine(x)"),
+    "tan": _float("tangent(x)"),
     "asin": _float("asin(x)"),
     "acos": _float("acos(x)"),
     "atan": _float("atan(x)"),

@@ -162,13 +162,13 @@ class NumpyBackend:
         definition = OPS[op]
         if definition.family in ("elementwise", "movement", "creation"):
             return Declined("the core methods are as fast")
-        numbers = {i: s.dtype.numpy for i, s in enumerate(inputs) if isinstance(s, ScalarSpec)}
+        numbers = frozenset(i for i, s in enumerate(inputs) if isinstance(s, ScalarSpec))
         count = len(inputs)
         reference = definition.reference
 
         def run(*args: Any) -> None:
             arrays = [
-                x if x is None else numbers[i].type(x) if i in numbers else _wide(array(x)) for i, x in enumerate(args[:count])
+                x if x is None or i in numbers else _wide(array(x)) for i, x in enumerate(args[:count])
             ]
             with np.errstate(all="ignore"):
                 result = reference(*arrays, **params)

@@ -1,8 +1,8 @@
 """Which OpenCL drivers are visible: those of the machine, and Intel's CPU runtime when it came with a Python package.
 
 The wheel `intel-opencl-rt` brings the library but registers it under a path that does not exist. The loader reads the
-folder named by OCL_ICD_VENDORS once, when the first OpenCL call is made, so the folder must be ready before
-pyopencl is imported. PoCL's wheel needs nothing: pyopencl's loader looks beside itself too.
+folder named by OCL_ICD_VENDORS once, when a process lists its platforms for the first time, so the folder must be
+ready before that. PoCL's wheel needs nothing: pyopencl's loader looks beside itself too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DriverSetup:
 
 
 def prepare() -> DriverSetup:
-    """Make packaged drivers visible. Call before pyopencl is imported; harmless to repeat."""
+    """Make packaged drivers visible. Call before platforms are listed; harmless to repeat."""
     library = packaged_library()
     if library is None:
         return DriverSetup(note="no packaged Intel runtime: install polyhal[cpu] for the fastest CPU device on x86-64")
@@ -46,15 +46,15 @@ def prepare() -> DriverSetup:
         return DriverSetup(found, note=f"{_VARIABLE} names the single driver {user}; left as it is")
     if user and _lists(Path(user), library):
         return DriverSetup(found, user)
-    if "pyopencl" in sys.modules:
-        return DriverSetup(found, note="pyopencl was imported before polyhal, so its list of drivers is already fixed")
+    late = "pyopencl" in sys.modules
+    note = "if this process listed OpenCL platforms before, the packaged driver stays invisible to it" if late else ""
     if sys.platform == "win32":
         # Windows' loader takes a list of library files instead of a folder, beside those in the registry.
         os.environ["OCL_ICD_FILENAMES"] = os.pathsep.join(filter(None, [os.environ.get("OCL_ICD_FILENAMES", ""), found]))
-        return DriverSetup(found)
+        return DriverSetup(found, note=note)
     folder = _write_folder(_registrations(Path(user) if user else _SYSTEM_FOLDER, library))
     os.environ[_VARIABLE] = str(folder)
-    return DriverSetup(found, str(folder))
+    return DriverSetup(found, str(folder), note)
 
 
 def packaged_library() -> Path | None:

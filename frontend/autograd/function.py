@@ -24,7 +24,7 @@ class Context:
 
     def save_for_backward(self, *tensors: Tensor) -> None:
         """Keep tensors for `backward`; a later change in place is noticed."""
-        self._saved = tuple(SavedInput(t) for t in tensors)
+        self._saved = tuple(SavedInput(t, t.buffer.version) for t in tensors)
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:

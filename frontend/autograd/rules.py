@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.layout import Spec
+from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.plan import decomposition
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import Node
+    from polyhal.hal.ops.opdef import OpDef
     from polyhal.tensor import Tensor
 
 _full = FUNCTIONS["full"]
@@ -34,7 +35,7 @@ def _input_gradients(node: Node, grads: list[Tensor | None]) -> tuple[Tensor | N
     needs = tuple(p is not None for p in node.parents)
     if node.rule is not None:
         result = node.rule(node, grads, needs)
-    elif op.gradient is None:
+    elif op.gradient is None or _reaches_further_outputs(op, grads):
         return _derived(node, grads, needs)
     else:
         values = [_value(node, name, grads, needs) for name in op.needs]
@@ -44,6 +45,23 @@ def _input_gradients(node: Node, grads: list[Tensor | None]) -> tuple[Tensor | N
     if len(found) < len(node.parents):
         found = (*found, *[None] * (len(node.parents) - len(found)))
     return found
+
+
+def _reaches_further_outputs(op: OpDef, grads: list[Tensor | None]) -> bool:
+    """Whether gradients came in through outputs that the rule does not ask for, such as the statistics of a norm.
+
+    They do when a gradient is differentiated again, because the rule reads what the forward pass kept.
+    """
+    asked = {name[2:] for name in op.needs if name.startswith("g_")}
+    return op.decompose is not None and any(
+        g is not None and name not in asked for name, g in zip(op.outputs[1:], grads[1:], strict=False)
+    )
+
+
+def _input_spec(x: Any) -> Any:
+    if x is None:
+        return None
+    return x.spec if hasattr(x, "ref") else ScalarSpec(dispatch.scalar_dtype(x))
 
 
 def _value(node: Node, name: str, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Any:
@@ -58,7 +76,7 @@ def _value(node: Node, name: str, grads: list[Tensor | None], needs: tuple[bool,
         return grads[op.outputs.index(name[2:])]
     base = name.removesuffix("_specs").removesuffix("_spec")
     if op.variadic:
-        return node.specs
+        return tuple(node.specs)
     return node.specs[op.inputs.index(base)]
 
 
@@ -76,7 +94,9 @@ def _derived(node: Node, grads: list[Tensor | None], needs: tuple[bool, ...]) ->
         inputs = [_alias(x) if needed else x for x, needed in zip(saved, needs, strict=True)]
     previous, dispatch.thread.grad_enabled = dispatch.thread.grad_enabled, True
     try:
-        outs = decomposition(node.op, node.outputs)(*inputs, **node.op.bind(node.params))
+        bound = node.op.bind(node.params)
+        dispatch.infer(node.op, tuple(_input_spec(x) for x in saved), bound)
+        outs = decomposition(node.op, node.outputs)(*inputs, **bound)
     finally:
         dispatch.thread.grad_enabled = previous
     pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if g is not None and o.requires_grad]

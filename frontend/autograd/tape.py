@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.autograd import anomaly
 from polyhal.hal import dispatch
@@ -20,25 +20,19 @@ if TYPE_CHECKING:
 _order = itertools.count()
 
 
-class SavedOutput:
+class SavedOutput(NamedTuple):
     """A result that its own gradient rule needs. Kept without the tensor, which would close a reference cycle."""
 
-    __slots__ = ("buffer", "ref", "version")
-
-    def __init__(self, out: Tensor) -> None:
-        self.buffer: Buffer = out.buffer
-        self.ref: Ref = out.ref
-        self.version = out.buffer.version
+    buffer: Buffer
+    ref: Ref
+    version: int
 
 
-class SavedInput:
+class SavedInput(NamedTuple):
     """An input that the gradient rule needs, and the version it had."""
 
-    __slots__ = ("tensor", "version")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self.version = tensor.buffer.version
+    tensor: Any
+    version: int
 
 
 class Node:
@@ -49,31 +43,48 @@ class Node:
 
     __slots__ = ("device", "freed", "hooks", "line", "op", "order", "outputs", "params", "parents", "rule", "saved", "specs")
 
+    parents: list[Any]
+    specs: list[Spec | None]
+    saved: dict[str, Any]
+    hooks: dict[int, dict[int, Callable[[Tensor], Tensor | None]]] | None
+    rule: Callable[..., Any] | None
+    """Replaces the op's own rule: for custom functions."""
+
     def __init__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
         self.op = op
         self.params = params
         self.order = next(_order)
         self.device: Device = outs[0].device
-        self.outputs: tuple[Spec, ...] = tuple(o.ref.spec for o in outs)
-        self.parents = tuple(_parent(x) for x in inputs)
-        self.specs: tuple[Spec | None, ...] = tuple(x.ref.spec if hasattr(x, "ref") else None for x in inputs)
-        self.hooks: dict[int, dict[int, Callable[[Tensor], Tensor | None]]] | None = None
+        self.outputs = [o.ref.spec for o in outs]
+        self.parents = parents = []
+        self.specs = specs = []
+        for x in inputs:
+            try:
+                specs.append(x.ref.spec)
+            except AttributeError:  # a number, or an absent input
+                specs.append(None)
+                parents.append(None)
+                continue
+            if not x.requires_grad:
+                parents.append(None)
+            else:
+                parents.append(x if x.node is None else (x.node, x.index))
+        self.hooks = None
         self.freed = False
-        self.rule: Callable[..., Any] | None = None
-        """Replaces the op's own rule: for custom functions."""
+        self.rule = None
         self.line = anomaly.user_line() if anomaly.state.enabled else ""
-        self.saved: dict[str, Any] = {}
+        self.saved = saved = {}
         if op.gradient is None:
-            self.saved["inputs"] = tuple(_save(x) for x in inputs)
+            saved["inputs"] = tuple(_save(x) for x in inputs)
             return
-        for name in op.needs:
-            if name in op.inputs:
-                if op.variadic:
-                    self.saved[name] = tuple(_save(x) for x in inputs)
-                else:
-                    self.saved[name] = _save(inputs[op.inputs.index(name)])
-            elif name in op.outputs:
-                self.saved[name] = SavedOutput(outs[op.outputs.index(name)])
+        for name in op.saves_inputs:
+            saved[name] = tuple(_save(x) for x in inputs) if op.variadic else _save(inputs[op.inputs.index(name)])
+        for name in op.saves_outputs:
+            out = outs[op.outputs.index(name)]
+            saved[name] = SavedOutput(out.buffer, out.ref, out.buffer.version)
+        if len(op.outputs) > 1 and op.decompose is not None:
+            # A gradient may come in through an output that the rule knows nothing of; then the decomposition is used.
+            saved["inputs"] = tuple(_save(x) for x in inputs)
 
     def load(self, name: str) -> Any:
         """A saved value, checked to be unchanged. Raises AutogradError."""
@@ -84,7 +95,7 @@ class Node:
         return self._restore(self.saved[name], name)
 
     def _restore(self, saved: Any, name: str) -> Any:
-        if isinstance(saved, tuple):
+        if type(saved) is tuple:
             return tuple(self._restore(s, name) for s in saved)
         if isinstance(saved, SavedInput):
             self._check(saved.tensor.buffer, saved.version, name)
@@ -113,14 +124,8 @@ class Node:
         self.freed = True
 
 
-def _parent(x: Any) -> Any:
-    if not hasattr(x, "ref") or not x.requires_grad:
-        return None
-    return (x.node, x.index) if x.node is not None else x
-
-
 def _save(x: Any) -> Any:
-    return SavedInput(x) if hasattr(x, "ref") else x
+    return SavedInput(x, x.buffer.version) if hasattr(x, "ref") else x
 
 
 def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
@@ -128,6 +133,11 @@ def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tu
     if outs[0].ref.spec.dtype.kind != "float" or (op.gradient is None and op.decompose is None):
         return
     node = Node(op, inputs, params, outs)
+    if len(outs) == 1:
+        out = outs[0]
+        out.node = node
+        out.requires_grad = True
+        return
     for i, out in enumerate(outs):
         if out.ref.spec.dtype.kind == "float":
             out.node = node

@@ -29,14 +29,22 @@ from . import (  # isort: skip  # noqa: F401  families in dependency order
 )
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {op.name: op.call for op in OPS} | COMPOSITES
-"""Every public op by name; a composite replaces the op of the same name that it completes."""
+"""Every op by name; a composite replaces the op of the same name that it completes."""
 
-METHODS: dict[str, Callable[..., Any]] = {op.name: op.call for op in OPS if op.inputs and not op.variadic} | {
-    name: COMPOSITES[name] for name in COMPOSITE_METHODS
+
+def _is_public(name: str) -> bool:
+    return name in COMPOSITES or (OPS[name].public and not name.endswith("_grad"))
+
+
+PUBLIC: dict[str, Callable[..., Any]] = {name: f for name, f in FUNCTIONS.items() if _is_public(name)}
+"""The ops that users call by name."""
+
+METHODS: dict[str, Callable[..., Any]] = {
+    name: f
+    for name, f in PUBLIC.items()
+    if name in COMPOSITE_METHODS or (name not in COMPOSITES and OPS[name].inputs and not OPS[name].variadic and name != "where")
 }
-for _name in ("where", "slice"):
-    METHODS.pop(_name)
 
 methods.attach(FUNCTIONS, METHODS)
 
-__all__ = ["FUNCTIONS", "METHODS", "OPS"]
+__all__ = ["FUNCTIONS", "METHODS", "OPS", "PUBLIC"]

@@ -150,7 +150,7 @@ def _grad_samples(rng: np.random.Generator) -> list[Sample]:
     out = []
     for s in _samples(rng):
         result, lse = _attention(*s.inputs, **s.params)
-        out.append(Sample((rng.uniform(-1, 1, result.shape), *s.inputs, result, lse), s.params, special=s.special, differentiable=False))
+        out.append(Sample((rng.uniform(-1, 1, result.shape), *s.inputs, result, lse.astype(np.float32)), s.params, special=s.special, differentiable=False))
     return out
 
 
@@ -173,7 +173,7 @@ def _rule(
 
 
 attention = declare(
-    _attention, name="attention", family="attention", infer=_infer, outputs=("out", "lse"), decompose=_decomposed, gradient=_rule,
+    _attention, name="attention", family="attention", public=False, infer=_infer, outputs=("out", "lse"), decompose=_decomposed, gradient=_rule,
     samples=_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(32.0, floor=2.0, terms=_terms),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2)), np.zeros((4, 2)), None), {}, ValueError, "do not fit")],
     flops=lambda specs, outs, params: 2 * outs[1].size * specs[1].shape[-2] * (specs[0].shape[-1] + specs[2].shape[-1]),

@@ -109,7 +109,7 @@ def _repeats(specs: Specs, params: Params) -> int:
 
 
 scatter_rows = declare(
-    _scatter_rows, name="scatter_rows", family="indexing", infer=_infer_scatter_rows, core=_scatter_core,
+    _scatter_rows, name="scatter_rows", family="indexing", public=False, infer=_infer_scatter_rows, core=_scatter_core,
     gradient=lambda g, index: (embedding(g, index), None), dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     tolerance=Tolerance(1.0, terms=_repeats),
     samples=lambda rng: [
@@ -197,7 +197,7 @@ def _scatter_along_decomposed(src: Any, index: Any, *, axis: int, length: int) -
 
 
 scatter_along_axis = declare(
-    _scatter_along_axis, name="scatter_along_axis", family="indexing", infer=_infer_scatter_along, decompose=_scatter_along_decomposed,
+    _scatter_along_axis, name="scatter_along_axis", family="indexing", public=False, infer=_infer_scatter_along, decompose=_scatter_along_decomposed,
     gradient=lambda g, index, *, axis, length: (take_along_axis(g, index, axis), None),
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64), tolerance=Tolerance(1.0, terms=_repeats),
     samples=lambda rng: [

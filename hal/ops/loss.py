@@ -97,7 +97,7 @@ def _grad_decomposed(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index
     classes = logits.shape[1]
     used = _used(target, classes, ignore_index)
     hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
-    slope = exp(logits - reshape(lse, (-1, 1))) - where(hot, 1.0 - label_smoothing + label_smoothing / classes, label_smoothing / classes)
+    slope = exp(logits - reshape(lse, (-1, 1))) - (hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes)
     return reshape(where(used, g, 0.0), (-1, 1)) * slope
 
 
@@ -136,7 +136,7 @@ def _rule(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, labe
 
 
 cross_entropy_rows = declare(
-    _cross_entropy_rows, name="cross_entropy_rows", family="loss", infer=_infer, outputs=("out", "lse"), decompose=_decomposed,
+    _cross_entropy_rows, name="cross_entropy_rows", family="loss", public=False, infer=_infer, outputs=("out", "lse"), decompose=_decomposed,
     gradient=_rule, samples=_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(8.0, floor=80.0, terms=_terms),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(3, int)), {}, ValueError, "expected \\(N, C\\) and \\(N,\\)")],
 )  # fmt: skip

@@ -139,7 +139,7 @@ def _infer_slice(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 slice_ = declare(
-    _slice, name="slice", family="movement", infer=_infer_slice, dtypes=dtypes.ALL, tolerance=_EXACT,
+    _slice, name="slice", family="movement", public=False, infer=_infer_slice, dtypes=dtypes.ALL, tolerance=_EXACT,
     view=lambda spec, params: layout.slice_view(spec, params["starts"], params["lengths"], params["steps"]),
     gradient=lambda g, x_spec, *, starts, lengths, steps: unslice(g, x_spec.shape, starts, steps),
     samples=lambda rng: [
@@ -198,7 +198,7 @@ def _windows_gradient(g: Any, x_spec: Spec, *, kernel: Any, stride: Any, dilatio
 
 
 windows = declare(
-    _windows, name="windows", family="movement", infer=_infer_windows, view=_windows_view, gradient=_windows_gradient,
+    _windows, name="windows", family="movement", public=False, infer=_infer_windows, view=_windows_view, gradient=_windows_gradient,
     dtypes=dtypes.ALL, tolerance=_EXACT,
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (2, 6, 7)),), {"kernel": (3, 2), "stride": (2, 1), "dilation": (1, 2)}),
@@ -274,7 +274,7 @@ def _assemble_unslice(specs: Specs, outputs: tuple[Spec, ...], params: Params) -
 
 
 unslice = declare(
-    _unslice, name="unslice", family="movement", infer=_infer_unslice, assemble=_assemble_unslice, dtypes=dtypes.ALL,
+    _unslice, name="unslice", family="movement", public=False, infer=_infer_unslice, assemble=_assemble_unslice, dtypes=dtypes.ALL,
     tolerance=_EXACT,
     gradient=lambda g, x_spec, *, shape, starts, steps: slice_(g, starts, x_spec.shape, steps),
     samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),), {"shape": (5, 7), "starts": (1, 6), "steps": (1, -2)})],

@@ -162,7 +162,7 @@ def _layer_norm_rule(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, bias_spe
 
 
 layer_norm = declare(
-    _layer_norm, name="layer_norm", family="norm", infer=_infer_layer_norm, outputs=("out", "mean", "rstd"),
+    _layer_norm, name="layer_norm", family="norm", public=False, infer=_infer_layer_norm, outputs=("out", "mean", "rstd"),
     decompose=_layer_norm_decomposed, gradient=_layer_norm_rule, samples=_norm_samples, dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=2.0, terms=_width),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(2), None), {"axes": 1, "eps": 1e-5}, ValueError, "weight has shape")],
@@ -236,7 +236,7 @@ def _rms_norm_rule(g: Any, x: Any, weight: Any, rstd: Any, *, axes: int) -> Any:
 
 
 rms_norm = declare(
-    _rms_norm, name="rms_norm", family="norm", infer=_infer_rms_norm, outputs=("out", "rstd"), decompose=_rms_norm_decomposed,
+    _rms_norm, name="rms_norm", family="norm", public=False, infer=_infer_rms_norm, outputs=("out", "rstd"), decompose=_rms_norm_decomposed,
     gradient=_rms_norm_rule, dtypes=dtypes.FLOATS, tolerance=Tolerance(16.0, floor=2.0, terms=_width),
     samples=lambda rng: [Sample(s.inputs[:2], s.params) for s in _norm_samples(rng) if s.inputs[2] is None],
 )  # fmt: skip
@@ -354,7 +354,7 @@ def _batch_norm_rule(g: Any, x: Any, weight: Any, mean: Any, var: Any, bias_spec
 
 
 batch_norm = declare(
-    _batch_norm, name="batch_norm", family="norm", infer=_infer_batch_norm, outputs=("out", "mean", "var"),
+    _batch_norm, name="batch_norm", family="norm", public=False, infer=_infer_batch_norm, outputs=("out", "mean", "var"),
     decompose=_batch_norm_decomposed, gradient=_batch_norm_rule, samples=_batch_samples, dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(2), None), {"eps": 1e-5}, ValueError, "weight has shape")],

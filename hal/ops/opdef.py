@@ -139,9 +139,13 @@ class OpDef:
     mutates: tuple[int, ...] = ()
     """Inputs that the outputs replace in place, output i over input mutates[i]."""
     flops: Callable[[Specs, tuple[Spec, ...], Params], int] | None = None
+    public: bool = True
+    """False for ops that rules and modules use and that users do not call by name."""
     call: Callable[..., Any] = field(init=False)
     needs: tuple[str, ...] = field(init=False, default=())
     """The names that the gradient rule asks for, in order; see `polyhal.autograd.rules`."""
+    saves_inputs: tuple[str, ...] = field(init=False, default=())
+    saves_outputs: tuple[str, ...] = field(init=False, default=())
     gradient_params: tuple[str, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
@@ -150,6 +154,8 @@ class OpDef:
         self.call = _public_function(self)
         if self.gradient is not None:
             self.needs, self.gradient_params = _gradient_signature(self)
+            self.saves_inputs = tuple(n for n in self.needs if n in self.inputs)
+            self.saves_outputs = tuple(n for n in self.needs if n in self.outputs)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

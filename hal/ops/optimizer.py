@@ -47,7 +47,7 @@ def _many(
     return OPS.declare(
         OpDef(
             name=name, family="optimizer", doc=doc, inputs=("xs",), optional=frozenset(), variadic=True, params=params,
-            outputs=("out",), infer=infer, reference=reference, decompose=decompose, samples=samples,
+            outputs=("out",), infer=infer, public=False, reference=reference, decompose=decompose, samples=samples,
             dtypes=(dtypes.float32, dtypes.float64), tolerance=tolerance or Tolerance(16.0, floor=1.0), mutates=(0,) if mutates else (),
         )
     )  # fmt: skip

@@ -61,7 +61,8 @@ def atan(x: Any, where: Op, less: Op, absolute: Op) -> Any:
     size = absolute(x)
     big, middle = less(_TAN_3PI_8, size), less(0.66, size)
     reduced = where(big, -1.0 / size, where(middle, (size - 1.0) / (size + 1.0), size))
-    base = where(big, math.pi / 2, where(middle, math.pi / 4, 0.0)).cast(dtype=x.dtype)
+    # Sums of flags, not a choice between numbers: that would be a float32 one.
+    base = (big.cast(dtype=x.dtype) + less(0.66, size).cast(dtype=x.dtype)) * (math.pi / 4)
     z = reduced * reduced
     angle = base + (reduced + reduced * (z * (_horner(z, _ATAN[0]) / _horner(z, _ATAN[1]))))
     return where(less(x, 0.0), -angle, angle)

@@ -59,7 +59,7 @@ def _infer_spread(specs: Specs, params: dict[str, Any]) -> list[Output]:
 spread_number = OPS.declare(
     OpDef(
         name="spread_number", family="random", doc="A tensor of `shape` filled with a number that may differ from call to call.",
-        inputs=("value",), optional=frozenset(), variadic=False, params={"shape": _EMPTY, "dtype": _EMPTY}, outputs=("out",),
+        inputs=("value",), optional=frozenset(), variadic=False, params={"shape": _EMPTY, "dtype": _EMPTY}, outputs=("out",), public=False,
         infer=_infer_spread, reference=lambda value, *, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy),
         assemble=lambda specs, outs, params: [Piece(View(outs[0].shape, contiguous_strides(outs[0].shape)), value=Slot(0))],
         samples=lambda rng: [Sample((7,), {"shape": (3, 2), "dtype": dtypes.int64})], tolerance=Tolerance(0.0),
@@ -122,13 +122,13 @@ def _random(name: str, doc: str, reference: Any, decompose: Any, *, dtype: bool,
     return OPS.declare(
         OpDef(
             name=name, family="random", doc=doc, inputs=("seed", "offset"), optional=frozenset(), variadic=False,
-            params={"shape": _EMPTY, **extra}, outputs=("out",), infer=infer, reference=reference, decompose=decompose,
+            params={"shape": _EMPTY, **extra}, outputs=("out",), infer=infer, public=False, reference=reference, decompose=decompose,
             samples=lambda rng: [
                 Sample((seed, offset), {"shape": shape, **({"dtype": kind} if kind else {})})
                 for seed, offset, shape in [(0, 0, (7,)), (12345678901234567, (1 << 32) - 2, (3, 5)), (1, 5, (33,)), (3, 0, ())]
                 for kind in kinds
             ],
-            errors=[ErrorSample((0, 0), {"shape": (2,), "dtype": dtypes.int32}, TypeError, "floating")] if dtype else [],
+            errors=[ErrorSample((0, 0), {"shape": (2,), "dtype": dtypes.int32}, ValueError, "floating")] if dtype else [],
             tolerance=tolerance,
         )
     )  # fmt: skip
@@ -217,7 +217,7 @@ def _dropout_samples(rng: np.random.Generator) -> list[Sample]:
 dropout = OPS.declare(
     OpDef(
         name="dropout", family="random", doc="`x` with each element zeroed with probability `p`, the others scaled by 1/(1-p).",
-        inputs=("x", "seed", "offset"), optional=frozenset(), variadic=False, params={"p": _EMPTY}, outputs=("out",), infer=_infer_dropout,
+        inputs=("x", "seed", "offset"), optional=frozenset(), variadic=False, params={"p": _EMPTY}, outputs=("out",), infer=_infer_dropout, public=False,
         reference=_np_dropout, decompose=_dropout_decomposed,
         gradient=lambda g, seed, offset, *, p: (dropout(g, seed, offset, p), None, None),
         samples=_dropout_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(1.0),

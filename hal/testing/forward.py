@@ -114,8 +114,15 @@ def _in_place(call: Call, device: Device) -> None:
 
 
 def replaced(call: Call) -> tuple[int, ...]:
-    """Which input each output replaces."""
-    return call.op.mutates
+    """Which input each output replaces.
+
+    Inputs come in groups of `count` tensors: parameters, gradients, then state. The outputs are the parameters and the state.
+    """
+    tensors = sum(1 for v in call.values if isinstance(v, np.ndarray))
+    outputs = len(expect(call).outputs)
+    count = call.params.get("count", outputs)
+    state = outputs - count
+    return (*range(count), *range(tensors - state, tensors))
 
 
 def required_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> None:

@@ -48,11 +48,11 @@ def cast(array: np.ndarray, dtype: DType) -> np.ndarray:
         return array
     with np.errstate(all="ignore"):
         if dtype.kind == "bool":
-            return array > 0
+            return np.asarray(array > 0)
         if dtype.kind == "float":
             return array.astype(dtype.numpy)
         whole = np.nan_to_num(np.trunc(array), nan=0.0, posinf=100.0, neginf=-100.0)
-        return (np.abs(whole) if dtype.kind == "uint" else whole).astype(dtype.numpy)
+        return np.asarray((np.abs(whole) if dtype.kind == "uint" else whole).astype(dtype.numpy))
 
 
 def calls(op: OpDef, dtype: DType | None) -> list[Call]:

@@ -6,6 +6,10 @@
 
 typedef VEC(double) D;
 
+inline D sine_double(D x) { PERIODIC(double, long, sin, x, 1.0e9) }
+inline D cosine_double(D x) { PERIODIC(double, long, cos, x, 1.0e9) }
+inline D tangent_double(D x) { PERIODIC(double, long, tan, x, 1.0e9) }
+
 inline D error_function_double(D x) { return erf(x); }
 
 inline D normal_distribution_double(D x) { return 0.5 * erfc(x * -0.70710678118654752); }

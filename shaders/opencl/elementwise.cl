@@ -10,6 +10,7 @@
 #endif
 #ifndef INDEX
 #define INDEX uint
+#define OFFSET int
 #endif
 #include "dtypes.h"
 #include "vectors.h"
@@ -49,7 +50,7 @@
 #define REGISTERS VEC(float) r0, r1;
 #define LOAD_FULL LOAD_UNIT(float32, r0, p0 + o0) LOAD_UNIT(float32, r1, p1 + o1)
 #define LOAD_PART LOAD_UNIT_PART(float32, r0, p0 + o0) LOAD_UNIT_PART(float32, r1, p1 + o1)
-#define COMPUTE_ALL const VEC(float) r2 = r0 + r1;
+#define COMPUTE_ALL VEC(float) r2 = r0 + r1;
 #define STORE_FULL STORE_UNIT(float32, r2, p2 + o2)
 #define STORE_PART STORE_UNIT_PART(float32, r2, p2 + o2)
 #endif
@@ -58,13 +59,17 @@
 #define LANE(type, v, j) (((__private type *)&(v))[j])
 #define LOAD_UNIT(D, r, p) r = LOADV(D, (p) + at);
 #define LOAD_SPLAT(D, r, p) r = (VEC(COMPUTE(D)))(LOAD(D, p, 0));
-#define LOAD_STEP(D, r, p, step) for (uint j = 0; j < WIDTH; j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, (at + j) * (step));
-#define LOAD_UNIT_PART(D, r, p) for (uint j = 0; j < left; j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, at + j);
-#define LOAD_STEP_PART(D, r, p, step) for (uint j = 0; j < left; j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, (at + j) * (step));
+#define LOAD_STEP(D, r, p, step) for (uint j = 0; j < WIDTH; j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, (OFFSET)(at + j) * (step));
+#define LOAD_UNIT_PART(D, r, p) \
+    r = (VEC(COMPUTE(D)))(0); \
+    for (uint j = 0; j < left; j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, at + j);
+#define LOAD_STEP_PART(D, r, p, step) \
+    r = (VEC(COMPUTE(D)))(0); \
+    for (uint j = 0; j < left; j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, (OFFSET)(at + j) * (step));
 #define STORE_UNIT(D, r, p) STOREV(D, r, (p) + at);
-#define STORE_STEP(D, r, p, step) for (uint j = 0; j < WIDTH; j++) STORE(D, LANE(COMPUTE(D), r, j), p, (at + j) * (step));
+#define STORE_STEP(D, r, p, step) for (uint j = 0; j < WIDTH; j++) STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
 #define STORE_UNIT_PART(D, r, p) for (uint j = 0; j < left; j++) STORE(D, LANE(COMPUTE(D), r, j), p, at + j);
-#define STORE_STEP_PART(D, r, p, step) for (uint j = 0; j < left; j++) STORE(D, LANE(COMPUTE(D), r, j), p, (at + j) * (step));
+#define STORE_STEP_PART(D, r, p, step) for (uint j = 0; j < left; j++) STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
 
 __kernel void elementwise(PARAMETERS, const INDEX inner, const INDEX chunks, const INDEX items) {
     const INDEX item = get_global_id(0);

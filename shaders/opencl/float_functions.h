@@ -5,7 +5,10 @@
 #define POLYHAL_FLOAT_FUNCTIONS
 
 typedef VEC(float) F;
-typedef VEC(int) FMask;
+
+inline F sine_float(F x) { PERIODIC(float, int, sin, x, 3.0e4f) }
+inline F cosine_float(F x) { PERIODIC(float, int, cos, x, 3.0e4f) }
+inline F tangent_float(F x) { PERIODIC(float, int, tan, x, 3.0e4f) }
 
 // log(erfc(a)) for 1 <= a <= 4 and erf(a)/a in terms of a*a for a <= 1: minimax polynomials fitted in float64 with weights
 // that balance the error of the result. erf is within 2.3 units in the last place of the exact value in both.

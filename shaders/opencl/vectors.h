@@ -46,6 +46,18 @@ inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
     return CONVERT(ushort, SELECT(rounded, (bits >> 16) | 0x40u, isnan(value)));
 }
 
+// Some CPU drivers reduce the arguments of a whole vector by the way that its largest lane needs, and then lose small
+// lanes: one huge or infinite lane makes sin of its neighbours wrong. Lanes beyond `limit` are therefore done apart.
+#if WIDTH == 1
+#define PERIODIC(T, MASK, f, x, limit) return f(x);
+#else
+#define PERIODIC(T, MASK, f, x, limit)                \
+    const VEC(MASK) far = !(fabs(x) <= (VEC(T))(limit)); \
+    VEC(T) y = f(SELECT(x, (VEC(T))(0), far));        \
+    if (any(far)) y = SELECT(y, f(x), far);           \
+    return y;
+#endif
+
 #define LOADV_bool_(p) CONVERT(int, VECTOR_LOAD(uchar, p))
 #define LOADV_uint8(p) CONVERT(uint, VECTOR_LOAD(uchar, p))
 #define LOADV_uint16(p) CONVERT(uint, VECTOR_LOAD(ushort, p))

@@ -1,0 +1,102 @@
+"""Compiled programs on disk, shared by processes.
+
+An entry is one file, named by a digest of everything that the bytes depend on, with a digest of the bytes in front: a
+torn or altered file is noticed and dropped, never used. Writers replace files atomically, so no lock is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+_MAGIC = b"PHC1"
+_DIGEST = 32
+_SUFFIX = ".bin"
+
+
+class DiskCache:
+    """A folder of at most about `limit` bytes; the entries used least recently go first.
+
+    Every failure to read or write counts as a miss: a full or read-only disk must not stop a computation.
+    """
+
+    def __init__(self, folder: Path, limit: int = 512 * 2**20) -> None:
+        self._folder = folder
+        self._limit = limit
+        self._written = 0
+        self.failure = ""
+        """Why the last write failed, for `doctor`; empty when none did."""
+
+    @staticmethod
+    def key(parts: Iterable[str]) -> str:
+        """A file name for everything that the entry depends on."""
+        digest = hashlib.sha256()
+        for part in parts:
+            encoded = part.encode()
+            digest.update(len(encoded).to_bytes(8, "little"))
+            digest.update(encoded)
+        return digest.hexdigest()
+
+    def load(self, key: str) -> bytes | None:
+        """The bytes stored under `key`, or None; a damaged entry is removed."""
+        path = self._folder / (key + _SUFFIX)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        header = len(_MAGIC) + _DIGEST
+        payload = data[header:]
+        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : header] != hashlib.sha256(payload).digest():
+            self.discard(key)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return payload
+
+    def store(self, key: str, payload: bytes) -> None:
+        """Keep `payload` under `key`."""
+        data = _MAGIC + hashlib.sha256(payload).digest() + payload
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=".tmp-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                os.replace(temporary, self._folder / (key + _SUFFIX))
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+        except OSError as error:
+            self.failure = str(error)
+            return
+        self._written += len(data)
+        # Listing the folder costs, so look at its size once per sixteenth of the limit written.
+        if self._written > self._limit // 16:
+            self._written = 0
+            self.trim()
+
+    def discard(self, key: str) -> None:
+        """Drop an entry that turned out to be unusable."""
+        with contextlib.suppress(OSError):
+            (self._folder / (key + _SUFFIX)).unlink()
+
+    def trim(self) -> None:
+        """Delete the entries used least recently until the folder fits its limit."""
+        entries = []
+        with contextlib.suppress(OSError):
+            for path in self._folder.glob("*" + _SUFFIX):
+                with contextlib.suppress(OSError):
+                    status = path.stat()
+                    entries.append((status.st_mtime, status.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries):
+            if total <= self._limit:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+            total -= size

@@ -1,0 +1,87 @@
+"""The expression language of `backends.common.expressions` in OpenCL C, over the vector types of `vectors.h`."""
+
+from __future__ import annotations
+
+from polyhal.backends.common.expressions import Class
+from polyhal.hal.dtypes import DType, bool_
+
+_LIBRARY = frozenset({
+    "sine", "cosine", "tangent", "error_function", "normal_distribution", "gelu_slope", "gelu_tanh_slope", "silu_slope",
+    "floor_remainder", "floor_divide", "integer_pow",
+})  # fmt: skip
+"""Functions of our own headers, one per register class."""
+
+_WIDE: frozenset[Class] = frozenset({"double", "long", "ulong"})
+_HEADERS: dict[Class, str] = {
+    "float": "FLOAT_FUNCTIONS",
+    "double": "DOUBLE_FUNCTIONS",
+    "int": "INT_FUNCTIONS",
+    "uint": "UINT_FUNCTIONS",
+    "long": "LONG_FUNCTIONS",
+    "ulong": "ULONG_FUNCTIONS",
+}
+
+
+def type_name(cls: Class) -> str:
+    """The scalar C type of a register class; booleans are ints of value 0 or 1."""
+    return "int" if cls == "bool" else cls
+
+
+class OpenCLDialect:
+    """Spells words and remembers which headers they need."""
+
+    def __init__(self) -> None:
+        self.headers: set[str] = set()
+
+    def constant(self, text: str, cls: Class) -> str:
+        if cls == "float":
+            value = f"{float(text)!r}f"
+        elif cls == "double":
+            value = repr(float(text))
+        else:
+            value = text
+        return f"(VEC({type_name(cls)}))({value})"
+
+    def select(self, no: str, yes: str, condition: str) -> str:
+        return f"SELECT({no}, {yes}, {condition})"
+
+    def truth(self, register: str, cls: Class) -> str:
+        return f"(CONVERT(long, {register}) != (VEC(long))(0))" if cls in _WIDE else f"({register} != (VEC(int))(0))"
+
+    def function(self, name: str, cls: Class) -> str:
+        if name not in _LIBRARY:
+            return name
+        self.headers.add(_HEADERS[cls])
+        return f"{name}_{cls}"
+
+    def predicate(self, condition: str, cls: Class) -> str:
+        # Comparisons of vectors give -1 for true, of scalars 1; those of 64-bit vectors are 64 bits wide.
+        masked = f"(({condition}) & 1)"
+        return f"CONVERT(int, {masked})" if cls in _WIDE else masked
+
+
+def convert(register: str, source: DType, target: DType, from_class: Class, to_class: Class) -> str:
+    """A register of one dtype as one of another, by C's rules; where C leaves floats to integers undefined, it saturates.
+
+    Small unsigned targets go through a wider signed type, so that -1.0 becomes 255 as it does on common CPUs.
+    """
+    if target is bool_:
+        return register if source is bool_ else OpenCLDialect().predicate(f"{register} != (VEC({type_name(from_class)}))(0)", from_class)
+    if source.kind == "float" and target.kind != "float":
+        if to_class in ("long", "ulong"):
+            return f"CONVERT_SAT({to_class}, {register})"
+        via = "long" if to_class == "uint" and target.itemsize == 4 else "int"
+        inner = f"CONVERT_SAT({via}, {register})"
+        return narrow(inner if via == to_class else f"CONVERT({to_class}, {inner})", target)
+    moved = register if type_name(from_class) == type_name(to_class) else f"CONVERT({type_name(to_class)}, {register})"
+    if target.kind == "float" or (source.kind == target.kind and source.itemsize <= target.itemsize) or source is bool_:
+        return moved
+    return narrow(moved, target)
+
+
+def narrow(register: str, dtype: DType) -> str:
+    """A 32-bit register wrapped to the range of a small integer dtype."""
+    if not dtype.is_integral or dtype.itemsize >= 4:
+        return register
+    small = {1: "char", 2: "short"}[dtype.itemsize]
+    return f"CONVERT(int, CONVERT({small}, {register}))" if dtype.kind == "int" else f"CONVERT(uint, CONVERT(u{small}, {register}))"

@@ -1,0 +1,173 @@
+"""Launches: kernels bound to constants and to positions in the argument list of an op.
+
+A kernel parameter is described by one of the small records below. A tensor takes two parameters of the kernel, its memory
+and its offset in elements, because views and arenas start anywhere inside a buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyopencl as cl
+
+from polyhal.backends.opencl import faults
+from polyhal.backends.opencl.program import Kernel
+
+if TYPE_CHECKING:
+    from polyhal.backends.opencl.runtime import Runtime
+
+ScalarType = Literal["int", "uint", "long", "ulong", "float", "double"]
+
+_NUMPY: dict[str, type[np.generic]] = {
+    "int": np.int32,
+    "uint": np.uint32,
+    "long": np.int64,
+    "ulong": np.uint64,
+    "float": np.float32,
+    "double": np.float64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Argument `index`, a Ref: `__global T *p, ulong offset`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Argument `index`, a handle of temporary memory: `__global T *p`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Argument `index`, a Python number: a scalar parameter."""
+
+    index: int
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value known when the launch is made: a scalar parameter."""
+
+    value: int | float
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMemory:
+    """`__local T *p` of that many bytes."""
+
+    nbytes: int
+
+
+Parameter = Tensor | Workspace | Number | Constant | LocalMemory
+
+
+def parameter_types(parameters: Sequence[Parameter]) -> tuple[Any, ...]:
+    """What pyopencl wants to know of each kernel parameter: the NumPy type of scalars, None for memory."""
+    types: list[Any] = []
+    for p in parameters:
+        if isinstance(p, Tensor):
+            types += [None, np.uint64]
+        elif isinstance(p, (Number, Constant)):
+            types.append(_NUMPY[p.type])
+        else:
+            types.append(None)
+    return tuple(types)
+
+
+class KernelLaunch:
+    """One enqueue of one kernel. Satisfies `polyhal.hal.protocol.Launch`."""
+
+    __slots__ = ("_global", "_kernel", "_local", "_numbers", "_runtime", "_template", "_tensors", "_workspace", "name", "workspace")
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        kernel: Kernel,
+        parameters: Sequence[Parameter],
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+        workspace: tuple[int, ...] = (),
+    ) -> None:
+        """`global_size` counts work-items and must be a multiple of `local_size`; `workspace` is in bytes."""
+        self._runtime = runtime
+        self.name = name
+        self.workspace = workspace
+        self._kernel = kernel
+        self._global = global_size
+        self._local = local_size
+        template: list[Any] = []
+        tensors: list[tuple[int, int]] = []
+        handles: list[tuple[int, int]] = []
+        numbers: list[tuple[int, int, Callable[[Any], Any]]] = []
+        for p in parameters:
+            place = len(template)
+            if isinstance(p, Tensor):
+                tensors.append((place, p.index))
+                template += [None, 0]
+            elif isinstance(p, Workspace):
+                handles.append((place, p.index))
+                template.append(None)
+            elif isinstance(p, Number):
+                numbers.append((place, p.index, _CONVERTERS[p.type]))
+                template.append(0)
+            elif isinstance(p, Constant):
+                template.append(p.value)
+            else:
+                template.append(cl.LocalMemory(p.nbytes))
+        self._template = template
+        self._tensors = tuple(tensors)
+        self._workspace = tuple(handles)
+        self._numbers = tuple(numbers)
+
+    def __call__(self, *args: Any) -> None:
+        values = self._template.copy()
+        for place, index in self._tensors:
+            ref = args[index]
+            values[place] = ref.handle
+            values[place + 1] = ref.offset
+        for place, index in self._workspace:
+            values[place] = args[index]
+        for place, index, convert in self._numbers:
+            values[place] = convert(args[index])
+        kernel = self._kernel
+        runtime = self._runtime
+        try:
+            with kernel.lock:
+                kernel.cl.set_args(*values)
+                event = cl.enqueue_nd_range_kernel(runtime.queue, kernel.cl, self._global, self._local)
+        except cl.Error as error:
+            action = f"launching {self.name} over {self._global} in groups of {self._local}"
+            raise faults.translate(error, action, runtime.info.name) from error
+        if runtime.profile is not None:
+            runtime.profile.append((self.name, event))
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "int": int, "uint": int, "long": int, "ulong": int, "float": float, "double": float,
+}  # fmt: skip
+
+
+class LaunchSequence:
+    """Several launches as one. All of them receive the same argument list, workspace included."""
+
+    __slots__ = ("_steps", "name", "workspace")
+
+    def __init__(self, name: str, steps: Sequence[Callable[..., None]], workspace: tuple[int, ...] = ()) -> None:
+        self.name = name
+        self._steps = tuple(steps)
+        self.workspace = workspace
+
+    def __call__(self, *args: Any) -> None:
+        for step in self._steps:
+            step(*args)

@@ -1,0 +1,42 @@
+"""Native kernels for whole ops: a table from op name to a function that builds a launch.
+
+To add a kernel:
+
+1. Write `shaders/opencl/NAME.cl`. It must compile alone (every constant has an `#ifndef` default) and may include
+   `dtypes.h` (LOAD, STORE, STORAGE, COMPUTE per dtype) and `vectors.h`. Shapes are kernel arguments, not definitions:
+   each set of definitions is a compilation. The same holds for group sizes, which on PoCL are compiled in.
+2. Write `lowering/FAMILY.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to function.
+3. Add the module to `_FAMILIES` here.
+
+A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)`. The
+parameters of a kernel are listed with `Tensor`, `Number`, `Workspace`, `Constant` and `LocalMemory` from `launch.py`, by
+position in the argument list inputs + outputs + workspace. Several launches become one with `LaunchSequence`.
+`runtime.features` says what the device is like, for choosing among kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, movement, reduce
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+LoweringFunction = Callable[
+    [Runtime, tuple[InputSpec | None, ...], tuple[Spec, ...], Mapping[str, Any]], Launch | Declined
+]
+
+_FAMILIES = (elementwise, movement, reduce, indexing, matmul)
+
+
+def table() -> dict[str, LoweringFunction]:
+    """Every op that has a native kernel. Raises ValueError when two families claim one op."""
+    merged: dict[str, LoweringFunction] = {}
+    for family in _FAMILIES:
+        for op, function in family.LOWERINGS.items():
+            if op in merged:
+                raise ValueError(f"two lowering functions claim the op {op!r}, the second in {family.__name__}")
+            merged[op] = function
+    return merged

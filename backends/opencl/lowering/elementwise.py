@@ -1,0 +1,370 @@
+"""Elementwise ops, alone or as a fused group, over operands of any layout: one generated kernel per pattern.
+
+A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, how it walks the
+innermost axis. Shapes, strides and offsets are arguments, so one program serves every size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from polyhal.backends.common.expressions import EXPRESSIONS, find, register_class, render
+from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
+from polyhal.backends.opencl.launch import Constant, Number, Parameter, ScalarType, Tensor
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import ScalarSpec, Spec, broadcast_strides, collapse
+from polyhal.hal.ops.elementwise import operand_dtype
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+Walk = Literal["unit", "splat", "step"]
+"""Along the innermost axis: consecutive elements, the same element, or a fixed distance."""
+
+_INT32_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op of a group. `arguments` number the values: first the inputs of the launch, then the results of steps."""
+
+    op: str
+    arguments: tuple[int, ...]
+    dtype: DType
+    """What the operands are cast to; the condition of `where` stays bool."""
+    params: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """A tensor on the merged axes. `position` is its place in the launch's argument list."""
+
+    position: int
+    dtype: DType
+    strides: tuple[int, ...]
+    walk: Walk
+
+
+@dataclass(slots=True)
+class _Value:
+    """A register. `exact` is False while a small integer may still exceed its range."""
+
+    register: str
+    dtype: DType
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Space:
+    """How the work is laid out: merged axes (innermost last), elements per work-item, and the type of indices."""
+
+    axes: tuple[int, ...]
+    width: int
+    aligned: bool
+    wide: bool
+    operands: tuple[_Operand, ...]
+
+    @property
+    def chunks(self) -> int:
+        return ceil_div(self.axes[-1], self.width)
+
+    @property
+    def items(self) -> int:
+        return math.prod(self.axes[:-1]) * self.chunks
+
+
+@dataclass(slots=True)
+class _Text:
+    """The generated parts of a kernel."""
+
+    parameters: list[str] = field(default_factory=list)
+    bindings: list[Parameter] = field(default_factory=list)
+    locate: list[str] = field(default_factory=list)
+    registers: list[str] = field(default_factory=list)
+    load: list[str] = field(default_factory=list)
+    load_part: list[str] = field(default_factory=list)
+    compute: list[str] = field(default_factory=list)
+    store: list[str] = field(default_factory=list)
+    store_part: list[str] = field(default_factory=list)
+
+    def scalar(self, name: str, type_: ScalarType, binding: Parameter) -> None:
+        self.parameters.append(f"const {type_} {name}")
+        self.bindings.append(binding)
+
+
+def group(
+    runtime: Runtime,
+    name: str,
+    inputs: Sequence[InputSpec | None],
+    outputs: Sequence[Spec],
+    steps: Sequence[Step],
+    results: Sequence[int],
+) -> Launch:
+    """A launch that evaluates `steps` and writes value `results[i]` to output i.
+
+    Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may be
+    exactly an input. Raises KernelBuildError.
+    """
+    space = _lay_out(runtime, inputs, outputs)
+    text = _Text()
+    values = _emit_operands(text, space, inputs)
+    dialect = OpenCLDialect()
+    for step in steps:
+        values.append(_emit_step(text, step, values, len(values), dialect))
+    _emit_results(text, space, [values[i] for i in results], outputs)
+    index: ScalarType = "ulong" if space.wide else "uint"
+    definitions: dict[str, str | int | bool] = {
+        "WIDTH": space.width,
+        "ALIGNED": space.aligned,
+        "INDEX": index,
+        "OFFSET": "long" if space.wide else "int",
+        **{header: 1 for header in sorted(dialect.headers)},
+        "PARAMETERS": ", ".join(text.parameters),
+        "LOCATE": "\n".join(text.locate),
+        "REGISTERS": "\n".join(text.registers),
+        "LOAD_FULL": "\n".join(text.load),
+        "LOAD_PART": "\n".join(text.load_part),
+        "COMPUTE_ALL": "\n".join(text.compute),
+        "STORE_FULL": "\n".join(text.store),
+        "STORE_PART": "\n".join(text.store_part),
+    }
+    geometry = [Constant(n, index) for n in (space.axes[-1], space.chunks, space.items)]
+    options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if runtime.features.correct_divide else []
+    return runtime.launch(
+        name, "elementwise", definitions, [*text.bindings, *geometry], (space.items,), (runtime.features.group_size,),
+        options=options,
+    )  # fmt: skip
+
+
+def _lay_out(runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Space:
+    shape = outputs[0].shape
+    tensors = [(i, s) for i, s in enumerate([*inputs, *outputs]) if isinstance(s, Spec)]
+    strides = [broadcast_strides(s.shape, s.strides, shape) for _, s in tensors]
+    target = strides[-1]
+    if not outputs[0].is_contiguous:
+        # Walk the output in the order of its memory; the inputs follow.
+        order = sorted(range(len(shape)), key=lambda axis: -abs(target[axis]))
+        shape = tuple(shape[a] for a in order)
+        strides = [tuple(s[a] for a in order) for s in strides]
+    axes, merged = collapse(shape, tuple(strides))
+    operands = tuple(
+        _Operand(i, s.dtype, steps, "splat" if steps[-1] == 0 else "unit" if steps[-1] == 1 else "step")
+        for (i, s), steps in zip(tensors, merged, strict=True)
+    )
+    width, aligned = _width(runtime, axes, operands, [s.aligned for _, s in tensors])
+    reach = max(sum(abs(step) * (n - 1) for n, step in zip(axes, o.strides, strict=True)) for o in operands)
+    wide = max(reach, math.prod(axes) + 2 * width) > _INT32_LIMIT
+    return _Space(axes, width, aligned, wide, operands)
+
+
+def _width(
+    runtime: Runtime, axes: tuple[int, ...], operands: Sequence[_Operand], aligned: Sequence[bool]
+) -> tuple[int, bool]:
+    """Elements per work-item, and whether its vectors are aligned.
+
+    CPUs take unaligned and gathered vectors in their stride. GPUs gain from vectors only when they are aligned, and
+    otherwise want neighbouring work-items on neighbouring elements.
+    """
+    inner = axes[-1]
+    itemsize = max(o.dtype.itemsize for o in operands)
+    if runtime.features.cpu:
+        full = runtime.features.vector_width if itemsize <= 4 else max(2, runtime.features.vector_width // 2)
+        return next((w for w in (full, 4) if inner >= w), 1), False
+    full = 8 if itemsize <= 2 else 4 if itemsize == 4 else 2
+    whole = all(
+        o.walk == "splat" or (o.walk == "unit" and ok and all(s % full == 0 for s in o.strides[:-1]))
+        for o, ok in zip(operands, aligned, strict=True)
+    )
+    return (full, True) if whole and inner >= full else (1, False)
+
+
+def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None]) -> list[_Value]:
+    outer = len(space.axes) - 1
+    integer: ScalarType = "long" if space.wide else "int"
+    for axis in range(outer - 1, 0, -1):
+        text.locate.append(f"const INDEX c{axis} = row % n{axis}; row /= n{axis};")
+    if outer:
+        text.locate.append("const INDEX c0 = row;")
+    for o in space.operands:
+        const = "const " if o.position < len(inputs) else ""
+        text.parameters.append(f"__global {const}STORAGE({o.dtype.name}) *p{o.position}, const ulong o{o.position}")
+        text.bindings.append(Tensor(o.position))
+        terms = "".join(f" + (OFFSET)c{a} * s{o.position}_{a}" for a in range(outer))
+        text.locate.append(f"__global {const}STORAGE({o.dtype.name}) *q{o.position} = p{o.position} + o{o.position}{terms};")
+    values = []
+    for i, spec in enumerate(inputs):
+        if isinstance(spec, ScalarSpec):
+            values.append(_emit_number(text, i, spec.dtype))
+        elif spec is None:
+            values.append(_Value("", dtypes.float32))
+        else:
+            values.append(_emit_load(text, next(o for o in space.operands if o.position == i)))
+    for axis in range(1, outer):
+        text.scalar(f"n{axis}", "ulong" if space.wide else "uint", Constant(space.axes[axis], "ulong" if space.wide else "uint"))
+    for o in space.operands:
+        for axis in range(outer):
+            text.scalar(f"s{o.position}_{axis}", integer, Constant(o.strides[axis], integer))
+        if o.walk == "step":
+            text.scalar(f"t{o.position}", integer, Constant(o.strides[-1], integer))
+    return values
+
+
+def _emit_number(text: _Text, position: int, dtype: DType) -> _Value:
+    # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
+    cls = register_class(dtype)
+    wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"  # type: ignore[assignment]
+    text.scalar(f"x{position}", wire, Number(position, wire))
+    held = type_name(cls)
+    text.compute.append(f"const VEC({held}) r{position} = (VEC({held}))(({held})x{position});")
+    return _Value(f"r{position}", dtype)
+
+
+def _emit_load(text: _Text, o: _Operand) -> _Value:
+    register, pointer, name = f"r{o.position}", f"q{o.position}", o.dtype.name
+    text.registers.append(f"VEC(COMPUTE({name})) {register};")
+    if o.walk == "splat":
+        text.load.append(f"LOAD_SPLAT({name}, {register}, {pointer})")
+        text.load_part.append(f"LOAD_SPLAT({name}, {register}, {pointer})")
+    elif o.walk == "unit":
+        text.load.append(f"LOAD_UNIT({name}, {register}, {pointer})")
+        text.load_part.append(f"LOAD_UNIT_PART({name}, {register}, {pointer})")
+    else:
+        text.load.append(f"LOAD_STEP({name}, {register}, {pointer}, t{o.position})")
+        text.load_part.append(f"LOAD_STEP_PART({name}, {register}, {pointer}, t{o.position})")
+    return _Value(register, o.dtype)
+
+
+def _cast(value: _Value, target: DType) -> str:
+    register = value.register if value.exact else narrow(value.register, value.dtype)
+    if value.dtype is target:
+        return register
+    return convert(register, value.dtype, target, register_class(value.dtype), register_class(target))
+
+
+def _emit_step(text: _Text, step: Step, values: Sequence[_Value], number: int, dialect: OpenCLDialect) -> _Value:
+    expression = find(step.op)
+    assert expression is not None, step.op
+    operands = []
+    for place, argument in enumerate(step.arguments):
+        wanted = dtypes.bool_ if step.op == "where" and place == 0 else step.dtype
+        operands.append(_named(text, _cast(values[argument], wanted), wanted, f"a{number}_{place}"))
+    cls = register_class(step.dtype)
+    names = {}
+    for parameter, value in zip(expression.params, step.params, strict=True):
+        type_: ScalarType = "double" if cls == "double" else "float"
+        text.scalar(f"k{number}_{parameter}", type_, Constant(value, type_))
+        names[parameter] = f"(VEC({type_}))(k{number}_{parameter})"
+    result = dtypes.bool_ if expression.predicate else step.dtype
+    rendered = render(expression, step.dtype, operands, names, dialect)
+    text.compute.append(f"const VEC({type_name(register_class(result))}) r{number} = {rendered};")
+    return _Value(f"r{number}", result, exact=not result.is_integral or result.itemsize >= 4)
+
+
+def _named(text: _Text, expression: str, dtype: DType, name: str) -> str:
+    """A register for a converted operand, so that a template which repeats it does not repeat the conversion."""
+    if expression.isidentifier():
+        return expression
+    text.compute.append(f"const VEC({type_name(register_class(dtype))}) {name} = {expression};")
+    return name
+
+
+def _emit_results(text: _Text, space: _Space, results: Sequence[_Value], outputs: Sequence[Spec]) -> None:
+    targets = space.operands[len(space.operands) - len(outputs) :]
+    for value, o in zip(results, targets, strict=True):
+        # The address of the register is taken for partial stores, so it must be a variable of its own.
+        register, name = f"w{o.position}", o.dtype.name
+        held = type_name(register_class(o.dtype))
+        text.compute.append(f"VEC({held}) {register} = {_cast(value, o.dtype)};")
+        pointer = f"q{o.position}"
+        if o.walk == "unit":
+            text.store.append(f"STORE_UNIT({name}, {register}, {pointer})")
+            text.store_part.append(f"STORE_UNIT_PART({name}, {register}, {pointer})")
+        else:
+            text.store.append(f"STORE_STEP({name}, {register}, {pointer}, {_step(o)})")
+            text.store_part.append(f"STORE_STEP_PART({name}, {register}, {pointer}, {_step(o)})")
+
+
+def _step(o: _Operand) -> str:
+    # An output of one element may have walk "splat": its stride means nothing.
+    return f"t{o.position}" if o.walk == "step" else "0"
+
+
+# --- ops of the framework -------------------------------------------------------------------------------------------
+
+
+def _number_spec(spec: InputSpec | None, dtype: DType) -> InputSpec | None:
+    """A Python float beside float64 tensors keeps its precision."""
+    if isinstance(spec, ScalarSpec) and spec.dtype.kind == "float" and dtype is dtypes.float64:
+        return ScalarSpec(dtypes.float64)
+    return spec
+
+
+def single(
+    runtime: Runtime, op: str, dtype: DType, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: tuple[float, ...] = ()
+) -> Launch | Declined:
+    """One op on operands cast to `dtype`."""
+    expression = find(op)
+    if expression is None:
+        return Declined(f"no expression for {op}")
+    if dtype.kind not in expression.templates:
+        return Declined(f"{op} has no form for {dtype.name}")
+    if dtype is dtypes.float64 and not runtime.features.fp64:
+        return Declined("the device has no float64")
+    sources = [_number_spec(s, dtype) for s in inputs]
+    step = Step(op, tuple(range(len(inputs))), dtype, params)
+    return group(runtime, f"elementwise.{op}", sources, outputs, [step], [len(inputs)])
+
+
+def _plain(op: str) -> Callable[..., Launch | Declined]:
+    def lower(
+        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        values = tuple(float(params[p]) for p in EXPRESSIONS[op].params)
+        return single(runtime, op, operand_dtype(op, inputs), inputs, outputs, values)
+
+    return lower
+
+
+def _gelu(op: str, tanh_form: str) -> Callable[..., Launch | Declined]:
+    def lower(
+        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        form = tanh_form if params.get("approximate", "none") == "tanh" else op
+        return single(runtime, form, operand_dtype(op, inputs), inputs, outputs)
+
+    return lower
+
+
+def _clip(
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    dtype = operand_dtype("clip", inputs)
+    sources = [_number_spec(s, dtype) for s in inputs]
+    steps, value = [], 0
+    for place, op in ((1, "clip_low"), (2, "clip_high")):
+        if inputs[place] is not None:
+            steps.append(Step(op, (value, place), dtype))
+            value = 2 + len(steps)
+    return group(runtime, "elementwise.clip", sources, outputs, steps, [value])
+
+
+def _cast_op(
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    return group(runtime, "elementwise.cast", inputs, outputs, [], [0])
+
+
+_PARTS = frozenset({"clip_low", "clip_high", "gelu_tanh", "gelu_tanh_grad", "gelu", "gelu_grad", "cast"})
+"""Expressions that are parts or variants of an op, and those with a lowering function of their own."""
+
+LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
+    **{op: _plain(op) for op in EXPRESSIONS if op not in _PARTS},
+    "gelu": _gelu("gelu", "gelu_tanh"),
+    "gelu_grad": _gelu("gelu_grad", "gelu_tanh_grad"),
+    "clip": _clip,
+    "cast": _cast_op,
+}

@@ -1,0 +1,87 @@
+"""The open device: context, queue, programs and facts. This is what lowering functions build launches with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyopencl as cl
+
+from polyhal.backends.common.geometry import round_up
+from polyhal.backends.common.templating import Definitions
+from polyhal.backends.opencl import faults
+from polyhal.backends.opencl.capabilities import Features
+from polyhal.backends.opencl.launch import KernelLaunch, Parameter, parameter_types
+from polyhal.backends.opencl.program import ProgramStore
+from polyhal.hal.capabilities import Capabilities, DeviceInfo
+
+
+class Runtime:
+    """One device with its in-order queue. Everything that a backend does goes through `queue`."""
+
+    def __init__(self, device: cl.Device, info: DeviceInfo, features: Features, capabilities: Capabilities) -> None:
+        self.device = device
+        self.info = info
+        self.features = features
+        self.capabilities = capabilities
+        try:
+            self.context = cl.Context([device])
+            self.queue = cl.CommandQueue(self.context, device)
+        except cl.Error as error:
+            raise faults.translate(error, "opening the device", info.name) from error
+        self.programs = ProgramStore(self.context, device, features, info.name)
+        self.profile: list[tuple[str, cl.Event]] | None = None
+        """Events of launches while profiling is on, else None."""
+        self._plain_queue = self.queue
+        self._profiling_queue: cl.CommandQueue | None = None
+
+    def launch(
+        self,
+        name: str,
+        source: str,
+        definitions: Definitions,
+        parameters: Sequence[Parameter],
+        items: tuple[int, ...],
+        group: tuple[int, ...],
+        *,
+        kernel: str = "",
+        options: Sequence[str] = (),
+        workspace: tuple[int, ...] = (),
+    ) -> KernelLaunch:
+        """A launch of `kernel` (by default named as the file) from shaders/opencl/`source`.cl.
+
+        `items` counts the work-items needed; it is rounded up to whole groups, so the kernel must check its index.
+        `group` must not depend on the data's size: PoCL compiles anew for each group size. Raises KernelBuildError.
+        """
+        types = parameter_types(parameters)
+        built = self.programs.kernel(f"{source}.cl", kernel or source, definitions, types, options)
+        rounded = tuple(round_up(n, g) for n, g in zip(items, group, strict=True))
+        return KernelLaunch(self, name, built, parameters, rounded, group, workspace)
+
+    def start_profiling(self) -> None:
+        """Switch to a queue that records timestamps; it costs some microseconds per launch."""
+        if self._profiling_queue is None:
+            properties = cl.command_queue_properties.PROFILING_ENABLE
+            self._profiling_queue = cl.CommandQueue(self.context, self.device, properties)
+        self._plain_queue.finish()
+        self.profile = []
+        self.queue = self._profiling_queue
+
+    def stop_profiling(self) -> list[tuple[str, int, int]]:
+        """Switch back; the launches since `start_profiling` with start and end in nanoseconds of the device's clock."""
+        self.queue.finish()
+        self.queue = self._plain_queue
+        events, self.profile = self.profile or [], None
+        return [(name, int(e.profile.start), int(e.profile.end)) for name, e in events]
+
+    def finish(self) -> None:
+        """Wait for everything enqueued. Raises the typed error of a command that failed."""
+        try:
+            self.queue.finish()
+        except cl.Error as error:
+            raise faults.translate(error, "waiting for the device", self.info.name) from error
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for `doctor` beyond the capabilities."""
+        disk = self.programs.disk
+        return {"programs_built": self.programs.builds, "program_cache": disk.failure or "ok" if disk else "the driver's own"}

@@ -1,0 +1,55 @@
+"""Timing that survives a noisy machine: many repetitions, medians and spread, alternating between competitors."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds per call: median, and the quartiles as spread."""
+
+    median: float
+    low: float
+    high: float
+    repetitions: int
+
+    def text(self, scale: float, unit: str) -> str:
+        return f"{self.median * scale:.2f} {unit} [{self.low * scale:.2f}, {self.high * scale:.2f}]"
+
+
+def summarize(samples: list[float]) -> Timing:
+    """The median and the quartiles of some timings."""
+    if len(samples) < 2:
+        return Timing(samples[0], samples[0], samples[0], len(samples))
+    low, _, high = statistics.quantiles(samples, n=4)
+    return Timing(statistics.median(samples), low, high, len(samples))
+
+
+def per_call(function: Callable[[], object], number: int, repetitions: int = 20) -> Timing:
+    """The time of one call of a short function, from `repetitions` loops of `number` calls."""
+    function()
+    samples = []
+    for _ in range(repetitions):
+        begun = time.perf_counter()
+        for _ in range(number):
+            function()
+        samples.append((time.perf_counter() - begun) / number)
+    return summarize(samples)
+
+
+def alternate(competitors: dict[str, Callable[[], object]], repetitions: int = 20, warmups: int = 2) -> dict[str, Timing]:
+    """Time several functions in turn, so that a slow spell of the machine hits all of them alike."""
+    for function in competitors.values():
+        for _ in range(warmups):
+            function()
+    samples: dict[str, list[float]] = {name: [] for name in competitors}
+    for _ in range(repetitions):
+        for name, function in competitors.items():
+            begun = time.perf_counter()
+            function()
+            samples[name].append(time.perf_counter() - begun)
+    return {name: summarize(s) for name, s in samples.items()}

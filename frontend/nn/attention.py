@@ -1,0 +1,207 @@
+"""Multi-head attention, and the cache that lets a decoder attend to what it has seen before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from polyhal.creation import empty, zeros
+from polyhal.hal import dtypes, layout
+from polyhal.hal.device import Device
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.layout import Ref
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.nn import functional as F
+from polyhal.nn import init
+from polyhal.nn.functional.attention import attention_weights
+from polyhal.nn.linear import Linear
+from polyhal.nn.module import Module
+from polyhal.nn.parameter import Parameter
+from polyhal.tensor import Tensor
+
+_where, _full, _arange, _less_equal, _reshape, _mean, _matmul, _attention = (
+    FUNCTIONS[n] for n in ("where", "full", "arange", "less_equal", "reshape", "mean", "matmul", "attention")
+)
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(B, T, E) to (B, heads, T, E/heads). A view where the layout allows."""
+    batch, length, width = x.shape
+    return _reshape(x, (batch, length, heads, width // heads)).transpose(1, 2)  # type: ignore[no-any-return]
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """(B, H, T, D) to (B, T, H*D)."""
+    batch, heads, length, width = x.shape
+    return _reshape(x.transpose(1, 2), (batch, length, heads * width))  # type: ignore[no-any-return, attr-defined]
+
+
+class MultiheadAttention(Module):
+    """Attention in `num_heads` subspaces of width embed_dim / num_heads. Source: Vaswani et al., arXiv:1706.03762.
+
+    Inputs are (L, N, E), or (N, L, E) with `batch_first`, or (L, E) without a batch. As in PyTorch, True in a mask of this layer
+    FORBIDS a position, and float masks are added to the scores.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        batch_first: bool = False,
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim % num_heads:
+            raise ValueError(f"embed_dim {embed_dim} is no multiple of num_heads {num_heads}")
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        self.in_proj_weight = Parameter(empty((3 * embed_dim, embed_dim), dtype, device))
+        self.in_proj_bias = Parameter(zeros((3 * embed_dim,), dtype, device)) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        init.xavier_uniform_(self.in_proj_weight)
+        if self.out_proj.bias is not None:
+            init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The output, shaped like `query`, and the attention weights (N, L, S), per head (N, H, L, S), or None.
+
+        `key_padding_mask` is (N, S); `attn_mask` is (L, S) or (N * num_heads, L, S). `is_causal` lets position i see keys 0 to i.
+        Weights cost time and memory: pass `need_weights=False` where they are not looked at.
+        """
+        batched = query.ndim == 3
+        if not batched:
+            query, key, value = query[None], key[None], value[None]
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
+        elif not self.batch_first:
+            query, key, value = self._swap(query, key, value)
+        q, k, v = (split_heads(x, self.num_heads) for x in self._project(query, key, value))
+        mask = self._mask(attn_mask, key_padding_mask, q.shape[0])
+        p = self.dropout if self.training else 0.0
+        weights: Tensor | None = None
+        if need_weights:
+            weights = attention_weights(q, k, mask, is_causal)
+            heads = _matmul(F.dropout(weights, p, self.training), v)
+        else:
+            heads = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal)
+        out = self.out_proj(merge_heads(heads))
+        if weights is not None and average_attn_weights:
+            weights = _mean(weights, 1)
+        if not batched:
+            return out[0], None if weights is None else weights[0]
+        return out if self.batch_first else out.transpose(0, 1), weights
+
+    @staticmethod
+    def _swap(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(L, N, E) to (N, L, E), keeping the identity of equal inputs, so that one projection serves them."""
+        swapped = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # type: ignore[attr-defined]
+        return swapped[id(query)], swapped[id(key)], swapped[id(value)]
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> Sequence[Tensor]:
+        width = self.embed_dim
+        if query is key and key is value:
+            joint = F.linear(query, self.in_proj_weight, self.in_proj_bias)
+            return joint.split(width, -1)  # type: ignore[attr-defined, no-any-return]
+        weights = [self.in_proj_weight[i * width : (i + 1) * width] for i in range(3)]
+        biases = [None] * 3 if self.in_proj_bias is None else [self.in_proj_bias[i * width : (i + 1) * width] for i in range(3)]
+        return [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+
+    def _mask(self, attn_mask: Tensor | None, padding: Tensor | None, batch: int) -> Tensor | None:
+        """Both masks as one number to add, broadcastable to (N, H, L, S)."""
+        total: Tensor | None = None
+        if attn_mask is not None:
+            total = self._additive(attn_mask)
+            if total.ndim == 3:
+                total = _reshape(total, (batch, self.num_heads, *total.shape[1:]))
+        if padding is not None:
+            part = self._additive(padding)
+            part = _reshape(part, (part.shape[0], 1, 1, part.shape[1]))
+            total = part if total is None else total + part  # type: ignore[operator]
+        return total
+
+    @staticmethod
+    def _additive(mask: Tensor) -> Tensor:
+        return _where(mask, -math.inf, 0.0) if mask.dtype is dtypes.bool_ else mask
+
+    def extra_repr(self) -> str:
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}, batch_first={self.batch_first}"
+
+
+class KVCache:
+    """Keys and values of everything a decoder has seen, per layer, in memory allocated once.
+
+    Attention runs over the filled part rounded up to `granularity` positions, with a mask for the rest, so that generating
+    many tokens uses only a few different shapes, and with them few kernels.
+    """
+
+    granularity = 128
+
+    def __init__(self, layers: int, batch: int, heads: int, capacity: int, width: int, dtype: object, device: Device | str | None) -> None:
+        shape = (batch, heads, capacity, width)
+        self._keys = [zeros(shape, dtype, device) for _ in range(layers)]
+        self._values = [zeros(shape, dtype, device) for _ in range(layers)]
+        self.capacity = capacity
+        self.length = 0
+        """Positions filled."""
+        self._positions: Tensor = _arange(0, capacity, 1, dtypes.int32, device=Device(device))
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.length = 0
+
+    def mask(self, count: int) -> Tensor | None:
+        """Which cached positions each of `count` new ones may see, (count, span); None when causal order says it all."""
+        if count > self.capacity - self.length:
+            raise ShapeError(message("KVCache", f"{count} more positions after {self.length}", expected=f"at most {self.capacity} in all"))
+        if self.length == 0:
+            return None
+        span = self._span(count)
+        if count == 1:
+            return _reshape(_less_equal(self._positions[:span], self.length), (1, span))  # type: ignore[no-any-return]
+        rows = _reshape(self._positions[:count] + self.length, (count, 1))  # type: ignore[operator]
+        return _less_equal(self._positions[:span], rows)  # type: ignore[no-any-return]
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Store the new keys and values (B, H, T, D) of a layer and attend to all of them; `mask` as `mask` gave it."""
+        count = k.shape[2]
+        self._write(self._keys[layer], k)
+        self._write(self._values[layer], v)
+        if mask is None:
+            out: Tensor = _attention(q, k, v, None, True)[0]
+            return out
+        span = self._span(count)
+        out = _attention(q, self._keys[layer][:, :, :span], self._values[layer][:, :, :span], mask, False)[0]
+        return out
+
+    def advance(self, count: int) -> None:
+        """Count `count` positions as filled, after every layer has stored them."""
+        self.length += count
+
+    def _span(self, count: int) -> int:
+        wanted = self.length + count
+        return min(-(-wanted // self.granularity) * self.granularity, self.capacity)
+
+    def _write(self, store: Tensor, new: Tensor) -> None:
+        """Copy into the slots after `length`. By hand: a view per position would leave a plan per position behind."""
+        spec = store.ref.spec
+        view = layout.slice_view(spec, (0, 0, self.length, 0), new.shape, (1, 1, 1, 1))
+        target = Ref(store.ref.handle, layout.place(spec, view), store.ref.offset + view.offset)
+        store.device.backend.copy(new.ref, target)
+        store.buffer.version += 1
+
+
+__all__ = ["KVCache", "MultiheadAttention", "merge_heads", "split_heads"]

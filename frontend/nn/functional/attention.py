@@ -1,0 +1,69 @@
+"""Attention."""
+
+from __future__ import annotations
+
+import math
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.nn.functional.activation import dropout
+from polyhal.random import Generator
+from polyhal.tensor import Tensor
+
+_attention, _matmul, _transpose, _softmax, _where, _tril, _full, _logical_and = (
+    FUNCTIONS[n] for n in ("attention", "matmul", "transpose", "softmax", "where", "tril", "full", "logical_and")
+)
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """`softmax(q k^T * scale + mask) v`: (..., T, D), (..., S, D), (..., S, E) to (..., T, E). Source: arXiv:1706.03762.
+
+    `attn_mask` broadcasts to (..., T, S): bool keeps where True, floats are added. With `is_causal` query i sees keys 0 to i.
+    `scale` defaults to 1/sqrt(D). Dropout acts on the probabilities whenever `dropout_p` is not 0.
+    """
+    causal = is_causal
+    if is_causal and query.shape[-2] != key.shape[-2]:
+        # The op aligns the last query with the last key, this function the first with the first.
+        causal = False
+        attn_mask = _masked(attn_mask, _first_aligned(query, key))
+    if dropout_p == 0:
+        out: Tensor = _attention(query, key, value, attn_mask, causal, scale)[0]
+        return out
+    return _matmul(dropout(attention_weights(query, key, attn_mask, causal, scale), dropout_p, True, generator), value)  # type: ignore[no-any-return]
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
+) -> Tensor:
+    """The probabilities (..., T, S) themselves, for dropout and for looking at them."""
+    scores = _matmul(query, _transpose(key)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if causal:
+        mask = _masked(mask, _first_aligned(query, key))
+    if mask is not None:
+        scores = _where(mask, scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
+    out: Tensor = _softmax(scores, -1)
+    return out
+
+
+def _first_aligned(query: Tensor, key: Tensor) -> Tensor:
+    """True where key j <= query i."""
+    out: Tensor = _tril(_full((query.shape[-2], key.shape[-2]), True, dtypes.bool_, device=query.device))
+    return out
+
+
+def _masked(mask: Tensor | None, keep: Tensor) -> Tensor:
+    """`mask` restricted further to where `keep` is True."""
+    if mask is None:
+        return keep
+    if mask.dtype is dtypes.bool_:
+        return _logical_and(mask, keep)  # type: ignore[no-any-return]
+    return _where(keep, mask, -math.inf)  # type: ignore[no-any-return]

@@ -1,0 +1,152 @@
+"""Losses: a number for how far an output is from its target."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.tensor import Tensor
+
+_sum, _mean, _abs, _square, _where, _less, _softplus, _not_equal, _permute, _reshape, _cross_entropy_rows, _log_softmax = (
+    FUNCTIONS[n]
+    for n in (
+        "sum", "mean", "abs", "square", "where", "less", "softplus", "not_equal", "permute", "reshape", "cross_entropy_rows", "log_softmax",
+    )
+)  # fmt: skip
+_take_along, _embedding, _cast = FUNCTIONS["take_along_axis"], FUNCTIONS["embedding"], FUNCTIONS["cast"]
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+def _reduce(loss: Tensor, reduction: Reduction) -> Tensor:
+    if reduction == "mean":
+        return _mean(loss)  # type: ignore[no-any-return]
+    if reduction == "sum":
+        return _sum(loss)  # type: ignore[no-any-return]
+    if reduction == "none":
+        return loss
+    raise ValueError(message("loss", f"reduction {reduction!r}", expected="mean, sum or none"))
+
+
+def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
+    if x.shape != target.shape:
+        raise ShapeError(message(op, f"input {x.shape} and target {target.shape}", expected="equal shapes", fix="reshape one of them"))
+
+
+def mse_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:  # noqa: A002
+    """`(input - target)**2`."""
+    _same_shape("mse_loss", input, target)
+    return _reduce(_square(input - target), reduction)  # type: ignore[operator]
+
+
+def l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:  # noqa: A002
+    """`|input - target|`."""
+    _same_shape("l1_loss", input, target)
+    return _reduce(_abs(input - target), reduction)  # type: ignore[operator]
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean", beta: float = 1.0) -> Tensor:  # noqa: A002
+    """`d**2 / (2 beta)` for differences d below `beta`, `|d| - beta / 2` above. Source: Girshick, arXiv:1504.08083."""
+    _same_shape("smooth_l1_loss", input, target)
+    if beta < 0:
+        raise ValueError(message("smooth_l1_loss", f"beta is {beta}", expected="0 or more"))
+    if beta == 0:
+        return l1_loss(input, target, reduction)
+    size = _abs(input - target)  # type: ignore[operator]
+    return _reduce(_where(_less(size, beta), _square(size) * (0.5 / beta), size - 0.5 * beta), reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: Reduction = "mean", pos_weight: Tensor | None = None  # noqa: A002
+) -> Tensor:
+    """Cross entropy of `sigmoid(input)` with probabilities `target`, in nats, without overflow.
+
+    `weight` multiplies each element's loss, `pos_weight` the part that belongs to positive targets; both broadcast.
+    """
+    _same_shape("binary_cross_entropy_with_logits", input, target)
+    tail = _softplus(-input)  # type: ignore[operator]
+    if pos_weight is not None:
+        tail = tail * ((pos_weight - 1.0) * target + 1.0)  # type: ignore[operator]
+    loss = (1.0 - target) * input + tail  # type: ignore[operator]
+    return _reduce(loss if weight is None else loss * weight, reduction)
+
+
+def _by_rows(op: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores (N, C, d1, ...) as rows (N*d1*..., C), targets (N, d1, ...) to match; scores (C,) go with a single target."""
+    wanted = x.shape[1:] if x.ndim == 1 else (x.shape[0], *x.shape[2:])
+    if x.ndim == 0 or target.shape != wanted:
+        raise ShapeError(message(op, f"input {x.shape} and target {target.shape}", expected="(N, C, d1, ...) and (N, d1, ...)"))
+    if x.ndim <= 2:
+        return _reshape(x, (-1, x.shape[-1])) if x.ndim == 1 else x, _reshape(target, (-1,)) if target.ndim != 1 else target
+    rows = _permute(x, (0, *range(2, x.ndim), 1))
+    return _reshape(rows, (math.prod(wanted), x.shape[1])), _reshape(target, (-1,))
+
+
+def _weighted(losses: Tensor, weights: Tensor, shape: tuple[int, ...], reduction: Reduction) -> Tensor:
+    """Reduce row losses; the mean is over the sum of `weights`, which the losses contain already."""
+    if reduction == "mean":
+        return _sum(losses) / _sum(weights)  # type: ignore[no-any-return]
+    if losses.shape != shape:
+        losses = _reshape(losses, shape)
+    return _reduce(losses, reduction)
+
+
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: Reduction = "mean"  # noqa: A002
+) -> Tensor:
+    """`-input[n, target[n]]` for log-probabilities (N, C, d1, ...) and integer classes (N, d1, ...).
+
+    Targets equal to `ignore_index` do not count. `weight` (C,) weighs classes; the mean is over the weights used.
+    """
+    rows, classes = _by_rows("nll_loss", input, target)
+    used = _not_equal(classes, ignore_index)
+    safe = _where(used, classes, 0)
+    counts = _cast(used, rows.dtype)
+    if weight is not None:
+        counts = counts * _reshape(_embedding(_reshape(weight, (-1, 1)), safe), (-1,))
+    chosen = _reshape(_take_along(rows, _reshape(safe, (-1, 1)), 1), (-1,))
+    # where, not the product alone: an ignored row may hold -inf, and 0 * inf is NaN.
+    return _weighted(_where(used, -chosen * counts, 0.0), counts, target.shape, reduction)
+
+
+def cross_entropy(
+    input: Tensor,  # noqa: A002
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross entropy in nats of logits (N, C, d1, ...) with integer classes (N, d1, ...).
+
+    Targets equal to `ignore_index` do not count: the mean is over the others (and over their weights, if `weight` (C,) weighs
+    the classes). With `label_smoothing` e the target has probability 1 - e + e/C. Source: Szegedy et al., arXiv:1512.00567.
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(message("cross_entropy", f"label_smoothing is {label_smoothing}", expected="0 to 1"))
+    if weight is not None:
+        return _weighted_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+    rows, classes = _by_rows("cross_entropy", input, target)
+    losses = _cross_entropy_rows(rows, classes, ignore_index, float(label_smoothing))[0]
+    if losses.dtype is not input.dtype:
+        losses = _cast(losses, input.dtype)
+    if reduction != "mean":
+        return _reduce(_reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
+    return _weighted(losses, _cast(_not_equal(classes, ignore_index), losses.dtype), target.shape, reduction)
+
+
+def _weighted_cross_entropy(
+    x: Tensor, target: Tensor, weight: Tensor, ignore_index: int, reduction: Reduction, smoothing: float
+) -> Tensor:
+    rows, classes = _by_rows("cross_entropy", x, target)
+    log_p = _log_softmax(rows, 1)
+    used = _not_equal(classes, ignore_index)
+    safe = _where(used, classes, 0)
+    counts = _cast(used, rows.dtype) * _reshape(_embedding(_reshape(weight, (-1, 1)), safe), (-1,))
+    losses = -_reshape(_take_along(log_p, _reshape(safe, (-1, 1)), 1), (-1,)) * counts
+    if smoothing:
+        even = -_sum(log_p * weight, 1) * (smoothing / rows.shape[1])
+        losses = losses * (1 - smoothing) + even
+    return _weighted(_where(used, losses, 0.0), counts, target.shape, reduction)

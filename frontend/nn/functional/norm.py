@@ -1,0 +1,109 @@
+"""Normalisation."""
+
+from __future__ import annotations
+
+import math
+
+from polyhal.autograd import no_grad
+from polyhal.hal.dtypes import finfo
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.tensor import Tensor
+
+_layer_norm, _rms_norm, _batch_norm, _rsqrt, _reshape, _maximum, _abs, _sum, _sqrt, _square, _pow, _max = (
+    FUNCTIONS[n]
+    for n in ("layer_norm", "rms_norm", "batch_norm", "rsqrt", "reshape", "maximum", "abs", "sum", "sqrt", "square", "pow", "max")
+)
+
+
+def _check_trailing(op: str, x: Tensor, normalized_shape: tuple[int, ...]) -> int:
+    n = len(normalized_shape)
+    if not n or x.shape[x.ndim - n :] != normalized_shape:
+        raise ShapeError(message(op, f"the last axes of shape {x.shape} are normalised", expected=f"(..., {', '.join(map(str, normalized_shape))})"))
+    return n
+
+
+def layer_norm(
+    x: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift. Source: arXiv:1607.06450."""
+    out: Tensor = _layer_norm(x, weight, bias, _check_trailing("layer_norm", x, normalized_shape), eps)[0]
+    return out
+
+
+def rms_norm(x: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """Unit root mean square over the last axes, then scale; `eps` defaults to the dtype's. Source: arXiv:1910.07467."""
+    epsilon = finfo(x.dtype).eps if eps is None else eps
+    out: Tensor = _rms_norm(x, weight, _check_trailing("rms_norm", x, normalized_shape), epsilon)[0]
+    return out
+
+
+def group_norm(x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """Zero mean and unit variance over each of `num_groups` groups of channels (N, C, ...). Source: arXiv:1803.08494."""
+    if x.ndim < 2 or x.shape[1] % num_groups:
+        raise ShapeError(message("group_norm", f"{num_groups} groups of shape {x.shape}", expected="(N, C, ...) with C a multiple of the groups"))
+    rows = _reshape(x, (x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups))
+    out = _reshape(_layer_norm(rows, None, None, 1, eps)[0], x.shape)
+    out = out if weight is None else out * _per_channel(weight, x)
+    return out if bias is None else out + _per_channel(bias, x)
+
+
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | Tensor = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Zero mean and unit variance per channel (axis 1), then scale and shift. Source: arXiv:1502.03167.
+
+    In training the statistics are the batch's, and the running ones, if given, move towards them in place by `momentum` (the
+    variance unbiased). Otherwise the running ones are used. Raises ShapeError.
+    """
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ValueError(message("batch_norm", "there are no running statistics to use", expected="both, or training=True"))
+        scale = _rsqrt(running_var + eps)  # type: ignore[operator]
+        scale = scale if weight is None else scale * weight
+        shift = -running_mean * scale  # type: ignore[operator]
+        shift = shift if bias is None else shift + bias
+        # Statistics are kept in float32; one rounding to the input's dtype at the end.
+        out: Tensor = x * _per_channel(scale, x) + _per_channel(shift, x)
+        return out if out.dtype is x.dtype else out.to(x.dtype)
+    count = x.size // x.shape[1] if x.ndim >= 2 and x.shape[1] else 0
+    if count <= 1:
+        raise ShapeError(message("batch_norm", f"shape {x.shape} has {count} values per channel", expected="more than 1 in training"))
+    out, mean, var = _batch_norm(x, weight, bias, eps)
+    with no_grad():
+        if running_mean is not None:
+            _move(running_mean, mean.detach(), momentum)
+        if running_var is not None:
+            _move(running_var, var.detach() * (count / (count - 1)), momentum)
+    return out
+
+
+def _move(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
+    """Exponential average, in place: `running += momentum * (observed - running)`."""
+    running.add_((observed - running) * momentum)  # type: ignore[attr-defined]
+
+
+def _per_channel(x: Tensor, like: Tensor) -> Tensor:
+    out: Tensor = _reshape(x, (1, -1, *(1,) * (like.ndim - 2)))
+    return out
+
+
+def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """`x` divided by its p-norm along `dim`, or by `eps` where that is larger."""
+    if p == 2:
+        size = _sqrt(_sum(_square(x), dim, True))
+    elif p == 1:
+        size = _sum(_abs(x), dim, True)
+    elif p == math.inf:
+        size = _max(_abs(x), dim, True)
+    else:
+        size = _pow(_sum(_pow(_abs(x), p), dim, True), 1 / p)
+    out: Tensor = x / _maximum(size, eps)  # type: ignore[operator]
+    return out

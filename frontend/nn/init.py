@@ -1,0 +1,154 @@
+"""Starting values for parameters, written in place, in PyTorch's distributions."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from polyhal import random
+from polyhal.autograd import no_grad
+from polyhal.hal import dtypes
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.random import Generator
+from polyhal.tensor import Tensor
+
+_log, _sqrt, _where, _less, _clip = (FUNCTIONS[n] for n in ("log", "sqrt", "where", "less", "clip"))
+Fan = Literal["fan_in", "fan_out"]
+
+
+def fans(x: Tensor) -> tuple[int, int]:
+    """How many inputs feed one output and how many outputs one input feeds: weights (out, in, ...). Raises ShapeError."""
+    if x.ndim < 2:
+        raise ShapeError(message("init", f"shape {x.shape} has no fan-in and fan-out", expected="at least 2 axes"))
+    receptive = math.prod(x.shape[2:])
+    return x.shape[1] * receptive, x.shape[0] * receptive
+
+
+def gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor that keeps variances equal through a nonlinearity, by PyTorch's table. Raises ValueError."""
+    fixed = {"linear": 1.0, "identity": 1.0, "conv2d": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 0.75}
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in fixed:
+        known = ", ".join(sorted([*fixed, "leaky_relu"]))
+        raise ValueError(message("init", f"no gain is known for {nonlinearity!r}", expected=f"one of {known}"))
+    return fixed[nonlinearity]
+
+
+def _write(x: Tensor, values: Tensor) -> Tensor:
+    with no_grad():
+        return x.copy_(values)
+
+
+def constant_(x: Tensor, value: float) -> Tensor:
+    """Every element `value`."""
+    with no_grad():
+        return x.fill_(value)
+
+
+def zeros_(x: Tensor) -> Tensor:
+    """Every element 0."""
+    return constant_(x, 0)
+
+
+def ones_(x: Tensor) -> Tensor:
+    """Every element 1."""
+    return constant_(x, 1)
+
+
+def uniform_(x: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Uniform in [a, b)."""
+    return _write(x, random.uniform(a, b, x.shape, generator=generator, device=x.device))
+
+
+def normal_(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Normal with the given mean and standard deviation."""
+    return _write(x, random.normal(mean, std, x.shape, generator=generator, device=x.device))
+
+
+def xavier_uniform_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Uniform with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
+    bound = gain * math.sqrt(6.0 / sum(fans(x)))
+    return uniform_(x, -bound, bound, generator)
+
+
+def xavier_normal_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Normal with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
+    return normal_(x, 0.0, gain * math.sqrt(2.0 / sum(fans(x))), generator)
+
+
+def _kaiming_std(x: Tensor, a: float, mode: Fan, nonlinearity: str) -> float:
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(message("init", f"mode {mode!r}", expected="fan_in or fan_out"))
+    fan = fans(x)[0 if mode == "fan_in" else 1]
+    return gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
+
+
+def kaiming_uniform_(
+    x: Tensor, a: float = 0.0, mode: Fan = "fan_in", nonlinearity: str = "leaky_relu", generator: Generator | None = None
+) -> Tensor:
+    """Uniform with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
+    bound = math.sqrt(3.0) * _kaiming_std(x, a, mode, nonlinearity)
+    return uniform_(x, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    x: Tensor, a: float = 0.0, mode: Fan = "fan_in", nonlinearity: str = "leaky_relu", generator: Generator | None = None
+) -> Tensor:
+    """Normal with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
+    return normal_(x, 0.0, _kaiming_std(x, a, mode, nonlinearity), generator)
+
+
+def trunc_normal_(
+    x: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Generator | None = None
+) -> Tensor:
+    """Normal, restricted to [a, b] (absolute bounds, not multiples of `std`), by inverting the distribution function."""
+    low, high = (math.erf((edge - mean) / (std * math.sqrt(2.0))) for edge in (a, b))
+    drawn = random.uniform(low, high, x.shape, generator=generator, device=x.device)
+    # float32 can round a draw to exactly -1 or 1, where the inverse is infinite.
+    edge = 1.0 - 2.0**-24
+    values = _erfinv(_clip(drawn, -edge, edge)) * (std * math.sqrt(2.0)) + mean
+    return _write(x, _clip(values, a, b))
+
+
+_CENTRE = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)  # fmt: skip
+_TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)  # fmt: skip
+
+
+def _erfinv(x: Tensor) -> Tensor:
+    """Inverse error function in single precision. Source: Giles, "Approximating the erfinv function", GPU Computing Gems 2011."""
+    w = -_log((1.0 - x) * (x + 1.0))  # type: ignore[operator]
+    centre, tail = w - 2.5, _sqrt(w) - 3.0
+    p, q = centre * 0.0 + _CENTRE[0], tail * 0.0 + _TAIL[0]
+    for c, d in zip(_CENTRE[1:], _TAIL[1:], strict=True):
+        p, q = p * centre + c, q * tail + d
+    return _where(_less(w, 5.0), p, q) * x  # type: ignore[no-any-return]
+
+
+def orthogonal_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """A (semi-)orthogonal matrix over all axes but the first, times `gain`. Source: Saxe et al., arXiv:1312.6120."""
+    if x.ndim < 2:
+        raise ShapeError(message("init", f"shape {x.shape} is no matrix", expected="at least 2 axes"))
+    if not x.size:
+        return x
+    rows, columns = x.shape[0], x.size // x.shape[0]
+    tall = (max(rows, columns), min(rows, columns))
+    drawn = random.randn(tall, generator=generator, device=x.device).numpy()
+    q, r = np.linalg.qr(drawn.astype(np.float64))
+    q *= np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the factorisation unique, and so the distribution uniform
+    values = (q if rows >= columns else q.T) * gain
+    return _write(x, Tensor(values.reshape(x.shape), dtype=dtypes.float32, device=x.device))
+
+
+__all__ = [
+    "constant_", "fans", "gain", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_", "trunc_normal_", "uniform_",
+    "xavier_normal_", "xavier_uniform_", "zeros_",
+]  # fmt: skip

@@ -1,0 +1,91 @@
+"""Gradient clipping, and parameters as one vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from polyhal.autograd import no_grad
+from polyhal.hal import dispatch
+from polyhal.hal.errors import NonFiniteError, ShapeError, message
+from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.tensor import Tensor
+
+_sum_of_squares, _sqrt, _minimum, _clip, _concat, _reshape, _stack, _abs, _max, _sum, _pow, _full = (
+    FUNCTIONS[n]
+    for n in ("sum_of_squares", "sqrt", "minimum", "clip", "concat", "reshape", "stack", "abs", "max", "sum", "pow", "full")
+)
+
+CHUNK = 24
+"""Tensors that one launch of a multi-tensor op takes."""
+
+
+def chunks(tensors: Sequence[Tensor]) -> Iterable[Sequence[Tensor]]:
+    """`tensors` in runs that fit one launch of a multi-tensor op."""
+    return (tensors[i : i + CHUNK] for i in range(0, len(tensors), CHUNK))
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    found = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [p.grad.detach() for p in found if p.grad is not None]
+
+
+def total_norm(tensors: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
+    """The norm of all elements of all tensors together, as a float32 tensor on their device."""
+    if norm_type == 2:
+        parts = [_sum_of_squares(group) for group in chunks(tensors)]
+        return _sqrt(parts[0] if len(parts) == 1 else _sum(_stack(parts)))  # type: ignore[no-any-return]
+    if norm_type == math.inf:
+        return _max(_stack([_max(_abs(t)).float() for t in tensors]))  # type: ignore[no-any-return]
+    total = _sum(_stack([_sum(_pow(_abs(t).float(), norm_type)) for t in tensors]))
+    return _pow(total, 1 / norm_type)  # type: ignore[no-any-return]
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """Scale all gradients by the factor that brings their joint norm down to `max_norm`, if it is larger. In place.
+
+    Returns the norm before, as a tensor: nothing waits for the device unless `error_if_nonfinite`, which raises NonFiniteError
+    for a norm that is infinite or NaN. Source: Pascanu et al., arXiv:1211.5063.
+    """
+    grads = _gradients(parameters)
+    if not grads:
+        return _full((), 0.0)  # type: ignore[no-any-return]
+    with no_grad():
+        norm = total_norm(grads, norm_type)
+        if error_if_nonfinite and not math.isfinite(value := float(norm.item())):
+            raise NonFiniteError(message("clip_grad_norm_", f"the norm of the gradients is {value}", expected="a finite number"))
+        factor = _minimum(max_norm / (norm + 1e-6), 1.0)  # type: ignore[operator]
+        for group in chunks(grads):
+            dispatch.apply_into(OPS["scale_all"], (*group, factor), (), tuple(group))
+    return norm
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Limit every element of every gradient to [-clip_value, clip_value]. In place."""
+    bound = float(clip_value)
+    for grad in _gradients(parameters):
+        dispatch.apply_into(OPS["clip"], (grad, -bound, bound), (), (grad,))
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements of all parameters as one vector; gradients flow back through it."""
+    out: Tensor = _concat([_reshape(p, (-1,)) for p in parameters], 0)
+    return out
+
+
+def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Write a vector made by `parameters_to_vector` back. Raises ShapeError if the lengths differ."""
+    targets = list(parameters)
+    wanted = sum(p.size for p in targets)
+    if vector.shape != (wanted,):
+        raise ShapeError(message("vector_to_parameters", f"a vector of shape {vector.shape}", expected=f"({wanted},)"))
+    start = 0
+    with no_grad():
+        for p in targets:
+            p.copy_(_reshape(vector[start : start + p.size], p.shape))
+            start += p.size
+
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "total_norm", "vector_to_parameters"]

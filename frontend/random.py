@@ -1,0 +1,203 @@
+"""Random numbers: counter-based, so that a seed gives the same bits on every device.
+
+A generator is only a pair of numbers (seed, offset). Every call takes the counter blocks that it needs and moves the offset on
+(Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), so a saved state continues exactly.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.tensor import Tensor
+
+_less, _remainder, _shift_left, _or, _and = (
+    FUNCTIONS[n] for n in ("less", "remainder", "bitwise_left_shift", "bitwise_or", "bitwise_and")
+)
+_WORDS = 4
+"""32-bit words in a counter block."""
+_LARGEST = 2**63 - 1
+
+Shape = int | tuple[int, ...] | list[int]
+
+
+class Generator:
+    """A stream of random numbers: `seed` names the stream, the offset says how many blocks of it were used.
+
+    Without a seed the operating system chooses one. Safe to share between threads.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._lock = threading.Lock()
+        self._seed = 0
+        self._offset = 0
+        self.manual_seed(int.from_bytes(os.urandom(8), "little") & _LARGEST if seed is None else seed)
+
+    @property
+    def seed(self) -> int:
+        return self._seed
+
+    @property
+    def offset(self) -> int:
+        return self._offset
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream `seed` (0 to 2**63 - 1) from its beginning. Raises ValueError."""
+        if not 0 <= seed <= _LARGEST:
+            raise ValueError(message("manual_seed", f"seed {seed}", expected="an integer from 0 to 2**63 - 1"))
+        with self._lock:
+            self._seed, self._offset = int(seed), 0
+        return self
+
+    def take(self, count: int) -> tuple[int, int]:
+        """The (seed, offset) under which `count` 32-bit words can be drawn; they are used up by this call."""
+        with self._lock:
+            offset = self._offset
+            self._offset += -(-count // _WORDS)
+        return self._seed, offset
+
+    def get_state(self) -> dict[str, int]:
+        """The state as plain numbers, for checkpoints."""
+        with self._lock:
+            return {"seed": self._seed, "offset": self._offset}
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Continue where `get_state` was called."""
+        seed, offset = int(state["seed"]), int(state["offset"])
+        self.manual_seed(seed)
+        with self._lock:
+            self._offset = offset
+
+    def words(self, count: int) -> np.ndarray:
+        """`count` random uint32 on the host, the same as `bits` gives on a device."""
+        seed, offset = self.take(count)
+        found: np.ndarray = np.asarray(OPS["random_bits"].reference(seed, offset, shape=(count,)))
+        return found
+
+    def permutation(self, n: int) -> np.ndarray:
+        """The numbers 0 to n - 1 in random order, int64, on the host."""
+        pairs = self.words(2 * n).astype(np.uint64)
+        return np.argsort(pairs[:n] << np.uint64(32) | pairs[n:], kind="stable").astype(np.int64)
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._seed}, offset={self._offset})"
+
+
+default_generator = Generator()
+"""Used wherever no generator is given."""
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator; everything random that follows is reproducible, on any device."""
+    return default_generator.manual_seed(seed)
+
+
+def _draw(op: str, shape: Shape, params: tuple[DType, ...], generator: Generator | None, device: Device | str | None) -> Tensor:
+    """Run a random op with numbers of its own from the generator. These ops have no tensor that could name the device."""
+    lengths, count = _size(shape)
+    seed, offset = (generator or default_generator).take(count)
+    out: Tensor = dispatch.apply(OPS[op], (seed, offset), (lengths, *params), Device(device))
+    return out
+
+
+def _size(shape: Shape) -> tuple[tuple[int, ...], int]:
+    lengths = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if any(n < 0 for n in lengths):
+        raise ShapeError(message("random", f"shape {lengths} has a negative length", expected="lengths of 0 or more"))
+    return lengths, int(np.prod(lengths, dtype=np.int64))
+
+
+def bits(shape: Shape, *, generator: Generator | None = None, device: Device | str | None = None) -> Tensor:
+    """Random uint32 of `shape`."""
+    return _draw("random_bits", shape, (), generator, device)
+
+
+def rand(
+    *shape: Any, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """Uniform numbers in [0, 1): `rand(2, 3)` or `rand((2, 3))`; float32 unless told otherwise."""
+    out = _draw("uniform", _given(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
+    return out.requires_grad_() if requires_grad else out
+
+
+def randn(
+    *shape: Any, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """Numbers from the standard normal distribution: `randn(2, 3)` or `randn((2, 3))`."""
+    out = _draw("normal", _given(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _given(shape: tuple[Any, ...]) -> Shape:
+    return shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+
+
+def uniform(
+    low: float, high: float, shape: Shape, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None
+) -> Tensor:
+    """Uniform numbers in [low, high)."""
+    return rand(shape, dtype=dtype, generator=generator, device=device) * (high - low) + low
+
+
+def normal(
+    mean: float, std: float, shape: Shape, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None
+) -> Tensor:
+    """Normally distributed numbers with the given mean and standard deviation."""
+    return randn(shape, dtype=dtype, generator=generator, device=device) * std + mean
+
+
+def randint(
+    low: int, high: int, shape: Shape, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None
+) -> Tensor:
+    """Integers from `low` up to, not including, `high`; int64 unless told otherwise. Raises ValueError for an empty range.
+
+    Numbers are reduced modulo the range: the chances of two results differ by at most range / 2**32 of themselves, or
+    range / 2**63 for ranges beyond 2**32.
+    """
+    if high <= low:
+        raise ValueError(message("randint", f"there are no integers from {low} up to {high}", expected="low < high"))
+    kind = as_dtype(dtype or dtypes.DEFAULT_INT)
+    lengths, count = _size(shape)
+    span = high - low
+    if span <= 2**32 - 1:
+        drawn = _remainder(bits(lengths, generator=generator, device=device), span)
+        return drawn.to(kind) + low  # type: ignore[no-any-return]
+    if span > _LARGEST:
+        raise ValueError(message("randint", f"a range of {span} integers", expected="at most 2**63 - 1"))
+    words = bits((2, count), generator=generator, device=device).to(dtypes.int64)
+    wide = _and(_or(_shift_left(words[0], 32), words[1]), _LARGEST)
+    return (_remainder(wide, span) + low).reshape(lengths).to(kind)  # type: ignore[attr-defined, no-any-return]
+
+
+def bernoulli(
+    p: Tensor | float, shape: Shape | None = None, *, dtype: object = None, generator: Generator | None = None,
+    device: Device | str | None = None,
+) -> Tensor:  # fmt: skip
+    """1 with probability `p`, else 0. A tensor of probabilities decides shape, dtype and device by itself."""
+    if isinstance(p, Tensor):
+        drawn = rand(p.shape if shape is None else shape, generator=generator, device=p.device)
+        return _less(drawn, p.detach()).to(as_dtype(dtype or p.dtype))  # type: ignore[no-any-return]
+    if shape is None:
+        raise ValueError(message("bernoulli", "a number as probability leaves the shape open", expected="a shape"))
+    drawn = rand(shape, generator=generator, device=device)
+    return _less(drawn, float(p)).to(as_dtype(dtype or dtypes.DEFAULT_FLOAT))  # type: ignore[no-any-return]
+
+
+def randperm(n: int, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None) -> Tensor:
+    """The integers 0 to n - 1 in random order, int64 unless told otherwise."""
+    order = (generator or default_generator).permutation(n)
+    return Tensor(order, dtype=as_dtype(dtype or dtypes.DEFAULT_INT), device=device)
+
+
+__all__ = [
+    "Generator", "bernoulli", "bits", "default_generator", "manual_seed", "normal", "rand", "randint", "randn", "randperm", "uniform",
+]  # fmt: skip

@@ -1,0 +1,260 @@
+"""Generated from the op declarations by `python -m polyhal.hal.ops.stubs`; do not edit."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+OPERATORS: dict[str, str]
+COMPARISONS: dict[str, str]
+UNARY: dict[str, str]
+
+def attach(functions: dict[str, Callable[..., Any]], methods: dict[str, Callable[..., Any]]) -> None: ...
+
+class Methods:
+    __array_ufunc__: None
+    def __getitem__(self, index: Any) -> Self: ...
+    def __hash__(self) -> int: ...
+    def __add__(self, other: Any) -> Self: ...
+    def __radd__(self, other: Any) -> Self: ...
+    def __sub__(self, other: Any) -> Self: ...
+    def __rsub__(self, other: Any) -> Self: ...
+    def __mul__(self, other: Any) -> Self: ...
+    def __rmul__(self, other: Any) -> Self: ...
+    def __truediv__(self, other: Any) -> Self: ...
+    def __rtruediv__(self, other: Any) -> Self: ...
+    def __floordiv__(self, other: Any) -> Self: ...
+    def __rfloordiv__(self, other: Any) -> Self: ...
+    def __mod__(self, other: Any) -> Self: ...
+    def __rmod__(self, other: Any) -> Self: ...
+    def __pow__(self, other: Any) -> Self: ...
+    def __rpow__(self, other: Any) -> Self: ...
+    def __matmul__(self, other: Any) -> Self: ...
+    def __rmatmul__(self, other: Any) -> Self: ...
+    def __and__(self, other: Any) -> Self: ...
+    def __rand__(self, other: Any) -> Self: ...
+    def __or__(self, other: Any) -> Self: ...
+    def __ror__(self, other: Any) -> Self: ...
+    def __xor__(self, other: Any) -> Self: ...
+    def __rxor__(self, other: Any) -> Self: ...
+    def __lshift__(self, other: Any) -> Self: ...
+    def __rlshift__(self, other: Any) -> Self: ...
+    def __rshift__(self, other: Any) -> Self: ...
+    def __rrshift__(self, other: Any) -> Self: ...
+    def __lt__(self, other: Any) -> Self: ...
+    def __le__(self, other: Any) -> Self: ...
+    def __gt__(self, other: Any) -> Self: ...
+    def __ge__(self, other: Any) -> Self: ...
+    def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
+    def __ne__(self, other: Any) -> Self: ...  # type: ignore[override]
+    def __neg__(self) -> Self: ...
+    def __abs__(self) -> Self: ...
+    def __invert__(self) -> Self: ...
+    def abs(self) -> Self:
+        """Absolute value."""
+    def acos(self) -> Self:
+        """Inverse cosine, in radians."""
+    def add(self, y: Any) -> Self:
+        """Sum `x + y`."""
+    def all(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """True where every element is non-zero."""
+    def any(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """True where any element is non-zero."""
+    def argmax(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """Position of the first largest element over one axis or all; a NaN counts as largest."""
+    def argmin(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
+    def asin(self) -> Self:
+        """Inverse sine, in radians."""
+    def atan(self) -> Self:
+        """Inverse tangent, in radians."""
+    def atan2(self, x: Any) -> Self:
+        """Angle of the point (y, x), in radians."""
+    def avg_pool2d(self, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., count_include_pad: bool | Any = ...) -> Self:
+        """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
+    def bitwise_and(self, y: Any) -> Self:
+        """Bits set in both."""
+    def bitwise_invert(self) -> Self:
+        """All bits flipped."""
+    def bitwise_left_shift(self, y: Any) -> Self:
+        """`x` times 2 to the power `y`, in bits."""
+    def bitwise_or(self, y: Any) -> Self:
+        """Bits set in either."""
+    def bitwise_right_shift(self, y: Any) -> Self:
+        """`x` shifted right by `y` bits; the sign is kept."""
+    def bitwise_xor(self, y: Any) -> Self:
+        """Bits set in exactly one."""
+    def broadcast_to(self, shape: Any) -> Self:
+        """The tensor stretched to `shape` under NumPy's rules. A view."""
+    def cast(self, dtype: Any) -> Self:
+        """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
+    def ceil(self) -> Self:
+        """Smallest integer not below `x`."""
+    def chunk(self, chunks: Any, axis: int | Any = ...) -> tuple[Self, ...]:
+        """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
+    def clip(self, min: Any = ..., max: Any = ...) -> Self:
+        """`x` limited to [`min`, `max`]; either bound may be left out."""
+    def contiguous(self) -> Self:
+        """The tensor in row-major order, itself if it already is."""
+    def conv2d(self, weight: Any, bias: Any = ..., stride: tuple | Any = ..., padding: tuple | Any = ..., dilation: tuple | Any = ..., groups: int | Any = ...) -> Self:
+        """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
+    def copy(self) -> Self:
+        """A new tensor with the same elements, in row-major order."""
+    def cos(self) -> Self:
+        """Cosine of `x` radians."""
+    def cosh(self) -> Self:
+        """Hyperbolic cosine."""
+    def divide(self, y: Any) -> Self:
+        """Quotient `x / y`, floating point also for integers."""
+    def elu(self, alpha: float | Any = ...) -> Self:
+        """`x` if positive, else `alpha * (exp(x) - 1)`."""
+    def embedding(self, index: Any) -> Self:
+        """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
+    def equal(self, y: Any) -> Self:
+        """True where `x == y`."""
+    def erf(self) -> Self:
+        """Error function."""
+    def exp(self) -> Self:
+        """e to the power `x`."""
+    def exp2(self) -> Self:
+        """2 to the power `x`."""
+    def expm1(self) -> Self:
+        """`exp(x) - 1`, accurate near 0."""
+    def flatten(self, start_axis: int | Any = ..., end_axis: int | Any = ...) -> Self:
+        """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
+    def flip(self, axis: Any = ...) -> Self:
+        """The tensor with the elements of the given axes in reverse order. A view."""
+    def floor(self) -> Self:
+        """Largest integer not above `x`."""
+    def floor_divide(self, y: Any) -> Self:
+        """Largest integer not above `x / y`."""
+    def gelu(self, approximate: str | Any = ...) -> Self:
+        """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
+    def greater(self, y: Any) -> Self:
+        """True where `x > y`."""
+    def greater_equal(self, y: Any) -> Self:
+        """True where `x >= y`."""
+    def isfinite(self) -> Self:
+        """True where `x` is neither infinite nor NaN."""
+    def isinf(self) -> Self:
+        """True where `x` is infinite."""
+    def isnan(self) -> Self:
+        """True where `x` is NaN."""
+    def leaky_relu(self, negative_slope: float | Any = ...) -> Self:
+        """`x` if positive, else `negative_slope * x`."""
+    def less(self, y: Any) -> Self:
+        """True where `x < y`."""
+    def less_equal(self, y: Any) -> Self:
+        """True where `x <= y`."""
+    def linear(self, weight: Any, bias: Any = ...) -> Self:
+        """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,)."""
+    def log(self) -> Self:
+        """Natural logarithm."""
+    def log10(self) -> Self:
+        """Logarithm to base 10."""
+    def log1p(self) -> Self:
+        """`log(1 + x)`, accurate near 0."""
+    def log2(self) -> Self:
+        """Logarithm to base 2."""
+    def log_softmax(self, axis: int | Any = ...) -> Self:
+        """Logarithm of softmax, accurate where the probability is tiny."""
+    def logical_and(self, y: Any) -> Self:
+        """True where both are non-zero."""
+    def logical_not(self) -> Self:
+        """True where `x` is zero."""
+    def logical_or(self, y: Any) -> Self:
+        """True where either is non-zero."""
+    def logical_xor(self, y: Any) -> Self:
+        """True where exactly one is non-zero."""
+    def logsumexp(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """`log(sum_(exp(x)))` over `axis` without overflow."""
+    def matmul(self, y: Any) -> Self:
+        """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
+    def max(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """Largest element over `axis`; NaN if any is NaN."""
+    def max_pool2d(self, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., dilation: tuple | Any = ...) -> Self:
+        """Largest element of each window; NaN if any is NaN. Padding never wins."""
+    def maximum(self, y: Any) -> Self:
+        """The larger of `x` and `y`; NaN if either is NaN."""
+    def mean(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """Arithmetic mean over `axis`."""
+    def min(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """Smallest element over `axis`; NaN if any is NaN."""
+    def minimum(self, y: Any) -> Self:
+        """The smaller of `x` and `y`; NaN if either is NaN."""
+    def moveaxis(self, source: Any, destination: Any) -> Self:
+        """The tensor with axis `source` moved to position `destination`. A view."""
+    def multiply(self, y: Any) -> Self:
+        """Product `x * y`."""
+    def negative(self) -> Self:
+        """`-x`."""
+    def not_equal(self, y: Any) -> Self:
+        """True where `x != y`."""
+    def pad(self, widths: Any, value: int | Any = ...) -> Self:
+        """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
+    def permute(self, axes: Any) -> Self:
+        """The tensor with axis `axes[i]` at position i. A view."""
+    def pow(self, y: Any) -> Self:
+        """`x` to the power `y`."""
+    def prod(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """Product over `axis`."""
+    def reciprocal(self) -> Self:
+        """`1 / x`."""
+    def relu(self) -> Self:
+        """`max(x, 0)`."""
+    def remainder(self, y: Any) -> Self:
+        """Remainder of `x / y` with the sign of `y`, as Python's %."""
+    def reshape(self, shape: Any) -> Self:
+        """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
+    def round(self) -> Self:
+        """Nearest integer, halves to even."""
+    def rsqrt(self) -> Self:
+        """`1 / sqrt(x)`."""
+    def sigmoid(self) -> Self:
+        """Logistic function `1 / (1 + exp(-x))`."""
+    def sign(self) -> Self:
+        """-1, 0 or 1 by the sign of `x`; NaN stays NaN."""
+    def silu(self) -> Self:
+        """`x * sigmoid(x)`, also called swish."""
+    def sin(self) -> Self:
+        """Sine of `x` radians."""
+    def sinh(self) -> Self:
+        """Hyperbolic sine."""
+    def softmax(self, axis: int | Any = ...) -> Self:
+        """`exp(x)` divided by its sum along `axis`, without overflow."""
+    def softplus(self) -> Self:
+        """`log(1 + exp(x))` without overflow."""
+    def split(self, sizes: Any, axis: int | Any = ...) -> tuple[Self, ...]:
+        """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
+    def sqrt(self) -> Self:
+        """Square root."""
+    def square(self) -> Self:
+        """`x * x`."""
+    def squeeze(self, axis: Any = ...) -> Self:
+        """The tensor without the given axes of length 1, by default all of them. A view."""
+    def std(self, axis: Any = ..., keepdims: bool | Any = ..., correction: int | Any = ...) -> Self:
+        """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
+    def subtract(self, y: Any) -> Self:
+        """Difference `x - y`."""
+    def sum(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+        """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
+    def take(self, index: Any, axis: int | Any = ...) -> Self:
+        """The slices of `x` along `axis` that integer tensor `index` numbers: its axes replace `axis`. Negative numbers wrap."""
+    def take_along_axis(self, index: Any, axis: Any) -> Self:
+        """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
+    def tan(self) -> Self:
+        """Tangent of `x` radians."""
+    def tanh(self) -> Self:
+        """Hyperbolic tangent."""
+    def transpose(self, axis0: int | Any = ..., axis1: int | Any = ...) -> Self:
+        """The tensor with two axes exchanged, the last two by default. A view."""
+    def tril(self, diagonal: int | Any = ...) -> Self:
+        """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
+    def triu(self, diagonal: int | Any = ...) -> Self:
+        """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
+    def trunc(self) -> Self:
+        """`x` without its fraction."""
+    def truncating_divide(self, y: Any) -> Self:
+        """Integer quotient rounded towards zero, as in C."""
+    def unsqueeze(self, axis: Any) -> Self:
+        """The tensor with a new axis of length 1 at position `axis`. A view."""
+    def var(self, axis: Any = ..., keepdims: bool | Any = ..., correction: int | Any = ...) -> Self:
+        """Variance over `axis`, divided by n - `correction`."""

@@ -1,0 +1,147 @@
+"""Where the time goes: host time per op, and device time per kernel where the backend has timestamps.
+
+Profiling swaps the thread's executor for the time of the block, so that nothing is paid for it outside.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from polyhal.hal import dispatch
+from polyhal.hal.device import Device
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Ability
+
+
+@dataclass(slots=True)
+class Row:
+    """The calls of one op, or of one kernel: how many, and their time in nanoseconds."""
+
+    name: str
+    calls: int = 0
+    total: int = 0
+    slowest: int = 0
+    flops: int = 0
+
+    def add(self, elapsed: int, flops: int = 0) -> None:
+        self.calls += 1
+        self.total += elapsed
+        self.slowest = max(self.slowest, elapsed)
+        self.flops += flops
+
+
+@dataclass(slots=True)
+class Event:
+    """One op call or one kernel: name, start and duration in nanoseconds, on the host's or the device's clock."""
+
+    name: str
+    start: int
+    duration: int
+    device: str = ""
+
+
+@dataclass(slots=True)
+class Profile:
+    """A running or finished profile; use it as a context manager.
+
+    Host time of an op is the time to plan and enqueue it, not to run it. Device times come from the backend's timestamps.
+    """
+
+    devices: list[Device] = field(default_factory=list)
+    ops: dict[str, Row] = field(default_factory=dict)
+    kernels: dict[str, Row] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    elapsed: int = 0
+    _begun: int = 0
+    _previous: Any = None
+    _active: list[Device] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._previous = dispatch.thread.executor
+        inner, perf_counter = self._previous, time.perf_counter_ns
+        for device in self.devices:
+            self._watch(device)
+
+        def timed(op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+            begun = perf_counter()
+            result = inner(op, inputs, params, device)
+            elapsed = perf_counter() - begun
+            first = result[0] if isinstance(result, tuple) else result
+            if first.device not in self._active:
+                self._watch(first.device)
+            row = self.ops.setdefault(op.name, Row(op.name))
+            row.add(elapsed, _flops(op, inputs, params, result))
+            self.events.append(Event(op.name, begun, elapsed))
+            return result
+
+        dispatch.thread.executor = timed
+        self._begun = perf_counter()
+        return self
+
+    def _watch(self, device: Device) -> None:
+        self._active.append(device)
+        if device.abilities & Ability.PROFILING:
+            device.backend.start_profiling()  # type: ignore[attr-defined]
+
+    def __exit__(self, *exc: Any) -> None:
+        dispatch.thread.executor = self._previous
+        for device in self._active:
+            device.synchronize()
+            if device.abilities & Ability.PROFILING:
+                for name, start, end in device.backend.stop_profiling():  # type: ignore[attr-defined]
+                    self.kernels.setdefault(name, Row(name)).add(end - start)
+                    self.events.append(Event(name, start, end - start, device.name))
+        self.elapsed = time.perf_counter_ns() - self._begun
+        self._active.clear()
+
+    def table(self, limit: int = 20) -> str:
+        """The ops by host time and the kernels by device time, the slowest first."""
+        lines = [f"{self.elapsed / 1e6:.2f} ms in all"]
+        lines += _table("op", "host ms", self.ops.values(), limit)
+        if self.kernels:
+            lines += ["", *_table("kernel", "device ms", self.kernels.values(), limit)]
+        return "\n".join(lines)
+
+    def save_chrome_trace(self, path: str | Path) -> None:
+        """Write the events in the Trace Event Format, which chrome://tracing and Perfetto show."""
+        rows = [
+            {"name": e.name, "ph": "X", "ts": e.start / 1e3, "dur": e.duration / 1e3, "pid": e.device or "host", "tid": e.device or "ops"}
+            for e in self.events
+        ]
+        Path(path).write_text(json.dumps({"traceEvents": rows, "displayTimeUnit": "ms"}), encoding="utf-8")
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def _flops(op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], result: Any) -> int:
+    if op.flops is None:
+        return 0
+    specs = tuple(x.ref.spec if hasattr(x, "ref") else None for x in inputs)
+    outs = tuple(r.ref.spec for r in (result if isinstance(result, tuple) else (result,)))
+    return int(op.flops(specs, outs, op.bind(params))) if any(isinstance(s, Spec) for s in specs) else 0
+
+
+def _table(kind: str, unit: str, rows: Iterable[Row], limit: int) -> list[str]:
+    ordered = sorted(rows, key=lambda r: -r.total)
+    whole = sum(r.total for r in ordered) or 1
+    width = max([len(kind), *(len(r.name) for r in ordered[:limit])])
+    lines = [f"{kind:<{width}}  {'calls':>7}  {unit:>10}  {'%':>5}  {'mean us':>9}  {'max us':>9}"]
+    for r in ordered[:limit]:
+        lines.append(
+            f"{r.name:<{width}}  {r.calls:>7}  {r.total / 1e6:>10.3f}  {100 * r.total / whole:>5.1f}"
+            f"  {r.total / r.calls / 1e3:>9.1f}  {r.slowest / 1e3:>9.1f}"
+        )
+    if len(ordered) > limit:
+        lines.append(f"... and {len(ordered) - limit} more")
+    return lines
+
+
+def profile(*devices: Device) -> Profile:
+    """A profile of the ops that this thread runs inside a `with` block; devices are added as they are met."""
+    return Profile(list(devices))

@@ -1,0 +1,107 @@
+"""The pytest plug-in of the conformance kit: options, and one test per case and device.
+
+    pytest --pyargs polyhal.hal.testing --polyhal-device=opencl:1
+
+A backend's own test suite may instead import `test_conformance` from `polyhal.hal.testing.test_conformance`, set the devices in
+its `conftest.py`, and implement the hook `pytest_polyhal_expectations` there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.testing.expectations import Expectations
+
+DEVICES = pytest.StashKey[list[str]]()
+"""Devices that a `conftest.py` puts here are used where the command line names none."""
+
+
+class HookSpecs:
+    """Hooks that a `conftest.py` or a plug-in of a backend may implement."""
+
+    @pytest.hookspec
+    def pytest_polyhal_expectations(self, device: str) -> Expectations | None:  # type: ignore[empty-body]
+        """What is known to be unsupported or to fail on the device of that name; None where the backend is not yours."""
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(HookSpecs)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("polyhal", "Polyhal conformance kit")
+    group.addoption("--polyhal-device", action="append", default=[], metavar="NAME", help="device to check; comma-separated or repeated")
+    group.addoption("--polyhal-small", action="store_true", help="only calls with few elements, for kernel interpreters")
+    group.addoption("--polyhal-full", action="store_true", help="every input in every arrangement instead of a rotation")
+    group.addoption("--polyhal-expectations", type=Path, metavar="FILE", help="TOML file of unsupported cases and expected failures")
+
+
+def devices(config: pytest.Config) -> list[str]:
+    """The names of the devices to check."""
+    named = [n.strip() for option in config.getoption("polyhal_device") for n in option.split(",") if n.strip()]
+    return named or config.stash.get(DEVICES, [])
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if not {"polyhal_case", "polyhal_device"} & set(metafunc.fixturenames):
+        return
+    names = devices(metafunc.config)
+    if not names:
+        raise pytest.UsageError("name a device to check: --polyhal-device=numpy")
+    os.environ["POLYHAL_FALLBACK"] = "error"
+    opened = [(name, _open(name)) for name in names]
+    if "polyhal_case" not in metafunc.fixturenames:
+        metafunc.parametrize("polyhal_device", [d for _, d in opened], ids=names)
+        return
+    from polyhal.hal.testing.cases import cases
+
+    scope = _scope(metafunc.config)
+    parameters = []
+    for name, device in opened:
+        known = _expectations(metafunc.config, name)
+        for case in cases(device, scope):
+            marks: list[Any] = []
+            if reason := known.is_unsupported(case.id):
+                marks.append(pytest.mark.skip(reason=f"unsupported: {reason}"))
+            elif reason := known.is_expected_failure(case.id):
+                marks.append(pytest.mark.xfail(reason=reason, strict=True))
+            parameters.append(pytest.param(case, id=f"{name}-{case.id}", marks=marks))
+    metafunc.parametrize("polyhal_case", parameters)
+
+
+def _open(name: str) -> Device:
+    from polyhal.hal.device import Device
+    from polyhal.hal.errors import DeviceUnavailableError
+
+    try:
+        return Device(name)
+    except DeviceUnavailableError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _scope(config: pytest.Config) -> Any:
+    from polyhal.hal.testing.scope import Scope
+
+    return Scope(config.getoption("polyhal_small"), config.getoption("polyhal_full"))
+
+
+def _expectations(config: pytest.Config, name: str) -> Expectations:
+    from polyhal.hal.testing.expectations import Expectations, read
+
+    known = Expectations()
+    for found in config.hook.pytest_polyhal_expectations(device=name):
+        known = known | (found or Expectations())
+    path = config.getoption("polyhal_expectations")
+    return known | read(path) if path else known
+
+
+@pytest.fixture
+def polyhal_scope(request: pytest.FixtureRequest) -> Any:
+    """How much of the kit runs: the `Scope` of the command line."""
+    return _scope(request.config)

@@ -1,0 +1,87 @@
+// Reduction across rows: a work-item owns WIDTH neighbouring columns and walks down one part of their terms.
+//
+// Arguments as in reduce_rows.cl, where the inner kept axis has stride 1. Result (row, part) goes to out[row * parts + part].
+
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+#include "dtypes.h"
+#include "vectors.h"
+#include "reduce_operations.h"
+
+#ifndef DTYPE
+#define DTYPE float32
+#define OUT_DTYPE float32
+#define ACCUMULATOR float
+#define MAP(v) (v)
+#define OPERATION sum
+#define IDENTITY 0
+#define DIVIDE 0
+#endif
+#ifndef X_IS_WORKSPACE
+#define X_IS_WORKSPACE 0
+#define OUT_IS_WORKSPACE 0
+#endif
+
+#define BLOCK 64
+#define VECTOR_JOIN(a, b) CONCAT(VECTOR_, OPERATION)(a, b)
+#define LANE(type, v, j) (((__private type *)&(v))[j])
+
+__kernel void reduce_columns(__global const STORAGE(DTYPE) *x,
+#if !X_IS_WORKSPACE
+                             const ulong x_offset,
+#endif
+                             __global STORAGE(OUT_DTYPE) *out,
+#if !OUT_IS_WORKSPACE
+                             const ulong out_offset,
+#endif
+                             const ulong k0, const long k0s, const ulong k1, const long k1s, const long r0s, const ulong r1,
+                             const long r1s, const ulong length, const ulong parts, const ulong part_length,
+                             const ACCUMULATOR divisor) {
+    const ulong chunks = (k1 + WIDTH - 1) / WIDTH;
+    const ulong item = get_global_id(0);
+    const ulong slab = item / chunks;
+    const ulong column = (item - slab * chunks) * WIDTH;
+    const ulong part = slab / k0;
+    const ulong outer_kept = slab - part * k0;
+    if (part >= parts) return;
+    const uint left = min((ulong)WIDTH, k1 - column);
+#if !X_IS_WORKSPACE
+    x += x_offset;
+#endif
+#if !OUT_IS_WORKSPACE
+    out += out_offset;
+#endif
+    x += (long)outer_kept * k0s + (long)column;
+    ulong at = part * part_length;
+    const ulong end = min(at + part_length, length);
+    VEC(ACCUMULATOR) total = (VEC(ACCUMULATOR))(IDENTITY);
+    while (at < end) {
+        const ulong outer = at / r1;
+        const ulong inner = at - outer * r1;
+        // A block ends with the run, so that its elements are a fixed distance apart.
+        const ulong count = min(min(end - at, r1 - inner), (ulong)BLOCK);
+        __global const STORAGE(DTYPE) *run = x + (long)outer * r0s + (long)inner * r1s;
+        VEC(ACCUMULATOR) block = (VEC(ACCUMULATOR))(IDENTITY);
+        for (ulong i = 0; i < count; i++) {
+            VEC(COMPUTE(DTYPE)) v = (VEC(COMPUTE(DTYPE)))(0);
+            if (left == WIDTH) {
+                v = LOADV(DTYPE, run);
+            } else {
+                for (uint j = 0; j < left; j++) LANE(COMPUTE(DTYPE), v, j) = LOAD(DTYPE, run, j);
+            }
+            const VEC(ACCUMULATOR) mapped = MAP(v);
+            block = VECTOR_JOIN(block, mapped);
+            run += r1s;
+        }
+        total = VECTOR_JOIN(total, block);
+        at += count;
+    }
+#if DIVIDE
+    total /= divisor;
+#endif
+    for (uint j = 0; j < left; j++) {
+        const ulong row = outer_kept * k1 + column + j;
+        STORE(OUT_DTYPE, (COMPUTE(OUT_DTYPE))LANE(ACCUMULATOR, total, j), out, row * parts + part);
+    }
+}
