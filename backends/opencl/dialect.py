@@ -68,6 +68,9 @@ def convert(register: str, source: DType, target: DType, from_class: Class, to_c
     if target is bool_:
         return register if source is bool_ else OpenCLDialect().predicate(f"{register} != (VEC({type_name(from_class)}))(0)", from_class)
     if source.kind == "float" and target.kind != "float":
+        # Saturating conversion should turn NaN into 0, but not every driver does.
+        zero = f"(VEC({from_class}))(0)"
+        register = f"SELECT({register}, {zero}, isnan({register}))"
         if to_class in ("long", "ulong"):
             return f"CONVERT_SAT({to_class}, {register})"
         via = "long" if to_class == "uint" and target.itemsize == 4 else "int"

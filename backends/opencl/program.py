@@ -135,7 +135,7 @@ class ProgramStore:
             raise KernelBuildError(_explain(label, text, flags, str(error), self._name)) from None
 
 
-_LINE = re.compile(r":(\d+):\d+:")
+_LINE = re.compile(r":(\d+):\d+")
 
 
 def _explain(label: str, text: str, flags: list[str], log: str, device: str) -> str:

@@ -1,0 +1,16 @@
+"""The command line: `polyhal train`, `generate`, `devices`, `doctor` and `explain`.
+
+Every command imports what it needs when it runs, so that `polyhal --help` stays quick.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The console script."""
+    from polyhal.cli.app import run
+
+    raise SystemExit(run())
+
+
+__all__ = ["main"]

@@ -1,0 +1,13 @@
+"""Optimizers and learning-rate schedules."""
+
+from polyhal.optim.adam import Adam, AdamW
+from polyhal.optim.optimizer import Optimizer
+from polyhal.optim.schedule import (
+    ConstantLR, CosineAnnealingLR, LambdaLR, LinearLR, Scheduler, SequentialLR, StepLR, WarmupCosine,
+)  # fmt: skip
+from polyhal.optim.sgd import SGD
+
+__all__ = [
+    "SGD", "Adam", "AdamW", "ConstantLR", "CosineAnnealingLR", "LambdaLR", "LinearLR", "Optimizer", "Scheduler", "SequentialLR", "StepLR",
+    "WarmupCosine",
+]  # fmt: skip

@@ -100,11 +100,13 @@ def _decomposed(q: Any, k: Any, v: Any, mask: Any, *, causal: bool, scale: float
 def _attention_grad(
     grad: Any, q: Any, k: Any, v: Any, mask: Any = None, y: Any = None, lse: Any = None, *, causal: bool = False, scale: float | None = None
 ) -> Any:
-    """Gradients of attention with respect to q, k and v."""
-    p, _ = _np_probabilities(_np_scores(q, k, mask, causal, scale))
+    """Gradients of attention with respect to q, k and v, from its result and the logsumexp of each row."""
+    lse = np.asarray(lse)
+    seen = np.isfinite(lse)
+    p = np.exp(_np_scores(q, k, mask, causal, scale) - np.where(seen, lse, 0)[..., None])
     factor = 1 / math.sqrt(np.shape(q)[-1]) if scale is None else scale
     dp = np.matmul(grad, np.swapaxes(v, -1, -2))
-    ds = p * (dp - np.sum(dp * p, axis=-1, keepdims=True)) * factor
+    ds = p * (dp - np.sum(grad * np.asarray(y), axis=-1, keepdims=True)) * factor
     return np.matmul(ds, k), np.matmul(np.swapaxes(ds, -1, -2), q), np.matmul(np.swapaxes(p, -1, -2), grad)
 
 

@@ -7,7 +7,6 @@ its output, or leaves an element unwritten, changes or keeps poison that is look
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -142,8 +141,3 @@ def poison_pool(device: Device, sizes: Sequence[int]) -> None:
             block = device.pool.take(bucket(n))
             device.backend.copy_to_device(memoryview(b"\xff" * bucket(n)), block.handle, 0)
             blocks.append(block)
-
-
-def total(values: Sequence[Any]) -> int:
-    """Elements in all arrays of a call."""
-    return sum(math.prod(v.shape) for v in values if isinstance(v, np.ndarray))

@@ -13,10 +13,10 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.testing.arrangements import ARRANGEMENTS, Arrangement, Guarded, adapted, arrange, poison_pool, total
+from polyhal.hal.testing.arrangements import ARRANGEMENTS, Arrangement, Guarded, adapted, arrange, poison_pool
 from polyhal.hal.testing.scope import Scope
 from polyhal.hal.testing.tolerances import check_close
-from polyhal.hal.testing.values import Call, Expectation, calls, expect
+from polyhal.hal.testing.values import Call, Expectation, expect, runnable
 from polyhal.tensor import Tensor
 
 
@@ -64,7 +64,7 @@ def forward(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Non
 
     Raises AssertionError that names the call, the arrangements and the worst element.
     """
-    made = [c for c in calls(op, dtype) if scope.accepts(total(c.values))]
+    made = runnable(device, op, dtype, scope)
     shift = _shift(op, dtype)
     # Few samples in few dtypes must still meet every arrangement once.
     count = len(made) * max(len(op.dtypes), 1)
@@ -127,9 +127,7 @@ def replaced(call: Call) -> tuple[int, ...]:
 
 def required_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> None:
     """Check every sample on `device`, which is a bare one: the op runs through its decomposition or a required member."""
-    for call in calls(op, dtype):
-        if not scope.accepts(total(call.values)):
-            continue
+    for call in runnable(device, op, dtype, scope):
         values, inputs = placed(call, plain(call), device)
         check_results(call, run(call, inputs, device), expect(call, values=values), f"{call} through required members only")
 

@@ -20,12 +20,12 @@ from polyhal.hal.dtypes import DType, as_dtype, finfo
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.plan import decomposition
-from polyhal.hal.testing.arrangements import Arrangement, arrange, total
+from polyhal.hal.testing.arrangements import Arrangement, arrange
 from polyhal.hal.testing.differences import along, directions, slope
 from polyhal.hal.testing.forward import placed, plain, rotation, run
 from polyhal.hal.testing.scope import Scope
 from polyhal.hal.testing.tolerances import computing
-from polyhal.hal.testing.values import SEED, Call, calls, evaluate, expect
+from polyhal.hal.testing.values import SEED, Call, evaluate, runnable, specs_of
 from polyhal.tensor import Tensor
 
 _CHAIN = 64.0
@@ -34,21 +34,21 @@ _SECOND_ORDER = 3
 """Samples per op whose second derivatives are checked."""
 
 
-def differentiable(op: OpDef) -> bool:
+def differentiable(device: Device, op: OpDef, scope: Scope) -> bool:
     """Whether the tape records `op` and any sample says that its derivative exists."""
     if (op.gradient is None and op.decompose is None) or op.mutates or op.samples is None:
         return False
-    return bool(usable(op, dtypes.float32))
+    return bool(usable(device, op, dtypes.float32, scope))
 
 
-def usable(op: OpDef, dtype: DType) -> list[Call]:
+def usable(device: Device, op: OpDef, dtype: DType, scope: Scope) -> list[Call]:
     """The calls with float tensors in, a float result, elements to differentiate, and no special values."""
     found = []
-    for call in calls(op, dtype):
+    for call in runnable(device, op, dtype, scope):
         if call.sample.special or not call.sample.differentiable or not _varying(call):
             continue
-        outputs = expect(call).outputs
-        if outputs[0].dtype.is_floating_point and outputs[0].size:
+        first = call.outputs()[0]
+        if first.dtype.is_floating_point and first.size:
             found.append(call)
     return found
 
@@ -82,7 +82,7 @@ def tape_gradients(
         x.requires_grad_()
     if derived:
         with dispatch.default_device(device):
-            outs = decomposition(call.op, expect(call).outputs)(*inputs, **_bound(call))
+            outs = decomposition(call.op, call.outputs())(*inputs, **_bound(call))
     else:
         outs = run(call, inputs, device)
     chosen = [(outs[i], w) for i, w in weights.items() if outs[i].requires_grad]
@@ -94,8 +94,6 @@ def tape_gradients(
 
 def _bound(call: Call) -> dict[str, Any]:
     """The parameters as the op's rule normalises them, which is how a decomposition receives them."""
-    from polyhal.hal.testing.values import specs_of
-
     bound = dict(call.params)
     dispatch.infer(call.op, specs_of(call.values), bound)
     return bound
@@ -126,13 +124,11 @@ def first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> None:
 
     Half-precision gradients are compared with the device's own float32 gradients at the same, rounded, inputs.
     """
-    for call in usable(op, dtype):
-        if not scope.accepts(total(call.values)):
-            continue
+    for call in usable(device, op, dtype, scope):
         values, inputs = placed(call, rotation(call, 1) if call.number % 2 else plain(call), device)
         call = Call(op, values, call.params, call.sample, call.number)
         what = f"gradient of {call}"
-        weights = _weights(call, expect(call).outputs)
+        weights = _weights(call, call.outputs())
         got = _arrays(tape_gradients(call, inputs, weights, device), call, what)
         if dtype.itemsize < 4:
             _half(call, got, weights, device, what)
@@ -189,10 +185,10 @@ def second_order(device: Device, op: OpDef, scope: Scope) -> None:
     """
     dtype = dtypes.float64 if dtypes.float64 in device.capabilities.compute and dtypes.float64 in op.dtypes else dtypes.float32
     host = Device("numpy")
-    small = [c for c in usable(op, dtype) if scope.accepts(total(c.values)) and total(c.values) <= 400]
+    small = [c for c in usable(device, op, dtype, scope) if c.elements <= 400]
     for call in small[:_SECOND_ORDER]:
         what = f"second derivative of {call}"
-        weights = _weights(call, expect(call).outputs)
+        weights = _weights(call, call.outputs())
         varying = _varying(call)
         rng = np.random.default_rng(SEED)
         seeds = [rng.uniform(-1.0, 1.0, call.values[i].shape) for i in varying]

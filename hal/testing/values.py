@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dispatch, dtypes
+from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef, Sample
+from polyhal.hal.testing.scope import Scope
 from polyhal.hal.testing.tolerances import Bound
 
 SEED = 20240229
@@ -29,6 +31,15 @@ class Call:
     sample: Sample
     number: int
     """The position of the sample among those of its op."""
+
+    @property
+    def elements(self) -> int:
+        """Elements in all arrays."""
+        return sum(v.size for v in self.values if isinstance(v, np.ndarray))
+
+    def outputs(self) -> tuple[Spec, ...]:
+        """What the op's rule infers."""
+        return tuple(contiguous(d, s) for d, s in dispatch.infer(self.op, specs_of(self.values), dict(self.params)))
 
     def __str__(self) -> str:
         shown = ", ".join(f"{as_dtype(v.dtype).name}{list(v.shape)}" if isinstance(v, np.ndarray) else repr(v) for v in self.values)
@@ -58,7 +69,7 @@ def cast(array: np.ndarray, dtype: DType) -> np.ndarray:
 def calls(op: OpDef, dtype: DType | None) -> list[Call]:
     """Every sample of `op` in `dtype` (None: as the sample gives it).
 
-    Arrays of float64 are cast to `dtype`. So are integer arrays of elementwise ops, which are operands; elsewhere they are
+    Arrays of float64 are cast to `dtype`, arrays of float32, which are statistics, to the dtype that `dtype` accumulates in. So are integer arrays of elementwise ops, which are operands; elsewhere they are
     indices and alternate between int64 and int32. Arrays of other dtypes stay what they are.
     """
     if op.samples is None:
@@ -73,6 +84,8 @@ def calls(op: OpDef, dtype: DType | None) -> list[Call]:
             array = np.asarray(x)
             if dtype is not None and (array.dtype == np.float64 or (op.family == "elementwise" and array.dtype.kind in "iu")):
                 array = cast(array, dtype)
+            elif dtype is not None and array.dtype == np.float32 and dtype.is_floating_point:
+                array = cast(array, dtypes.accumulator(dtype))
             elif array.dtype == np.int64 and number % 2:
                 array = array.astype(np.int32)
             values.append(array)
@@ -89,6 +102,16 @@ def specs_of(values: Sequence[Any]) -> tuple[Any, ...]:
         None if v is None else ScalarSpec(dispatch.scalar_dtype(v)) if is_number(v) else contiguous(as_dtype(v.dtype), v.shape)
         for v in values
     )
+
+
+def runnable(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> list[Call]:
+    """The calls of `op` in `dtype` that are in scope and whose inputs and outputs the device can store."""
+    storage, found = device.capabilities.storage, []
+    for call in calls(op, dtype):
+        kept = [as_dtype(v.dtype) for v in call.values if isinstance(v, np.ndarray)]
+        if scope.accepts(call.elements) and storage.issuperset(kept) and storage.issuperset(s.dtype for s in call.outputs()):
+            found.append(call)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +156,3 @@ def evaluate(reference: Callable[..., Any], values: tuple[Any, ...], params: dic
         result = reference(*values, **params)
     arrays = [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
     return tuple(a.astype(np.float64) if as_dtype(a.dtype).is_floating_point else a for a in arrays)
-
-
-def index_dtypes() -> tuple[DType, DType]:
-    """The dtypes in which indices reach a backend."""
-    return dtypes.int32, dtypes.int64

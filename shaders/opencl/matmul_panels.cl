@@ -1,4 +1,4 @@
-// out = a x b (+ bias) on a CPU: one work-item makes a block of BLOCK_PANELS * MR rows by `block` columns, as register tiles of
+// out = a x b (+ bias) on a CPU: one work-item makes a block of `block_rows` rows by `block_columns` columns, as register tiles of
 // MR rows by NR columns. `b` has been packed by matmul_pack.cl into panels of NR columns; the rows of `a` are packed here, MR at a
 // time, into memory of the work-item, which stays in the first-level cache while all the block's panels of `b` pass by.
 //
@@ -27,9 +27,6 @@
 #endif
 #ifndef DEPTH
 #define DEPTH 384
-#endif
-#ifndef BLOCK_PANELS
-#define BLOCK_PANELS 8
 #endif
 #ifndef BIAS
 #define BIAS 0
@@ -82,11 +79,12 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
                             __global REAL *partial,
 #endif
                             __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const uint m, const uint n,
-                            const uint k, const uint block, const long a_row, const long a_column, const uint batch1,
-                            const uint batch2, const long a_batch0, const long a_batch1, const long a_batch2,
-                            const uint packed_batch0, const uint packed_batch1, const uint packed_batch2) {
-    const uint first_row = get_global_id(0) * (BLOCK_PANELS * MR);
-    const uint first_column = get_global_id(1) * block;
+                            const uint k, const uint block_rows, const uint block_columns, const long a_row,
+                            const long a_column, const uint batch1, const uint batch2, const long a_batch0,
+                            const long a_batch1, const long a_batch2, const uint packed_batch0, const uint packed_batch1,
+                            const uint packed_batch2) {
+    const uint first_row = get_global_id(0) * block_rows;
+    const uint first_column = get_global_id(1) * block_columns;
     const uint batch = get_global_id(2);
     if (first_row >= m || first_column >= n) return;
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
@@ -97,8 +95,8 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
 #if SPLIT
     partial += (ulong)batch * m * n;
 #endif
-    const uint last_row = min(first_row + BLOCK_PANELS * MR, m);
-    const uint last_column = min(first_column + block, n);
+    const uint last_row = min(first_row + block_rows, m);
+    const uint last_column = min(first_column + block_columns, n);
     REAL panel[DEPTH * MR];
     for (uint start = 0; start < k; start += DEPTH) {
         const uint depth = min((uint)DEPTH, k - start);
@@ -159,7 +157,7 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
                         }
                     }
                 } else {
-                    __private REAL spilled[MR * NR];
+                    REAL spilled[MR * NR];
 #pragma unroll
                     for (uint r = 0; r < MR; r++)
 #pragma unroll

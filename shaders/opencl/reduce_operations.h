@@ -1,5 +1,5 @@
-// How two partial results are joined, for vectors (in the types of vectors.h) and for scalars. max and min keep a NaN from
-// either side.
+// How two partial results are joined, for vectors (in the types of vectors.h) and for scalars. largest and smallest keep a NaN
+// from either side; max and min would be expanded, because some drivers define them as macros.
 
 #ifndef POLYHAL_REDUCE_OPERATIONS
 #define POLYHAL_REDUCE_OPERATIONS
@@ -13,9 +13,9 @@
 #define VECTOR_all(a, b) ((a) & (b))
 #define SCALAR_all(a, b) ((a) & (b))
 // A NaN differs from itself; for integers the comparison folds away.
-#define VECTOR_max(a, b) SELECT(b, a, ((a) > (b)) | ((a) != (a)))
-#define SCALAR_max(a, b) (((a) > (b) || (a) != (a)) ? (a) : (b))
-#define VECTOR_min(a, b) SELECT(b, a, ((a) < (b)) | ((a) != (a)))
-#define SCALAR_min(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))
+#define VECTOR_largest(a, b) SELECT(b, a, ((a) > (b)) | ((a) != (a)))
+#define SCALAR_largest(a, b) (((a) > (b) || (a) != (a)) ? (a) : (b))
+#define VECTOR_smallest(a, b) SELECT(b, a, ((a) < (b)) | ((a) != (a)))
+#define SCALAR_smallest(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))
 
 #endif

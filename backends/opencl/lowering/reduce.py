@@ -20,6 +20,7 @@ from polyhal.backends.opencl.lowering import movement
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import UnsupportedOpError, message
 from polyhal.hal.layout import Ref, Spec, collapse, contiguous, contiguous_strides, normalize_axes
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
@@ -58,9 +59,14 @@ def accumulator(op: Operation, dtype: DType) -> DType:
 
 
 def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch:
-    """A launch (x, out) for contiguous `out` that holds the kept axes in order."""
-    assert op in OPERATIONS, op
-    found = _canonical(x, axes)
+    """A launch (x, out) for contiguous `out` that holds the kept axes in order.
+
+    `op` is one of OPERATIONS, argmax or argmin. Raises UnsupportedOpError for others.
+    """
+    arg = op in ("argmax", "argmin")
+    if op not in OPERATIONS and not arg:
+        raise UnsupportedOpError(message(op, "there is no such reduction", expected=", ".join(OPERATIONS)))
+    found = _canonical(x, axes, ordered=arg)
     if found is None:
         order = (*(i for i in range(x.ndim) if i not in axes), *axes)
         view = Spec(x.dtype, tuple(x.shape[a] for a in order), tuple(x.strides[a] for a in order), x.aligned)
@@ -68,6 +74,8 @@ def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) 
         flat = contiguous(x.dtype, (kept, view.size // kept))
         inner = build(runtime, op, flat, out, (1,))
         return _after_copy(movement.copy(runtime, view, contiguous(x.dtype, view.shape)), view, flat, inner)
+    if arg:
+        return _positions(runtime, op, x.dtype, found, out.dtype)
     return _passes(runtime, op, x, found, out.dtype)
 
 
@@ -82,13 +90,15 @@ def _after_copy(copy: Launch, view: Spec, flat: Spec, inner: Launch) -> Launch:
     return LaunchSequence(inner.name, [run], (flat.nbytes, *inner.workspace))
 
 
-def _canonical(x: Spec, axes: tuple[int, ...]) -> _Axes | None:
+def _canonical(x: Spec, axes: tuple[int, ...], ordered: bool = False) -> _Axes | None:
+    """The axes of `x` merged to two kept and two reduced ones; None where there are more. `ordered` keeps the reduced axes
+    in their order, as positions need it."""
     kept_axes = [i for i in range(x.ndim) if i not in axes]
     kept_shape = tuple(x.shape[i] for i in kept_axes)
     kept_strides = tuple(x.strides[i] for i in kept_axes)
     lengths, (steps, _) = collapse(kept_shape, (kept_strides, contiguous_strides(kept_shape)))
-    # The order of reduced axes does not matter; the smallest stride last makes runs of neighbours.
-    order = sorted(axes, key=lambda a: -abs(x.strides[a]))
+    # Where the order of reduced axes does not matter, the smallest stride last makes runs of neighbours.
+    order = axes if ordered else sorted(axes, key=lambda a: -abs(x.strides[a]))
     reduced_lengths, (reduced_steps,) = collapse(tuple(x.shape[a] for a in order), (tuple(x.strides[a] for a in order),))
     if len(lengths) > 2 or len(reduced_lengths) > 2:
         return None
@@ -109,13 +119,8 @@ def _passes(runtime: Runtime, op: str, x: Spec, axes: _Axes, out: DType) -> Laun
         return make(runtime, op, x.dtype, x.aligned, axes, out, held, 1, axes.length, (Tensor(0), Tensor(1)))
     first = make(runtime, op, x.dtype, x.aligned, axes, held, held, parts, 0, (Tensor(0), Workspace(2)))
     joined = _Axes(((1, 0), (axes.results, parts)), ((1, 0), (parts, 1)))
-    second = _rows(runtime, _joining(op), held, True, joined, out, held, 1, axes.length, (Workspace(2), Tensor(1)))
+    second = _rows(runtime, op, held, True, joined, out, held, 1, axes.length, (Workspace(2), Tensor(1)))
     return LaunchSequence(first.name, [first, second], (parts * axes.results * held.itemsize,))
-
-
-def _joining(op: str) -> str:
-    """How partial results are joined; any and all are already 0 or 1."""
-    return op
 
 
 def _parts(runtime: Runtime, axes: _Axes, by_rows: bool, x: Spec) -> int:
@@ -147,7 +152,7 @@ def _definitions(op: str, source: DType, target: DType, held: DType, divides: bo
         "OUT_DTYPE": target.name,
         "ACCUMULATOR": type_name(to_class),
         "MAP(v)": mapped,
-        "OPERATION": {"mean": "sum"}.get(op, op),
+        "OPERATION": {"mean": "sum", "max": "largest", "min": "smallest"}.get(op, op),
         "IDENTITY": _identity(op, held),
         "DIVIDE": divides,
     }
@@ -227,10 +232,22 @@ def _columns(
     return runtime.launch(f"reduce.{op}", "reduce_columns", definitions, parameters, (items,), (group,))
 
 
+def _positions(runtime: Runtime, op: str, source: DType, axes: _Axes, target: DType) -> KernelLaunch:
+    lanes = _lanes(runtime, axes.length)
+    group = runtime.features.group_size if not runtime.features.cpu else 64 if axes.results >= 8192 else 1
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": source.name, "OUT_DTYPE": target.name, "BETTER": ">" if op == "argmax" else "<", "LANES": lanes, "GROUP": group,
+    }  # fmt: skip
+    geometry = _geometry(axes, 1, axes.length, 1, source)[:-3]
+    return runtime.launch(
+        f"reduce.{op}", "reduce_arg", definitions, [Tensor(0), Tensor(1), *geometry], (axes.results * lanes,), (group,)
+    )
+
+
 # --- ops of the framework -------------------------------------------------------------------------------------------
 
 
-def _lowering(op: Operation) -> Callable[..., Launch | Declined]:
+def _lowering(op: str) -> Callable[..., Launch | Declined]:
     def lower(
         runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
@@ -244,4 +261,4 @@ def _lowering(op: Operation) -> Callable[..., Launch | Declined]:
     return lower
 
 
-LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {op: _lowering(op) for op in OPERATIONS}
+LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {op: _lowering(op) for op in (*OPERATIONS, "argmax", "argmin")}

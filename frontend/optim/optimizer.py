@@ -1,0 +1,147 @@
+"""The base class of optimizers: parameter groups, per-parameter state, and saving both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from polyhal.autograd import enable_grad, no_grad
+from polyhal.hal.dtypes import DType, accumulator
+from polyhal.hal.errors import message
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.nn.state import StateDictError, shape_of
+from polyhal.nn.utils import CHUNK
+from polyhal.tensor import Tensor, as_tensor
+
+_contiguous = FUNCTIONS["contiguous"]
+
+Group = dict[str, Any]
+Params = Iterable[Tensor] | Iterable[Group]
+
+
+class Optimizer:
+    """Base of optimizers. Subclasses define `update(group, parameters)`.
+
+    `params` are tensors, or dictionaries with "params" and settings that differ from the defaults. A step enqueues work and
+    waits for nothing.
+    """
+
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.param_groups: list[Group] = []
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        given: list[Any] = list(params) if not isinstance(params, Tensor) else [params]
+        if not given:
+            raise ValueError(message(type(self).__name__, "got no parameters", expected="at least one"))
+        groups = given if isinstance(given[0], dict) else [{"params": given}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, group: Group) -> None:
+        """Train more parameters, with settings of their own. Raises ValueError for tensors that cannot be trained."""
+        params = group["params"]
+        params = [params] if isinstance(params, Tensor) else list(params)
+        known = {id(p) for g in self.param_groups for p in g["params"]}
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError(message(type(self).__name__, f"got a {type(p).__name__}", expected="tensors or groups of tensors"))
+            if not p.is_leaf:
+                raise ValueError(message(type(self).__name__, f"a tensor of shape {p.shape} is the result of an op", expected="leaves"))
+            if id(p) in known:
+                raise ValueError(message(type(self).__name__, f"a parameter of shape {p.shape} is given twice"))
+            known.add(id(p))
+        self.param_groups.append({**self.defaults, **group, "params": params})
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient. `closure`, if given, computes the loss first, which is returned."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                self.update(group, [p for p in group["params"] if p.grad is not None])
+        return loss
+
+    def update(self, group: Group, params: Sequence[Tensor]) -> None:
+        """Update the parameters of one group; defined by subclasses."""
+        raise NotImplementedError(f"{type(self).__name__} defines no update")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients, or fill them with zeros."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if set_to_none or p.grad is None:
+                    p.grad = None
+                else:
+                    p.grad.zero_()
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and settings in PyTorch's form: parameters are numbered in the order of the groups."""
+        numbers = {id(p): i for i, p in enumerate(self._ordered())}
+        groups = [{**g, "params": [numbers[id(p)] for p in g["params"]]} for g in self.param_groups]
+        state = {numbers[id(p)]: dict(s) for p, s in self.state.items()}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a saved state: tensors are copied to each parameter's device. Raises StateDictError."""
+        groups, state = state_dict["param_groups"], state_dict["state"]
+        mine, theirs = [len(g["params"]) for g in self.param_groups], [len(g["params"]) for g in groups]
+        if mine != theirs:
+            raise StateDictError(
+                message("load_state_dict", f"the saved groups have {theirs} parameters, these have {mine}", expected="the same groups")
+            )
+        saved_order = [n for g in groups for n in g["params"]]
+        loaded: dict[Tensor, dict[str, Any]] = {}
+        for number, p in zip(saved_order, self._ordered(), strict=True):
+            entry = state.get(number, state.get(str(number)))
+            if entry is not None:
+                loaded[p] = {name: self._taken(name, value, p) for name, value in entry.items()}
+        for group, saved in zip(self.param_groups, groups, strict=True):
+            group.update({k: v for k, v in saved.items() if k != "params"})
+        self.state = loaded
+
+    def _taken(self, name: str, value: Any, p: Tensor) -> Any:
+        """A saved value beside its parameter: arrays become tensors of their own, arrays of one step count numbers."""
+        if name == "step":
+            return int(value)
+        if not hasattr(value, "shape"):
+            return value
+        if shape_of(value) != p.shape:
+            raise StateDictError(message("load_state_dict", f"{name} has shape {shape_of(value)}", expected=f"{p.shape}, as its parameter"))
+        copied = as_tensor(value, p.device).to(state_dtype(p)).detach()
+        return copied.clone()
+
+    def _ordered(self) -> Iterator[Tensor]:
+        return (p for g in self.param_groups for p in g["params"])
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            settings = ", ".join(f"{k}={v}" for k, v in group.items() if k != "params")
+            lines.append(f"  group {i}: {len(group['params'])} parameters, {settings}")
+        return "\n".join([*lines, ")"])
+
+
+def state_dtype(p: Tensor) -> DType:
+    """The dtype of optimizer state beside a parameter: at least float32."""
+    return accumulator(p.dtype)
+
+
+def dense_grad(p: Tensor) -> Tensor:
+    """A parameter's gradient in row-major order, off the tape."""
+    assert p.grad is not None
+    out: Tensor = _contiguous(p.grad.detach())
+    return out
+
+
+def batches(params: Sequence[Tensor], key: Callable[[Tensor], Any]) -> Iterator[tuple[Any, Sequence[Tensor]]]:
+    """Parameters that one launch can update: of one device, dtype and `key`, at most as many as a launch takes."""
+    found: dict[Any, list[Tensor]] = {}
+    for p in params:
+        found.setdefault((p.device, p.dtype, key(p)), []).append(p)
+    for (_, _, value), members in found.items():
+        for i in range(0, len(members), CHUNK):
+            yield value, members[i : i + CHUNK]

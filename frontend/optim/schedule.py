@@ -1,0 +1,169 @@
+"""Learning rates as functions of the number of steps taken."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from polyhal.optim.optimizer import Optimizer
+
+
+class Scheduler:
+    """Base of schedulers: `rate(step, base)` gives the learning rate after `step` steps from a group's own rate `base`.
+
+    Rates are computed from the step count alone, so that a loaded or skipped-to step is exact. Call `step()` after the
+    optimizer's.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = 0
+        """Steps taken."""
+        self._set()
+
+    def rate(self, step: int, base: float, group: int) -> float:
+        """The learning rate of group number `group` after `step` steps; defined by subclasses."""
+        raise NotImplementedError(f"{type(self).__name__} defines no rate")
+
+    def step(self) -> None:
+        """Count a step and set the learning rates that follow."""
+        self.last_epoch += 1
+        self._set()
+
+    def _set(self) -> None:
+        for i, (group, base) in enumerate(zip(self.optimizer.param_groups, self.base_lrs, strict=True)):
+            group["lr"] = self.rate(self.last_epoch, base, i)
+
+    def get_last_lr(self) -> list[float]:
+        """The current learning rate of each group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The step count and every setting that is plain data."""
+        return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not callable(v)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a saved state, and set the learning rates that belong to it."""
+        self.__dict__.update(state_dict)
+        self._set()
+
+
+class LambdaLR(Scheduler):
+    """The base rate times `lr_lambda(step)`; one function, or one per group. Functions are not part of the state."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]) -> None:
+        groups = len(optimizer.param_groups)
+        self._functions = tuple(lr_lambda) if isinstance(lr_lambda, Sequence) else (lr_lambda,) * groups
+        if len(self._functions) != groups:
+            raise ValueError(f"{len(self._functions)} functions for {groups} parameter groups; expected one each")
+        super().__init__(optimizer)
+
+    def rate(self, step: int, base: float, group: int) -> float:
+        return base * self._functions[group](step)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {k: v for k, v in super().state_dict().items() if k != "_functions"}
+
+
+class ConstantLR(Scheduler):
+    """The base rate times `factor` for the first `total_iters` steps, the base rate afterwards."""
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
+        self.factor = factor
+        self.total_iters = total_iters
+        super().__init__(optimizer)
+
+    def rate(self, step: int, base: float, group: int) -> float:
+        return base * self.factor if step < self.total_iters else base
+
+
+class StepLR(Scheduler):
+    """The base rate times `gamma` once for every `step_size` steps."""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+        self.step_size = step_size
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def rate(self, step: int, base: float, group: int) -> float:
+        return float(base * self.gamma ** (step // self.step_size))
+
+
+class LinearLR(Scheduler):
+    """The base rate times a factor that goes from `start_factor` to `end_factor` in `total_iters` steps."""
+
+    def __init__(
+        self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
+    ) -> None:
+        self.start_factor = start_factor
+        self.end_factor = end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer)
+
+    def rate(self, step: int, base: float, group: int) -> float:
+        part = min(step, self.total_iters) / self.total_iters
+        return base * (self.start_factor + (self.end_factor - self.start_factor) * part)
+
+
+class CosineAnnealingLR(Scheduler):
+    """Half a cosine from the base rate to `eta_min` in `T_max` steps, and back again. Source: arXiv:1608.03983."""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:  # noqa: N803  PyTorch's name
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer)
+
+    def rate(self, step: int, base: float, group: int) -> float:
+        return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * step / self.T_max)) / 2
+
+
+class WarmupCosine(Scheduler):
+    """Linear warm-up over `warmup_steps` steps, then half a cosine down to `min_lr` at `total_steps`, which then stays.
+
+    The first step already has the rate base / warmup_steps.
+    """
+
+    def __init__(self, optimizer: Optimizer, warmup_steps: int, total_steps: int, min_lr: float = 0.0) -> None:
+        if not 0 <= warmup_steps <= total_steps:
+            raise ValueError(f"{warmup_steps} warm-up steps of {total_steps} in all; expected 0 <= warmup_steps <= total_steps")
+        self.warmup_steps = warmup_steps
+        self.total_steps = total_steps
+        self.min_lr = min_lr
+        super().__init__(optimizer)
+
+    def rate(self, step: int, base: float, group: int) -> float:
+        if step < self.warmup_steps:
+            return base * (step + 1) / self.warmup_steps
+        part = min((step - self.warmup_steps) / max(self.total_steps - self.warmup_steps, 1), 1.0)
+        return self.min_lr + (base - self.min_lr) * (1 + math.cos(math.pi * part)) / 2
+
+
+class SequentialLR(Scheduler):
+    """Schedulers one after the other: number i takes over, counting from 0, at step `milestones[i - 1]`."""
+
+    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Scheduler], milestones: Sequence[int]) -> None:
+        if len(milestones) != len(schedulers) - 1 or sorted(milestones) != list(milestones):
+            raise ValueError(f"milestones {list(milestones)} for {len(schedulers)} schedulers; expected one less, in rising order")
+        if any(s.optimizer is not optimizer for s in schedulers):
+            raise ValueError("all schedulers must belong to the optimizer that is given")
+        self._schedulers = tuple(schedulers)
+        self.milestones = list(milestones)
+        super().__init__(optimizer)
+
+    def rate(self, step: int, base: float, group: int) -> float:
+        i = bisect_right(self.milestones, step)
+        return self._schedulers[i].rate(step - (self.milestones[i - 1] if i else 0), base, group)
+
+    def state_dict(self) -> dict[str, Any]:
+        own = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
+        return {**own, "schedulers": [s.state_dict() for s in self._schedulers]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        for scheduler, state in zip(self._schedulers, state_dict["schedulers"], strict=True):
+            scheduler.load_state_dict(state)
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != "schedulers"})

@@ -1,0 +1,84 @@
+"""The text that a language model learns from: a file, or the Python library that every machine has."""
+
+from __future__ import annotations
+
+import hashlib
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyhal.hal.errors import PolyhalError, message
+
+LIBRARY = "python"
+"""The name of the corpus made of the interpreter's own standard library."""
+_LIBRARY_BYTES = 2 << 20
+
+
+class CorpusError(PolyhalError, ValueError):
+    """There is no text to learn from: the file is missing, unreadable, empty, not text or too short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A text with its origin. `source` is an absolute path, or LIBRARY."""
+
+    name: str
+    source: str
+    text: str
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def read(path: Path | None) -> Corpus:
+    """The text of a UTF-8 file, or the standard library for None. Raises CorpusError."""
+    return library() if path is None else _read_file(path)
+
+
+def _read_file(path: Path) -> Corpus:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise CorpusError(message(None, f"there is no file {path}", expected="the path of a text file")) from None
+    except IsADirectoryError:
+        raise CorpusError(message(None, f"{path} is a folder", expected="the path of a text file")) from None
+    except OSError as error:
+        raise CorpusError(message(None, f"{path} cannot be read: {error.strerror or error}")) from error
+    if not data.strip():
+        raise CorpusError(message(None, f"{path} is empty", expected="a text of at least some thousand characters"))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CorpusError(
+            message(None, f"{path} is not text: byte {error.start} ({data[error.start]:#04x}) is not valid UTF-8", expected="a UTF-8 text file")
+        ) from None
+    if "\0" in text:
+        raise CorpusError(message(None, f"{path} is not text: byte {data.index(0)} is zero", expected="a UTF-8 text file"))
+    # Line ends are unified, as reading in text mode would do, so that one text gives one model on every system.
+    return Corpus(path.stem or path.name, str(path.resolve()), text.replace("\r\n", "\n"))
+
+
+def library() -> Corpus:
+    """The top-level modules of the standard library in the order of their names, up to 2 MiB.
+
+    Only files in plain ASCII: a few test strings in other alphabets would otherwise double a character vocabulary.
+    Raises CorpusError where Python came without its sources.
+    """
+    folder = Path(sysconfig.get_path("stdlib"))
+    parts: list[str] = []
+    size = 0
+    for path in sorted(folder.glob("*.py")):
+        try:
+            text = path.read_text(encoding="ascii")
+        except (UnicodeDecodeError, OSError):  # not plain ASCII, or not ours to read: the others are enough
+            continue
+        if size + len(text) > _LIBRARY_BYTES:
+            break
+        parts.append(text)
+        size += len(text)
+    if not parts:
+        raise CorpusError(
+            message(None, f"this Python came without the sources of its library ({folder})", fix="name a text file: polyhal train FILE")
+        )
+    return Corpus(LIBRARY, LIBRARY, "\n".join(parts))

@@ -1,0 +1,132 @@
+"""What decides a training run: every setting, checked, as plain data that goes into checkpoints."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from polyhal.hal.errors import IncompatibleFileError, PolyhalError, message
+from polyhal.training.schedule import SCHEDULES
+
+TOKENIZERS = ("char", "bpe")
+
+
+class OptionError(PolyhalError, ValueError):
+    """A setting of a run is out of range, unknown or contradicts another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """The settings of one run, complete: together with text, seed and device they decide every number it computes.
+
+    Lengths are in tokens; `lr` is the peak of the schedule; a `clip` of 0 switches clipping off; `sample_every` of 0
+    prints no samples.
+    """
+
+    layers: int = 4
+    heads: int = 4
+    width: int = 128
+    context: int = 64
+    dropout: float = 0.0
+    tokenizer: str = "char"
+    vocabulary: int = 1024
+    """Entries of a BPE tokenizer; a character tokenizer has as many as the text has characters."""
+    batch_size: int = 16
+    accumulate: int = 1
+    """Batches whose gradients are averaged before each step."""
+    steps: int = 1000
+    lr: float = 3e-3
+    weight_decay: float = 0.1
+    warmup: int = 50
+    schedule: str = "cosine"
+    clip: float = 1.0
+    val_split: float = 0.1
+    """The share at the end of the text that is never trained on."""
+    seed: int = 0
+    log_every: int = 10
+    eval_every: int = 100
+    sample_every: int = 200
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), str(field.type)))
+        self._check()
+
+    def _check(self) -> None:
+        for name in ("layers", "heads", "width", "context", "batch_size", "accumulate", "steps", "log_every", "eval_every"):
+            _require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        for name in ("warmup", "seed", "sample_every", "clip", "weight_decay"):
+            _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        _require(self.vocabulary >= 256, "vocabulary", self.vocabulary, "256 or more, one entry for each byte")
+        _require(self.seed < 2**63, "seed", self.seed, "less than 2**63")
+        _require(self.lr > 0, "lr", self.lr, "more than 0")
+        _require(0 <= self.dropout < 1, "dropout", self.dropout, "from 0 up to, not including, 1")
+        _require(0 <= self.val_split < 1, "val_split", self.val_split, "from 0 up to, not including, 1")
+        _require(self.tokenizer in TOKENIZERS, "tokenizer", self.tokenizer, " or ".join(TOKENIZERS))
+        _require(self.schedule in SCHEDULES, "schedule", self.schedule, ", ".join(SCHEDULES))
+        if self.width % self.heads:
+            raise OptionError(
+                message(
+                    None,
+                    f"--width {self.width} cannot be divided among --heads {self.heads}",
+                    expected="a width that is a multiple of the heads",
+                    fix=f"use --width {-(-self.width // self.heads) * self.heads}",
+                )
+            )
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.batch_size * self.accumulate * self.context
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TrainOptions:
+        """The options that `to_json` described. Raises IncompatibleFileError for settings of another version."""
+        names = set(NAMES)
+        if set(data) != names:
+            odd = ", ".join(sorted(set(data) ^ names))
+            raise IncompatibleFileError(message(None, f"the checkpoint was written with other settings ({odd})", expected="those of this version"))
+        return cls(**data)
+
+    def with_changes(self, **changes: Any) -> TrainOptions:
+        """A copy with some settings changed; checked again."""
+        return replace(self, **changes)
+
+
+NAMES: tuple[str, ...] = tuple(f.name for f in fields(TrainOptions))
+
+
+def flag(name: str) -> str:
+    """How a setting is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def unknown_name(name: str, known: Iterable[str], source: str) -> OptionError:
+    """The error for a setting that does not exist, naming close matches."""
+    candidates = sorted(known)
+    close = difflib.get_close_matches(name, candidates, 3, 0.5)
+    fix = f"did you mean {' or '.join(close)}?" if close else f"known settings are {', '.join(candidates)}"
+    return OptionError(message(None, f"{source} has an unknown setting {name!r}", fix=fix))
+
+
+def _require(holds: bool, name: str, value: object, expected: str) -> None:
+    if not holds:
+        raise OptionError(message(None, f"{flag(name)} is {value}", expected=expected))
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
+    """`value` as the type that a setting has; 3.0 is no step count and "3" no number."""
+    if kind == "str":
+        if not isinstance(value, str):
+            raise OptionError(message(None, f"{flag(name)} is {value!r}", expected="text"))
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float) if kind == "float" else int):
+        raise OptionError(message(None, f"{flag(name)} is {value!r}", expected="a whole number" if kind == "int" else "a number"))
+    if not math.isfinite(value):
+        raise OptionError(message(None, f"{flag(name)} is {value}", expected="a finite number"))
+    return float(value) if kind == "float" else value

@@ -1,0 +1,36 @@
+"""The learning rate as a function of the step alone, so that a resumed run needs no state for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+_FLOOR = 0.1
+"""The share of the peak at which cosine and linear schedules end."""
+
+
+def _constant(progress: float) -> float:
+    return 1.0
+
+
+def _cosine(progress: float) -> float:
+    return _FLOOR + (1 - _FLOOR) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def _linear(progress: float) -> float:
+    return 1 - (1 - _FLOOR) * progress
+
+
+SCHEDULES: dict[str, Callable[[float], float]] = {"cosine": _cosine, "linear": _linear, "constant": _constant}
+"""The share of the peak after a share 0..1 of the steps that follow the warm-up.
+
+Cosine: Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017.
+"""
+
+
+def learning_rate(step: int, *, peak: float, warmup: int, steps: int, schedule: str) -> float:
+    """The learning rate of step `step` (from 0) of `steps`: a linear rise over `warmup` steps, then the schedule."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    progress = (step - warmup) / max(steps - warmup, 1)
+    return peak * SCHEDULES[schedule](min(progress, 1.0))
