@@ -28,9 +28,9 @@ Cosine: Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm rest
 """
 
 
-def learning_rate(step: int, *, peak: float, warmup: int, steps: int, schedule: str) -> float:
-    """The learning rate of step `step` (from 0) of `steps`: a linear rise over `warmup` steps, then the schedule."""
+def share_of_peak(step: int, *, warmup: int, steps: int, schedule: str) -> float:
+    """The factor on the peak learning rate at step `step` (from 0) of `steps`: a linear rise over `warmup` steps, then the schedule."""
     if step < warmup:
-        return peak * (step + 1) / warmup
+        return (step + 1) / warmup
     progress = (step - warmup) / max(steps - warmup, 1)
-    return peak * SCHEDULES[schedule](min(progress, 1.0))
+    return SCHEDULES[schedule](min(progress, 1.0))

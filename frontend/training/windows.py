@@ -29,10 +29,10 @@ class Windows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
 
     def batch(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Batch number `index` from 0: inputs and targets, int64, both (batch_size, context)."""
+        """Batch number `index` from 0: inputs and targets, int32, both (batch_size, context)."""
         first = index * self._batch
         starts = [self._start(i) for i in range(first, first + self._batch)]
-        rows = self._tokens[np.asarray(starts)[:, None] + self._span].astype(np.int64)
+        rows = self._tokens[np.asarray(starts)[:, None] + self._span].astype(np.int32)
         return rows[:, :-1], rows[:, 1:]
 
     def epoch(self, batches: int) -> float:
@@ -57,5 +57,5 @@ def evenly_spread(tokens: np.ndarray, context: int, batch_size: int, most: int) 
     """At most `most` fixed batches over all of `tokens` for measuring the validation loss; the last one may be smaller."""
     count = (len(tokens) - 1) // context
     chosen = np.unique(np.linspace(0, count - 1, min(count, most * batch_size)).astype(np.int64)) * context
-    rows = tokens[chosen[:, None] + np.arange(context + 1)].astype(np.int64)
+    rows = tokens[chosen[:, None] + np.arange(context + 1)].astype(np.int32)
     return [(r[:, :-1], r[:, 1:]) for r in (rows[i : i + batch_size] for i in range(0, len(rows), batch_size))]

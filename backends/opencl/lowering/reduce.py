@@ -27,6 +27,11 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 Operation = Literal["sum", "mean", "prod", "max", "min", "any", "all"]
 OPERATIONS: tuple[Operation, ...] = ("sum", "mean", "prod", "max", "min", "any", "all")
 
+_JOINS = {
+    "sum": "sum", "mean": "sum", "prod": "prod", "max": "largest", "min": "smallest", "any": "either", "all": "both",
+}  # fmt: skip
+"""The names in reduce_operations.h."""
+
 _SHORTEST_PART = 1024
 """Elements below which a second pass costs more than it wins."""
 
@@ -152,7 +157,7 @@ def _definitions(op: str, source: DType, target: DType, held: DType, divides: bo
         "OUT_DTYPE": target.name,
         "ACCUMULATOR": type_name(to_class),
         "MAP(v)": mapped,
-        "OPERATION": {"mean": "sum", "max": "largest", "min": "smallest"}.get(op, op),
+        "OPERATION": _JOINS[op],
         "IDENTITY": _identity(op, held),
         "DIVIDE": divides,
     }

@@ -1,0 +1,40 @@
+"""Ctrl-C and termination as a request that the training loop answers between two steps."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Self
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """While entered, the first SIGINT or SIGTERM sets `requested`; the second one interrupts at once.
+
+    Outside the main thread, where Python allows no handlers, signals keep their meaning.
+    """
+
+    def __init__(self) -> None:
+        self.requested = ""
+        """The name of the signal, or empty."""
+        self._previous: dict[signal.Signals, signal.Handlers | int | object] = {}
+
+    def __call__(self) -> bool:
+        return bool(self.requested)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  what `signal` itself returned
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = signal.Signals(number).name

@@ -1,0 +1,141 @@
+"""Text generation: one token after the other, drawn from what a language model predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from polyhal.autograd import no_grad
+from polyhal.hal import dtypes
+from polyhal.hal.errors import message
+from polyhal.models.gpt import GPT
+from polyhal.nn.attention import KVCache
+from polyhal.random import Generator
+from polyhal.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a token is drawn from logits.
+
+    `temperature` 0 takes the likeliest token. `top_k` keeps the k likeliest; `top_p` keeps the smallest set of likeliest tokens
+    with that much probability together (Holtzman et al., arXiv:1904.09751).
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise ValueError(message("generate", f"temperature is {self.temperature}", expected="0 or more"))
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(message("generate", f"top_k is {self.top_k}", expected="1 or more"))
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(message("generate", f"top_p is {self.top_p}", expected="above 0 and at most 1"))
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """Probabilities (V,) in float64 of the tokens with these logits (V,)."""
+        scores = logits.astype(np.float64)
+        if self.temperature == 0:
+            out = np.zeros_like(scores)
+            out[np.argmax(scores)] = 1.0
+            return out
+        scores = (scores - scores.max()) / self.temperature
+        if self.top_k is not None and self.top_k < len(scores):
+            scores = np.where(scores >= np.partition(scores, -self.top_k)[-self.top_k], scores, -np.inf)
+        out = np.exp(scores)
+        out /= out.sum()
+        if self.top_p is not None:
+            order = np.argsort(-out, kind="stable")
+            before = np.cumsum(out[order]) - out[order]
+            out[order[before >= self.top_p]] = 0.0
+            out /= out.sum()
+        return out
+
+    def draw(self, logits: np.ndarray, generator: Generator) -> int:
+        """A token number. The same generator state gives the same token."""
+        cumulative = np.cumsum(self.probabilities(logits))
+        high, low = generator.words(2)
+        u = ((int(high) >> 5) * 2.0**26 + (int(low) >> 6)) * 2.0**-53
+        return int(min(np.searchsorted(cumulative, u * cumulative[-1], side="right"), np.flatnonzero(np.diff(cumulative, prepend=0.0))[-1]))
+
+
+def stream(
+    model: GPT,
+    prompt_ids: Sequence[int],
+    max_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    stop_ids: Sequence[int] = (),
+    use_cache: bool = True,
+) -> Iterator[int]:
+    """Yield up to `max_tokens` tokens that follow a prompt, as they are drawn; a token in `stop_ids` ends it unseen.
+
+    When the context is full its older half is dropped, with the cache and without. The model is in evaluation mode while a
+    token is computed. Raises ValueError for an empty prompt.
+    """
+    if not len(prompt_ids):
+        raise ValueError(message("generate", "the prompt is empty", expected="at least one token"))
+    sampling = Sampling(temperature, top_k, top_p)
+    return _stream(model, [int(i) for i in prompt_ids], max_tokens, sampling, Generator(seed), frozenset(stop_ids), use_cache)
+
+
+def _stream(
+    model: GPT, ids: list[int], max_tokens: int, sampling: Sampling, generator: Generator, stop: frozenset[int], use_cache: bool
+) -> Iterator[int]:
+    block = model.config.block_size
+    context = ids[-block:]
+    cache = model.make_cache() if use_cache else None
+    fresh = context
+    for _ in range(max_tokens):
+        if len(context) > block:
+            context = context[-max(block // 2, 1) :]
+            fresh = context
+            if cache is not None:
+                cache.reset()
+        token = sampling.draw(_next_logits(model, fresh if cache is not None else context, cache), generator)
+        if token in stop:
+            return
+        yield token
+        context = [*context, token]
+        fresh = [token]
+
+
+def _next_logits(model: GPT, ids: list[int], cache: KVCache | None) -> np.ndarray:
+    """Logits (V,) of what follows `ids`, on the host."""
+    device = model.lm_head.weight.device
+    training = model.training
+    model.eval()
+    try:
+        with no_grad():
+            logits = model(Tensor(np.array([ids], np.int32), device=device), cache, last_only=True)
+        return logits.to(dtypes.float32).numpy()[0, -1]  # type: ignore[no-any-return]
+    finally:
+        if training:
+            model.train()
+
+
+def generate(
+    model: GPT,
+    prompt_ids: Sequence[int],
+    max_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    stop_ids: Sequence[int] = (),
+    on_token: Callable[[int], object] | None = None,
+    use_cache: bool = True,
+) -> list[int]:
+    """The tokens that `stream` yields, as a list; `on_token` is called with each as soon as it is known."""
+    out = []
+    for token in stream(model, prompt_ids, max_tokens, temperature, top_k, top_p, seed, stop_ids, use_cache):
+        out.append(token)
+        if on_token is not None:
+            on_token(token)
+    return out

@@ -1,0 +1,210 @@
+"""A GPT-2 style language model. Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
+
+State-dict keys are GPT-2's (`transformer.h.0.attn.c_attn.weight`, ...) with the layout of `nn.Linear`; `from_gpt2_state`
+turns the original's transposed projections round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.device import Device
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.nn import functional as F
+from polyhal.nn import init
+from polyhal.nn.activation import Dropout
+from polyhal.nn.attention import KVCache, merge_heads, split_heads
+from polyhal.nn.container import ModuleDict, ModuleList
+from polyhal.nn.linear import Embedding, Linear
+from polyhal.nn.module import Module
+from polyhal.nn.norm import LayerNorm
+from polyhal.tensor import Tensor
+
+_arange, _reshape = FUNCTIONS["arange"], FUNCTIONS["reshape"]
+
+
+@dataclass(frozen=True, slots=True)
+class GPTConfig:
+    """Sizes of a GPT. The defaults are GPT-2's smallest model."""
+
+    vocab_size: int = 50257
+    block_size: int = 1024
+    """The longest context, in tokens."""
+    n_layer: int = 12
+    n_head: int = 12
+    n_embd: int = 768
+    dropout: float = 0.0
+    bias: bool = True
+    tie_weights: bool = True
+    """Use the token embedding as the output layer too."""
+    layer_norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):
+            if getattr(self, name) < 1:
+                raise ValueError(message("GPTConfig", f"{name} is {getattr(self, name)}", expected="1 or more"))
+        if self.n_embd % self.n_head:
+            raise ValueError(message("GPTConfig", f"n_embd {self.n_embd} is no multiple of n_head {self.n_head}"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> GPTConfig:
+        """The settings from what `to_json` gave."""
+        return replace(cls(), **data)
+
+
+class CausalSelfAttention(Module):
+    """Every position attends to itself and to those before it, in several heads."""
+
+    def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
+        super().__init__()
+        self.heads = config.n_head
+        self.width = config.n_embd
+        self.dropout = config.dropout
+        self.c_attn = Linear(config.n_embd, 3 * config.n_embd, config.bias, device, dtype)
+        self.c_proj = Linear(config.n_embd, config.n_embd, config.bias, device, dtype)
+        self.resid_dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, cache: KVCache | None = None, layer: int = 0, mask: Tensor | None = None) -> Tensor:
+        q, k, v = (split_heads(part, self.heads) for part in self.c_attn(x).split(self.width, -1))
+        if cache is not None:
+            out = cache.attend(layer, q, k, v, mask)
+        else:
+            out = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True)
+        return self.resid_dropout(self.c_proj(merge_heads(out)))  # type: ignore[no-any-return]
+
+
+class FeedForward(Module):
+    """Two linear layers around GELU, four times as wide in between."""
+
+    def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
+        super().__init__()
+        self.c_fc = Linear(config.n_embd, 4 * config.n_embd, config.bias, device, dtype)
+        self.c_proj = Linear(4 * config.n_embd, config.n_embd, config.bias, device, dtype)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.c_proj(F.gelu(self.c_fc(x), "tanh")))  # type: ignore[no-any-return]
+
+
+class Block(Module):
+    """One layer: attention, then feed-forward, each on normalised input and added to the stream."""
+
+    def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
+        super().__init__()
+        self.ln_1 = LayerNorm(config.n_embd, config.layer_norm_eps, bias=config.bias, device=device, dtype=dtype)
+        self.attn = CausalSelfAttention(config, device, dtype)
+        self.ln_2 = LayerNorm(config.n_embd, config.layer_norm_eps, bias=config.bias, device=device, dtype=dtype)
+        self.mlp = FeedForward(config, device, dtype)
+
+    def forward(self, x: Tensor, cache: KVCache | None = None, layer: int = 0, mask: Tensor | None = None) -> Tensor:
+        x = x + self.attn(self.ln_1(x), cache, layer, mask)
+        return x + self.mlp(self.ln_2(x))  # type: ignore[no-any-return]
+
+
+class GPT(Module):
+    """Token numbers (B, T) to logits of the next token (B, T, vocab_size)."""
+
+    def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
+        super().__init__()
+        self.config = config
+        self.transformer = ModuleDict(
+            {
+                "wte": Embedding(config.vocab_size, config.n_embd, device=device, dtype=dtype),
+                "wpe": Embedding(config.block_size, config.n_embd, device=device, dtype=dtype),
+                "drop": Dropout(config.dropout),
+                "h": ModuleList(Block(config, device, dtype) for _ in range(config.n_layer)),
+                "ln_f": LayerNorm(config.n_embd, config.layer_norm_eps, bias=config.bias, device=device, dtype=dtype),
+            }
+        )
+        self.lm_head = Linear(config.n_embd, config.vocab_size, False, device, dtype)
+        if config.tie_weights:
+            self.lm_head.weight = self.transformer["wte"].weight
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """GPT-2's starting values: normal 0.02, projections into the stream smaller by sqrt(2 n_layer), zero biases."""
+        for name, p in self.named_parameters():
+            if name.endswith("c_proj.weight"):
+                init.normal_(p, 0.0, 0.02 / math.sqrt(2 * self.config.n_layer))
+            elif p.ndim >= 2:
+                init.normal_(p, 0.0, 0.02)
+            elif name.endswith("bias"):
+                init.zeros_(p)
+
+    def forward(self, ids: Tensor, cache: KVCache | None = None, last_only: bool = False) -> Tensor:
+        """Logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
+
+        With a cache, `ids` continue what it holds, and are added to it. Raises ShapeError beyond `block_size`.
+        """
+        if ids.ndim != 2:
+            raise ShapeError(message("GPT", f"token numbers of shape {ids.shape}", expected="(batch, length)"))
+        count = ids.shape[1]
+        start = cache.length if cache is not None else 0
+        if start + count > self.config.block_size:
+            raise ShapeError(message("GPT", f"{start + count} tokens of context", expected=f"at most {self.config.block_size}"))
+        parts = self.transformer
+        positions = parts["wpe"].weight[start : start + count] if cache is None else self._positions(start, count)
+        x = parts["drop"](parts["wte"](ids) + positions)
+        mask = cache.mask(count) if cache is not None else None
+        for i, block in enumerate(parts["h"]):
+            x = block(x, cache, i, mask)
+        if cache is not None:
+            cache.advance(count)
+        if last_only:
+            x = x[:, count - 1 :]
+        return self.lm_head(parts["ln_f"](x))  # type: ignore[no-any-return]
+
+    def _positions(self, start: int, count: int) -> Tensor:
+        """Position embeddings through a lookup: a view per position would leave a plan per position behind."""
+        weight = self.transformer["wpe"].weight
+        numbers = _arange(0, count, 1, dtypes.int32, device=weight.device) + start
+        return self.transformer["wpe"](numbers)  # type: ignore[no-any-return]
+
+    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross entropy, in nats per token, of predicting `targets` (B, T) from `ids` (B, T); -100 does not count."""
+        logits = self(ids)
+        return F.cross_entropy(_reshape(logits, (-1, logits.shape[-1])), _reshape(targets, (-1,)))
+
+    def make_cache(self, batch: int = 1) -> KVCache:
+        """An empty cache for decoding up to `block_size` tokens."""
+        c, weight = self.config, self.lm_head.weight
+        return KVCache(c.n_layer, batch, c.n_head, c.block_size, c.n_embd // c.n_head, weight.dtype, weight.device)
+
+    def flops_per_token(self) -> int:
+        """Floating-point operations of one token's forward and backward pass: 6 per parameter, and attention's.
+
+        Source: Chowdhery et al., arXiv:2204.02311, appendix B.
+        """
+        c = self.config
+        used = self.count_parameters() - self.transformer["wpe"].weight.size
+        return 6 * used + 12 * c.n_layer * c.n_embd * c.block_size
+
+
+_TRANSPOSED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+
+
+def from_gpt2_state(state: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """A state dict of the original GPT-2 release in this model's form.
+
+    Its projections are stored (in, out), its keys may lack `transformer.`, and its fixed causal masks are dropped.
+    """
+    out: dict[str, np.ndarray] = {}
+    for key, value in state.items():
+        if key.endswith((".attn.bias", ".attn.masked_bias")):
+            continue
+        array = np.asarray(value)
+        name = key if key.startswith(("transformer.", "lm_head.")) else f"transformer.{key}"
+        out[name] = array.T if name.endswith(_TRANSPOSED) else array
+    out.setdefault("lm_head.weight", out["transformer.wte.weight"])
+    return out

@@ -1,0 +1,27 @@
+"""A multi-layer perceptron."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyhal.hal.device import Device
+from polyhal.nn import functional as F
+from polyhal.nn.container import ModuleList
+from polyhal.nn.linear import Linear
+from polyhal.nn.module import Module
+from polyhal.tensor import Tensor
+
+
+class MLP(Module):
+    """Linear layers of the given widths with ReLU between them: `MLP((64, 128, 10))` maps (..., 64) to (..., 10)."""
+
+    def __init__(self, widths: Sequence[int], device: Device | str | None = None, dtype: object = None) -> None:
+        super().__init__()
+        if len(widths) < 2:
+            raise ValueError(f"widths {list(widths)}; expected at least an input and an output width")
+        self.layers = ModuleList(Linear(a, b, device=device, dtype=dtype) for a, b in zip(widths, widths[1:], strict=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for i in range(len(self.layers) - 1):
+            x = F.relu(self.layers[i](x))
+        return self.layers[len(self.layers) - 1](x)  # type: ignore[no-any-return]
