@@ -14,11 +14,16 @@ from polyhal.tensor import Tensor, as_tensor
 from polyhal.functions import *  # isort: skip  # noqa: F403
 from polyhal.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled  # isort: skip
 from polyhal.creation import empty, eye, full_like, linspace, ones, ones_like, tensor, zeros, zeros_like  # isort: skip
+from polyhal.random import Generator, bernoulli, manual_seed, rand, randint, randn, randperm  # isort: skip
+from polyhal.serialize import load, load_checkpoint, save, save_checkpoint  # isort: skip
+from polyhal import data, models, nn, optim, random, text  # isort: skip
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "DType", "Device", "Tensor", "as_tensor", "bfloat16", "bool_", "empty", "enable_grad", "errors", "explain", "eye", "finfo",
-    "float16", "float32", "float64", "full_like", "grad", "iinfo", "int16", "int32", "int64", "int8", "is_grad_enabled", "linspace",
-    "no_grad", "ones", "ones_like", "profile", "set_grad_enabled", "tensor", "uint16", "uint32", "uint64", "uint8", "zeros", "zeros_like",
+    "DType", "Device", "Generator", "Tensor", "as_tensor", "bernoulli", "bfloat16", "bool_", "data", "empty", "enable_grad",
+    "errors", "explain", "eye", "finfo", "float16", "float32", "float64", "full_like", "grad", "iinfo", "int16", "int32",
+    "int64", "int8", "is_grad_enabled", "linspace", "load", "load_checkpoint", "manual_seed", "models", "nn", "no_grad", "ones",
+    "ones_like", "optim", "profile", "rand", "randint", "randn", "random", "randperm", "save", "save_checkpoint",
+    "set_grad_enabled", "tensor", "text", "uint16", "uint32", "uint64", "uint8", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -28,51 +28,94 @@ def select(x: Tensor, index: Any) -> Tensor:
     if all(_is_basic(item) for item in items):
         result: Tensor = basic_index(x, items)
         return result
-    x, positions, start = _advanced(x, items)
-    rows = _reshape(x, (-1, *x.shape[start:])) if start else x
+    x, positions, count, place = _advanced(x, items)
+    rows = _reshape(x, (-1, *x.shape[count:])) if count else x
     out = _embedding(_reshape(rows, (rows.shape[0], -1)) if rows.size else _reshape(rows, (rows.shape[0], 0)), positions)
-    return _reshape(out, (*positions.shape, *x.shape[start:]))  # type: ignore[no-any-return]
+    out = _reshape(out, (*positions.shape, *x.shape[count:]))
+    if not place:
+        return out  # type: ignore[no-any-return]
+    k = positions.ndim
+    return _permute(out, (*range(k, k + place), *range(k), *range(k + place, out.ndim)))  # type: ignore[no-any-return]
 
 
-def _advanced(x: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, Tensor, int]:
-    """Move the axes that index tensors name to the front: the tensor, flat positions in those axes, and their number."""
+def _advanced(x: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, Tensor, int, int]:
+    """Move the axes that index tensors name to the front.
+
+    Returns the tensor, flat positions in those axes, their number, and where the axes of the positions belong in the result:
+    in the place of the indexed axes if these are neighbours, else in front, as in NumPy.
+    """
     from polyhal.tensor import Tensor, as_tensor
 
-    expanded: list[Any] = []
-    for item in items:
-        if _is_basic(item):
-            expanded.append(item)
-            continue
-        array = item if isinstance(item, Tensor) else as_tensor(item, x.device)
-        if array.dtype is dtypes.bool_:
-            # The number of hits decides a shape, so the mask has to come to the host.
-            expanded += [as_tensor(hits.astype(np.int64), x.device) for hits in np.nonzero(array.numpy())]
-        elif array.dtype.is_integral:
-            expanded.append(array)
-        else:
-            raise IndexError(f"[getitem] an index tensor is {array.dtype.name}; expected integers or bool")
-    plain = [slice(None) if isinstance(item, Tensor) else item for item in expanded]
+    expanded = _expanded(x, items)
+    plain = [item if _is_basic(item) else slice(None) for item in expanded]
     if Ellipsis not in plain:
         plain.append(Ellipsis)
     x = basic_index(x, tuple(plain))
     axes: list[int] = []
-    tensors: list[Tensor] = []
+    found: list[Any] = []
+    place = None
     axis = 0
     for item in expanded:
-        if isinstance(item, Tensor):
-            axes.append(axis)
-            tensors.append(item)
+        if place is None and _is_advanced(item):
+            place = axis
+        if item is Ellipsis:
+            axis += x.ndim - sum(1 for i in expanded if i is not Ellipsis and not isinstance(i, (int, np.integer)))
+        elif not isinstance(item, (int, np.integer)):
+            if not _is_basic(item):
+                axes.append(axis)
+                found.append(item)
             axis += 1
-        elif item is Ellipsis:
-            axis += x.ndim - sum(1 for i in expanded if i is None or isinstance(i, (slice, Tensor)))
-        elif item is None or isinstance(item, slice):
-            axis += 1
+    marks = [_is_advanced(item) for item in expanded]
+    first, last = marks.index(True), len(marks) - marks[::-1].index(True)
     x = _permute(x, (*axes, *(i for i in range(x.ndim) if i not in axes)))
     flat: Any = None
-    for length, tensor in zip(x.shape, tensors, strict=False):
+    for length, item in zip(x.shape, found, strict=False):
+        if not isinstance(item, Tensor) and item.size and not (-length <= item.min() and item.max() < length):
+            raise IndexError(f"[getitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}")
+        tensor = item if isinstance(item, Tensor) else as_tensor(item, x.device)
         wrapped = _where(_less(tensor, 0), tensor + length, tensor)
         flat = wrapped if flat is None else flat * length + wrapped
-    return x, flat, len(axes)
+    return x, flat, len(axes), (place or 0) if all(marks[first:last]) else 0
+
+
+def _is_advanced(item: Any) -> bool:
+    """True for what NumPy counts as an advanced index once there is an index tensor: that, and integers."""
+    return isinstance(item, (int, np.integer)) or not _is_basic(item)
+
+
+def _expanded(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
+    """The items with masks replaced by the positions of their hits. Raises IndexError for masks that do not fit, and floats."""
+    from polyhal.tensor import Tensor
+
+    taken = sum(1 if _is_basic(i) else _axes_of(i) for i in items if i is not None and i is not Ellipsis)
+    expanded: list[Any] = []
+    axis = 0
+    for item in items:
+        if _is_basic(item):
+            expanded.append(item)
+            axis += x.ndim - taken if item is Ellipsis else 0 if item is None else 1
+            continue
+        array = item if isinstance(item, Tensor) else np.asarray(item)
+        if not isinstance(array, Tensor) and not array.size and array.dtype.kind == "f":
+            array = array.astype(np.int64)  # an empty list
+        kind = dtypes.as_dtype(array.dtype)
+        if kind is dtypes.bool_:
+            if array.shape != x.shape[axis : axis + array.ndim]:
+                raise IndexError(f"[getitem] a mask of shape {array.shape} does not fit axes {x.shape[axis : axis + array.ndim]}")
+            # The number of hits decides a shape, so the mask has to come to the host.
+            expanded += [hits.astype(np.int64) for hits in np.nonzero(np.asarray(array))]
+        elif kind.is_integral:
+            expanded.append(array)
+        else:
+            raise IndexError(f"[getitem] an index tensor is {kind.name}; expected integers or bool")
+        axis += _axes_of(item)
+    return expanded
+
+
+def _axes_of(item: Any) -> int:
+    """How many axes an index tensor takes: as many as a mask has, else one."""
+    array = item if hasattr(item, "ref") else np.asarray(item)
+    return int(array.ndim) if array.dtype in (dtypes.bool_, np.bool_) else 1
 
 
 def assign(x: Tensor, index: Any, value: Any) -> None:

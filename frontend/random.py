@@ -1,7 +1,8 @@
 """Random numbers: counter-based, so that a seed gives the same bits on every device.
 
-A generator is only a pair of numbers (seed, offset). Every call takes the counter blocks that it needs and moves the offset on
-(Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), so a saved state continues exactly.
+A generator is only a pair of numbers (seed, offset). Every call takes the counter blocks that it needs and moves the
+offset on (Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), so a saved state
+continues exactly.
 """
 
 from __future__ import annotations
@@ -88,6 +89,10 @@ class Generator:
         pairs = self.words(2 * n).astype(np.uint64)
         return np.argsort(pairs[:n] << np.uint64(32) | pairs[n:], kind="stable").astype(np.int64)
 
+    def __deepcopy__(self, memo: object) -> Generator:
+        """Copies of a module go on drawing from the stream that it draws from."""
+        return self
+
     def __repr__(self) -> str:
         return f"Generator(seed={self._seed}, offset={self._offset})"
 
@@ -101,8 +106,11 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def _draw(op: str, shape: Shape, params: tuple[DType, ...], generator: Generator | None, device: Device | str | None) -> Tensor:
-    """Run a random op with numbers of its own from the generator. These ops have no tensor that could name the device."""
+def _draw(
+    op: str, shape: Shape, params: tuple[DType, ...], generator: Generator | None, device: Device | str | None
+) -> Tensor:
+    """Run a random op with numbers of its own from the generator. These ops have no tensor that could name the
+    device."""
     lengths, count = _size(shape)
     seed, offset = (generator or default_generator).take(count)
     out: Tensor = dispatch.apply(OPS[op], (seed, offset), (lengths, *params), Device(device))
@@ -122,7 +130,11 @@ def bits(shape: Shape, *, generator: Generator | None = None, device: Device | s
 
 
 def rand(
-    *shape: Any, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None, requires_grad: bool = False
+    *shape: Any,
+    dtype: object = None,
+    generator: Generator | None = None,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Uniform numbers in [0, 1): `rand(2, 3)` or `rand((2, 3))`; float32 unless told otherwise."""
     out = _draw("uniform", _given(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
@@ -130,7 +142,11 @@ def rand(
 
 
 def randn(
-    *shape: Any, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None, requires_grad: bool = False
+    *shape: Any,
+    dtype: object = None,
+    generator: Generator | None = None,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Numbers from the standard normal distribution: `randn(2, 3)` or `randn((2, 3))`."""
     out = _draw("normal", _given(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
@@ -142,26 +158,44 @@ def _given(shape: tuple[Any, ...]) -> Shape:
 
 
 def uniform(
-    low: float, high: float, shape: Shape, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None
+    low: float,
+    high: float,
+    shape: Shape,
+    *,
+    dtype: object = None,
+    generator: Generator | None = None,
+    device: Device | str | None = None,
 ) -> Tensor:
     """Uniform numbers in [low, high)."""
     return rand(shape, dtype=dtype, generator=generator, device=device) * (high - low) + low
 
 
 def normal(
-    mean: float, std: float, shape: Shape, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None
+    mean: float,
+    std: float,
+    shape: Shape,
+    *,
+    dtype: object = None,
+    generator: Generator | None = None,
+    device: Device | str | None = None,
 ) -> Tensor:
     """Normally distributed numbers with the given mean and standard deviation."""
     return randn(shape, dtype=dtype, generator=generator, device=device) * std + mean
 
 
 def randint(
-    low: int, high: int, shape: Shape, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None
+    low: int,
+    high: int,
+    shape: Shape,
+    *,
+    dtype: object = None,
+    generator: Generator | None = None,
+    device: Device | str | None = None,
 ) -> Tensor:
-    """Integers from `low` up to, not including, `high`; int64 unless told otherwise. Raises ValueError for an empty range.
+    """Integers from `low` up to, not including, `high`; int64 unless told otherwise.
 
     Numbers are reduced modulo the range: the chances of two results differ by at most range / 2**32 of themselves, or
-    range / 2**63 for ranges beyond 2**32.
+    range / 2**63 for ranges beyond 2**32. Raises ValueError for an empty range.
     """
     if high <= low:
         raise ValueError(message("randint", f"there are no integers from {low} up to {high}", expected="low < high"))
@@ -175,7 +209,8 @@ def randint(
         raise ValueError(message("randint", f"a range of {span} integers", expected="at most 2**63 - 1"))
     words = bits((2, count), generator=generator, device=device).to(dtypes.int64)
     wide = _and(_or(_shift_left(words[0], 32), words[1]), _LARGEST)
-    return (_remainder(wide, span) + low).reshape(lengths).to(kind)  # type: ignore[attr-defined, no-any-return]
+    out: Tensor = (_remainder(wide, span) + low).reshape(lengths).to(kind)
+    return out
 
 
 def bernoulli(
@@ -192,12 +227,15 @@ def bernoulli(
     return _less(drawn, float(p)).to(as_dtype(dtype or dtypes.DEFAULT_FLOAT))  # type: ignore[no-any-return]
 
 
-def randperm(n: int, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None) -> Tensor:
+def randperm(
+    n: int, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None
+) -> Tensor:
     """The integers 0 to n - 1 in random order, int64 unless told otherwise."""
     order = (generator or default_generator).permutation(n)
     return Tensor(order, dtype=as_dtype(dtype or dtypes.DEFAULT_INT), device=device)
 
 
 __all__ = [
-    "Generator", "bernoulli", "bits", "default_generator", "manual_seed", "normal", "rand", "randint", "randn", "randperm", "uniform",
+    "Generator", "bernoulli", "bits", "default_generator", "manual_seed", "normal", "rand", "randint", "randn",
+    "randperm", "uniform",
 ]  # fmt: skip

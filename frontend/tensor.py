@@ -337,6 +337,8 @@ def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
         array = np.asarray(data)
     except ValueError as error:
         raise TypeError(message("tensor", f"the data is no regular array: {error}", expected="numbers, nested lists of one shape, or NumPy arrays")) from error
+    if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype != dtypes.bfloat16.numpy):
+        raise TypeError(message("tensor", f"the data has NumPy dtype {array.dtype}", expected="bool, integers or floats"))
     if dtype is None:
         if isinstance(data, np.ndarray | np.generic) or hasattr(data, "__array__"):
             dtype = as_dtype(array.dtype)
@@ -344,8 +346,6 @@ def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
             dtype = dtypes.DEFAULT_FLOAT
         else:
             dtype = as_dtype(array.dtype)
-    if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype != dtypes.bfloat16.numpy):
-        raise TypeError(message("tensor", f"the data has NumPy dtype {array.dtype}", expected="bool, integers or floats"))
     with np.errstate(over="ignore", invalid="ignore"):
         return array.astype(dtype.numpy, copy=False), dtype
 

@@ -26,11 +26,20 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.registry import Candidate, Failure, Registry, describe, registry
 
 _DISTRIBUTIONS = (
-    "polyhal", "numpy", "ml_dtypes", "pyopencl", "pocl-binary-distribution", "intel-opencl-rt", "wgpu", "safetensors", "tokenizers",
-    "matplotlib",
+    "polyhal", "numpy", "ml_dtypes", "pyopencl", "pocl-binary-distribution", "intel-opencl-rt", "wgpu", "safetensors",
+    "tokenizers", "matplotlib",
 )  # fmt: skip
 """What is worth knowing the version of: the framework, its drivers from PyPI and the packages behind extras."""
-_FOREIGN_VARIABLES = ("OCL_ICD_", "OPENCL_", "PYOPENCL_", "POCL_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "WGPU_", "VK_ICD_")
+_FOREIGN_VARIABLES = (
+    "OCL_ICD_",
+    "OPENCL_",
+    "PYOPENCL_",
+    "POCL_",
+    "CUDA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "WGPU_",
+    "VK_ICD_",
+)
 """Beginnings of the names of other software's variables that change which devices are seen."""
 _TOLERANCE = 1e-4
 _SIZE = 256
@@ -38,7 +47,7 @@ _SIZE = 256
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """One small computation compared with NumPy; `error` is the largest relative difference, `problem` what went wrong."""
+    """A small computation compared with NumPy; `error` is the largest relative difference."""
 
     name: str
     passed: bool
@@ -74,7 +83,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class DriverFile:
-    """A registration of an OpenCL driver: the file, the library that it names, and whether that exists (None: not known)."""
+    """A registration of an OpenCL driver: the file, the library it names, and whether that exists (None: unknown)."""
 
     path: str
     library: str
@@ -123,12 +132,12 @@ class Report:
 
 def examine(*, tests: bool = True, hidden: bool = False) -> Report:
     """Look at everything. `tests` runs the self tests; `hidden` lists test backends too, which are never tested."""
+    ours, unknown = _environment()  # before drivers are looked for, which sets some of these variables
     found = registry()
     candidates = found.candidates(hidden=hidden)
     default, reason = _default(found)
     devices = tuple(_device(found, c, default, tests) for c in candidates)
     failures = [f for f in dict.fromkeys(found.failures) if f.source not in {c.name for c in candidates}]
-    ours, unknown = _environment()
     return Report(
         system={
             "platform": platform.platform(),
@@ -167,9 +176,11 @@ def _check(name: str, op: str, device: Device, a: np.ndarray, b: np.ndarray, exp
             seconds.append(time.perf_counter() - begin)
     except Exception as error:  # a driver may raise anything; the report is the place for it
         return SelfTest(name, False, 0.0, 0.0, problem=describe(error))
-    error = float(np.max(np.abs(got - expected)) / np.max(np.abs(expected)))
-    passed = bool(error <= _TOLERANCE)
-    return SelfTest(name, passed, seconds[1], seconds[0], error, "" if passed else "the result differs from NumPy's")
+    difference = float(np.max(np.abs(got - expected)) / np.max(np.abs(expected)))
+    passed = difference <= _TOLERANCE
+    return SelfTest(
+        name, passed, seconds[1], seconds[0], difference, "" if passed else "the result differs from NumPy's"
+    )
 
 
 def variables() -> dict[str, str]:
@@ -177,13 +188,13 @@ def variables() -> dict[str, str]:
     found = {}
     for name, function in vars(config).items():
         if inspect.isfunction(function) and not name.startswith("_") and function.__module__ == config.__name__:
-            variable, _, meaning = inspect.getdoc(function).partition(": ")  # type: ignore[union-attr]  all have one
+            variable, _, meaning = (inspect.getdoc(function) or name).partition(": ")
             found[variable] = meaning
     return found
 
 
 def driver_files() -> tuple[DriverFile, ...]:
-    """The OpenCL drivers registered for the loader: the files in the folder that it reads (Linux and other Unix systems)."""
+    """The OpenCL drivers registered for the loader, on systems where it reads a folder of files for that."""
     if sys.platform in ("win32", "darwin"):
         return ()  # the registry and the operating system's own framework take the place of files
     named = os.environ.get("OCL_ICD_VENDORS")
@@ -229,7 +240,9 @@ def _version(name: str) -> str:
 def _environment() -> tuple[dict[str, str], tuple[str, ...]]:
     known = variables()
     ours = {k: v for k, v in os.environ.items() if k in known or k.startswith(_FOREIGN_VARIABLES)}
-    return dict(sorted(ours.items())), tuple(sorted(k for k in os.environ if k.startswith("POLYHAL_") and k not in known))
+    return dict(sorted(ours.items())), tuple(
+        sorted(k for k in os.environ if k.startswith("POLYHAL_") and k not in known)
+    )
 
 
 def _cache(folder: Path) -> Cache:
@@ -283,7 +296,7 @@ def _opencl_driver() -> str:
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     packaged = "pip install 'polyhal[cpu]' for a CPU device (Intel's runtime, any x86-64 processor)"
     if sys.platform == "darwin":
-        return "macOS brings its own OpenCL framework: pip install --force-reinstall pyopencl to get the wheel that uses it"
+        return "macOS brings its own OpenCL: pip install --force-reinstall pyopencl to get the wheel that uses it"
     if sys.platform == "win32":
         maker = "install the current graphics driver of NVIDIA, AMD or Intel, which contains OpenCL"
         return f"{maker}; or {packaged}" if x86 else maker
@@ -291,7 +304,11 @@ def _opencl_driver() -> str:
         "install your GPU's driver (NVIDIA: the proprietary driver; AMD: rocm-opencl-runtime or mesa-opencl-icd; "
         "Intel: intel-opencl-icd)"
     )
-    cpu = f"{packaged}, or pip install pocl-binary-distribution (PoCL)" if x86 else "the package pocl-opencl-icd for a CPU device"
+    cpu = (
+        f"{packaged}, or pip install pocl-binary-distribution (PoCL)"
+        if x86
+        else "the package pocl-opencl-icd for a CPU device"
+    )
     return f"{maker}; or {cpu}"
 
 

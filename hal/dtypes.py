@@ -86,6 +86,8 @@ def as_dtype(value: object) -> DType:
     if isinstance(value, type) and value in _PYTHON:
         return _PYTHON[value]
     try:
+        if value is None:  # which NumPy reads as float64
+            raise TypeError
         return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload, no-any-return]
     except (TypeError, KeyError):
         names = ", ".join(_BY_NAME)

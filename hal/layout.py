@@ -120,11 +120,9 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """True when the elements lie in row-major order without gaps; strides of axes of length 1 do not matter."""
     step = 1
     for n, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if n == 0:
-            return True
         if n != 1:
             if stride != step:
-                return False
+                return 0 in shape
             step *= n
     return True
 

@@ -133,14 +133,14 @@ class Planner:
         for inferred_spec, target in zip(outputs, targets, strict=True):
             if inferred_spec.shape != target.shape or inferred_spec.dtype is not target.dtype:
                 raise ShapeError(message(op.name, f"the result is {inferred_spec}", expected=f"the target's {target}"))
-        exact = op.family in ("elementwise", "optimizer")
-        if exact and dispatch.OVERLAPPING not in aliases and all(t.is_contiguous for t in targets):
-            run, _, resolution = self._resolve(op, inputs, outputs, bound, aliases)
-            return Plan(outputs, run, resolution)
-        separate = all(a == dispatch.SEPARATE for a in aliases)
-        if separate and all(t.is_contiguous for t in targets):
-            run, _, resolution = self._resolve(op, inputs, outputs, bound)
-            return Plan(outputs, run, resolution)
+        if all(t.is_contiguous for t in targets):
+            # The targets' own specs, because they may lie off the alignment that fresh outputs have.
+            direct = tuple(o._replace(aligned=t.aligned) for o, t in zip(outputs, targets, strict=True))
+            separate = all(a == dispatch.SEPARATE for a in aliases)
+            exact = op.family in ("elementwise", "optimizer") and dispatch.OVERLAPPING not in aliases
+            if separate or exact:
+                run, _, resolution = self._resolve(op, inputs, direct, bound, () if separate else aliases)
+                return Plan(direct, run, resolution)
         inner, _, resolution = self._resolve(op, inputs, outputs, bound)
         sizes = [bucket(s.nbytes) for s in outputs]
         copy, take = self._backend.copy, self._device.pool.take
@@ -260,7 +260,9 @@ class Planner:
             layout = place(spec, view)
             if layout.is_contiguous and spec.dtype is dtype:
 
-                def direct(x: Ref, keep: list[Any], target: Spec = target, delta: int = view.offset) -> Ref:
+                placed = target._replace(aligned=layout.aligned)
+
+                def direct(x: Ref, keep: list[Any], target: Spec = placed, delta: int = view.offset) -> Ref:
                     return Ref(x.handle, target, x.offset + delta)
 
                 prepare.append(direct)
@@ -283,6 +285,7 @@ class Planner:
             return None
         shaped = contiguous(result, call.shape)
         if result is output.dtype:
+            shaped = shaped._replace(aligned=output.aligned)
 
             def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
                 keep: list[Any] = []
@@ -365,6 +368,10 @@ class Planner:
             note.skipped.append("decomposition: the op has none")
             return None
         graph = trace(decomposition(op, outputs), inputs, params)
+        for value, output in zip(graph.outputs, outputs, strict=True):
+            made = graph.specs[value]
+            if isinstance(made, Spec) and not output.aligned:
+                graph.specs[value] = made._replace(aligned=False)
         try:
             run = self._composite(graph, aliases, note)
         except UnsupportedOpError as error:

@@ -89,7 +89,7 @@ class Pool:
 
     def _out_of_memory(self, size: int) -> OutOfMemoryError:
         limit = self._backend.capabilities.limits.max_allocation
-        block = f", the largest single block is {limit / 2**20:.0f} MiB" if limit else ""
+        block = f", the largest single block is {limit / 2**20:.2f} MiB" if limit else ""
         return OutOfMemoryError(
             message(
                 None,

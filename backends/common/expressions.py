@@ -4,7 +4,7 @@ A template uses the operands `x`, `y`, `z`, op parameters by name, C operators, 
 into its own language:
 
 - `K(1.5)`: a constant of the operand type;
-- `select(no, yes, condition)`: componentwise choice, where `condition` is a comparison or a combination of them by `|` and `&`;
+- `select(no, yes, condition)`: componentwise choice; `condition` is comparisons joined by `|` and `&`;
 - `truth(x)`: a bool operand as such a condition;
 - `BITS`: the width in bits of the operand's storage type;
 - any other called name is a function of the dialect's runtime library.
@@ -97,7 +97,12 @@ EXPRESSIONS: dict[str, Expression] = {
         {"float": "floor(x / y)", "int": "floor_divide(x, y)", "uint": f"select(x / {_SAFE}, K(0), y == K(0))"}, 2
     ),
     "remainder": Expression(
-        {"float": "floor_remainder(x, y)", "int": "floor_remainder(x, y)", "uint": f"select(x % {_SAFE}, K(0), y == K(0))"}, 2
+        {
+            "float": "floor_remainder(x, y)",
+            "int": "floor_remainder(x, y)",
+            "uint": f"select(x % {_SAFE}, K(0), y == K(0))",
+        },
+        2,
     ),
     "fmod": Expression(
         {

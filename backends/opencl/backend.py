@@ -84,7 +84,9 @@ class OpenCLBackend:
 
     def reduce(self, op: str, x: Ref, out: Ref) -> None:
         axes = (len(x.shape) - 1,)
-        launch = self._launch(("reduce", op, x.spec, out.spec), lambda: reduce.build(self.runtime, op, x.spec, out.spec, axes))
+        launch = self._launch(
+            ("reduce", op, x.spec, out.spec), lambda: reduce.build(self.runtime, op, x.spec, out.spec, axes)
+        )
         self._run(launch, x, out)
 
     def matmul(self, a: Ref, b: Ref, out: Ref) -> None:

@@ -30,7 +30,7 @@ class Features:
     """Single-precision division and square root can be asked to round correctly."""
     command_buffers: bool
     binaries: bool
-    """Loading a compiled program is worth it. PoCL keeps a cache of its own, and its binaries lack the specialised kernels."""
+    """Loading compiled programs pays. PoCL has a cache of its own, and its binaries lack the specialised kernels."""
     vector_width: int
     """Floats per work-item in streaming kernels."""
     group_size: int

@@ -61,12 +61,16 @@ class OpenCLDialect:
 
 
 def convert(register: str, source: DType, target: DType, from_class: Class, to_class: Class) -> str:
-    """A register of one dtype as one of another, by C's rules; where C leaves floats to integers undefined, it saturates.
+    """A register of one dtype as one of another, by C's rules; floats outside an integer's range saturate.
 
     Small unsigned targets go through a wider signed type, so that -1.0 becomes 255 as it does on common CPUs.
     """
     if target is bool_:
-        return register if source is bool_ else OpenCLDialect().predicate(f"{register} != (VEC({type_name(from_class)}))(0)", from_class)
+        return (
+            register
+            if source is bool_
+            else OpenCLDialect().predicate(f"{register} != (VEC({type_name(from_class)}))(0)", from_class)
+        )
     if source.kind == "float" and target.kind != "float":
         # Saturating conversion should turn NaN into 0, but not every driver does.
         zero = f"(VEC({from_class}))(0)"
@@ -87,4 +91,8 @@ def narrow(register: str, dtype: DType) -> str:
     if not dtype.is_integral or dtype.itemsize >= 4:
         return register
     small = {1: "char", 2: "short"}[dtype.itemsize]
-    return f"CONVERT(int, CONVERT({small}, {register}))" if dtype.kind == "int" else f"CONVERT(uint, CONVERT(u{small}, {register}))"
+    return (
+        f"CONVERT(int, CONVERT({small}, {register}))"
+        if dtype.kind == "int"
+        else f"CONVERT(uint, CONVERT(u{small}, {register}))"
+    )

@@ -55,7 +55,7 @@ def devices() -> list[Found]:
                 raise
     if not listed:
         raise RuntimeError(_NO_PLATFORM)
-    found = {}
+    found: dict[str, tuple[DeviceInfo, Any, str]] = {}
     for platform, device in listed:
         info = _describe(platform, device)
         found.setdefault(info.id, (info, device, platform.name))
@@ -79,9 +79,13 @@ def select(selector: str) -> Found:
                 return f
     candidates = ", ".join(f"{f.info.selector} = {f.info.name} ({f.platform})" for f in found)
     raise DeviceUnavailableError(
-        message(None, f"there is no OpenCL device {selector!r}", expected="an index or part of a platform's or device's name",
-                fix=f"the devices are {candidates}")
-    )  # fmt: skip
+        message(
+            None,
+            f"there is no OpenCL device {selector!r}",
+            expected="an index or part of a platform's or device's name",
+            fix=f"the devices are {candidates}",
+        )
+    )
 
 
 def _numbered(info: DeviceInfo, index: int) -> DeviceInfo:
@@ -168,7 +172,7 @@ def _raw_info(device: Any, parameter: int, size: int) -> bytes | None:
 
 
 def _loader() -> Any:
-    """The OpenCL loader that pyopencl's extension module has already linked, or None where symbols are not exported so."""
+    """The OpenCL loader that pyopencl's extension module has linked, or None where its symbols cannot be reached."""
     import ctypes
 
     from pyopencl import _cl

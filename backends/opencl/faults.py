@@ -16,12 +16,19 @@ _LOST = frozenset({cl.status_code.DEVICE_NOT_AVAILABLE, -9999})
 def translate(error: cl.Error, action: str, device: str) -> PolyhalError:
     """The typed error for a failed call; `action` says what was attempted, with sizes."""
     code = error.code
-    name = cl.status_code.to_string(code, "status %d")
+    name = str(cl.status_code.to_string(code, "status %d"))  # type: ignore[operator]
     text = f"{action} failed with {name}"
     if isinstance(error, cl.MemoryError) or code in _MEMORY:
         return OutOfMemoryError(
-            message(None, text, fix="free tensors or use a smaller batch; a too large work-group gives the same code", device=device)
+            message(
+                None,
+                text,
+                fix="free tensors or use a smaller batch; a work-group that is too large gives the same code",
+                device=device,
+            )
         )
     if code in _LOST:
-        return DeviceLostError(message(None, text, fix="restart the process; the device's tensors are gone", device=device))
+        return DeviceLostError(
+            message(None, text, fix="restart the process; the device's tensors are gone", device=device)
+        )
     return BackendError(message(None, text, device=device))

@@ -50,7 +50,9 @@ def prepare() -> DriverSetup:
     note = "if this process listed OpenCL platforms before, the packaged driver stays invisible to it" if late else ""
     if sys.platform == "win32":
         # Windows' loader takes a list of library files instead of a folder, beside those in the registry.
-        os.environ["OCL_ICD_FILENAMES"] = os.pathsep.join(filter(None, [os.environ.get("OCL_ICD_FILENAMES", ""), found]))
+        os.environ["OCL_ICD_FILENAMES"] = os.pathsep.join(
+            filter(None, [os.environ.get("OCL_ICD_FILENAMES", ""), found])
+        )
         return DriverSetup(found, note=note)
     folder = _write_folder(_registrations(Path(user) if user else _SYSTEM_FOLDER, library))
     os.environ[_VARIABLE] = str(folder)

@@ -1,7 +1,7 @@
 """Launches: kernels bound to constants and to positions in the argument list of an op.
 
-A kernel parameter is described by one of the small records below. A tensor takes two parameters of the kernel, its memory
-and its offset in elements, because views and arenas start anywhere inside a buffer.
+A kernel parameter is described by one of the small records below. A tensor takes two parameters of the kernel, its
+memory and its offset in elements, because views and arenas start anywhere inside a buffer.
 """
 
 from __future__ import annotations
@@ -87,7 +87,18 @@ def parameter_types(parameters: Sequence[Parameter]) -> tuple[Any, ...]:
 class KernelLaunch:
     """One enqueue of one kernel. Satisfies `polyhal.hal.protocol.Launch`."""
 
-    __slots__ = ("_global", "_kernel", "_local", "_numbers", "_runtime", "_template", "_tensors", "_workspace", "name", "workspace")
+    __slots__ = (
+        "_global",
+        "_kernel",
+        "_local",
+        "_numbers",
+        "_runtime",
+        "_template",
+        "_tensors",
+        "_workspace",
+        "name",
+        "workspace",
+    )
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Device memory and transfers.
 
-Writes never make the caller wait for earlier kernels: the bytes are staged first, in page-locked memory on discrete cards
-and in ordinary memory on devices that share the host's. Reads wait, as they must.
+Writes never make the caller wait for earlier kernels: the bytes are staged first, in page-locked memory on discrete
+cards and in ordinary memory on devices that share the host's. Reads wait, as they must.
 """
 
 from __future__ import annotations
@@ -64,9 +64,13 @@ class Memory:
         """Uninitialised memory. Raises OutOfMemoryError, also where the driver would only notice at the first use."""
         if nbytes > self._limit or nbytes > self.available():
             raise OutOfMemoryError(
-                message(None, f"{nbytes} bytes asked for", expected=f"at most {min(self._limit, self.available())} in one piece",
-                        device=self._runtime.info.name)
-            )  # fmt: skip
+                message(
+                    None,
+                    f"{nbytes} bytes asked for",
+                    expected=f"at most {min(self._limit, self.available())} in one piece",
+                    device=self._runtime.info.name,
+                )
+            )
         try:
             buffer = cl.Buffer(self._runtime.context, cl.mem_flags.READ_WRITE, nbytes)
             if not self._shared:
@@ -99,7 +103,9 @@ class Memory:
             else:
                 cl.enqueue_copy(queue, dst, array, dst_offset=offset, is_blocking=True)
         except cl.Error as error:
-            raise faults.translate(error, f"copying {array.nbytes} bytes to the device", self._runtime.info.name) from error
+            raise faults.translate(
+                error, f"copying {array.nbytes} bytes to the device", self._runtime.info.name
+            ) from error
 
     def read(self, src: cl.Buffer, offset: int, dst: memoryview) -> None:
         """Copy device bytes to the host after all earlier work."""
@@ -111,7 +117,9 @@ class Memory:
             else:
                 self._ring().read(queue, src, offset, array)
         except cl.Error as error:
-            raise faults.translate(error, f"copying {array.nbytes} bytes to the host", self._runtime.info.name) from error
+            raise faults.translate(
+                error, f"copying {array.nbytes} bytes to the host", self._runtime.info.name
+            ) from error
 
     def write_async(self, src: memoryview, dst: cl.Buffer, offset: int) -> Event:
         """Copy without staging; `src` must stay unchanged until the event is complete."""
@@ -123,20 +131,20 @@ class Memory:
     def pinned(self, nbytes: int) -> memoryview:
         """Page-locked host memory, given back with the last reference to the view."""
         try:
-            return memoryview(_pinned_array(self._runtime, nbytes))
+            return memoryview(_pinned_array(self._runtime, nbytes))  # type: ignore[arg-type]
         except cl.Error as error:
-            raise faults.translate(error, f"allocating {nbytes} bytes of pinned memory", self._runtime.info.name) from error
+            raise faults.translate(
+                error, f"allocating {nbytes} bytes of pinned memory", self._runtime.info.name
+            ) from error
 
     def map(self, handle: cl.Buffer, offset: int, nbytes: int) -> memoryview:
         """The bytes as host memory after all earlier work; releasing the view unmaps them."""
         flags = cl.map_flags.READ | cl.map_flags.WRITE
         try:
-            array, _ = cl.enqueue_map_buffer(
-                self._runtime.queue, handle, flags, offset, (nbytes,), np.uint8, is_blocking=True
-            )
+            array = _mapped(self._runtime.queue, handle, flags, offset, nbytes)
         except cl.Error as error:
             raise faults.translate(error, f"mapping {nbytes} bytes", self._runtime.info.name) from error
-        return memoryview(array)
+        return memoryview(array)  # type: ignore[arg-type]
 
     def _ring(self) -> _StagingRing:
         if self._staging is None:
@@ -207,7 +215,13 @@ def _pinned_array(runtime: Runtime, nbytes: int) -> np.ndarray:
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
     buffer = cl.Buffer(runtime.context, flags, nbytes)
     access = cl.map_flags.READ | cl.map_flags.WRITE
-    array, _ = cl.enqueue_map_buffer(runtime.queue, buffer, access, 0, (nbytes,), np.uint8, is_blocking=True)
+    return _mapped(runtime.queue, buffer, access, 0, nbytes)
+
+
+def _mapped(queue: cl.CommandQueue, buffer: cl.Buffer, flags: Any, offset: int, nbytes: int) -> np.ndarray:
+    """Bytes of a buffer in host memory, after all work enqueued before; unmapped when the array is collected."""
+    array: Any
+    array, _ = cl.enqueue_map_buffer(queue, buffer, flags, offset, (nbytes,), np.dtype(np.uint8), is_blocking=True)
     return array  # type: ignore[no-any-return]
 
 

@@ -85,7 +85,7 @@ class ProgramStore:
         return program
 
     def build(self, label: str, text: str, options: Sequence[str] = ()) -> cl.Program:
-        """The program of a source text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
+        """The program of a text, from disk or the compiler; `label` names it in errors. Raises KernelBuildError."""
         flags = [*_BASE_OPTIONS, *options]
         key = ""
         if self.disk is not None:
@@ -98,7 +98,7 @@ class ProgramStore:
                 self.disk.discard(key)
         program = self._compile(label, text, flags)
         if self.disk is not None:
-            self.disk.store(key, bytes(program.get_info(cl.program_info.BINARIES)[0]))
+            self.disk.store(key, _binary(program))
         return program
 
     def _identity(self) -> list[str]:
@@ -119,7 +119,8 @@ class ProgramStore:
             program = cl.Program(self._context, [self._device], [binary])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cl.CompilerWarning)
-                return program.build(flags)
+                program.build(flags)
+                return program
         except cl.Error:
             return None
 
@@ -129,10 +130,17 @@ class ProgramStore:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cl.CompilerWarning)
-                # pyopencl's own cache would store the same program a second time and ignores the driver's version.
-                return program.build(flags, cache_dir=False)
+                # pyopencl's own cache would store the program again and ignores the driver's version. False turns it
+                # off, which its annotation does not say.
+                program.build(flags, cache_dir=False)  # type: ignore[arg-type]
+                return program
         except cl.RuntimeError as error:
             raise KernelBuildError(_explain(label, text, flags, str(error), self._name)) from None
+
+
+def _binary(program: cl.Program) -> bytes:
+    binaries: Any = program.get_info(cl.program_info.BINARIES)
+    return bytes(binaries[0])
 
 
 _LINE = re.compile(r":(\d+):\d+")
@@ -145,7 +153,6 @@ def _explain(label: str, text: str, flags: list[str], log: str, device: str) -> 
     centre = int(match.group(1)) if match else 1
     first, last = max(1, centre - _CONTEXT_LINES), min(len(lines), centre + _CONTEXT_LINES)
     shown = "\n".join(f"{'>' if n == centre else ' '}{n:5d} | {lines[n - 1]}" for n in range(first, last + 1))
-    problem = message(
-        label, "the driver refused the kernel", fix="report this with the log below; it names a driver's limit or our mistake", device=device
-    )
+    fix = "report this with the log below: it names a driver's limit or our mistake"
+    problem = message(label, "the driver refused the kernel", fix=fix, device=device)
     return f"{problem}\noptions: {' '.join(flags)}\nsource:\n{shown}\nlog:\n{log.strip()}"

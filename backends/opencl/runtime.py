@@ -84,4 +84,7 @@ class Runtime:
     def describe(self) -> dict[str, Any]:
         """Facts for `doctor` beyond the capabilities."""
         disk = self.programs.disk
-        return {"programs_built": self.programs.builds, "program_cache": disk.failure or "ok" if disk else "the driver's own"}
+        return {
+            "programs_built": self.programs.builds,
+            "program_cache": disk.failure or "ok" if disk else "the driver's own",
+        }

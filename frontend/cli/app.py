@@ -32,7 +32,7 @@ app.command()(doctor)
 app.command()(explain)
 
 _USAGE_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-"""The base of all usage errors. Newer versions of typer carry their own copy of click, so click's name is not enough."""
+"""The base of all usage errors. Newer versions of typer carry their own copy of click, so it is found by its name."""
 
 
 def _version(wanted: bool) -> None:
@@ -43,7 +43,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Train and run neural networks on whatever compute device you have."""
 
@@ -59,7 +61,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             fail(f"{text.rstrip('.')}; see `{_path(error)} --help`")
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
-        fail("interrupted; nothing was changed")
+        fail("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader is gone, as with `polyhal devices | head -1`. What is still buffered has no place to go.

@@ -26,7 +26,12 @@ def devices(
     if json:
         from polyhal.cli.output import print_json
 
-        print_json([{**d.info, "device": d.name, "default": d.default, "capabilities": d.capabilities, "problem": d.problem} for d in report.devices])
+        print_json(
+            [
+                {**d.info, "device": d.name, "default": d.default, "capabilities": d.capabilities, "problem": d.problem}
+                for d in report.devices
+            ]
+        )
         return
     from rich.console import Console
 
@@ -52,7 +57,13 @@ def table(found: tuple[DeviceReport, ...]) -> Table:
     for d in found:
         from rich.text import Text
 
-        cells: list[Any] = ["→" if d.default else "", d.name, d.info["name"], d.info["type"].replace("_", " "), memory(d.info["memory"])]
+        cells: list[Any] = [
+            "→" if d.default else "",
+            d.name,
+            d.info["name"],
+            d.info["type"].replace("_", " "),
+            memory(d.info["memory"]),
+        ]
         cells += [d.info["driver"], d.problem or dtypes(d)]
         out.add_row(*(Text(c) for c in cells), style="bold" if d.default else "red" if d.problem else "")
     return out

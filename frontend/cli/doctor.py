@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="List the backends for tests and teaching too.")] = False,
-    test: Annotated[bool, typer.Option("--test/--no-test", help="Run a small computation on every device and compare it with NumPy.")] = True,
+    test: Annotated[
+        bool,
+        typer.Option("--test/--no-test", help="Run a small computation on every device and compare it with NumPy."),
+    ] = True,
 ) -> None:
-    """Examine this installation: versions, plug-ins, drivers, devices, failures with their fixes, and the default device with the reason.
+    """Examine this installation: versions, plug-ins, drivers, devices, failures and their fixes, the default device.
 
     Exits with code 1 when no device can be used or a device computes wrongly.
     """
@@ -41,14 +45,23 @@ def doctor(
 
 def _print(report: Report, console: Console) -> None:
     _section(console, "System", report.system.items())
-    _section(console, "Packages", ((name, version or "not installed") for name, version in report.distributions.items()))
-    _section(console, "Backend plug-ins", ((point, f"from {source}" if source else "") for point, source in report.entry_points))
+    _section(
+        console, "Packages", ((name, version or "not installed") for name, version in report.distributions.items())
+    )
+    _section(
+        console,
+        "Backend plug-ins",
+        ((point, f"from {source}" if source else "") for point, source in report.entry_points),
+    )
     files = [(f.path, f.library + (" (missing)" if f.exists is False else "")) for f in report.driver_files]
     _section(console, "OpenCL driver files", files or [("none", "")])
     console.print("\nDevices", style="bold")
     for device in report.devices:
         _device(console, device)
-    environment = [*report.environment.items(), *((name, "is not a variable that Polyhal knows") for name in report.unknown_variables)]
+    environment = [
+        *report.environment.items(),
+        *((name, "is not a variable that Polyhal knows") for name in report.unknown_variables),
+    ]
     _section(console, "Environment", environment or [("none set", "")])
     cache = report.cache
     state = f"{cache.files} files, {cache.nbytes / 2**20:.1f} MiB" + ("" if cache.writable else ", not writable")
@@ -65,7 +78,7 @@ def _print(report: Report, console: Console) -> None:
         console.print(f"No default device: {report.default_reason}", style="bold red", markup=False)
 
 
-def _section(console: Console, title: str, rows: object) -> None:
+def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -73,7 +86,7 @@ def _section(console: Console, title: str, rows: object) -> None:
     table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 2))
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
-    for name, value in rows:  # type: ignore[attr-defined]  any iterable of pairs
+    for name, value in rows:
         table.add_row(Text(name), Text(value))
     console.print(table)
 
@@ -84,7 +97,11 @@ def _device(console: Console, device: DeviceReport) -> None:
     info = device.info
     mark = "→" if device.default else " "
     kind = info["type"].replace("_", " ")
-    console.print(f"{mark} {device.name}: {info['name']} ({kind}, {memory(info['memory'])}, {info['driver']})", markup=False, style="bold" if device.default else "")
+    console.print(
+        f"{mark} {device.name}: {info['name']} ({kind}, {memory(info['memory'])}, {info['driver']})",
+        markup=False,
+        style="bold" if device.default else "",
+    )
     if device.problem:
         console.print(f"    cannot be opened: {device.problem}", style="red", markup=False)
         return
@@ -95,4 +112,6 @@ def _device(console: Console, device: DeviceReport) -> None:
             timing = f"{test.seconds * 1e3:.2f} ms, first call {test.first_seconds * 1e3:.0f} ms"
             console.print(f"    {test.name}: ok ({timing}, error {test.error:.1e})", style="green", markup=False)
         else:
-            console.print(f"    {test.name}: FAILED: {test.problem} (error {test.error:.1e})", style="red", markup=False)
+            console.print(
+                f"    {test.name}: FAILED: {test.problem} (error {test.error:.1e})", style="red", markup=False
+            )

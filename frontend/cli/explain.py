@@ -13,10 +13,13 @@ from polyhal.cli.reporting import reported
 def explain(
     op: Annotated[str, typer.Argument(help="The op, for instance [bold]layer_norm[/].")],
     device: Annotated[str | None, typer.Option(help="The device; the default device if not given.")] = None,
-    shape: Annotated[list[str] | None, typer.Option(help="The shape of one input, as in [bold]--shape 3,4[/]; repeat for each input.")] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(help="The shape of one input, as in [bold]--shape 3,4[/]; repeat for each input."),
+    ] = None,
     dtype: Annotated[str, typer.Option(help="The element type of the inputs.")] = "float32",
 ) -> None:
-    """Show how an op is resolved on a device: native kernel, core method, decomposition or host, with the reason for every step passed over."""
+    """Show how an op runs on a device: as which kernels, and why not as better ones."""
     from polyhal.hal.dtypes import as_dtype
     from polyhal.hal.explain import explain as resolve
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
+
+Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -19,7 +22,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.requested = ""
         """The name of the signal, or empty."""
-        self._previous: dict[signal.Signals, signal.Handlers | int | object] = {}
+        self._previous: dict[signal.Signals, Handler] = {}
 
     def __call__(self) -> bool:
         return bool(self.requested)
@@ -30,9 +33,11 @@ class StopRequest:
                 self._previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for number, handler in self._previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  what `signal` itself returned
+            signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:

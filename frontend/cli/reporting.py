@@ -42,7 +42,7 @@ def _coloured() -> bool:
 
 
 def reported(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn the errors that people cause into one sentence and exit code 2; anything else names itself and POLYHAL_DEBUG.
+    """Turn the errors that people cause into one sentence and exit code 2, and defects of ours into one with code 1.
 
     With POLYHAL_DEBUG=1 every error keeps its traceback.
     """
@@ -60,7 +60,9 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(BAD_INPUT) from error
         except (typer.Exit, typer.Abort, typer.BadParameter, KeyboardInterrupt):
             raise
-        except Exception as error:  # a defect of ours: still no traceback in people's faces, but told apart from bad input
+        except (
+            Exception
+        ) as error:  # a defect of ours: still no traceback in people's faces, but told apart from bad input
             if config.debug():
                 raise
             fail(f"unexpected {type(error).__name__}: {sentence(error)} (set POLYHAL_DEBUG=1 for the traceback)")

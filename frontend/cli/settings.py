@@ -25,10 +25,16 @@ def read(path: Path, known: frozenset[str]) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise OptionError(message(None, f"{path} is not text", expected="a TOML file in UTF-8")) from None
     except OSError as error:
-        raise OptionError(message(None, f"--config {path} cannot be read: {error.strerror}", expected="a TOML file")) from error
+        raise OptionError(
+            message(None, f"--config {path} cannot be read: {error.strerror}", expected="a TOML file")
+        ) from error
     table = data.pop(_TABLE, {})
     if not isinstance(table, dict):
-        raise OptionError(message(None, f"{path} has {_TABLE} = {table!r}", expected=f"a table [{_TABLE}] or settings at the top level"))
+        raise OptionError(
+            message(
+                None, f"{path} has {_TABLE} = {table!r}", expected=f"a table [{_TABLE}] or settings at the top level"
+            )
+        )
     found: dict[str, Any] = {}
     for name, value in {**data, **table}.items():
         key = name.replace("-", "_")

@@ -13,9 +13,12 @@ from polyhal.tensor import Tensor
 
 
 class CNN(Module):
-    """Two convolutions with batch norm, a pooling step and a linear layer: images (N, 1, size, size) to logits (N, classes)."""
+    """Two convolutions with batch norm, a pooling step and a linear layer: images (N, 1, size, size) to logits (N,
+    classes)."""
 
-    def __init__(self, size: int = 8, classes: int = 10, channels: int = 16, device: Device | str | None = None) -> None:
+    def __init__(
+        self, size: int = 8, classes: int = 10, channels: int = 16, device: Device | str | None = None
+    ) -> None:
         super().__init__()
         if size % 2:
             raise ValueError(f"images of size {size}; expected an even number")

@@ -20,8 +20,8 @@ from polyhal.tensor import Tensor
 class Sampling:
     """How a token is drawn from logits.
 
-    `temperature` 0 takes the likeliest token. `top_k` keeps the k likeliest; `top_p` keeps the smallest set of likeliest tokens
-    with that much probability together (Holtzman et al., arXiv:1904.09751).
+    `temperature` 0 takes the likeliest token. `top_k` keeps the k likeliest; `top_p` keeps the smallest set of
+    likeliest tokens with that much probability together (Holtzman et al., arXiv:1904.09751).
     """
 
     temperature: float = 1.0
@@ -47,7 +47,7 @@ class Sampling:
         if self.top_k is not None and self.top_k < len(scores):
             scores = np.where(scores >= np.partition(scores, -self.top_k)[-self.top_k], scores, -np.inf)
         out = np.exp(scores)
-        out /= out.sum()
+        out = np.asarray(out / out.sum(), np.float64)
         if self.top_p is not None:
             order = np.argsort(-out, kind="stable")
             before = np.cumsum(out[order]) - out[order]
@@ -60,7 +60,12 @@ class Sampling:
         cumulative = np.cumsum(self.probabilities(logits))
         high, low = generator.words(2)
         u = ((int(high) >> 5) * 2.0**26 + (int(low) >> 6)) * 2.0**-53
-        return int(min(np.searchsorted(cumulative, u * cumulative[-1], side="right"), np.flatnonzero(np.diff(cumulative, prepend=0.0))[-1]))
+        return int(
+            min(
+                np.searchsorted(cumulative, u * cumulative[-1], side="right"),
+                np.flatnonzero(np.diff(cumulative, prepend=0.0))[-1],
+            )
+        )
 
 
 def stream(
@@ -76,17 +81,25 @@ def stream(
 ) -> Iterator[int]:
     """Yield up to `max_tokens` tokens that follow a prompt, as they are drawn; a token in `stop_ids` ends it unseen.
 
-    When the context is full its older half is dropped, with the cache and without. The model is in evaluation mode while a
-    token is computed. Raises ValueError for an empty prompt.
+    When the context is full its older half is dropped, with the cache and without. The model is in evaluation mode
+    while a token is computed. Raises ValueError for an empty prompt.
     """
     if not len(prompt_ids):
         raise ValueError(message("generate", "the prompt is empty", expected="at least one token"))
     sampling = Sampling(temperature, top_k, top_p)
-    return _stream(model, [int(i) for i in prompt_ids], max_tokens, sampling, Generator(seed), frozenset(stop_ids), use_cache)
+    return _stream(
+        model, [int(i) for i in prompt_ids], max_tokens, sampling, Generator(seed), frozenset(stop_ids), use_cache
+    )
 
 
 def _stream(
-    model: GPT, ids: list[int], max_tokens: int, sampling: Sampling, generator: Generator, stop: frozenset[int], use_cache: bool
+    model: GPT,
+    ids: list[int],
+    max_tokens: int,
+    sampling: Sampling,
+    generator: Generator,
+    stop: frozenset[int],
+    use_cache: bool,
 ) -> Iterator[int]:
     block = model.config.block_size
     context = ids[-block:]
@@ -110,7 +123,8 @@ def _next_logits(model: GPT, ids: list[int], cache: KVCache | None) -> np.ndarra
     """Logits (V,) of what follows `ids`, on the host."""
     device = model.lm_head.weight.device
     training = model.training
-    model.eval()
+    if training:
+        model.eval()
     try:
         with no_grad():
             logits = model(Tensor(np.array([ids], np.int32), device=device), cache, last_only=True)

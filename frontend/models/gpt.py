@@ -1,13 +1,13 @@
 """A GPT-2 style language model. Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
 
-State-dict keys are GPT-2's (`transformer.h.0.attn.c_attn.weight`, ...) with the layout of `nn.Linear`; `from_gpt2_state`
-turns the original's transposed projections round.
+State-dict keys are GPT-2's (`transformer.h.0.attn.c_attn.weight`, ...) with the layout of `nn.Linear`;
+`from_gpt2_state` turns the original's transposed projections round.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -80,7 +80,9 @@ class CausalSelfAttention(Module):
         if cache is not None:
             out = cache.attend(layer, q, k, v, mask)
         else:
-            out = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True)
+            out = F.scaled_dot_product_attention(
+                q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True
+            )
         return self.resid_dropout(self.c_proj(merge_heads(out)))  # type: ignore[no-any-return]
 
 
@@ -152,7 +154,9 @@ class GPT(Module):
         count = ids.shape[1]
         start = cache.length if cache is not None else 0
         if start + count > self.config.block_size:
-            raise ShapeError(message("GPT", f"{start + count} tokens of context", expected=f"at most {self.config.block_size}"))
+            raise ShapeError(
+                message("GPT", f"{start + count} tokens of context", expected=f"at most {self.config.block_size}")
+            )
         parts = self.transformer
         positions = parts["wpe"].weight[start : start + count] if cache is None else self._positions(start, count)
         x = parts["drop"](parts["wte"](ids) + positions)
@@ -172,7 +176,8 @@ class GPT(Module):
         return self.transformer["wpe"](numbers)  # type: ignore[no-any-return]
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross entropy, in nats per token, of predicting `targets` (B, T) from `ids` (B, T); -100 does not count."""
+        """Mean cross entropy, in nats per token, of predicting `targets` (B, T) from `ids` (B, T); -100 does not
+        count."""
         logits = self(ids)
         return F.cross_entropy(_reshape(logits, (-1, logits.shape[-1])), _reshape(targets, (-1,)))
 
@@ -181,13 +186,19 @@ class GPT(Module):
         c, weight = self.config, self.lm_head.weight
         return KVCache(c.n_layer, batch, c.n_head, c.block_size, c.n_embd // c.n_head, weight.dtype, weight.device)
 
+    def generate(self, prompt_ids: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
+        """Tokens that follow a prompt; `options` are those of `polyhal.models.generate`."""
+        from polyhal.models.generation import generate
+
+        return generate(self, prompt_ids, max_tokens, **options)
+
     def flops_per_token(self) -> int:
         """Floating-point operations of one token's forward and backward pass: 6 per parameter, and attention's.
 
         Source: Chowdhery et al., arXiv:2204.02311, appendix B.
         """
         c = self.config
-        used = self.count_parameters() - self.transformer["wpe"].weight.size
+        used: int = self.count_parameters() - self.transformer["wpe"].weight.size
         return 6 * used + 12 * c.n_layer * c.n_embd * c.block_size
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from polyhal.hal.device import Device
 from polyhal.nn import functional as F
@@ -19,7 +20,7 @@ class MLP(Module):
         super().__init__()
         if len(widths) < 2:
             raise ValueError(f"widths {list(widths)}; expected at least an input and an output width")
-        self.layers = ModuleList(Linear(a, b, device=device, dtype=dtype) for a, b in zip(widths, widths[1:], strict=False))
+        self.layers = ModuleList(Linear(a, b, device=device, dtype=dtype) for a, b in pairwise(widths))
 
     def forward(self, x: Tensor) -> Tensor:
         for i in range(len(self.layers) - 1):

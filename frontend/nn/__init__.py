@@ -2,8 +2,18 @@
 
 from polyhal.nn import functional, init, utils
 from polyhal.nn.activation import (
-    ELU, GELU, Dropout, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh,
-)  # fmt: skip
+    ELU,
+    GELU,
+    Dropout,
+    LeakyReLU,
+    LogSoftmax,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
 from polyhal.nn.attention import KVCache, MultiheadAttention
 from polyhal.nn.container import Flatten, Identity, ModuleDict, ModuleList, Sequential
 from polyhal.nn.conv import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
@@ -17,9 +27,10 @@ from polyhal.nn.state import StateDictError
 from polyhal.nn.transformer import PositionalEncoding, TransformerEncoder, TransformerEncoderLayer
 
 __all__ = [
-    "ELU", "GELU", "AdaptiveAvgPool2d", "AvgPool2d", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "Conv2d", "CrossEntropyLoss",
-    "Dropout", "Embedding", "Flatten", "GroupNorm", "HookHandle", "Identity", "KVCache", "L1Loss", "LayerNorm", "LeakyReLU", "Linear",
-    "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter",
-    "PositionalEncoding", "RMSNorm", "ReLU", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "StateDictError", "Tanh",
-    "TransformerEncoder", "TransformerEncoderLayer", "functional", "init", "utils",
+    "ELU", "GELU", "AdaptiveAvgPool2d", "AvgPool2d", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "Conv2d",
+    "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GroupNorm", "HookHandle", "Identity", "KVCache", "L1Loss",
+    "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleDict", "ModuleList",
+    "MultiheadAttention", "NLLLoss", "Parameter", "PositionalEncoding", "RMSNorm", "ReLU", "Sequential", "SiLU",
+    "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "StateDictError", "Tanh", "TransformerEncoder",
+    "TransformerEncoderLayer", "functional", "init", "utils",
 ]  # fmt: skip

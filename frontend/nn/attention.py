@@ -33,14 +33,15 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """(B, H, T, D) to (B, T, H*D)."""
     batch, heads, length, width = x.shape
-    return _reshape(x.transpose(1, 2), (batch, length, heads * width))  # type: ignore[no-any-return, attr-defined]
+    out: Tensor = _reshape(x.transpose(1, 2), (batch, length, heads * width))
+    return out
 
 
 class MultiheadAttention(Module):
     """Attention in `num_heads` subspaces of width embed_dim / num_heads. Source: Vaswani et al., arXiv:1706.03762.
 
-    Inputs are (L, N, E), or (N, L, E) with `batch_first`, or (L, E) without a batch. As in PyTorch, True in a mask of this layer
-    FORBIDS a position, and float masks are added to the scores.
+    Inputs are (L, N, E), or (N, L, E) with `batch_first`, or (L, E) without a batch. As in PyTorch, True in a mask of
+    this layer FORBIDS a position, and float masks are added to the scores.
     """
 
     def __init__(
@@ -80,8 +81,8 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, Tensor | None]:
         """The output, shaped like `query`, and the attention weights (N, L, S), per head (N, H, L, S), or None.
 
-        `key_padding_mask` is (N, S); `attn_mask` is (L, S) or (N * num_heads, L, S). `is_causal` lets position i see keys 0 to i.
-        Weights cost time and memory: pass `need_weights=False` where they are not looked at.
+        `key_padding_mask` is (N, S); `attn_mask` is (L, S) or (N * num_heads, L, S). `is_causal` lets position i see
+        keys 0 to i. Weights cost time and memory: pass `need_weights=False` where they are not looked at.
         """
         batched = query.ndim == 3
         if not batched:
@@ -108,16 +109,20 @@ class MultiheadAttention(Module):
     @staticmethod
     def _swap(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(L, N, E) to (N, L, E), keeping the identity of equal inputs, so that one projection serves them."""
-        swapped = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # type: ignore[attr-defined]
+        swapped = {id(x): x.transpose(0, 1) for x in (query, key, value)}
         return swapped[id(query)], swapped[id(key)], swapped[id(value)]
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> Sequence[Tensor]:
         width = self.embed_dim
         if query is key and key is value:
             joint = F.linear(query, self.in_proj_weight, self.in_proj_bias)
-            return joint.split(width, -1)  # type: ignore[attr-defined, no-any-return]
+            return joint.split(width, -1)
         weights = [self.in_proj_weight[i * width : (i + 1) * width] for i in range(3)]
-        biases = [None] * 3 if self.in_proj_bias is None else [self.in_proj_bias[i * width : (i + 1) * width] for i in range(3)]
+        biases = (
+            [None] * 3
+            if self.in_proj_bias is None
+            else [self.in_proj_bias[i * width : (i + 1) * width] for i in range(3)]
+        )
         return [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
 
     def _mask(self, attn_mask: Tensor | None, padding: Tensor | None, batch: int) -> Tensor | None:
@@ -130,7 +135,7 @@ class MultiheadAttention(Module):
         if padding is not None:
             part = self._additive(padding)
             part = _reshape(part, (part.shape[0], 1, 1, part.shape[1]))
-            total = part if total is None else total + part  # type: ignore[operator]
+            total = part if total is None else total + part
         return total
 
     @staticmethod
@@ -138,19 +143,22 @@ class MultiheadAttention(Module):
         return _where(mask, -math.inf, 0.0) if mask.dtype is dtypes.bool_ else mask
 
     def extra_repr(self) -> str:
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}, batch_first={self.batch_first}"
+        sizes = f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
+        return f"{sizes}, dropout={self.dropout}, batch_first={self.batch_first}"
 
 
 class KVCache:
     """Keys and values of everything a decoder has seen, per layer, in memory allocated once.
 
-    Attention runs over the filled part rounded up to `granularity` positions, with a mask for the rest, so that generating
-    many tokens uses only a few different shapes, and with them few kernels.
+    Attention runs over the filled part rounded up to `granularity` positions, with a mask for the rest, so that
+    generating many tokens uses only a few different shapes, and with them few kernels.
     """
 
     granularity = 128
 
-    def __init__(self, layers: int, batch: int, heads: int, capacity: int, width: int, dtype: object, device: Device | str | None) -> None:
+    def __init__(
+        self, layers: int, batch: int, heads: int, capacity: int, width: int, dtype: object, device: Device | str | None
+    ) -> None:
         shape = (batch, heads, capacity, width)
         self._keys = [zeros(shape, dtype, device) for _ in range(layers)]
         self._values = [zeros(shape, dtype, device) for _ in range(layers)]
@@ -164,15 +172,20 @@ class KVCache:
         self.length = 0
 
     def mask(self, count: int) -> Tensor | None:
-        """Which cached positions each of `count` new ones may see, (count, span); None when causal order says it all."""
+        """Which cached positions each of `count` new ones may see, (count, span); None when causal order says it
+        all."""
         if count > self.capacity - self.length:
-            raise ShapeError(message("KVCache", f"{count} more positions after {self.length}", expected=f"at most {self.capacity} in all"))
+            raise ShapeError(
+                message(
+                    "KVCache", f"{count} more positions after {self.length}", expected=f"at most {self.capacity} in all"
+                )
+            )
         if self.length == 0:
             return None
         span = self._span(count)
         if count == 1:
             return _reshape(_less_equal(self._positions[:span], self.length), (1, span))  # type: ignore[no-any-return]
-        rows = _reshape(self._positions[:count] + self.length, (count, 1))  # type: ignore[operator]
+        rows = _reshape(self._positions[:count] + self.length, (count, 1))
         return _less_equal(self._positions[:span], rows)  # type: ignore[no-any-return]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -180,11 +193,10 @@ class KVCache:
         count = k.shape[2]
         self._write(self._keys[layer], k)
         self._write(self._values[layer], v)
-        if mask is None:
-            out: Tensor = _attention(q, k, v, None, True)[0]
-            return out
-        span = self._span(count)
-        out = _attention(q, self._keys[layer][:, :, :span], self._values[layer][:, :, :span], mask, False)[0]
+        if mask is not None:
+            span = self._span(count)
+            k, v = self._keys[layer][:, :, :span], self._values[layer][:, :, :span]
+        out: Tensor = _attention(q, k, v, mask, mask is None)[0]
         return out
 
     def advance(self, count: int) -> None:

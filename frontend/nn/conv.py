@@ -17,8 +17,8 @@ from polyhal.tensor import Tensor
 class Conv2d(Module):
     """Cross-correlation with learned kernels: (N, in_channels, H, W) to (N, out_channels, H', W').
 
-    `padding` adds zeros on both sides; "same" keeps the size (stride 1 only). `weight` (out, in/groups, R, S) and `bias` (out,)
-    start uniform in +-1/sqrt(fan_in). Raises ValueError where `groups` does not divide the channels.
+    `padding` adds zeros on both sides; "same" keeps the size (stride 1 only). `weight` (out, in/groups, R, S) and
+    `bias` (out,) start uniform in +-1/sqrt(fan_in). Raises ValueError where `groups` does not divide the channels.
     """
 
     def __init__(
@@ -87,7 +87,9 @@ class MaxPool2d(Module):
 class AvgPool2d(Module):
     """The mean of each window; with `count_include_pad` the zeros of the padding count as elements."""
 
-    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, count_include_pad: bool = True) -> None:
+    def __init__(
+        self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, count_include_pad: bool = True
+    ) -> None:
         super().__init__()
         self.kernel_size = pair(kernel_size, "kernel_size")
         self.stride = self.kernel_size if stride is None else pair(stride, "stride")

@@ -20,7 +20,8 @@ Fan = Literal["fan_in", "fan_out"]
 
 
 def fans(x: Tensor) -> tuple[int, int]:
-    """How many inputs feed one output and how many outputs one input feeds: weights (out, in, ...). Raises ShapeError."""
+    """How many inputs feed one output and how many outputs one input feeds: weights (out, in, ...). Raises
+    ShapeError."""
     if x.ndim < 2:
         raise ShapeError(message("init", f"shape {x.shape} has no fan-in and fan-out", expected="at least 2 axes"))
     receptive = math.prod(x.shape[2:])
@@ -29,7 +30,15 @@ def fans(x: Tensor) -> tuple[int, int]:
 
 def gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor that keeps variances equal through a nonlinearity, by PyTorch's table. Raises ValueError."""
-    fixed = {"linear": 1.0, "identity": 1.0, "conv2d": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 0.75}
+    fixed = {
+        "linear": 1.0,
+        "identity": 1.0,
+        "conv2d": 1.0,
+        "sigmoid": 1.0,
+        "tanh": 5.0 / 3,
+        "relu": math.sqrt(2.0),
+        "selu": 0.75,
+    }
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         return math.sqrt(2.0 / (1 + slope**2))
@@ -89,7 +98,11 @@ def _kaiming_std(x: Tensor, a: float, mode: Fan, nonlinearity: str) -> float:
 
 
 def kaiming_uniform_(
-    x: Tensor, a: float = 0.0, mode: Fan = "fan_in", nonlinearity: str = "leaky_relu", generator: Generator | None = None
+    x: Tensor,
+    a: float = 0.0,
+    mode: Fan = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Tensor:
     """Uniform with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
     bound = math.sqrt(3.0) * _kaiming_std(x, a, mode, nonlinearity)
@@ -97,7 +110,11 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    x: Tensor, a: float = 0.0, mode: Fan = "fan_in", nonlinearity: str = "leaky_relu", generator: Generator | None = None
+    x: Tensor,
+    a: float = 0.0,
+    mode: Fan = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Tensor:
     """Normal with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
     return normal_(x, 0.0, _kaiming_std(x, a, mode, nonlinearity), generator)
@@ -106,7 +123,8 @@ def kaiming_normal_(
 def trunc_normal_(
     x: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Generator | None = None
 ) -> Tensor:
-    """Normal, restricted to [a, b] (absolute bounds, not multiples of `std`), by inverting the distribution function."""
+    """Normal, restricted to [a, b] (absolute bounds, not multiples of `std`), by inverting the distribution
+    function."""
     low, high = (math.erf((edge - mean) / (std * math.sqrt(2.0))) for edge in (a, b))
     drawn = random.uniform(low, high, x.shape, generator=generator, device=x.device)
     # float32 can round a draw to exactly -1 or 1, where the inverse is infinite.
@@ -116,16 +134,21 @@ def trunc_normal_(
 
 
 _CENTRE = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
+    0.246640727, 1.50140941,
 )  # fmt: skip
 _TAIL = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+    1.00167406, 2.83297682,
 )  # fmt: skip
 
 
 def _erfinv(x: Tensor) -> Tensor:
-    """Inverse error function in single precision. Source: Giles, "Approximating the erfinv function", GPU Computing Gems 2011."""
-    w = -_log((1.0 - x) * (x + 1.0))  # type: ignore[operator]
+    """Inverse error function in single precision.
+
+    Source: Giles, "Approximating the erfinv function", GPU Computing Gems 2011.
+    """
+    w = -_log((1.0 - x) * (x + 1.0))
     centre, tail = w - 2.5, _sqrt(w) - 3.0
     p, q = centre * 0.0 + _CENTRE[0], tail * 0.0 + _TAIL[0]
     for c, d in zip(_CENTRE[1:], _TAIL[1:], strict=True):
@@ -149,6 +172,6 @@ def orthogonal_(x: Tensor, gain: float = 1.0, generator: Generator | None = None
 
 
 __all__ = [
-    "constant_", "fans", "gain", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_", "trunc_normal_", "uniform_",
-    "xavier_normal_", "xavier_uniform_", "zeros_",
+    "constant_", "fans", "gain", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
+    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
 ]  # fmt: skip

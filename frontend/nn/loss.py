@@ -58,7 +58,11 @@ class CrossEntropyLoss(_WeightedLoss):
     """Cross entropy of logits (N, C, d1, ...) with integer classes (N, d1, ...)."""
 
     def __init__(
-        self, weight: Tensor | None = None, ignore_index: int = -100, reduction: Reduction = "mean", label_smoothing: float = 0.0
+        self,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
     ) -> None:
         super().__init__(weight, reduction)
         self.ignore_index = ignore_index
@@ -84,7 +88,9 @@ class BCEWithLogitsLoss(_WeightedLoss):
 
     pos_weight: Tensor | None
 
-    def __init__(self, weight: Tensor | None = None, reduction: Reduction = "mean", pos_weight: Tensor | None = None) -> None:
+    def __init__(
+        self, weight: Tensor | None = None, reduction: Reduction = "mean", pos_weight: Tensor | None = None
+    ) -> None:
         super().__init__(weight, reduction)
         self.register_buffer("pos_weight", pos_weight)
 

@@ -11,7 +11,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.nn.hooks import HookHandle
 from polyhal.nn.parameter import Parameter, duplicate, relocate
-from polyhal.nn.state import LoadResult, compare
+from polyhal.nn.state import LoadResult, adopt, compare
 from polyhal.tensor import Tensor
 
 
@@ -30,7 +30,8 @@ class Module:
     _post_hooks: dict[int, Callable[..., Any]]
 
     def __init__(self) -> None:
-        # The registries hold names in order; the values are ordinary attributes, so that reading one costs nothing extra.
+        # The registries hold names in order; the values are ordinary attributes, so that reading one costs nothing
+        # extra.
         fields = self.__dict__
         fields["_parameters"] = {}
         fields["_buffers"] = {}
@@ -45,7 +46,9 @@ class Module:
         fields = self.__dict__
         if "_modules" not in fields:
             if isinstance(value, (Parameter, Module)):
-                raise AttributeError(f"cannot assign {name!r} to a {type(self).__name__} before its super().__init__() was called")
+                raise AttributeError(
+                    f"cannot assign {name!r} to a {type(self).__name__} before its super().__init__() was called"
+                )
             fields[name] = value
             return
         if isinstance(value, Parameter):
@@ -54,7 +57,9 @@ class Module:
             self.add_module(name, value)
         else:
             if name in fields["_parameters"] and value is not None:
-                raise TypeError(f"cannot assign a {type(value).__name__} as parameter {name!r}; expected a Parameter or None")
+                raise TypeError(
+                    f"cannot assign a {type(value).__name__} as parameter {name!r}; expected a Parameter or None"
+                )
             if name in fields["_buffers"] and not (value is None or isinstance(value, Tensor)):
                 raise TypeError(f"cannot assign a {type(value).__name__} as buffer {name!r}; expected a Tensor or None")
             if name in fields["_modules"] and value is not None:
@@ -73,7 +78,12 @@ class Module:
         if not name or "." in name:
             raise ValueError(f"{name!r} cannot name a member of a module; expected a non-empty name without dots")
         if name not in registry:
-            if name not in self._parameters and name not in self._buffers and name not in self._modules and hasattr(type(self), name):
+            if (
+                name not in self._parameters
+                and name not in self._buffers
+                and name not in self._modules
+                and hasattr(type(self), name)
+            ):
                 raise KeyError(f"{type(self).__name__} has an attribute {name!r} already")
             self._forget(name)
         registry[name] = note
@@ -163,7 +173,9 @@ class Module:
                 seen.add(id(value))
                 yield _join(path, name), value
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[tuple[str, Parameter]]:
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
         """Parameters with dotted names. Shared ones appear once, unless `remove_duplicate` is False."""
         return self._named("_parameters", prefix, recurse, not remove_duplicate)
 
@@ -185,7 +197,9 @@ class Module:
         for name in path.split(".") if path else ():
             child = module.__dict__[name] if name in module._modules else None
             if child is None:
-                raise AttributeError(f"{type(module).__name__} has no submodule {name!r}, asked for as part of {path!r}")
+                raise AttributeError(
+                    f"{type(module).__name__} has no submodule {name!r}, asked for as part of {path!r}"
+                )
             module = child
         return module
 
@@ -208,15 +222,15 @@ class Module:
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> LoadResult:
         """Copy tensors or arrays into the parameters and buffers of the same name, casting to their dtype and device.
 
-        Nothing is changed unless everything fits. Raises StateDictError, which lists missing and unexpected keys (only if
-        `strict`) and all shapes that differ.
+        Nothing is changed unless everything fits. Raises StateDictError, which lists missing and unexpected keys
+        (only if `strict`) and all shapes that differ.
         """
         own = self.state_dict()
         result = compare(type(self).__name__, own, state_dict, strict=strict)
         with no_grad():
             for name, target in own.items():
                 if name in state_dict:
-                    target.copy_(state_dict[name])
+                    target.copy_(adopt(state_dict[name], target.dtype, target.device))
         return result
 
     # --- changing everything ----------------------------------------------------------------------------------------

@@ -49,12 +49,16 @@ class _BatchNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim not in self._ndims or x.shape[1] != self.num_features:
-            raise ShapeError(message(type(self).__name__, f"got shape {x.shape}", expected=self._expected.format(c=self.num_features)))
+            raise ShapeError(
+                message(
+                    type(self).__name__, f"got shape {x.shape}", expected=self._expected.format(c=self.num_features)
+                )
+            )
         momentum: float | Tensor = 0.0 if self.momentum is None else self.momentum
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)  # type: ignore[attr-defined]
             if self.momentum is None:  # the plain average of all batches so far
-                momentum = self.num_batches_tracked.to(dtypes.float32).reciprocal()  # type: ignore[attr-defined]
+                momentum = self.num_batches_tracked.to(dtypes.float32).reciprocal()
         batch = self.training or self.running_mean is None
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, batch, momentum, self.eps)
 
@@ -68,8 +72,8 @@ class _BatchNorm(Module):
 class BatchNorm1d(_BatchNorm):
     """Zero mean and unit variance per feature over the batch: (N, C) or (N, C, L), then scale and shift.
 
-    In training the batch's statistics are used and the running ones move towards them by `momentum` (None: plain average); in
-    evaluation the running ones are used. Source: Ioffe and Szegedy, arXiv:1502.03167.
+    In training the batch's statistics are used and the running ones move towards them by `momentum` (None: plain
+    average); in evaluation the running ones are used. Source: Ioffe and Szegedy, arXiv:1502.03167.
     """
 
     _ndims = (2, 3)
@@ -77,7 +81,8 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Zero mean and unit variance per channel over batch and image: (N, C, H, W), then scale and shift. See BatchNorm1d."""
+    """Zero mean and unit variance per channel over batch and image: (N, C, H, W), then scale and shift. See
+    BatchNorm1d."""
 
     _ndims = (4,)
     _expected = "(N, {c}, H, W)"
@@ -88,7 +93,8 @@ def _trailing(shape: int | tuple[int, ...] | list[int]) -> tuple[int, ...]:
 
 
 class LayerNorm(Module):
-    """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift. Source: arXiv:1607.06450."""
+    """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift. Source:
+    arXiv:1607.06450."""
 
     def __init__(
         self,
@@ -138,7 +144,8 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Zero mean and unit variance over groups of channels (N, C, ...), then scale and shift. Source: arXiv:1803.08494."""
+    """Zero mean and unit variance over groups of channels (N, C, ...), then scale and shift. Source:
+    arXiv:1803.08494."""
 
     def __init__(
         self,

@@ -18,7 +18,9 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, data: Any, requires_grad: bool = True, dtype: object = None, device: Device | str | None = None) -> None:
+    def __init__(
+        self, data: Any, requires_grad: bool = True, dtype: object = None, device: Device | str | None = None
+    ) -> None:
         source = data if isinstance(data, Tensor) and dtype is None and device is None else Tensor(data, dtype, device)
         self.buffer, self.ref, self.device = source.buffer, source.ref, source.device
         self.requires_grad = False

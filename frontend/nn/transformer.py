@@ -24,12 +24,18 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F
 
 
 class PositionalEncoding(Module):
-    """Adds sines and cosines of the position to (N, L, E), then dropout. Source: Vaswani et al., arXiv:1706.03762, 3.5."""
+    """Adds sines and cosines of the position to (N, L, E), then dropout. Source: Vaswani et al., arXiv:1706.03762,
+    3.5."""
 
     table: Tensor
 
     def __init__(
-        self, embed_dim: int, max_length: int = 5000, dropout: float = 0.0, device: Device | str | None = None, dtype: object = None
+        self,
+        embed_dim: int,
+        max_length: int = 5000,
+        dropout: float = 0.0,
+        device: Device | str | None = None,
+        dtype: object = None,
     ) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
@@ -43,8 +49,11 @@ class PositionalEncoding(Module):
     def forward(self, x: Tensor) -> Tensor:
         length = x.shape[1]
         if length > self.max_length:
-            raise ShapeError(message("PositionalEncoding", f"{length} positions", expected=f"at most {self.max_length}"))
-        return self.dropout(x + self.table[:length])  # type: ignore[no-any-return, operator]
+            raise ShapeError(
+                message("PositionalEncoding", f"{length} positions", expected=f"at most {self.max_length}")
+            )
+        out: Tensor = self.dropout(x + self.table[:length])
+        return out
 
 
 class TransformerEncoderLayer(Module):
@@ -83,7 +92,11 @@ class TransformerEncoderLayer(Module):
         self.activation = _ACTIVATIONS[activation] if isinstance(activation, str) else activation
 
     def forward(
-        self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
     ) -> Tensor:
         """`src_mask` (L, L) and `src_key_padding_mask` (N, L) forbid where True; `is_causal` hides what comes later."""
 
@@ -93,10 +106,11 @@ class TransformerEncoderLayer(Module):
 
         x = src
         if self.norm_first:
-            x = x + attend(self.norm1(x))  # type: ignore[operator]
-            return x + self._feed_forward(self.norm2(x))  # type: ignore[operator, no-any-return]
-        x = self.norm1(x + attend(x))  # type: ignore[operator]
-        return self.norm2(x + self._feed_forward(x))  # type: ignore[operator, no-any-return]
+            x = x + attend(self.norm1(x))
+            return x + self._feed_forward(self.norm2(x))
+        x = self.norm1(x + attend(x))
+        out: Tensor = self.norm2(x + self._feed_forward(x))
+        return out
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
@@ -115,7 +129,11 @@ class TransformerEncoder(Module):
         self.norm = norm
 
     def forward(
-        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
     ) -> Tensor:
         """See TransformerEncoderLayer."""
         x = src

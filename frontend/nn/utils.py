@@ -13,7 +13,20 @@ from polyhal.tensor import Tensor
 
 _sum_of_squares, _sqrt, _minimum, _clip, _concat, _reshape, _stack, _abs, _max, _sum, _pow, _full = (
     FUNCTIONS[n]
-    for n in ("sum_of_squares", "sqrt", "minimum", "clip", "concat", "reshape", "stack", "abs", "max", "sum", "pow", "full")
+    for n in (
+        "sum_of_squares",
+        "sqrt",
+        "minimum",
+        "clip",
+        "concat",
+        "reshape",
+        "stack",
+        "abs",
+        "max",
+        "sum",
+        "pow",
+        "full",
+    )
 )
 
 CHUNK = 24
@@ -46,8 +59,8 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale all gradients by the factor that brings their joint norm down to `max_norm`, if it is larger. In place.
 
-    Returns the norm before, as a tensor: nothing waits for the device unless `error_if_nonfinite`, which raises NonFiniteError
-    for a norm that is infinite or NaN. Source: Pascanu et al., arXiv:1211.5063.
+    Returns the norm before, as a tensor: nothing waits for the device unless `error_if_nonfinite`, which raises
+    NonFiniteError for a norm that is infinite or NaN. Source: Pascanu et al., arXiv:1211.5063.
     """
     grads = _gradients(parameters)
     if not grads:
@@ -55,8 +68,10 @@ def clip_grad_norm_(
     with no_grad():
         norm = total_norm(grads, norm_type)
         if error_if_nonfinite and not math.isfinite(value := float(norm.item())):
-            raise NonFiniteError(message("clip_grad_norm_", f"the norm of the gradients is {value}", expected="a finite number"))
-        factor = _minimum(max_norm / (norm + 1e-6), 1.0)  # type: ignore[operator]
+            raise NonFiniteError(
+                message("clip_grad_norm_", f"the norm of the gradients is {value}", expected="a finite number")
+            )
+        factor = _minimum(max_norm / (norm + 1e-6), 1.0)
         for group in chunks(grads):
             dispatch.apply_into(OPS["scale_all"], (*group, factor), (), tuple(group))
     return norm

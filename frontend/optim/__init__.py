@@ -3,11 +3,18 @@
 from polyhal.optim.adam import Adam, AdamW
 from polyhal.optim.optimizer import Optimizer
 from polyhal.optim.schedule import (
-    ConstantLR, CosineAnnealingLR, LambdaLR, LinearLR, Scheduler, SequentialLR, StepLR, WarmupCosine,
-)  # fmt: skip
+    ConstantLR,
+    CosineAnnealingLR,
+    LambdaLR,
+    LinearLR,
+    Scheduler,
+    SequentialLR,
+    StepLR,
+    WarmupCosine,
+)
 from polyhal.optim.sgd import SGD
 
 __all__ = [
-    "SGD", "Adam", "AdamW", "ConstantLR", "CosineAnnealingLR", "LambdaLR", "LinearLR", "Optimizer", "Scheduler", "SequentialLR", "StepLR",
-    "WarmupCosine",
+    "SGD", "Adam", "AdamW", "ConstantLR", "CosineAnnealingLR", "LambdaLR", "LinearLR", "Optimizer", "Scheduler",
+    "SequentialLR", "StepLR", "WarmupCosine",
 ]  # fmt: skip

@@ -59,7 +59,8 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with weight decay applied to the parameters instead of the gradients. Source: Loshchilov and Hutter, arXiv:1711.05101."""
+    """Adam with weight decay applied to the parameters instead of the gradients. Source: Loshchilov and Hutter,
+    arXiv:1711.05101."""
 
     decoupled = True
 

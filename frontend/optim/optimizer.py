@@ -9,9 +9,9 @@ from polyhal.autograd import enable_grad, no_grad
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.nn.state import StateDictError, shape_of
+from polyhal.nn.state import StateDictError, adopt, shape_of
 from polyhal.nn.utils import CHUNK
-from polyhal.tensor import Tensor, as_tensor
+from polyhal.tensor import Tensor
 
 _contiguous = FUNCTIONS["contiguous"]
 
@@ -22,8 +22,8 @@ Params = Iterable[Tensor] | Iterable[Group]
 class Optimizer:
     """Base of optimizers. Subclasses define `update(group, parameters)`.
 
-    `params` are tensors, or dictionaries with "params" and settings that differ from the defaults. A step enqueues work and
-    waits for nothing.
+    `params` are tensors, or dictionaries with "params" and settings that differ from the defaults. A step enqueues
+    work and waits for nothing.
     """
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
@@ -44,16 +44,23 @@ class Optimizer:
         known = {id(p) for g in self.param_groups for p in g["params"]}
         for p in params:
             if not isinstance(p, Tensor):
-                raise TypeError(message(type(self).__name__, f"got a {type(p).__name__}", expected="tensors or groups of tensors"))
+                raise TypeError(
+                    message(type(self).__name__, f"got a {type(p).__name__}", expected="tensors or groups of tensors")
+                )
             if not p.is_leaf:
-                raise ValueError(message(type(self).__name__, f"a tensor of shape {p.shape} is the result of an op", expected="leaves"))
+                raise ValueError(
+                    message(
+                        type(self).__name__, f"a tensor of shape {p.shape} is the result of an op", expected="leaves"
+                    )
+                )
             if id(p) in known:
                 raise ValueError(message(type(self).__name__, f"a parameter of shape {p.shape} is given twice"))
             known.add(id(p))
         self.param_groups.append({**self.defaults, **group, "params": params})
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update every parameter that has a gradient. `closure`, if given, computes the loss first, which is returned."""
+        """Update every parameter that has a gradient. `closure`, if given, computes the loss first, which is
+        returned."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -91,7 +98,11 @@ class Optimizer:
         mine, theirs = [len(g["params"]) for g in self.param_groups], [len(g["params"]) for g in groups]
         if mine != theirs:
             raise StateDictError(
-                message("load_state_dict", f"the saved groups have {theirs} parameters, these have {mine}", expected="the same groups")
+                message(
+                    "load_state_dict",
+                    f"the saved groups have {theirs} parameters, these have {mine}",
+                    expected="the same groups",
+                )
             )
         saved_order = [n for g in groups for n in g["params"]]
         loaded: dict[Tensor, dict[str, Any]] = {}
@@ -110,9 +121,12 @@ class Optimizer:
         if not hasattr(value, "shape"):
             return value
         if shape_of(value) != p.shape:
-            raise StateDictError(message("load_state_dict", f"{name} has shape {shape_of(value)}", expected=f"{p.shape}, as its parameter"))
-        copied = as_tensor(value, p.device).to(state_dtype(p)).detach()
-        return copied.clone()
+            raise StateDictError(
+                message(
+                    "load_state_dict", f"{name} has shape {shape_of(value)}", expected=f"{p.shape}, as its parameter"
+                )
+            )
+        return adopt(value, state_dtype(p), p.device).clone()
 
     def _ordered(self) -> Iterator[Tensor]:
         return (p for g in self.param_groups for p in g["params"])

@@ -56,7 +56,9 @@ class Scheduler:
 class LambdaLR(Scheduler):
     """The base rate times `lr_lambda(step)`; one function, or one per group. Functions are not part of the state."""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]) -> None:
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
+    ) -> None:
         groups = len(optimizer.param_groups)
         self._functions = tuple(lr_lambda) if isinstance(lr_lambda, Sequence) else (lr_lambda,) * groups
         if len(self._functions) != groups:
@@ -130,7 +132,9 @@ class WarmupCosine(Scheduler):
 
     def __init__(self, optimizer: Optimizer, warmup_steps: int, total_steps: int, min_lr: float = 0.0) -> None:
         if not 0 <= warmup_steps <= total_steps:
-            raise ValueError(f"{warmup_steps} warm-up steps of {total_steps} in all; expected 0 <= warmup_steps <= total_steps")
+            raise ValueError(
+                f"{warmup_steps} warm-up steps of {total_steps} in all; expected 0 <= warmup_steps <= total_steps"
+            )
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps
         self.min_lr = min_lr
@@ -148,7 +152,9 @@ class SequentialLR(Scheduler):
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[Scheduler], milestones: Sequence[int]) -> None:
         if len(milestones) != len(schedulers) - 1 or sorted(milestones) != list(milestones):
-            raise ValueError(f"milestones {list(milestones)} for {len(schedulers)} schedulers; expected one less, in rising order")
+            raise ValueError(
+                f"milestones {list(milestones)} for {len(schedulers)} schedulers; expected one less, in rising order"
+            )
         if any(s.optimizer is not optimizer for s in schedulers):
             raise ValueError("all schedulers must belong to the optimizer that is given")
         self._schedulers = tuple(schedulers)

@@ -31,9 +31,22 @@ class SGD(Optimizer):
             if value < 0:
                 raise ValueError(message("SGD", f"{name} is {value}", expected="0 or more"))
         if nesterov and (momentum <= 0 or dampening != 0):
-            raise ValueError(message("SGD", f"nesterov with momentum {momentum} and dampening {dampening}", expected="momentum, and no dampening"))
+            raise ValueError(
+                message(
+                    "SGD",
+                    f"nesterov with momentum {momentum} and dampening {dampening}",
+                    expected="momentum, and no dampening",
+                )
+            )
         super().__init__(
-            params, {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov}
+            params,
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "dampening": dampening,
+                "weight_decay": weight_decay,
+                "nesterov": nesterov,
+            },
         )
 
     def update(self, group: Group, params: Sequence[Tensor]) -> None:

@@ -51,10 +51,16 @@ def _read_file(path: Path) -> Corpus:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CorpusError(
-            message(None, f"{path} is not text: byte {error.start} ({data[error.start]:#04x}) is not valid UTF-8", expected="a UTF-8 text file")
+            message(
+                None,
+                f"{path} is not text: byte {error.start} ({data[error.start]:#04x}) is not valid UTF-8",
+                expected="a UTF-8 text file",
+            )
         ) from None
     if "\0" in text:
-        raise CorpusError(message(None, f"{path} is not text: byte {data.index(0)} is zero", expected="a UTF-8 text file"))
+        raise CorpusError(
+            message(None, f"{path} is not text: byte {data.index(0)} is zero", expected="a UTF-8 text file")
+        )
     # Line ends are unified, as reading in text mode would do, so that one text gives one model on every system.
     return Corpus(path.stem or path.name, str(path.resolve()), text.replace("\r\n", "\n"))
 
@@ -79,6 +85,10 @@ def library() -> Corpus:
         size += len(text)
     if not parts:
         raise CorpusError(
-            message(None, f"this Python came without the sources of its library ({folder})", fix="name a text file: polyhal train FILE")
+            message(
+                None,
+                f"this Python came without the sources of its library ({folder})",
+                fix="name a text file: polyhal train FILE",
+            )
         )
     return Corpus(LIBRARY, LIBRARY, "\n".join(parts))

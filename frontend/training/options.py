@@ -12,6 +12,7 @@ from polyhal.hal.errors import IncompatibleFileError, PolyhalError, message
 from polyhal.training.schedule import SCHEDULES
 
 TOKENIZERS = ("char", "bpe")
+_SMALLEST_BPE = 258
 
 
 class OptionError(PolyhalError, ValueError):
@@ -56,11 +57,26 @@ class TrainOptions:
         self._check()
 
     def _check(self) -> None:
-        for name in ("layers", "heads", "width", "context", "batch_size", "accumulate", "steps", "log_every", "eval_every"):
+        for name in (
+            "layers",
+            "heads",
+            "width",
+            "context",
+            "batch_size",
+            "accumulate",
+            "steps",
+            "log_every",
+            "eval_every",
+        ):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
         for name in ("warmup", "seed", "sample_every", "clip", "weight_decay"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
-        _require(self.vocabulary >= 256, "vocabulary", self.vocabulary, "256 or more, one entry for each byte")
+        _require(
+            self.vocabulary >= _SMALLEST_BPE,
+            "vocabulary",
+            self.vocabulary,
+            f"{_SMALLEST_BPE} or more: all bytes and two marks",
+        )
         _require(self.seed < 2**63, "seed", self.seed, "less than 2**63")
         _require(self.lr > 0, "lr", self.lr, "more than 0")
         _require(0 <= self.dropout < 1, "dropout", self.dropout, "from 0 up to, not including, 1")
@@ -90,7 +106,11 @@ class TrainOptions:
         names = set(NAMES)
         if set(data) != names:
             odd = ", ".join(sorted(set(data) ^ names))
-            raise IncompatibleFileError(message(None, f"the checkpoint was written with other settings ({odd})", expected="those of this version"))
+            raise IncompatibleFileError(
+                message(
+                    None, f"the checkpoint was written with other settings ({odd})", expected="those of this version"
+                )
+            )
         return cls(**data)
 
     def with_changes(self, **changes: Any) -> TrainOptions:
@@ -126,7 +146,9 @@ def _typed(name: str, value: Any, kind: str) -> Any:
             raise OptionError(message(None, f"{flag(name)} is {value!r}", expected="text"))
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float) if kind == "float" else int):
-        raise OptionError(message(None, f"{flag(name)} is {value!r}", expected="a whole number" if kind == "int" else "a number"))
+        raise OptionError(
+            message(None, f"{flag(name)} is {value!r}", expected="a whole number" if kind == "int" else "a number")
+        )
     if not math.isfinite(value):
         raise OptionError(message(None, f"{flag(name)} is {value}", expected="a finite number"))
     return float(value) if kind == "float" else value

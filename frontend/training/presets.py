@@ -11,9 +11,25 @@ from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 
 _CPU: dict[str, Any] = {}
-"""What `TrainOptions` itself has: 0.8 million parameters, which two processor cores can teach something in two minutes."""
-_SMALL_GPU: dict[str, Any] = {"layers": 6, "heads": 6, "width": 192, "context": 128, "batch_size": 32, "dropout": 0.1, "lr": 2e-3}
-_GPU: dict[str, Any] = {"layers": 6, "heads": 6, "width": 384, "context": 256, "batch_size": 64, "dropout": 0.2, "lr": 1e-3}
+"""What `TrainOptions` has by itself: 0.8 million parameters, which two processor cores teach in two minutes."""
+_SMALL_GPU: dict[str, Any] = {
+    "layers": 6,
+    "heads": 6,
+    "width": 192,
+    "context": 128,
+    "batch_size": 32,
+    "dropout": 0.1,
+    "lr": 2e-3,
+}
+_GPU: dict[str, Any] = {
+    "layers": 6,
+    "heads": 6,
+    "width": 384,
+    "context": 256,
+    "batch_size": 64,
+    "dropout": 0.2,
+    "lr": 1e-3,
+}
 _LARGE_MEMORY = 6 << 30
 """Bytes of device memory from which the activations of the large preset surely fit."""
 
@@ -22,6 +38,9 @@ _BUDGET = 95.0
 _FEWEST, _MOST = 200, 5000
 _EPOCHS = 20
 """More passes over a text than this teach a model of these sizes little but the text by heart."""
+
+_EVALUATION_GAP = 25
+"""Steps between two evaluations at least: one costs as much as about seven steps."""
 
 
 def for_device(device: Device) -> dict[str, Any]:
@@ -42,4 +61,8 @@ def steps_for(seconds_per_step: float, steps_per_epoch: float) -> int:
 
 def intervals(steps: int) -> dict[str, int]:
     """How often to log, evaluate and print a sample in a run of so many steps."""
-    return {"log_every": min(max(steps // 20, 1), 10), "eval_every": max(steps // 10, 1), "sample_every": max(steps // 4, 1)}
+    return {
+        "log_every": min(max(steps // 20, 1), 10),
+        "eval_every": max(steps // 10, min(steps, _EVALUATION_GAP)),
+        "sample_every": max(steps // 4, min(steps, _EVALUATION_GAP)),
+    }

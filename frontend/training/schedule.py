@@ -29,7 +29,7 @@ Cosine: Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm rest
 
 
 def share_of_peak(step: int, *, warmup: int, steps: int, schedule: str) -> float:
-    """The factor on the peak learning rate at step `step` (from 0) of `steps`: a linear rise over `warmup` steps, then the schedule."""
+    """The factor on the peak rate at step `step` (from 0) of `steps`: a linear rise, then the schedule."""
     if step < warmup:
         return (step + 1) / warmup
     progress = (step - warmup) / max(steps - warmup, 1)

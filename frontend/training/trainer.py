@@ -1,9 +1,9 @@
-"""One training step and one evaluation of a language model, and everything that a later process needs to go on from there."""
+"""Training steps and evaluations of a language model, and what a later process needs to go on from there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,13 @@ import numpy as np
 from polyhal import random
 from polyhal.autograd import no_grad
 from polyhal.creation import zeros
-from polyhal.hal import dtypes
+from polyhal.data import DataLoader, TokenWindows
 from polyhal.models import GPT
 from polyhal.nn.utils import clip_grad_norm_
 from polyhal.optim import AdamW, LambdaLR
-from polyhal.tensor import Tensor, as_tensor
+from polyhal.tensor import Tensor
 from polyhal.training.options import TrainOptions
 from polyhal.training.schedule import share_of_peak
-from polyhal.training.windows import Windows, evenly_spread
 
 _BETAS = (0.9, 0.99)
 _EVALUATION_BATCHES = 20
@@ -36,13 +35,21 @@ class Trainer:
         self.device = model.lm_head.weight.device
         self.done = 0
         """Steps taken."""
-        self.windows = Windows(training, options.context, options.batch_size, options.seed)
-        self._validation = evenly_spread(validation, options.context, options.batch_size, _EVALUATION_BATCHES) if len(validation) else []
+        windows = TokenWindows(training, options.context)
+        # Batches of one size need one set of kernels, so an epoch's remainder is left out unless it is all there is.
+        whole = len(windows) >= options.batch_size
+        self.loader = DataLoader(
+            windows, options.batch_size, shuffle=True, drop_last=whole, seed=options.seed, device=self.device
+        )
+        self._stream: Generator[tuple[Tensor, Tensor]] | None = None
+        self._validation = _spread(validation, options) if len(validation) else []
         matrices = [p for p in model.parameters() if p.ndim >= 2]
         others = [p for p in model.parameters() if p.ndim < 2]
         # Decay pulls weights towards zero, which makes no sense for the scales and offsets of norms and for biases.
-        groups = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
-        self.optimizer = AdamW([g for g in groups if g["params"]], options.lr, _BETAS, weight_decay=options.weight_decay)
+        groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
+        self.optimizer = AdamW(
+            [g for g in groups if g["params"]], options.lr, _BETAS, weight_decay=options.weight_decay
+        )
         self.scheduler = LambdaLR(self.optimizer, self._share_of_peak)
         self._loss = zeros((), device=self.device)
         self._counted = 0
@@ -54,11 +61,11 @@ class Trainer:
     @property
     def epoch(self) -> float:
         """How often the training text has been seen."""
-        return self.windows.epoch(self.done * self.options.accumulate)
+        return self.loader.epoch + self.loader.position / len(self.loader)
 
     @property
     def steps_per_epoch(self) -> float:
-        return self.windows.per_epoch / (self.options.batch_size * self.options.accumulate)
+        return len(self.loader) / self.options.accumulate
 
     @property
     def learning_rate(self) -> float:
@@ -68,9 +75,10 @@ class Trainer:
     def step(self) -> None:
         """Take one optimizer step on the next batches."""
         self.model.train()
-        first = self.done * self.options.accumulate
-        for index in range(first, first + self.options.accumulate):
-            loss = self._backward(index)
+        if self._stream is None:
+            self._stream = _endless(self.loader)
+        for _ in range(self.options.accumulate):
+            loss = self._backward(*next(self._stream))
             with no_grad():
                 self._loss = self._loss + loss.detach()
         self._counted += self.options.accumulate
@@ -82,19 +90,19 @@ class Trainer:
         self.done += 1
 
     def rehearse(self) -> None:
-        """Compute the gradients of one step and wait for them, leaving no trace: for measuring how long a step takes."""
+        """Compute the gradients of one step and wait for them, leaving no trace: tells how long a step takes."""
         state = random.default_generator.get_state()
+        inputs, targets = self.loader.read(self.loader.order(0)[: self.options.batch_size])
         self.model.train()
-        for index in range(self.options.accumulate):
-            self._backward(index)
+        for _ in range(self.options.accumulate):
+            self._backward(self._upload(inputs), self._upload(targets))
         self.optimizer.zero_grad()
         random.default_generator.set_state(state)
         self.device.synchronize()
 
-    def _backward(self, index: int) -> Tensor:
-        """The loss of batch `index`, its share of the gradient added to the parameters'."""
-        inputs, targets = self.windows.batch(index)
-        loss = self.model.loss(self._upload(inputs), self._upload(targets))
+    def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of a batch; its share of the gradient is added to the parameters'."""
+        loss = self.model.loss(inputs, targets)
         (loss / self.options.accumulate if self.options.accumulate > 1 else loss).backward()
         return loss
 
@@ -119,25 +127,41 @@ class Trainer:
         return float(total.item()) / count
 
     def _upload(self, numbers: np.ndarray) -> Tensor:
-        return Tensor(numbers, dtype=dtypes.int32, device=self.device)
+        return Tensor(numbers, device=self.device)
+
+    def close(self) -> None:
+        """Stop preparing batches."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
     # --- going on later ---------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What besides weights and optimizer decides all later steps: the step, which is the data position too, the random
-        numbers' position, and the loss that is added up but not reported yet."""
-        return {
-            "step": self.done,
-            "random": random.default_generator.get_state(),
-            # A float32 is written exactly by its shortest decimal, so JSON does not change the sum.
-            "loss_sum": float(self._loss.item()),
-            "loss_count": self._counted,
-        }
+        """The step, and the loss that is added up but not reported yet.
+
+        The rest of the state is in the model, the optimizer, the scheduler, the loader and the random generator.
+        """
+        # A float32 becomes a float64 and comes back unchanged, so the sum goes on exactly.
+        return {"step": self.done, "loss_sum": float(self._loss.item()), "loss_count": self._counted}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was called; weights and optimizer are loaded separately."""
+        """Go on where `state_dict` was called, once the parts listed there are loaded."""
+        self.close()
         self.done = int(state["step"])
-        random.default_generator.set_state(state["random"])
-        self.scheduler.load_state_dict({"last_epoch": self.done})
-        self._loss = as_tensor(np.float32(state["loss_sum"]), self.device)
+        self._loss = Tensor(np.float32(state["loss_sum"]), device=self.device)
         self._counted = int(state["loss_count"])
+
+
+def _endless(loader: DataLoader) -> Generator[tuple[Tensor, Tensor]]:
+    """Batches, epoch after epoch."""
+    while True:
+        yield from loader
+
+
+def _spread(tokens: np.ndarray, options: TrainOptions) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Fixed batches spread evenly over the validation text, the same at every evaluation."""
+    windows = TokenWindows(tokens, options.context)
+    most = _EVALUATION_BATCHES * options.batch_size
+    chosen = np.unique(np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(np.int64))
+    return [windows.batch(chosen[i : i + options.batch_size]) for i in range(0, len(chosen), options.batch_size)]

@@ -14,7 +14,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.testing.arrangements import ARRANGEMENTS, Arrangement, Guarded, adapted, arrange, poison_pool
-from polyhal.hal.testing.scope import Scope
+from polyhal.hal.testing.scope import Scope, primary
 from polyhal.hal.testing.tolerances import check_close
 from polyhal.hal.testing.values import Call, Expectation, expect, runnable
 from polyhal.tensor import Tensor
@@ -65,15 +65,12 @@ def forward(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Non
     Raises AssertionError that names the call, the arrangements and the worst element.
     """
     made = runnable(device, op, dtype, scope)
-    shift = _shift(op, dtype)
-    # Few samples in few dtypes must still meet every arrangement once.
-    count = len(made) * max(len(op.dtypes), 1)
-    rounds = len(ARRANGEMENTS) if scope.full else -(-len(ARRANGEMENTS) // max(count, 1))
+    first, turns = shift(op, dtype), rounds(op, dtype, len(made), scope)
     guarded = 0
     for call in made:
         tensors = any(isinstance(v, np.ndarray) for v in call.values)
-        for turn in range(rounds if tensors else 1):
-            arrangements = rotation(call, shift + turn * max(len(made), 1))
+        for turn in range(turns if tensors else 1):
+            arrangements = rotation(call, first + turn * len(made))
             values, inputs = placed(call, arrangements, device)
             wanted = expect(call, values=values)
             what = f"{call} as {', '.join(arrangements)}" if tensors else str(call)
@@ -81,21 +78,28 @@ def forward(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Non
             check_results(call, run(call, inputs, device), wanted, what)
             if not guarded and tensors and all(s.size for s in wanted.outputs) and op.view is None:
                 guarded = 1
-                _write_into(call, inputs, wanted, device, shift, what)
+                _write_into(call, inputs, wanted, device, first, what)
     if op.mutates:
         for call in made:
             _in_place(call, device)
 
 
-def _shift(op: OpDef, dtype: DType | None) -> int:
+def rounds(op: OpDef, dtype: DType | None, samples: int, scope: Scope) -> int:
+    """How often every sample is repeated, so that few samples still meet every arrangement once in the primary dtype."""
+    if scope.full:
+        return len(ARRANGEMENTS)
+    return -(-len(ARRANGEMENTS) // max(samples, 1)) if dtype is primary(op) else 1
+
+
+def shift(op: OpDef, dtype: DType | None) -> int:
     """Where the rotation starts: the same on every machine, different from op to op and from dtype to dtype."""
     position = op.dtypes.index(dtype) if dtype in op.dtypes else 0
     return zlib.crc32(op.name.encode()) + position * 2
 
 
-def _write_into(call: Call, inputs: tuple[Any, ...], wanted: Expectation, device: Device, shift: int, what: str) -> None:
+def _write_into(call: Call, inputs: tuple[Any, ...], wanted: Expectation, device: Device, first: int, what: str) -> None:
     """Write the results into poisoned buffers: on a vector boundary, past one, or with gaps between the elements."""
-    lead, strided = [(ALIGNMENT, False), (ALIGNMENT + 1, False), (ALIGNMENT, True)][shift % 3]
+    lead, strided = [(ALIGNMENT, False), (ALIGNMENT + 1, False), (ALIGNMENT, True)][first % 3]
     outs = [Guarded(s, device, lead, strided=strided) for s in wanted.outputs]
     dispatch.apply_into(call.op, inputs, tuple(call.params.values()), tuple(o.tensor for o in outs))
     label = f"{what} into {'a strided output' if strided else f'an output at offset {lead}'}"

@@ -183,7 +183,8 @@ def second_order(device: Device, op: OpDef, scope: Scope) -> None:
 
     The latter are those of the NumPy device, which the first-order check has measured against the reference.
     """
-    dtype = dtypes.float64 if dtypes.float64 in device.capabilities.compute and dtypes.float64 in op.dtypes else dtypes.float32
+    precise = scope.full and dtypes.float64 in device.capabilities.compute and dtypes.float64 in op.dtypes
+    dtype = dtypes.float64 if precise else dtypes.float32
     host = Device("numpy")
     small = [c for c in usable(device, op, dtype, scope) if c.elements <= 400]
     for call in small[:_SECOND_ORDER]:

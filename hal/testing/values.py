@@ -107,7 +107,12 @@ def specs_of(values: Sequence[Any]) -> tuple[Any, ...]:
 def runnable(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> list[Call]:
     """The calls of `op` in `dtype` that are in scope and whose inputs and outputs the device can store."""
     storage, found = device.capabilities.storage, []
-    for call in calls(op, dtype):
+    made = calls(op, dtype)
+    # Calls without elements build no kernels; those on special values are what half precision gets wrong first.
+    chosen = scope.share(op, dtype, [c.number for c in made if c.elements and not c.sample.special])
+    for call in made:
+        if call.elements and not call.sample.special and call.number not in chosen:
+            continue
         kept = [as_dtype(v.dtype) for v in call.values if isinstance(v, np.ndarray)]
         if scope.accepts(call.elements) and storage.issuperset(kept) and storage.issuperset(s.dtype for s in call.outputs()):
             found.append(call)

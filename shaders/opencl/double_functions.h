@@ -26,7 +26,7 @@ inline D gelu_tanh_slope_double(D x) {
 
 inline D silu_slope_double(D x) {
     const D s = 1.0 / (1.0 + exp(-x));
-    return s * fma(x, 1.0 - s, (D)(1.0));
+    return s * (x * (1.0 - s) + 1.0);
 }
 
 inline D floor_remainder_double(D x, D y) {

@@ -12,6 +12,10 @@
 #define INDEX uint
 #define OFFSET int
 #endif
+// A single row needs no division.
+#ifndef FLAT
+#define FLAT 0
+#endif
 #include "dtypes.h"
 #include "vectors.h"
 
@@ -56,26 +60,37 @@
 #endif
 
 // Consecutive elements, one element for all lanes, elements `step` apart. The _PART forms touch only the first `left` lanes.
+#define EACH for (uint j = 0; j < WIDTH; j++)
+// On GPUs, lanes must be numbered by constants: a register that is indexed by a variable lies in memory.
+#if ALIGNED
+#define EACH_LEFT _Pragma("unroll") EACH if (j < left)
+#else
+#define EACH_LEFT for (uint j = 0; j < left; j++)
+#endif
 #define LANE(type, v, j) (((__private type *)&(v))[j])
 #define LOAD_UNIT(D, r, p) r = LOADV(D, (p) + at);
 #define LOAD_SPLAT(D, r, p) r = (VEC(COMPUTE(D)))(LOAD(D, p, 0));
-#define LOAD_STEP(D, r, p, step) for (uint j = 0; j < WIDTH; j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, (OFFSET)(at + j) * (step));
+#define LOAD_STEP(D, r, p, step) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, (OFFSET)(at + j) * (step));
 #define LOAD_UNIT_PART(D, r, p) \
     r = (VEC(COMPUTE(D)))(0); \
-    for (uint j = 0; j < left; j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, at + j);
+    EACH_LEFT LANE(COMPUTE(D), r, j) = LOAD(D, p, at + j);
 #define LOAD_STEP_PART(D, r, p, step) \
     r = (VEC(COMPUTE(D)))(0); \
-    for (uint j = 0; j < left; j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, (OFFSET)(at + j) * (step));
+    EACH_LEFT LANE(COMPUTE(D), r, j) = LOAD(D, p, (OFFSET)(at + j) * (step));
 #define STORE_UNIT(D, r, p) STOREV(D, r, (p) + at);
-#define STORE_STEP(D, r, p, step) for (uint j = 0; j < WIDTH; j++) STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
-#define STORE_UNIT_PART(D, r, p) for (uint j = 0; j < left; j++) STORE(D, LANE(COMPUTE(D), r, j), p, at + j);
-#define STORE_STEP_PART(D, r, p, step) for (uint j = 0; j < left; j++) STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
+#define STORE_STEP(D, r, p, step) EACH STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
+#define STORE_UNIT_PART(D, r, p) EACH_LEFT STORE(D, LANE(COMPUTE(D), r, j), p, at + j);
+#define STORE_STEP_PART(D, r, p, step) EACH_LEFT STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
 
 __kernel void elementwise(PARAMETERS, const INDEX inner, const INDEX chunks, const INDEX items) {
     const INDEX item = get_global_id(0);
     if (item >= items) return;
+#if FLAT
+    const INDEX at = item * WIDTH;
+#else
     INDEX row = item / chunks;
     const INDEX at = (item - row * chunks) * WIDTH;
+#endif
     LOCATE
     REGISTERS
 #if WIDTH == 1

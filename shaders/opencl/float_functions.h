@@ -14,21 +14,21 @@ inline F tangent_float(F x) { PERIODIC(float, int, tan, x, 3.0e4f) }
 // that balance the error of the result. erf is within 2.3 units in the last place of the exact value in both.
 inline F log_erfc(F a) {
     F p = (F)(0.00013354658f);
-    p = fma(p, a, (F)(-0.0023899076f));
-    p = fma(p, a, (F)(0.019448387f));
-    p = fma(p, a, (F)(-0.09778741f));
-    p = fma(p, a, (F)(-0.64463556f));
-    p = fma(p, a, (F)(-1.1229699f));
-    return fma(p, a, (F)(-0.0014048255f));
+    p = p * a + -0.0023899076f;
+    p = p * a + 0.019448387f;
+    p = p * a + -0.09778741f;
+    p = p * a + -0.64463556f;
+    p = p * a + -1.1229699f;
+    return p * a + -0.0014048255f;
 }
 
 inline F erf_over_x(F z) {
     F p = (F)(-0.00056314224f);
-    p = fma(p, z, (F)(0.0049175513f));
-    p = fma(p, z, (F)(-0.026711311f));
-    p = fma(p, z, (F)(0.1128018f));
-    p = fma(p, z, (F)(-0.37612325f));
-    return fma(p, z, (F)(1.1283791f));
+    p = p * z + 0.0049175513f;
+    p = p * z + -0.026711311f;
+    p = p * z + 0.1128018f;
+    p = p * z + -0.37612325f;
+    return p * z + 1.1283791f;
 }
 
 // Beyond 4 the result is 1 in float; the comparison, unlike fmin, keeps a NaN.
@@ -46,7 +46,7 @@ inline F normal_distribution_float(F x) {
     const F a = SELECT(size, (F)(4.0f), size > 4.0f);
     const F tail = 0.5f * exp(log_erfc(a));
     const F far = SELECT(1.0f - tail, tail, x < 0.0f);
-    const F near = fma(0.5f * t, erf_over_x(a * a), (F)(0.5f));
+    const F near = (0.5f * t * (erf_over_x(a * a)) + 0.5f);
     // Where even the tail is below half a unit of 1, it still decays; past 4 sqrt 2 it is taken as 0.
     const F settled = SELECT(far, (F)(0.0f), x < -5.65f);
     return SELECT(settled, near, a < 1.0f);
@@ -59,12 +59,12 @@ inline F gelu_slope_float(F x) {
 inline F gelu_tanh_slope_float(F x) {
     const F u = (x + 0.044715f * x * x * x) * 1.5957691f;
     const F s = 1.0f / (1.0f + exp(-u));
-    return s + x * s * (1.0f - s) * fma(0.21406445f, x * x, (F)(1.5957691f));
+    return s + x * s * (1.0f - s) * (0.21406445f * (x * x) + 1.5957691f);
 }
 
 inline F silu_slope_float(F x) {
     const F s = 1.0f / (1.0f + exp(-x));
-    return s * fma(x, 1.0f - s, (F)(1.0f));
+    return s * (x * (1.0f - s) + 1.0f);
 }
 
 inline F floor_remainder_float(F x, F y) {

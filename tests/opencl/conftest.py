@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -78,14 +78,18 @@ def _spec(x: Any) -> Any:
     return ScalarSpec(dtypes.bool_ if isinstance(x, bool) else dtypes.int64 if isinstance(x, int) else dtypes.float32)
 
 
-@pytest.fixture(params=_FOUND, ids=[f"{f.info.selector}-{f.platform.split('(')[0].split()[0].lower()}" for f in _FOUND], scope="session")
+@pytest.fixture(
+    params=_FOUND,
+    ids=[f"{f.info.selector}-{f.platform.split('(')[0].split()[0].lower()}" for f in _FOUND],
+    scope="session",
+)
 def found(request: pytest.FixtureRequest) -> discovery.Found:
     return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
-def device(found: discovery.Found) -> Iterator[Harness]:
-    yield Harness(found)
+def device(found: discovery.Found) -> Harness:
+    return Harness(found)
 
 
 @pytest.fixture

@@ -53,7 +53,9 @@ def test_copy_into_any_view_leaves_the_rest(device: Any, rng: Any, name: str) ->
     np.testing.assert_array_equal(device.download(base), owner)
 
 
-@pytest.mark.parametrize("dtype", [dtypes.bool_, dtypes.int16, dtypes.float16, dtypes.float32, dtypes.int64], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "dtype", [dtypes.bool_, dtypes.int16, dtypes.float16, dtypes.float32, dtypes.int64], ids=lambda d: d.name
+)
 def test_transpose_of_every_size_of_element(device: Any, rng: Any, dtype: dtypes.DType) -> None:
     a = rng.integers(0, 2, (70, 45)).astype(dtype.numpy)
     base, out = device.upload(a), device.empty(dtype, (45, 70))
@@ -119,7 +121,9 @@ def test_views_as_operands(device: Any, rng: Any) -> None:
     base = device.upload(owner)
     for name, array in {"transposed": owner.T, "sliced": owner[3:, 1::3], "reversed": owner[::-1, ::-1]}.items():
         other = rng.standard_normal(array.shape).astype(np.float32)
-        actual = device.run("subtract", [_as_ref(device, base, array, owner), device.upload(other)], dtypes.float32, array.shape)
+        actual = device.run(
+            "subtract", [_as_ref(device, base, array, owner), device.upload(other)], dtypes.float32, array.shape
+        )
         np.testing.assert_array_equal(actual, array - other, err_msg=name)
 
 

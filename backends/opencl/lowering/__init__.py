@@ -19,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, movement, reduce
+from polyhal.backends.opencl.lowering import (
+    elementwise, indexing, loss, matmul, movement, norm, optimizer, reduce, softmax,
+)  # fmt: skip
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -28,7 +30,7 @@ LoweringFunction = Callable[
     [Runtime, tuple[InputSpec | None, ...], tuple[Spec, ...], Mapping[str, Any]], Launch | Declined
 ]
 
-_FAMILIES = (elementwise, movement, reduce, indexing, matmul)
+_FAMILIES = (elementwise, movement, reduce, indexing, matmul, softmax, norm, loss, optimizer)
 
 
 def table() -> dict[str, LoweringFunction]:

@@ -106,8 +106,8 @@ def group(
 ) -> Launch:
     """A launch that evaluates `steps` and writes value `results[i]` to output i.
 
-    Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may be
-    exactly an input. Raises KernelBuildError.
+    Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may
+    be exactly an input. Raises KernelBuildError.
     """
     space = _lay_out(runtime, inputs, outputs)
     text = _Text()
@@ -120,9 +120,10 @@ def group(
     definitions: dict[str, str | int | bool] = {
         "WIDTH": space.width,
         "ALIGNED": space.aligned,
+        "FLAT": len(space.axes) == 1,
         "INDEX": index,
         "OFFSET": "long" if space.wide else "int",
-        **{header: 1 for header in sorted(dialect.headers)},
+        **dict.fromkeys(sorted(dialect.headers), 1),
         "PARAMETERS": ", ".join(text.parameters),
         "LOCATE": "\n".join(text.locate),
         "REGISTERS": "\n".join(text.registers),
@@ -194,7 +195,9 @@ def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None
         text.parameters.append(f"__global {const}STORAGE({o.dtype.name}) *p{o.position}, const ulong o{o.position}")
         text.bindings.append(Tensor(o.position))
         terms = "".join(f" + (OFFSET)c{a} * s{o.position}_{a}" for a in range(outer))
-        text.locate.append(f"__global {const}STORAGE({o.dtype.name}) *q{o.position} = p{o.position} + o{o.position}{terms};")
+        text.locate.append(
+            f"__global {const}STORAGE({o.dtype.name}) *q{o.position} = p{o.position} + o{o.position}{terms};"
+        )
     values = []
     for i, spec in enumerate(inputs):
         if isinstance(spec, ScalarSpec):
@@ -204,7 +207,9 @@ def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None
         else:
             values.append(_emit_load(text, next(o for o in space.operands if o.position == i)))
     for axis in range(1, outer):
-        text.scalar(f"n{axis}", "ulong" if space.wide else "uint", Constant(space.axes[axis], "ulong" if space.wide else "uint"))
+        text.scalar(
+            f"n{axis}", "ulong" if space.wide else "uint", Constant(space.axes[axis], "ulong" if space.wide else "uint")
+        )
     for o in space.operands:
         for axis in range(outer):
             text.scalar(f"s{o.position}_{axis}", integer, Constant(o.strides[axis], integer))
@@ -216,7 +221,7 @@ def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None
 def _emit_number(text: _Text, position: int, dtype: DType) -> _Value:
     # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
     cls = register_class(dtype)
-    wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"  # type: ignore[assignment]
+    wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
     text.scalar(f"x{position}", wire, Number(position, wire))
     held = type_name(cls)
     text.compute.append(f"const VEC({held}) r{position} = (VEC({held}))(({held})x{position});")
@@ -304,7 +309,12 @@ def _number_spec(spec: InputSpec | None, dtype: DType) -> InputSpec | None:
 
 
 def single(
-    runtime: Runtime, op: str, dtype: DType, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], params: tuple[float, ...] = ()
+    runtime: Runtime,
+    op: str,
+    dtype: DType,
+    inputs: Sequence[InputSpec | None],
+    outputs: Sequence[Spec],
+    params: tuple[float, ...] = (),
 ) -> Launch | Declined:
     """One op on operands cast to `dtype`."""
     expression = find(op)

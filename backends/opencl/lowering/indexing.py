@@ -1,39 +1,189 @@
-"""Rows picked by index, and rows added by index."""
+"""Rows picked and added by index, and elements along an axis. Additions run in a fixed order, without atomics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from polyhal.backends.common.expressions import register_class
-from polyhal.backends.opencl.launch import Constant, Tensor
+from polyhal.backends.common.geometry import ceil_div, round_up
+from polyhal.backends.opencl.launch import Constant, LaunchSequence, Parameter, Tensor
+from polyhal.backends.opencl.lowering import movement
+from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.layout import Spec, collapse
+from polyhal.hal.protocol import Declined, InputSpec, Launch
 
-LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {}
+Inputs = tuple[InputSpec | None, ...]
+
+_ELEMENTS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
+_ELEMENTS_EACH = 4096
+_COLUMN_SPAN = 64
+_ROW_GROUP = 32
+_SCATTER_GROUP = 128
+
+
+def _line_step(spec: Spec) -> int | None:
+    """The distance between neighbours when the whole spec is numbered in row-major order, or None if it varies."""
+    lengths, (steps,) = collapse(spec.shape, (spec.strides,))
+    return steps[0] if len(lengths) == 1 else None
+
+
+def _gather(runtime: Runtime, index: Spec, x: Spec, places: tuple[int, int, int]) -> Launch | Declined:
+    step = _line_step(index)
+    if step is None:
+        return Declined("the index is not evenly spaced")
+    count, width = index.size, x.shape[1]
+    if max(count, width) >= 1 << 31:
+        return Declined("an axis is longer than 2^31")
+    if runtime.features.cpu:
+        each = max(1, min(_ELEMENTS_EACH // width, ceil_div(count, 4 * runtime.features.compute_units)))
+        across = 1
+    else:
+        each, across = 1, round_up(min(width, runtime.features.group_size), _ROW_GROUP)
+    parameters: list[Parameter] = [
+        *(Tensor(i) for i in places), Constant(count, "uint"), Constant(width, "uint"), Constant(x.shape[0], "ulong"),
+        Constant(each, "uint"), Constant(step, "long"), Constant(x.strides[0], "long"), Constant(x.strides[1] if width > 1 else 1, "long"),
+    ]  # fmt: skip
+    definitions: dict[str, str | int | bool] = {"INDEX_DTYPE": index.dtype.name, "ELEMENT": _ELEMENTS[x.dtype.itemsize]}
+    group = (1, 1) if runtime.features.cpu else (_ROW_GROUP, 1)
+    return runtime.launch("gather", "gather", definitions, parameters, (across, ceil_div(count, each)), group)
 
 
 def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:
-    """A launch (index, x, out): rows of `x`, zeros where an index is out of range."""
-    count, width = out.shape
-    definitions: dict[str, str | int | bool] = {"DTYPE": x.dtype.name, "INDEX_DTYPE": index.dtype.name}
-    parameters = [
-        Tensor(0), Tensor(1), Tensor(2), Constant(count, "ulong"), Constant(width, "ulong"), Constant(x.shape[0], "ulong"),
+    """A launch (index, x, out): rows of `x`, zeros where an index is out of range. All contiguous."""
+    launch = _gather(runtime, index, x, (0, 1, 2))
+    assert not isinstance(launch, Declined)
+    return launch
+
+
+def _scatter(
+    runtime: Runtime, index: Spec, source: tuple[int, int, int, int], out: Spec, places: tuple[int, int, int]
+) -> Launch | Declined:
+    """`source` is (count, width, row stride, column stride)."""
+    step = _line_step(index)
+    if step is None:
+        return Declined("the index is not evenly spaced")
+    count, width, row_step, column_step = source
+    if max(count, width) >= 1 << 31:
+        return Declined("an axis is longer than 2^31")
+    cpu = runtime.features.cpu
+    span = _COLUMN_SPAN
+    while cpu and span > 16 and ceil_div(width, span) < 2 * runtime.features.compute_units:
+        span //= 2
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name, "REAL": real_type(out.dtype), "BY_COLUMNS": cpu, "GROUP": _SCATTER_GROUP,
+    }  # fmt: skip
+    parameters: list[Parameter] = [
+        *(Tensor(i) for i in places), Constant(count, "uint"), Constant(width, "uint"), Constant(out.shape[0], "ulong"),
+        Constant(span, "uint"), Constant(step, "long"), Constant(row_step, "long"), Constant(column_step, "long"),
     ]  # fmt: skip
-    group = runtime.features.group_size
-    return runtime.launch("gather", "gather", definitions, parameters, (count * width,), (group,))
+    items = (ceil_div(width, span), 1) if cpu else (round_up(width, _SCATTER_GROUP), count)
+    return runtime.launch(
+        "scatter_add", "scatter_add", definitions, parameters, items, (1, 1) if cpu else (_SCATTER_GROUP, 1)
+    )
 
 
 def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:
-    """A launch (index, source, out) that adds rows; each column is walked by one work-item, in order, so it is exact
-    about the order of additions and needs no atomics."""
-    count, width = source.shape
-    definitions: dict[str, str | int | bool] = {"DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name}
-    parameters = [
-        Tensor(0), Tensor(1), Tensor(2), Constant(count, "ulong"), Constant(width, "ulong"), Constant(out.shape[0], "ulong"),
+    """A launch (index, source, out) that adds rows, in the order of the index. All contiguous."""
+    launch = _scatter(runtime, index, (*source.shape, *source.strides), out, (0, 1, 2))  # type: ignore[arg-type]
+    assert not isinstance(launch, Declined)
+    return launch
+
+
+def _after_zeros(runtime: Runtime, name: str, out: Spec, place: int, launch: Launch) -> Launch:
+    zero = movement.fill(runtime, out)
+    return LaunchSequence(name, (lambda *args: zero(0, args[place]), launch))
+
+
+def _embedding(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    weight, index = inputs
+    if not isinstance(weight, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    return _gather(runtime, index, weight, (1, 0, 2))
+
+
+def _scatter_rows(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    src, index = inputs
+    (out,) = outputs
+    if not isinstance(src, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    if runtime.features.cpu and out.dtype.is_floating_point and out.dtype.itemsize < 4:
+        return Declined(f"sums of {out.dtype.name} would be rounded at every step")
+    lengths, (steps,) = collapse(src.shape[:-1], (src.strides[:-1],))
+    if len(lengths) > 1:
+        return Declined("the rows of the source are not evenly spaced")
+    width = src.shape[-1]
+    launch = _scatter(
+        runtime, index, (index.size, width, steps[0], src.strides[-1] if width > 1 else 1), out, (1, 0, 2)
+    )
+    return launch if isinstance(launch, Declined) else _after_zeros(runtime, "scatter_rows", out, 2, launch)
+
+
+def _thirds(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
+    """Lengths and strides as (outer, axis, inner), or None where the axes on one side cannot be merged."""
+    outer, (outer_steps,) = collapse(spec.shape[:axis], (spec.strides[:axis],))
+    inner, (inner_steps,) = collapse(spec.shape[axis + 1 :], (spec.strides[axis + 1 :],))
+    if len(outer) > 1 or len(inner) > 1:
+        return None
+    return (outer[0], spec.shape[axis], inner[0]), (outer_steps[0], spec.strides[axis], inner_steps[0])
+
+
+def _along(
+    runtime: Runtime, name: str, data: Spec, index: Spec, out: Spec, axis: int, length: int, items: int
+) -> Launch | Declined:
+    thirds = _thirds(data, axis), _thirds(index, axis)
+    if thirds[0] is None or thirds[1] is None:
+        return Declined("the axes beside the indexed one cannot be merged")
+    (_, data_steps), ((_, picked, inner), index_steps) = thirds
+    parameters: list[Parameter] = [
+        Tensor(0), Tensor(1), Tensor(2), Constant(items, "ulong"), Constant(picked, "ulong"), Constant(inner, "ulong"),
+        Constant(length, "long"), *(Constant(v, "long") for v in (*data_steps, *index_steps)),
     ]  # fmt: skip
+    # Elements that are only moved need no arithmetic type.
+    dtype = (
+        {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}[out.dtype.itemsize]
+        if name.startswith("take")
+        else out.dtype.name
+    )
+    definitions: dict[str, str | int | bool] = {"DTYPE": dtype, "INDEX_DTYPE": index.dtype.name}
     group = runtime.features.group_size
-    return runtime.launch("scatter_add", "scatter_add", definitions, parameters, (width,), (group,))
+    return runtime.launch(name, "along_axis", definitions, parameters, (items,), (group,), kernel=name)
 
 
-__all__ = ["LOWERINGS", "gather", "register_class", "scatter_add"]
+def _take_along_axis(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, index = inputs
+    (out,) = outputs
+    if not isinstance(x, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    axis = params["axis"]
+    return _along(runtime, "take_along_axis", x, index, out, axis, x.shape[axis], out.size)
+
+
+def _scatter_along_axis(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    src, index = inputs
+    (out,) = outputs
+    if not isinstance(src, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    axis = params["axis"]
+    if out.dtype.is_floating_point and out.dtype.itemsize < 4 and index.shape[axis] > 1:
+        return Declined(f"sums of {out.dtype.name} would be rounded at every step")
+    lines = math.prod(index.shape) // index.shape[axis]
+    launch = _along(runtime, "scatter_along_axis", src, index, out, axis, params["length"], lines)
+    return launch if isinstance(launch, Declined) else _after_zeros(runtime, "scatter_along_axis", out, 2, launch)
+
+
+LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
+    "embedding": _embedding,
+    "scatter_rows": _scatter_rows,
+    "take_along_axis": _take_along_axis,
+    "scatter_along_axis": _scatter_along_axis,
+}

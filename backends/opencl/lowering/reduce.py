@@ -1,8 +1,8 @@
 """Reductions over any axes: along rows, down columns, or whole tensors, in one pass or two.
 
-The input is seen as at most two kept and two reduced axes; stranger layouts are copied first. When there are too few results
-to fill the device, each is made by several work-items, whose partial results a second pass joins. The split depends on
-shapes and device only, so results repeat bit by bit.
+The input is seen as at most two kept and two reduced axes; stranger layouts are copied first. When there are too few
+results to fill the device, each is made by several work-items, whose partial results a second pass joins. The split
+depends on shapes and device only, so results repeat bit by bit.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ _JOINS = {
 }  # fmt: skip
 """The names in reduce_operations.h."""
 
+_STRIPS = 8
+"""Vectors side by side that a CPU takes from each row when it reduces columns."""
+
 _SHORTEST_PART = 1024
 """Elements below which a second pass costs more than it wins."""
 
@@ -58,9 +61,13 @@ def accumulator(op: Operation, dtype: DType) -> DType:
         return dtypes.int32
     if op in ("sum", "mean", "prod"):
         return dtypes.accumulator(dtype) if op != "mean" or dtype.kind == "float" else dtypes.float32
-    return {"float": dtypes.float32, "double": dtypes.float64, "long": dtypes.int64, "ulong": dtypes.uint64, "uint": dtypes.uint32}.get(
-        register_class(dtype), dtypes.int32
-    )
+    return {
+        "float": dtypes.float32,
+        "double": dtypes.float64,
+        "long": dtypes.int64,
+        "ulong": dtypes.uint64,
+        "uint": dtypes.uint32,
+    }.get(register_class(dtype), dtypes.int32)
 
 
 def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch:
@@ -96,15 +103,19 @@ def _after_copy(copy: Launch, view: Spec, flat: Spec, inner: Launch) -> Launch:
 
 
 def _canonical(x: Spec, axes: tuple[int, ...], ordered: bool = False) -> _Axes | None:
-    """The axes of `x` merged to two kept and two reduced ones; None where there are more. `ordered` keeps the reduced axes
-    in their order, as positions need it."""
+    """The axes of `x` merged to two kept and two reduced ones; None where there are more.
+
+    `ordered` keeps the reduced axes in their order, as positions need it.
+    """
     kept_axes = [i for i in range(x.ndim) if i not in axes]
     kept_shape = tuple(x.shape[i] for i in kept_axes)
     kept_strides = tuple(x.strides[i] for i in kept_axes)
     lengths, (steps, _) = collapse(kept_shape, (kept_strides, contiguous_strides(kept_shape)))
     # Where the order of reduced axes does not matter, the smallest stride last makes runs of neighbours.
     order = axes if ordered else sorted(axes, key=lambda a: -abs(x.strides[a]))
-    reduced_lengths, (reduced_steps,) = collapse(tuple(x.shape[a] for a in order), (tuple(x.strides[a] for a in order),))
+    reduced_lengths, (reduced_steps,) = collapse(
+        tuple(x.shape[a] for a in order), (tuple(x.strides[a] for a in order),)
+    )
     if len(lengths) > 2 or len(reduced_lengths) > 2:
         return None
     return _Axes(_pair(lengths, steps), _pair(reduced_lengths, reduced_steps))
@@ -132,11 +143,11 @@ def _parts(runtime: Runtime, axes: _Axes, by_rows: bool, x: Spec) -> int:
     features = runtime.features
     if features.cpu:
         workers = 4 * features.compute_units
-        busy = axes.results if by_rows else ceil_div(axes.results, features.vector_width)
+        busy = axes.results if by_rows else ceil_div(axes.results, _STRIPS * features.vector_width)
     else:
-        workers = 32 * features.compute_units
+        workers = 128 * features.compute_units
         busy = ceil_div(axes.results * _lanes(runtime, axes.length), 256) if by_rows else ceil_div(axes.results, 256)
-    return max(1, min(workers // max(busy, 1), axes.length // _SHORTEST_PART, 4096))
+    return max(1, min(workers // max(busy, 1), axes.length // _SHORTEST_PART, 16384))
 
 
 def _lanes(runtime: Runtime, length: int) -> int:
@@ -185,12 +196,15 @@ def _geometry(axes: _Axes, parts: int, part_length: int, divisor: int, held: DTy
 
 def _memory_definitions(operands: tuple[Parameter, Parameter]) -> dict[str, str | int | bool]:
     """Workspace has no offset parameter, tensors have."""
-    return {"X_IS_WORKSPACE": isinstance(operands[0], Workspace), "OUT_IS_WORKSPACE": isinstance(operands[1], Workspace)}
+    return {
+        "X_IS_WORKSPACE": isinstance(operands[0], Workspace),
+        "OUT_IS_WORKSPACE": isinstance(operands[1], Workspace),
+    }
 
 
 def _rows(
-    runtime: Runtime, op: str, source: DType, aligned: bool, axes: _Axes, target: DType, held: DType, parts: int, total: int,
-    operands: tuple[Parameter, Parameter],
+    runtime: Runtime, op: str, source: DType, aligned: bool, axes: _Axes, target: DType, held: DType, parts: int,
+    total: int, operands: tuple[Parameter, Parameter],
 ) -> KernelLaunch:  # fmt: skip
     features = runtime.features
     lanes = _lanes(runtime, ceil_div(axes.length, parts))
@@ -215,8 +229,8 @@ def _rows(
 
 
 def _columns(
-    runtime: Runtime, op: str, source: DType, aligned: bool, axes: _Axes, target: DType, held: DType, parts: int, total: int,
-    operands: tuple[Parameter, Parameter],
+    runtime: Runtime, op: str, source: DType, aligned: bool, axes: _Axes, target: DType, held: DType, parts: int,
+    total: int, operands: tuple[Parameter, Parameter],
 ) -> KernelLaunch:  # fmt: skip
     features = runtime.features
     columns = axes.kept[1][0]
@@ -226,11 +240,13 @@ def _columns(
         steps = (axes.kept[0][1], axes.reduced[0][1], axes.reduced[1][1])
         whole = aligned and columns % 4 == 0 and all(s % 4 == 0 for s in steps) and axes.results >= 2**16
         width = 4 if whole else 1
-    chunks = ceil_div(columns, width)
+    strips = _STRIPS if features.cpu and columns >= _STRIPS * width else 1
+    chunks = ceil_div(columns, strips * width)
     group = features.group_size if not features.cpu else 1
     divides = op == "mean" and total > 0
     definitions = {
-        **_definitions(op, source, target, held, divides), **_memory_definitions(operands), "WIDTH": width, "ALIGNED": whole,
+        **_definitions(op, source, target, held, divides), **_memory_definitions(operands),
+        "WIDTH": width, "ALIGNED": whole, "STRIPS": strips,
     }  # fmt: skip
     parameters = [*operands, *_geometry(axes, parts, ceil_div(axes.length, parts), max(total, 1), held)]
     items = axes.kept[0][0] * chunks * parts
@@ -241,7 +257,8 @@ def _positions(runtime: Runtime, op: str, source: DType, axes: _Axes, target: DT
     lanes = _lanes(runtime, axes.length)
     group = runtime.features.group_size if not runtime.features.cpu else 64 if axes.results >= 8192 else 1
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": source.name, "OUT_DTYPE": target.name, "BETTER": ">" if op == "argmax" else "<", "LANES": lanes, "GROUP": group,
+        "DTYPE": source.name, "OUT_DTYPE": target.name, "BETTER": ">" if op == "argmax" else "<",
+        "LANES": lanes, "GROUP": group,
     }  # fmt: skip
     geometry = _geometry(axes, 1, axes.length, 1, source)[:-3]
     return runtime.launch(

@@ -1,19 +1,35 @@
 """Layers as functions: everything that `polyhal.nn` modules compute, without parameters of its own."""
 
 from polyhal.nn.functional.activation import (
-    dropout, elu, gelu, leaky_relu, log_softmax, relu, sigmoid, silu, softmax, softplus, tanh,
-)  # fmt: skip
+    dropout,
+    elu,
+    gelu,
+    leaky_relu,
+    log_softmax,
+    relu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    tanh,
+)
 from polyhal.nn.functional.attention import scaled_dot_product_attention
 from polyhal.nn.functional.image import adaptive_avg_pool2d, avg_pool2d, conv2d, max_pool2d, pad
 from polyhal.nn.functional.linear import embedding, linear, one_hot
 from polyhal.nn.functional.loss import (
-    Reduction, binary_cross_entropy_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss, smooth_l1_loss,
-)  # fmt: skip
+    Reduction,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    l1_loss,
+    mse_loss,
+    nll_loss,
+    smooth_l1_loss,
+)
 from polyhal.nn.functional.norm import batch_norm, group_norm, layer_norm, normalize, rms_norm
 
 __all__ = [
-    "Reduction", "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy_with_logits", "conv2d", "cross_entropy", "dropout",
-    "elu", "embedding", "gelu", "group_norm", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "max_pool2d", "mse_loss",
-    "nll_loss", "normalize", "one_hot", "pad", "relu", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss",
-    "softmax", "softplus", "tanh",
+    "Reduction", "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy_with_logits", "conv2d",
+    "cross_entropy", "dropout", "elu", "embedding", "gelu", "group_norm", "l1_loss", "layer_norm", "leaky_relu",
+    "linear", "log_softmax", "max_pool2d", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "relu", "rms_norm",
+    "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip

@@ -10,7 +10,8 @@ from polyhal.tensor import Tensor
 _relu, _leaky_relu, _elu, _gelu, _silu, _sigmoid, _tanh, _softplus, _softmax, _log_softmax, _dropout, _where, _less = (
     FUNCTIONS[n]
     for n in (
-        "relu", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "tanh", "softplus", "softmax", "log_softmax", "dropout", "where", "less",
+        "relu", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "tanh", "softplus", "softmax", "log_softmax",
+        "dropout", "where", "less",
     )
 )  # fmt: skip
 
@@ -78,13 +79,14 @@ def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Tensor:
-    """In training, zeroes elements with probability `p` and scales the others by 1/(1-p). Source: JMLR 15 (2014) 1929-1958."""
+    """In training, zeroes elements with probability `p` and scales the others by 1/(1-p). Source: JMLR 15 (2014)
+    1929-1958."""
     if not 0 <= p <= 1:
         raise ValueError(message("dropout", f"p is {p}", expected="a probability from 0 to 1"))
     if not training or p == 0:
         return x
     if p == 1:
-        return x * 0.0  # type: ignore[no-any-return, operator]
+        return x * 0.0
     seed, offset = (generator or default_generator).take(x.size)
     out: Tensor = _dropout(x, seed, offset, p)
     return out

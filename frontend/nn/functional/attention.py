@@ -25,10 +25,12 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """`softmax(q k^T * scale + mask) v`: (..., T, D), (..., S, D), (..., S, E) to (..., T, E). Source: arXiv:1706.03762.
+    """`softmax(q k^T * scale + mask) v`: (..., T, D), (..., S, D), (..., S, E) to (..., T, E).
 
-    `attn_mask` broadcasts to (..., T, S): bool keeps where True, floats are added. With `is_causal` query i sees keys 0 to i.
-    `scale` defaults to 1/sqrt(D). Dropout acts on the probabilities whenever `dropout_p` is not 0.
+    Source: Vaswani et al., arXiv:1706.03762.
+
+    `attn_mask` broadcasts to (..., T, S): bool keeps where True, floats are added. With `is_causal` query i sees keys
+    0 to i. `scale` defaults to 1/sqrt(D). Dropout acts on the probabilities whenever `dropout_p` is not 0.
     """
     causal = is_causal
     if is_causal and query.shape[-2] != key.shape[-2]:

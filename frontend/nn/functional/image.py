@@ -33,8 +33,12 @@ def pad(x: Tensor, widths: Sequence[int], value: float = 0.0) -> Tensor:
     Negative widths crop. Raises ShapeError.
     """
     if len(widths) % 2 or len(widths) > 2 * x.ndim:
-        raise ShapeError(message("pad", f"{len(widths)} widths for {x.ndim} axes", expected="pairs for at most all axes"))
-    pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + [(widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)]
+        raise ShapeError(
+            message("pad", f"{len(widths)} widths for {x.ndim} axes", expected="pairs for at most all axes")
+        )
+    pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + [
+        (widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)
+    ]
     if any(w < 0 for p in pairs for w in p):
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pairs, strict=True))]
         pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
@@ -42,16 +46,28 @@ def pad(x: Tensor, widths: Sequence[int], value: float = 0.0) -> Tensor:
     return out
 
 
-def _same(kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+def _same(
+    kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[tuple[int, int], tuple[int, int]]:
     """(before, after) on both axes so that the output is as large as the input."""
     if stride != (1, 1):
-        raise ShapeError(message("conv2d", f"padding 'same' with stride {stride}", expected="stride 1", fix="give the padding in numbers"))
+        raise ShapeError(
+            message(
+                "conv2d", f"padding 'same' with stride {stride}", expected="stride 1", fix="give the padding in numbers"
+            )
+        )
     (h, w) = ((k - 1) * d for k, d in zip(kernel, dilation, strict=True))
     return (h // 2, h - h // 2), (w // 2, w - w // 2)
 
 
 def conv2d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Pair = 1, padding: Padding = 0, dilation: Pair = 1, groups: int = 1
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of images (N, C, H, W) with kernels (K, C/groups, R, S); (C, H, W) is taken as a batch of one.
 
@@ -77,12 +93,16 @@ def conv2d(
     return out[0] if single else out
 
 
-def max_pool2d(x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1) -> Tensor:
+def max_pool2d(
+    x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1
+) -> Tensor:
     """The largest element of each window; windows lie `stride` (by default their size) apart."""
     kernel = pair(kernel_size, "kernel_size")
     steps = kernel if stride is None else pair(stride, "stride")
     single = x.ndim == 3
-    out: Tensor = _max_pool2d(x[None] if single else x, kernel, steps, pair(padding, "padding"), pair(dilation, "dilation"))
+    out: Tensor = _max_pool2d(
+        x[None] if single else x, kernel, steps, pair(padding, "padding"), pair(dilation, "dilation")
+    )
     return out[0] if single else out
 
 
@@ -93,14 +113,17 @@ def avg_pool2d(
     kernel = pair(kernel_size, "kernel_size")
     steps = kernel if stride is None else pair(stride, "stride")
     single = x.ndim == 3
-    out: Tensor = _avg_pool2d(x[None] if single else x, kernel, steps, pair(padding, "padding"), bool(count_include_pad))
+    out: Tensor = _avg_pool2d(
+        x[None] if single else x, kernel, steps, pair(padding, "padding"), bool(count_include_pad)
+    )
     return out[0] if single else out
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, int | None]) -> Tensor:
     """Means over an even division of the image into `output_size` (H, W) parts; None keeps an axis.
 
-    Part i of n reaches from floor(i L / n) to ceil((i + 1) L / n), so that neighbours overlap where n does not divide L.
+    Part i of n reaches from floor(i L / n) to ceil((i + 1) L / n), so that neighbours overlap where n does not divide
+    L.
     """
     wanted = (output_size, output_size) if isinstance(output_size, int) else output_size
     parts = tuple(n if w is None else w for n, w in zip(x.shape[-2:], wanted, strict=True))

@@ -9,10 +9,11 @@ from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
-_sum, _mean, _abs, _square, _where, _less, _softplus, _not_equal, _permute, _reshape, _cross_entropy_rows, _log_softmax = (
+_sum, _mean, _abs, _square, _where, _less, _softplus, _not_equal, _permute, _reshape, _rows_loss, _log_softmax = (
     FUNCTIONS[n]
     for n in (
-        "sum", "mean", "abs", "square", "where", "less", "softplus", "not_equal", "permute", "reshape", "cross_entropy_rows", "log_softmax",
+        "sum", "mean", "abs", "square", "where", "less", "softplus", "not_equal", "permute", "reshape",
+        "cross_entropy_rows", "log_softmax",
     )
 )  # fmt: skip
 _take_along, _embedding, _cast = FUNCTIONS["take_along_axis"], FUNCTIONS["embedding"], FUNCTIONS["cast"]
@@ -32,19 +33,23 @@ def _reduce(loss: Tensor, reduction: Reduction) -> Tensor:
 
 def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
     if x.shape != target.shape:
-        raise ShapeError(message(op, f"input {x.shape} and target {target.shape}", expected="equal shapes", fix="reshape one of them"))
+        raise ShapeError(
+            message(
+                op, f"input {x.shape} and target {target.shape}", expected="equal shapes", fix="reshape one of them"
+            )
+        )
 
 
 def mse_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:  # noqa: A002
     """`(input - target)**2`."""
     _same_shape("mse_loss", input, target)
-    return _reduce(_square(input - target), reduction)  # type: ignore[operator]
+    return _reduce(_square(input - target), reduction)
 
 
 def l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:  # noqa: A002
     """`|input - target|`."""
     _same_shape("l1_loss", input, target)
-    return _reduce(_abs(input - target), reduction)  # type: ignore[operator]
+    return _reduce(_abs(input - target), reduction)
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean", beta: float = 1.0) -> Tensor:  # noqa: A002
@@ -54,32 +59,41 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean",
         raise ValueError(message("smooth_l1_loss", f"beta is {beta}", expected="0 or more"))
     if beta == 0:
         return l1_loss(input, target, reduction)
-    size = _abs(input - target)  # type: ignore[operator]
+    size = _abs(input - target)
     return _reduce(_where(_less(size, beta), _square(size) * (0.5 / beta), size - 0.5 * beta), reduction)
 
 
 def binary_cross_entropy_with_logits(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: Reduction = "mean", pos_weight: Tensor | None = None  # noqa: A002
+    input: Tensor,  # noqa: A002
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+    pos_weight: Tensor | None = None,
 ) -> Tensor:
     """Cross entropy of `sigmoid(input)` with probabilities `target`, in nats, without overflow.
 
     `weight` multiplies each element's loss, `pos_weight` the part that belongs to positive targets; both broadcast.
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
-    tail = _softplus(-input)  # type: ignore[operator]
+    tail = _softplus(-input)
     if pos_weight is not None:
-        tail = tail * ((pos_weight - 1.0) * target + 1.0)  # type: ignore[operator]
-    loss = (1.0 - target) * input + tail  # type: ignore[operator]
+        tail = tail * ((pos_weight - 1.0) * target + 1.0)
+    loss = (1.0 - target) * input + tail
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
 def _by_rows(op: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores (N, C, d1, ...) as rows (N*d1*..., C), targets (N, d1, ...) to match; scores (C,) go with a single target."""
+    """Scores (N, C, d1, ...) as rows (N*d1*..., C), targets (N, d1, ...) to match; scores (C,) go with a single
+    target."""
     wanted = x.shape[1:] if x.ndim == 1 else (x.shape[0], *x.shape[2:])
     if x.ndim == 0 or target.shape != wanted:
-        raise ShapeError(message(op, f"input {x.shape} and target {target.shape}", expected="(N, C, d1, ...) and (N, d1, ...)"))
+        raise ShapeError(
+            message(op, f"input {x.shape} and target {target.shape}", expected="(N, C, d1, ...) and (N, d1, ...)")
+        )
     if x.ndim <= 2:
-        return _reshape(x, (-1, x.shape[-1])) if x.ndim == 1 else x, _reshape(target, (-1,)) if target.ndim != 1 else target
+        return _reshape(x, (-1, x.shape[-1])) if x.ndim == 1 else x, _reshape(
+            target, (-1,)
+        ) if target.ndim != 1 else target
     rows = _permute(x, (0, *range(2, x.ndim), 1))
     return _reshape(rows, (math.prod(wanted), x.shape[1])), _reshape(target, (-1,))
 
@@ -94,7 +108,11 @@ def _weighted(losses: Tensor, weights: Tensor, shape: tuple[int, ...], reduction
 
 
 def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: Reduction = "mean"  # noqa: A002
+    input: Tensor,  # noqa: A002
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """`-input[n, target[n]]` for log-probabilities (N, C, d1, ...) and integer classes (N, d1, ...).
 
@@ -121,15 +139,16 @@ def cross_entropy(
 ) -> Tensor:
     """Cross entropy in nats of logits (N, C, d1, ...) with integer classes (N, d1, ...).
 
-    Targets equal to `ignore_index` do not count: the mean is over the others (and over their weights, if `weight` (C,) weighs
-    the classes). With `label_smoothing` e the target has probability 1 - e + e/C. Source: Szegedy et al., arXiv:1512.00567.
+    Targets equal to `ignore_index` do not count: the mean is over the others (and over their weights, if `weight`
+    (C,) weighs the classes). With `label_smoothing` e the target has probability 1 - e + e/C. Source: Szegedy et al.,
+    arXiv:1512.00567.
     """
     if not 0 <= label_smoothing <= 1:
         raise ValueError(message("cross_entropy", f"label_smoothing is {label_smoothing}", expected="0 to 1"))
     if weight is not None:
         return _weighted_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
     rows, classes = _by_rows("cross_entropy", input, target)
-    losses = _cross_entropy_rows(rows, classes, ignore_index, float(label_smoothing))[0]
+    losses = _rows_loss(rows, classes, ignore_index, float(label_smoothing))[0]
     if losses.dtype is not input.dtype:
         losses = _cast(losses, input.dtype)
     if reduction != "mean":

@@ -12,38 +12,73 @@ from polyhal.tensor import Tensor
 
 _layer_norm, _rms_norm, _batch_norm, _rsqrt, _reshape, _maximum, _abs, _sum, _sqrt, _square, _pow, _max = (
     FUNCTIONS[n]
-    for n in ("layer_norm", "rms_norm", "batch_norm", "rsqrt", "reshape", "maximum", "abs", "sum", "sqrt", "square", "pow", "max")
+    for n in (
+        "layer_norm",
+        "rms_norm",
+        "batch_norm",
+        "rsqrt",
+        "reshape",
+        "maximum",
+        "abs",
+        "sum",
+        "sqrt",
+        "square",
+        "pow",
+        "max",
+    )
 )
 
 
 def _check_trailing(op: str, x: Tensor, normalized_shape: tuple[int, ...]) -> int:
     n = len(normalized_shape)
     if not n or x.shape[x.ndim - n :] != normalized_shape:
-        raise ShapeError(message(op, f"the last axes of shape {x.shape} are normalised", expected=f"(..., {', '.join(map(str, normalized_shape))})"))
+        raise ShapeError(
+            message(
+                op,
+                f"the last axes of shape {x.shape} are normalised",
+                expected=f"(..., {', '.join(map(str, normalized_shape))})",
+            )
+        )
     return n
 
 
 def layer_norm(
-    x: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    x: Tensor,
+    normalized_shape: tuple[int, ...],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
 ) -> Tensor:
-    """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift. Source: arXiv:1607.06450."""
+    """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift. Source:
+    arXiv:1607.06450."""
     out: Tensor = _layer_norm(x, weight, bias, _check_trailing("layer_norm", x, normalized_shape), eps)[0]
     return out
 
 
-def rms_norm(x: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+def rms_norm(
+    x: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     """Unit root mean square over the last axes, then scale; `eps` defaults to the dtype's. Source: arXiv:1910.07467."""
     epsilon = finfo(x.dtype).eps if eps is None else eps
     out: Tensor = _rms_norm(x, weight, _check_trailing("rms_norm", x, normalized_shape), epsilon)[0]
     return out
 
 
-def group_norm(x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """Zero mean and unit variance over each of `num_groups` groups of channels (N, C, ...). Source: arXiv:1803.08494."""
+def group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Zero mean and unit variance over each of `num_groups` groups of channels (N, C, ...). Source:
+    arXiv:1803.08494."""
     if x.ndim < 2 or x.shape[1] % num_groups:
-        raise ShapeError(message("group_norm", f"{num_groups} groups of shape {x.shape}", expected="(N, C, ...) with C a multiple of the groups"))
+        raise ShapeError(
+            message(
+                "group_norm",
+                f"{num_groups} groups of shape {x.shape}",
+                expected="(N, C, ...) with C a multiple of the groups",
+            )
+        )
     rows = _reshape(x, (x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups))
-    out = _reshape(_layer_norm(rows, None, None, 1, eps)[0], x.shape)
+    out: Tensor = _reshape(_layer_norm(rows, None, None, 1, eps)[0], x.shape)
     out = out if weight is None else out * _per_channel(weight, x)
     return out if bias is None else out + _per_channel(bias, x)
 
@@ -60,22 +95,26 @@ def batch_norm(
 ) -> Tensor:
     """Zero mean and unit variance per channel (axis 1), then scale and shift. Source: arXiv:1502.03167.
 
-    In training the statistics are the batch's, and the running ones, if given, move towards them in place by `momentum` (the
-    variance unbiased). Otherwise the running ones are used. Raises ShapeError.
+    In training the statistics are the batch's, and the running ones, if given, move towards them in place by
+    `momentum` (the variance unbiased). Otherwise the running ones are used. Raises ShapeError.
     """
     if not training:
         if running_mean is None or running_var is None:
-            raise ValueError(message("batch_norm", "there are no running statistics to use", expected="both, or training=True"))
-        scale = _rsqrt(running_var + eps)  # type: ignore[operator]
+            raise ValueError(
+                message("batch_norm", "there are no running statistics to use", expected="both, or training=True")
+            )
+        scale = _rsqrt(running_var + eps)
         scale = scale if weight is None else scale * weight
-        shift = -running_mean * scale  # type: ignore[operator]
+        shift = -running_mean * scale
         shift = shift if bias is None else shift + bias
         # Statistics are kept in float32; one rounding to the input's dtype at the end.
         out: Tensor = x * _per_channel(scale, x) + _per_channel(shift, x)
         return out if out.dtype is x.dtype else out.to(x.dtype)
     count = x.size // x.shape[1] if x.ndim >= 2 and x.shape[1] else 0
     if count <= 1:
-        raise ShapeError(message("batch_norm", f"shape {x.shape} has {count} values per channel", expected="more than 1 in training"))
+        raise ShapeError(
+            message("batch_norm", f"shape {x.shape} has {count} values per channel", expected="more than 1 in training")
+        )
     out, mean, var = _batch_norm(x, weight, bias, eps)
     with no_grad():
         if running_mean is not None:
@@ -105,5 +144,5 @@ def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Te
         size = _max(_abs(x), dim, True)
     else:
         size = _pow(_sum(_pow(_abs(x), p), dim, True), 1 / p)
-    out: Tensor = x / _maximum(size, eps)  # type: ignore[operator]
+    out: Tensor = x / _maximum(size, eps)
     return out

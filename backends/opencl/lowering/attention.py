@@ -1,0 +1,192 @@
+"""Attention and its gradient, computed tile by tile so that the scores are never in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyhal.backends.common.geometry import ceil_div, round_up
+from polyhal.backends.opencl.launch import Constant, LaunchSequence, Parameter, ScalarType, Tensor, Workspace
+from polyhal.backends.opencl.lowering.rows import own_exp, real_type
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec, broadcast_strides, collapse
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+Inputs = tuple[InputSpec | None, ...]
+Triple = tuple[int, int, int]
+
+_BATCH_AXES = 3
+_MAX_FEATURES = 256
+_PACK_ROWS = 32
+_TILES_EACH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Attention over `count` heads: t queries, s keys of d features, values of e features. Strides are per operand."""
+
+    batch: Triple
+    t: int
+    s: int
+    d: int
+    e: int
+    steps: tuple[Triple, ...]
+    """Batch strides of every operand, in the order in which they were given."""
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.batch)
+
+
+def _arrange(operands: Sequence[Spec], mask: Spec | None, t: int, s: int, d: int, e: int) -> Shape | Declined:
+    """Merge the leading axes of all operands; the mask comes last and is broadcast."""
+    lead = operands[0].shape[:-2]
+    strides = [o.strides[:-2] for o in operands]
+    if mask is not None:
+        strides.append(broadcast_strides(mask.shape, mask.strides, (*lead, t, s))[:-2])
+    lengths, steps = collapse(lead, tuple(strides))
+    if len(lengths) > _BATCH_AXES:
+        return Declined(f"{len(lengths)} leading axes cannot be merged; the kernels take {_BATCH_AXES}")
+    fill = _BATCH_AXES - len(lengths)
+    batch = (1,) * fill + lengths
+    padded = [(0,) * fill + st for st in steps]
+    return Shape(
+        (batch[0], batch[1], batch[2]), t, s, d, e, tuple((p[0], p[1], p[2]) for p in padded)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Rows and vectors of a register tile of scores, and vectors of a tile of features."""
+
+    rows: int
+    vectors: int
+    width: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.width
+
+    def panel(self, features: int) -> int:
+        """Vectors per panel of features: fewer where one panel of fewer holds them all."""
+        vectors = self.vectors
+        while vectors > 1 and features <= vectors // 2 * self.width:
+            vectors //= 2
+        return vectors
+
+
+def _tile(runtime: Runtime, real: str) -> Tile:
+    width = runtime.features.vector_width
+    wide = width >= 16
+    return Tile(6 if wide else 3, 4, width // 2 if real == "double" else width)
+
+
+def _bound(features: int, panel: int) -> int:
+    """The compiled bound for a length: few distinct values, so that few programs are built."""
+    return max(64, round_up(1 << (features - 1).bit_length(), panel))
+
+
+def _numbers(kind: ScalarType, *values: int) -> list[Parameter]:
+    return [Constant(v, kind) for v in values]
+
+
+def _pack(
+    runtime: Runtime, dtype: DType, real: str, columns: int, source: int, target: int, shape: Shape, operand: int,
+    k: int, n: int, row: int, column: int,
+) -> Launch:  # fmt: skip
+    """Pack argument `source` as (k, n) matrices, with these strides, into panels of `columns`, in workspace `target`."""
+    return runtime.launch(
+        "attention_pack", "matmul_pack", {"DTYPE": dtype.name, "REAL": real, "NR": columns, "ROWS": _PACK_ROWS},
+        [
+            Tensor(source), Workspace(target), *_numbers("uint", n, k), *_numbers("long", row, column),
+            *_numbers("uint", *shape.batch[1:]), *_numbers("long", *shape.steps[operand]),
+        ],
+        (ceil_div(k, _PACK_ROWS), ceil_div(n, columns), shape.count), (1, 1, 1),
+    )  # fmt: skip
+
+
+def _refusal(runtime: Runtime, tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
+    """Why the kernels cannot take these operands; empty when they can."""
+    if not runtime.features.cpu:
+        return "the tiled kernel is written for CPUs"
+    if any(not isinstance(s, Spec) for s in tensors):
+        return "an operand is a number"
+    if any(s is not None and s.dtype is not tensors[0].dtype for s in tensors):  # type: ignore[union-attr]
+        return "operands of different dtypes"
+    if mask is not None and mask.dtype.kind not in ("bool", "float"):
+        return f"a mask of {mask.dtype.name}"
+    return ""
+
+
+def _mask_kind(mask: InputSpec | None) -> int:
+    return 0 if mask is None else 1 if mask.dtype is dtypes.bool_ else 2
+
+
+def _attention(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    q, k, v, mask = inputs
+    refusal = _refusal(runtime, (q, k, v), mask)
+    if refusal:
+        return Declined(refusal)
+    assert isinstance(q, Spec)
+    assert isinstance(k, Spec)
+    assert isinstance(v, Spec)
+    (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
+    if max(d, e) > _MAX_FEATURES:
+        return Declined(f"heads of {max(d, e)} features; the kernel takes {_MAX_FEATURES}")
+    shape = _arrange((q, k, v), mask if isinstance(mask, Spec) else None, t, s, d, e)
+    if isinstance(shape, Declined):
+        return shape
+    real = real_type(q.dtype)
+    tile = _tile(runtime, real)
+    value_vectors = tile.panel(e)
+    panel = value_vectors * tile.width
+    workspace = 6
+    packs = [
+        _pack(runtime, k.dtype, real, tile.columns, 1, workspace, shape, 1, d, s, k.strides[-1], k.strides[-2]),
+        _pack(runtime, v.dtype, real, panel, 2, workspace + 1, shape, 2, s, e, v.strides[-2], v.strides[-1]),
+    ]
+    item = 8 if real == "double" else 4
+    sizes = (
+        shape.count * round_up(s, tile.columns) * d * item,
+        shape.count * round_up(e, panel) * s * item,
+    )
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": q.dtype.name, "OUT_DTYPE": outputs[0].dtype.name, "REAL": real, "WIDTH": tile.width, "MR": tile.rows,
+        "VECTORS": tile.vectors, "VALUE_VECTORS": value_vectors, "MAX_FEATURES": _bound(d, 1), "MAX_VALUES": _bound(e, panel),
+        "CAUSAL": bool(params["causal"]), "MASK": _mask_kind(mask), "POLYNOMIAL_EXP": own_exp(runtime, q.dtype),
+    }  # fmt: skip
+    masked: list[Parameter] = []
+    mask_steps: list[Parameter] = []
+    if isinstance(mask, Spec):
+        definitions["MASK_DTYPE"] = mask.dtype.name
+        masked = [Tensor(3)]
+        spread = broadcast_strides(mask.shape, mask.strides, (*q.shape[:-2], t, s))
+        mask_steps = _numbers("long", *shape.steps[3], *spread[-2:])
+    each = _rows_each(runtime, shape.count, t, tile.rows)
+    parameters: list[Parameter] = [
+        Tensor(0), Workspace(workspace), Workspace(workspace + 1), *masked, Tensor(4), Tensor(5), *_numbers("uint", t, s, d, e, each),
+        Constant(params["scale"], "double" if real == "double" else "float"), *_numbers("uint", *shape.batch[1:]),
+        *_numbers("long", *shape.steps[0], *q.strides[-2:]), *mask_steps,
+    ]  # fmt: skip
+    attend = runtime.launch(
+        "attention", "attention", definitions, parameters, (ceil_div(t, each), shape.count), (1, 1)
+    )
+    return LaunchSequence("attention", (*packs, attend), sizes)
+
+
+def _rows_each(runtime: Runtime, count: int, rows: int, tile: int) -> int:
+    """Rows per work-item, in whole tiles: several, but no fewer items than keep every core busy."""
+    wanted = 4 * runtime.features.compute_units
+    each = _TILES_EACH
+    while each > 1 and ceil_div(rows, each * tile) * count < wanted:
+        each //= 2
+    return each * tile
+
+
+LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {"attention": _attention}

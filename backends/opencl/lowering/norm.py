@@ -1,0 +1,157 @@
+"""Layer norm and root-mean-square norm with their gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.opencl.launch import Constant, LaunchSequence, Parameter, Tensor, Workspace
+from polyhal.backends.opencl.lowering import rows
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.layout import Spec, collapse
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+Inputs = tuple[InputSpec | None, ...]
+Lower = Callable[[Runtime, Inputs, tuple[Spec, ...], Mapping[str, Any]], Launch | Declined]
+
+_CHUNKS_PER_UNIT = 4
+_COLUMN_VECTORS = 4
+_GPU_ITEMS = 1 << 15
+_MIN_CHUNK = 16
+
+
+def _flat(spec: Spec, axes: int) -> Spec | None:
+    """The spec with its last `axes` axes as one, or None where they are not contiguous."""
+    lead, tail = spec.ndim - axes, spec.shape[spec.ndim - axes :]
+    lengths, (steps,) = collapse(tail, (spec.strides[lead:],))
+    if len(lengths) > 1 or (lengths[0] > 1 and steps[0] != 1):
+        return None
+    return Spec(spec.dtype, (*spec.shape[:lead], lengths[0]), (*spec.strides[:lead], 1), spec.aligned)
+
+
+def _row_step(spec: Spec) -> int | None:
+    """The distance between rows of a flattened spec, or None where they are not evenly spaced."""
+    lengths, (steps,) = collapse(spec.shape[:-1], (spec.strides[:-1],))
+    return steps[0] if len(lengths) == 1 else None
+
+
+def _refusal(*small: InputSpec | None) -> str:
+    """Why weights or statistics cannot be used; empty when they can."""
+    for s in small:
+        if s is not None and not (isinstance(s, Spec) and s.is_contiguous and s.dtype.is_floating_point):
+            return "a weight, bias or statistic is not contiguous"
+    return ""
+
+
+def _forward(centred: bool) -> Lower:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+        x = inputs[0]
+        weight = inputs[1]
+        bias = inputs[2] if centred else None
+        if not isinstance(x, Spec) or outputs[0].dtype is not x.dtype:
+            return Declined("operands of different dtypes")
+        refusal = _refusal(weight, bias)
+        flat, out = _flat(x, params["axes"]), _flat(outputs[0], params["axes"])
+        if refusal or flat is None or out is None:
+            return Declined(refusal or "the normalised axes are not contiguous")
+        arranged = rows.arrange(runtime, (flat, out), flat.ndim - 1)
+        if isinstance(arranged, Declined):
+            return arranged
+        definitions = arranged.definitions | {
+            "CENTRED": centred, "WEIGHT": weight is not None, "BIAS": bias is not None,
+            "WEIGHT_DTYPE": weight.dtype.name if weight is not None else "DTYPE",
+            "BIAS_DTYPE": bias.dtype.name if bias is not None else "DTYPE",
+        }  # fmt: skip
+        first_output = len(inputs)
+        present = [i for i, s in enumerate(inputs) if s is not None]
+        tensors = [Tensor(i) for i in (*present, *range(first_output, first_output + len(outputs)))]
+        eps = Constant(params["eps"], "double" if definitions["REAL"] == "double" else "float")
+        parameters = [*tensors, eps, *arranged.parameters]
+        return runtime.launch("norm_rows", "norm_rows", definitions, parameters, arranged.items, arranged.group)
+
+    return lower
+
+
+def _backward(centred: bool) -> Lower:
+    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+        g, x, weight = inputs[:3]
+        statistics = inputs[3:]
+        dx, dweight = outputs[:2]
+        if not isinstance(g, Spec) or not isinstance(x, Spec) or g.dtype is not x.dtype:
+            return Declined("operands of different dtypes")
+        refusal = _refusal(weight, *statistics)
+        if any(s is None or rows.real_type(s.dtype) != rows.real_type(x.dtype) or s.dtype.itemsize < 4 for s in statistics):
+            refusal = "statistics of an unexpected dtype"
+        flat = [_flat(s, params["axes"]) for s in (g, x, dx)]
+        if refusal or None in flat:
+            return Declined(refusal or "the normalised axes are not contiguous")
+        g_flat, x_flat, dx_flat = (s for s in flat if s is not None)
+        g_row, x_row = _row_step(g_flat), _row_step(x_flat)
+        if g_row is None or x_row is None:
+            return Declined("the rows are not evenly spaced")
+        arranged = rows.arrange(runtime, (g_flat, x_flat, dx_flat), x_flat.ndim - 1)
+        if isinstance(arranged, Declined):
+            return arranged
+        definitions = arranged.definitions | {
+            "CENTRED": centred, "WEIGHT": weight is not None,
+            "WEIGHT_DTYPE": weight.dtype.name if weight is not None else "DTYPE",
+        }  # fmt: skip
+        present = [i for i, s in enumerate(inputs) if s is not None]
+        first_output = len(inputs)
+        parameters = [*(Tensor(i) for i in present), Tensor(first_output), *arranged.parameters]
+        input_grad = runtime.launch("norm_rows_grad", "norm_rows_grad", definitions, parameters, arranged.items, arranged.group)
+
+        columns, vectors = (arranged.definitions["WIDTH"], _COLUMN_VECTORS) if runtime.features.cpu else (1, 1)
+        assert isinstance(columns, int)
+        block = columns * vectors
+        blocks = ceil_div(arranged.length, block)
+        parts = _parts(runtime, arranged.rows, blocks)
+        chunk = ceil_div(arranged.rows, parts)
+        parts = ceil_div(arranged.rows, chunk)
+        common: dict[str, str | int | bool] = {
+            "DTYPE": x.dtype.name, "OUT_DTYPE": dweight.dtype.name, "REAL": rows.real_type(x.dtype), "WIDTH": columns,
+            "VECTORS": vectors, "CENTRED": centred,
+        }  # fmt: skip
+        after = first_output + len(outputs)
+        sums: list[Parameter] = [
+            Tensor(0), Tensor(1), *(Tensor(3 + i) for i in range(len(statistics))), Workspace(after),
+            Constant(arranged.rows, "uint"), Constant(arranged.length, "uint"), Constant(chunk, "uint"), Constant(g_row, "long"),
+            Constant(x_row, "long"),
+        ]  # fmt: skip
+        group = (1, 1) if runtime.features.cpu else (_group(runtime, blocks), 1)
+        partial = runtime.launch(
+            "norm_weight_partial", "norm_weight_grad", common, sums, (blocks, parts), group, kernel="norm_weight_partial"
+        )
+        total = runtime.launch(
+            "norm_weight_total", "norm_weight_grad", common,
+            [
+                Workspace(after), *(Tensor(first_output + 1 + i) for i in range(len(outputs) - 1)),
+                Constant(arranged.length, "uint"), Constant(parts, "uint"),
+            ],
+            (arranged.length,), (min(runtime.features.group_size, 64),), kernel="norm_weight_total",
+        )  # fmt: skip
+        item = 8 if common["REAL"] == "double" else 4
+        workspace = parts * 2 * math.prod(dweight.shape) * item
+        return LaunchSequence("norm_grad", (input_grad, partial, total), (workspace,))
+
+    return lower
+
+
+def _parts(runtime: Runtime, count: int, blocks: int) -> int:
+    """Into how many chunks the rows are divided, so that every processor has work."""
+    wanted = _CHUNKS_PER_UNIT * runtime.features.compute_units if runtime.features.cpu else _GPU_ITEMS
+    return max(1, min(ceil_div(wanted, blocks), ceil_div(count, _MIN_CHUNK)))
+
+
+def _group(runtime: Runtime, blocks: int) -> int:
+    return 32 if blocks <= 32 else min(runtime.features.group_size, 128)
+
+
+LOWERINGS: dict[str, Lower] = {
+    "layer_norm": _forward(True),
+    "layer_norm_grad": _backward(True),
+    "rms_norm": _forward(False),
+    "rms_norm_grad": _backward(False),
+}

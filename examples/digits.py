@@ -1,0 +1,44 @@
+"""The handwritten digits that come with scikit-learn, for the examples: 1797 grey images of 8 x 8 pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+import polyhal as ph
+from polyhal.data import DataLoader, TensorDataset
+
+
+def digits() -> tuple[TensorDataset, TensorDataset]:
+    """Images (N, 1, 8, 8) in [0, 1] with labels: 80 % to train on, 20 % to test."""
+    images, labels = load_digits(return_X_y=True)
+    images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    parts = train_test_split(images, labels.astype(np.int32), test_size=0.2, random_state=0, stratify=labels)
+    return TensorDataset(parts[0], parts[2]), TensorDataset(parts[1], parts[3])
+
+
+def train(
+    model: ph.nn.Module, optimizer: ph.optim.Optimizer, scheduler: ph.optim.Scheduler, loader: DataLoader, epochs: int
+) -> None:
+    """Minimise the cross entropy, printing it once per epoch."""
+    for epoch in range(epochs):
+        losses = []
+        for images, labels in loader:
+            loss = ph.nn.functional.cross_entropy(model(images), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+            losses.append(loss.detach())
+        mean = sum(float(x) for x in losses) / len(losses)  # read once per epoch: reading waits for the device
+        print(f"epoch {epoch + 1:2d}  loss {mean:.4f}  learning rate {scheduler.get_last_lr()[0]:.5f}")
+
+
+def accuracy(model: Callable[[ph.Tensor], ph.Tensor], data: TensorDataset, device: ph.Device) -> float:
+    """The share of samples whose largest logit is the right one."""
+    with ph.no_grad():
+        logits = model(ph.tensor(data.arrays[0], device=device))
+    return float((logits.numpy().argmax(1) == data.arrays[1]).mean())

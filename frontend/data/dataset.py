@@ -1,0 +1,146 @@
+"""Collections of samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from polyhal.hal.errors import ShapeError, message
+from polyhal.random import Generator, default_generator
+from polyhal.tensor import Tensor
+
+
+class Dataset(Protocol):
+    """Samples by number: anything with a length and an index."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Any: ...
+
+
+@runtime_checkable
+class Batched(Protocol):
+    """A dataset that can read many samples at once, which is much faster than stacking them one by one."""
+
+    def batch(self, indices: np.ndarray) -> Any:
+        """The collated samples with these numbers, as arrays."""
+
+
+class TensorDataset:
+    """Rows of arrays of equal length: sample i is the tuple of rows i. Tensors are copied to the host once, at the
+    start."""
+
+    def __init__(self, *arrays: Any) -> None:
+        if not arrays:
+            raise ValueError(message("TensorDataset", "got no arrays", expected="at least one"))
+        self.arrays: tuple[np.ndarray, ...] = tuple(
+            a.numpy() if isinstance(a, Tensor) else np.asarray(a) for a in arrays
+        )
+        lengths = [len(a) if a.ndim else -1 for a in self.arrays]
+        if len(set(lengths)) != 1 or lengths[0] < 0:
+            raise ShapeError(
+                message(
+                    "TensorDataset", f"arrays of shapes {[a.shape for a in self.arrays]}", expected="equal first axes"
+                )
+            )
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return tuple(a[index] for a in self.arrays)
+
+    def batch(self, indices: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The rows with these numbers, of each array."""
+        return tuple(a[indices] for a in self.arrays)
+
+
+class Subset:
+    """The samples of a dataset with the given numbers."""
+
+    def __init__(self, dataset: Dataset, indices: Sequence[int] | np.ndarray) -> None:
+        self.dataset = dataset
+        self.indices = np.asarray(indices, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[int(self.indices[index])]
+
+    def batch(self, indices: np.ndarray) -> Any:
+        """The samples with these numbers, collated."""
+        return read_batch(self.dataset, self.indices[indices])
+
+
+def random_split(dataset: Dataset, lengths: Sequence[int | float], generator: Generator | None = None) -> list[Subset]:
+    """Divide a dataset at random into parts of the given lengths, or fractions that add up to 1.
+
+    With fractions the samples left over by rounding go to the first parts. Raises ValueError if the parts do not add
+    up.
+    """
+    n = len(dataset)
+    if math.isclose(sum(lengths), 1.0) and any(isinstance(x, float) for x in lengths):
+        counts = [math.floor(n * x) for x in lengths]
+        for i in range(n - sum(counts)):
+            counts[i % len(counts)] += 1
+    else:
+        counts = [int(x) for x in lengths]
+    if sum(counts) != n or any(c < 0 for c in counts):
+        raise ValueError(
+            message(
+                "random_split",
+                f"lengths {list(lengths)} for {n} samples",
+                expected=f"a sum of {n}, or fractions of sum 1",
+            )
+        )
+    order = (generator or default_generator).permutation(n)
+    edges = np.cumsum([0, *counts])
+    return [Subset(dataset, order[a:b]) for a, b in pairwise(edges)]
+
+
+def read_batch(dataset: Dataset, indices: np.ndarray) -> Any:
+    """Samples by number, collated: in one go where the dataset can."""
+    if isinstance(dataset, Batched):
+        return dataset.batch(indices)
+    return collate([dataset[int(i)] for i in indices])
+
+
+def collate(samples: Sequence[Any]) -> Any:
+    """Samples stacked along a new first axis; tuples, lists and dictionaries element by element.
+
+    Python floats become float32. Raises TypeError for other types, and ShapeError for shapes that differ.
+    """
+    first = samples[0]
+    if isinstance(first, dict):
+        return {key: collate([s[key] for s in samples]) for key in first}
+    if isinstance(first, (tuple, list)):
+        parts = [collate(part) for part in zip(*samples, strict=True)]
+        if isinstance(first, tuple) and hasattr(first, "_fields"):
+            return type(first)(*parts)
+        return type(first)(parts)
+    if isinstance(first, str):
+        return list(samples)
+    if isinstance(first, float) and not isinstance(first, np.generic):
+        return np.asarray(samples, np.float32)
+    arrays = [s.numpy() if isinstance(s, Tensor) else np.asarray(s) for s in samples]
+    if arrays[0].dtype == object:
+        raise TypeError(
+            message(
+                "collate", f"samples hold a {type(first).__name__}", expected="arrays or numbers", fix="pass collate_fn"
+            )
+        )
+    if any(a.shape != arrays[0].shape for a in arrays):
+        raise ShapeError(
+            message(
+                "collate",
+                f"samples of shapes {sorted({a.shape for a in arrays})}",
+                expected="one shape",
+                fix="pad them, or pass collate_fn",
+            )
+        )
+    return np.stack(arrays)

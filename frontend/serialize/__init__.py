@@ -1,0 +1,11 @@
+"""Saving and loading models, optimizers and training state: safetensors and JSON, never pickle.
+
+A checkpoint is one file, or a folder with `state.json` and a tensor file beside it. Either way it is complete or not
+there: new data is written next to the old, flushed to the disk and renamed over it.
+"""
+
+from polyhal.serialize.checkpoint import load_checkpoint, save_checkpoint
+from polyhal.serialize.files import load, save
+from polyhal.serialize.tree import LazyState
+
+__all__ = ["LazyState", "load", "load_checkpoint", "save", "save_checkpoint"]

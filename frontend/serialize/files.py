@@ -1,0 +1,168 @@
+"""Checkpoints as single files and as folders."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.device import Device
+from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.serialize.atomic import replacing, sync_folder
+from polyhal.serialize.tensorfile import HASHES, SCHEMA, STATE, STATE_HASH, TensorFile, digest, write
+from polyhal.serialize.tree import Encoder, decode
+from polyhal.tensor import Tensor
+
+VERSION = 1
+"""The schema written. A reader takes files of its own version only."""
+_STATE_FILE = "state.json"
+
+
+def save(state: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Save nested dictionaries and lists of tensors, arrays, numbers, strings and None.
+
+    A `path` with a suffix is one safetensors file; one without is a folder with `state.json` and a tensor file. What
+    was there before is replaced only when the new data is complete and on the disk. Tensors that share memory are
+    stored once. Raises TypeError for anything else in the state, and OSError.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    encoder = Encoder()
+    tree = encoder.encode(state)
+    if target.is_dir() or not target.suffix:
+        _save_folder(target, tree, encoder)
+        return target
+    text = json.dumps(tree)
+    with replacing(target) as file:
+        write(file, encoder.tensors, {SCHEMA: str(VERSION), STATE: text, STATE_HASH: digest(text.encode())})
+    return target
+
+
+def _save_folder(folder: Path, tree: Any, encoder: Encoder) -> None:
+    """The tensor file gets a name of its own; replacing `state.json`, which names it, is the one step that counts."""
+    existed = folder.is_dir()
+    folder.mkdir(exist_ok=True)
+    old = set(folder.glob("tensors-*.safetensors"))
+    number = 1 + max((_number(p) for p in old), default=0)
+    tensors = folder / f"tensors-{number:06d}.safetensors"
+    try:
+        with replacing(tensors) as file:
+            write(file, encoder.tensors, {SCHEMA: str(VERSION)})
+        text = json.dumps(tree)
+        content = {"schema": VERSION, "tensors": tensors.name, "sha256": digest(text.encode()), "state": tree}
+        with replacing(folder / _STATE_FILE) as file:
+            file.write(json.dumps(content, indent=1).encode())
+    except BaseException:
+        with suppress(FileNotFoundError):
+            tensors.unlink()
+        if not existed:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+    for path in old:
+        path.unlink()
+    sync_folder(folder)
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.removeprefix("tensors-")
+    return int(digits) if digits.isdigit() else 0
+
+
+def load(path: str | os.PathLike[str], device: Device | str | None = None, lazy: bool = False) -> Any:
+    """What `save` saved, with tensors on `device` (the default device if None).
+
+    With `lazy` dictionaries read a tensor from the file each time it is asked for. A safetensors file from elsewhere
+    loads as a flat dictionary. Raises CorruptFileError for files that are damaged, naming the tensor, and
+    IncompatibleFileError for files of another schema.
+    """
+    source = Path(path)
+    target = Device(device)
+    tree, file = _open_folder(source) if source.is_dir() else _open_file(source)
+    return decode(tree, _Tensors(file, target, keep=not lazy), lazy)
+
+
+class _Tensors:
+    """The tensors of an opened file, on a device. With `keep` a name gives the same tensor every time."""
+
+    def __init__(self, file: TensorFile, device: Device, keep: bool) -> None:
+        self._file = file
+        self._device = device
+        self._kept: dict[str, Tensor] | None = {} if keep else None
+
+    def tensor(self, name: str) -> Tensor:
+        if self._kept is None:
+            return Tensor(self.array(name), device=self._device)
+        if name not in self._kept:
+            self._kept[name] = Tensor(self.array(name), device=self._device)
+        return self._kept[name]
+
+    def array(self, name: str) -> np.ndarray:
+        self._check(name)
+        return self._file.read(name)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        self._check(name)
+        return self._file.shape(name)
+
+    def _check(self, name: str) -> None:
+        if name not in self._file.names:
+            raise CorruptFileError(message("load", f"{self._file.path} has no tensor {name!r}, which the state names"))
+
+
+def _open_file(path: Path) -> tuple[Any, TensorFile]:
+    file = TensorFile(path)
+    if SCHEMA not in file.metadata:
+        if file.metadata.keys() & {HASHES, STATE, STATE_HASH}:
+            raise CorruptFileError(message("load", f"the header of {path} was altered: it lacks {SCHEMA}"))
+        return {name: {"$tensor": name} for name in file.names}, file
+    _check_schema(path, file.metadata[SCHEMA])
+    text = file.metadata.get(STATE, "")
+    if digest(text.encode()) != file.metadata.get(STATE_HASH):
+        raise CorruptFileError(message("load", f"the state in the header of {path} was altered"))
+    return json.loads(text), file
+
+
+def _open_folder(folder: Path) -> tuple[Any, TensorFile]:
+    path = folder / _STATE_FILE
+    if not path.exists():
+        raise FileNotFoundError(
+            message("load", f"{folder} has no {_STATE_FILE}", expected="a folder that polyhal.save wrote")
+        )
+    try:
+        content = json.loads(path.read_bytes())
+        schema, name, found, tree = (content[k] for k in ("schema", "tensors", "sha256", "state"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFileError(
+            message("load", f"{path} is damaged: {error!r}", expected="JSON that polyhal.save wrote")
+        ) from error
+    _check_schema(path, schema)
+    if digest(json.dumps(tree).encode()) != found:
+        raise CorruptFileError(message("load", f"the state in {path} was altered"))
+    if not isinstance(name, str) or Path(name).name != name:
+        raise CorruptFileError(
+            message("load", f"{path} names the tensor file {name!r}", expected="a file in the same folder")
+        )
+    if not (folder / name).exists():
+        raise CorruptFileError(message("load", f"{folder} lacks {name}, which {_STATE_FILE} names"))
+    return tree, TensorFile(folder / name)
+
+
+def _check_schema(path: Path, schema: Any) -> None:
+    if str(schema) != str(VERSION):
+        raise IncompatibleFileError(
+            message(
+                "load",
+                f"{path} has schema {schema}",
+                expected=f"schema {VERSION}",
+                fix="load it with the version of Polyhal that wrote it",
+            )
+        )
+
+
+__all__ = ["VERSION", "load", "save"]

@@ -1,0 +1,160 @@
+"""One safetensors file: written tensor by tensor with a hash of each, read back tensor by tensor.
+
+The layout is the safetensors format: 8 bytes with the header's length, the header as JSON, the tensors' bytes one
+after the other. Its own library reads the files; writing is done here, because it takes all tensors in memory at
+once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.errors import CorruptFileError, message
+from polyhal.hal.plan import byte_view
+from polyhal.tensor import Tensor
+
+_NAMES: dict[DType, str] = {
+    dtypes.bool_: "BOOL", dtypes.uint8: "U8", dtypes.uint16: "U16", dtypes.uint32: "U32", dtypes.uint64: "U64",
+    dtypes.int8: "I8",
+    dtypes.int16: "I16", dtypes.int32: "I32", dtypes.int64: "I64", dtypes.float16: "F16", dtypes.bfloat16: "BF16",
+    dtypes.float32: "F32", dtypes.float64: "F64",
+}  # fmt: skip
+_BLANK = "0" * 64
+"""Stands where a hash will be; as long as a hash is."""
+HASHES = "polyhal.sha256"
+STATE = "polyhal.state"
+STATE_HASH = "polyhal.state_sha256"
+SCHEMA = "polyhal.schema"
+
+
+def digest(*parts: Any) -> str:
+    """The SHA-256 of bytes, as 64 hexadecimal digits."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()
+
+
+def tensor_digest(array: np.ndarray) -> str:
+    """The SHA-256 of a tensor: of its dtype and shape as text (`F32[2,3]`), then of its bytes."""
+    lengths = ",".join(str(n) for n in array.shape)
+    kind = f"{_NAMES[as_dtype(array.dtype)]}[{lengths}]"
+    return digest(kind.encode(), byte_view(np.ascontiguousarray(array)))
+
+
+def _described(x: Tensor | np.ndarray) -> tuple[DType, tuple[int, ...]]:
+    return (x.dtype, x.shape) if isinstance(x, Tensor) else (as_dtype(x.dtype), x.shape)
+
+
+def write(file: BinaryIO, tensors: Mapping[str, Tensor | np.ndarray], metadata: Mapping[str, str]) -> None:
+    """Write a whole safetensors file. Tensors are downloaded one at a time; their hashes are put into the header at
+    the end."""
+    file.write(_header(tensors, metadata, dict.fromkeys(tensors, _BLANK)))
+    hashes: dict[str, str] = {}
+    for name, x in tensors.items():
+        array = x.numpy() if isinstance(x, Tensor) else x
+        hashes[name] = tensor_digest(array)
+        file.write(byte_view(np.ascontiguousarray(array)))
+    file.seek(0)
+    file.write(_header(tensors, metadata, hashes))
+    file.seek(0, os.SEEK_END)
+
+
+def _header(
+    tensors: Mapping[str, Tensor | np.ndarray], metadata: Mapping[str, str], hashes: Mapping[str, str]
+) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": {**metadata, HASHES: json.dumps(hashes)}}
+    start = 0
+    for name, x in tensors.items():
+        dtype, shape = _described(x)
+        stop = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        entries[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [start, stop]}
+        start = stop
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+class TensorFile:
+    """A safetensors file on disk. Each read opens it anew, so that nothing stays open and the file may be replaced
+    meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the header. Raises CorruptFileError, naming the first tensor that is cut off."""
+        self.path = path
+        try:
+            with safe_open(path, framework="numpy") as opened:
+                self.names: list[str] = list(opened.keys())
+                self.metadata: dict[str, str] = opened.metadata() or {}
+        except SafetensorError as error:
+            raise CorruptFileError(
+                message(
+                    "load", f"{path} is damaged: {_diagnose(path) or error}", expected="a complete safetensors file"
+                )
+            ) from error
+        self.hashes: dict[str, str] = _json(self.metadata.get(HASHES, "{}"), path)
+
+    def read(self, name: str) -> np.ndarray:
+        """The elements of one tensor. Raises CorruptFileError if they are not what was written."""
+        try:
+            with safe_open(self.path, framework="numpy") as opened:
+                array: np.ndarray = opened.get_tensor(name)
+        except SafetensorError as error:
+            raise CorruptFileError(
+                message("load", f"tensor {name!r} of {self.path} cannot be read: {error}")
+            ) from error
+        if SCHEMA in self.metadata:
+            found = tensor_digest(array)
+            if self.hashes.get(name) != found:
+                raise CorruptFileError(
+                    message(
+                        "load",
+                        f"tensor {name!r} of {self.path} was altered: its SHA-256 is {found}",
+                        expected=f"{self.hashes.get(name)}",
+                    )
+                )
+        return array
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of one tensor, from the header."""
+        with safe_open(self.path, framework="numpy") as opened:
+            return tuple(opened.get_slice(name).get_shape())
+
+
+def _json(text: str, path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CorruptFileError(message("load", f"the header of {path} is damaged: {error}")) from error
+    if not isinstance(data, dict):
+        raise CorruptFileError(
+            message("load", f"the header of {path} is damaged: {type(data).__name__}", expected="an object")
+        )
+    return data
+
+
+def _diagnose(path: Path) -> str:
+    """Which tensor a file of the wrong length ends in, as far as its header can still be read."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 + length:
+            return f"it ends after {size} bytes, inside the header"
+        try:
+            header = json.loads(file.read(length))
+            tensors = [(e["data_offsets"][1], name) for name, e in header.items() if name != "__metadata__"]
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, IndexError):
+            return "its header cannot be read"
+    held = size - 8 - length
+    cut = sorted((stop, name) for stop, name in tensors if stop > held)
+    return f"it ends after {size} bytes, inside tensor {cut[0][1]!r}" if cut else ""

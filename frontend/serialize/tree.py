@@ -1,0 +1,144 @@
+"""Nested state as JSON, with tensors left out and referred to by name.
+
+Plain values stand for themselves. Everything JSON does not have is an object with one key that starts with `$`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from polyhal.hal.errors import CorruptFileError, message
+from polyhal.tensor import Tensor
+
+_FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+class Encoder:
+    """Turns a state into JSON data and collects its tensors by name."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor | np.ndarray] = {}
+        self._seen: dict[tuple[Any, ...], str] = {}
+
+    def encode(self, value: Any, path: str = "") -> Any:
+        """JSON data for `value`. Raises TypeError, naming the place, for what cannot be saved."""
+        if value is None or isinstance(value, (bool, int, str)):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"$float": repr(float(value))}
+        if isinstance(value, Tensor):
+            return {"$tensor": self._name(value, path)}
+        if isinstance(value, np.ndarray):
+            return {"$array": self._name(value, path)}
+        if isinstance(value, np.generic):
+            return self.encode(value.item(), path)
+        if isinstance(value, list):
+            return [self.encode(v, _join(path, i)) for i, v in enumerate(value)]
+        if isinstance(value, tuple):
+            return {"$tuple": [self.encode(v, _join(path, i)) for i, v in enumerate(value)]}
+        if isinstance(value, Mapping):
+            if all(isinstance(k, str) and not k.startswith("$") for k in value):
+                return {k: self.encode(v, _join(path, k)) for k, v in value.items()}
+            return {"$dict": [[self._key(k, path), self.encode(v, _join(path, k))] for k, v in value.items()]}
+        raise TypeError(
+            message(
+                "save",
+                f"{path or 'the state'} is a {type(value).__name__}",
+                expected="tensors, arrays, numbers, strings, None, lists, dicts",
+            )
+        )
+
+    @staticmethod
+    def _key(key: Any, path: str) -> Any:
+        if key is None or isinstance(key, (bool, int, str)):
+            return key
+        raise TypeError(
+            message(
+                "save", f"{path or 'the state'} has a {type(key).__name__} as a key", expected="strings or integers"
+            )
+        )
+
+    def _name(self, value: Tensor | np.ndarray, path: str) -> str:
+        """A name that is not taken; tensors that share all their memory share a name too, and stay shared when
+        loaded."""
+        identity = (id(value.buffer), value.ref.spec, value.ref.offset) if isinstance(value, Tensor) else (id(value),)
+        if identity in self._seen:
+            return self._seen[identity]
+        name, count = path or "value", 1
+        while name in self.tensors or name == "__metadata__":
+            count += 1
+            name = f"{path or 'value'}~{count}"
+        self.tensors[name] = value
+        self._seen[identity] = name
+        return name
+
+
+def _join(path: str, part: object) -> str:
+    return f"{path}.{part}" if path else str(part)
+
+
+class Source(Protocol):
+    """Where the tensors of a state are."""
+
+    def tensor(self, name: str) -> Tensor: ...
+
+    def array(self, name: str) -> np.ndarray: ...
+
+    def shape(self, name: str) -> tuple[int, ...]: ...
+
+
+def decode(data: Any, source: Source, lazy: bool = False) -> Any:
+    """The value that `Encoder` made `data` of. Dictionaries become `LazyState` if `lazy`. Raises CorruptFileError."""
+    if isinstance(data, list):
+        return [decode(v, source, lazy) for v in data]
+    if not isinstance(data, dict):
+        return data
+    if len(data) == 1:
+        ((tag, content),) = data.items()
+        if tag == "$tensor":
+            return source.tensor(content)
+        if tag == "$array":
+            return source.array(content)
+        if tag == "$float" and content in _FLOATS:
+            return _FLOATS[content]
+        if tag == "$tuple":
+            return tuple(decode(v, source, lazy) for v in content)
+        if tag == "$dict":
+            entries = dict((k, v) for k, v in content)  # noqa: C402  pairs come as lists
+            return LazyState(entries, source) if lazy else {k: decode(v, source) for k, v in entries.items()}
+        if tag.startswith("$"):
+            raise CorruptFileError(message("load", f"the state has an unknown mark {tag!r}"))
+    return LazyState(data, source) if lazy else {k: decode(v, source) for k, v in data.items()}
+
+
+class LazyState(Mapping[Any, Any]):
+    """A saved dictionary whose tensors are read from the file each time they are asked for."""
+
+    def __init__(self, entries: Mapping[Any, Any], source: Source) -> None:
+        self._entries = entries
+        self._source = source
+
+    def __getitem__(self, key: Any) -> Any:
+        return decode(self._entries[key], self._source, lazy=True)
+
+    def shape_of(self, key: Any) -> tuple[int, ...] | None:
+        """The shape of the tensor under `key` without reading it; None for anything else."""
+        data = self._entries[key]
+        is_tensor = isinstance(data, dict) and len(data) == 1 and ("$tensor" in data or "$array" in data)
+        return self._source.shape(*data.values()) if is_tensor else None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __repr__(self) -> str:
+        return f"LazyState({list(self._entries)})"

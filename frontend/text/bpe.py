@@ -1,0 +1,112 @@
+"""Byte-level byte-pair encoding, through the `tokenizers` library.
+
+Source: Sennrich et al., arXiv:1508.07909; on bytes: Radford et al., 2019. Every text can be encoded and comes back
+unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from polyhal.hal.errors import CorruptFileError, message
+from polyhal.text.tokenizer import PAD, fit, parse
+
+END = "<|endoftext|>"
+
+
+def _library() -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise ImportError(
+            message("BPETokenizer", "the library `tokenizers` is missing", fix='pip install "polyhal[data]"')
+        ) from error
+    return tokenizers
+
+
+class BPETokenizer:
+    """Frequent sequences of bytes as tokens; 0 is `<pad>`, 1 is `<|endoftext|>`.
+
+    Then come the 256 bytes, then what was learned. Special tokens are added by number only: their names inside a text
+    are ordinary text.
+    """
+
+    kind = "bpe"
+    pad_id = 0
+    end_id = 1
+
+    def __init__(self, tokenizer: Any) -> None:
+        tokenizer.encode_special_tokens = True  # "special tokens in the text are text", in the library's words
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def train(cls, text: str | Iterable[str], vocab_size: int = 1024, min_frequency: int = 2) -> BPETokenizer:
+        """Learn up to `vocab_size` tokens from a text or several. Raises ValueError, and ImportError without the
+        library."""
+        smallest = 256 + 2
+        if vocab_size < smallest:
+            raise ValueError(
+                message("BPETokenizer", f"vocab_size is {vocab_size}", expected=f"{smallest} (all bytes) or more")
+            )
+        library = _library()
+        tokenizer = library.Tokenizer(library.models.BPE())
+        tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = library.decoders.ByteLevel()
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            min_frequency=min_frequency,
+            special_tokens=[PAD, END],
+            initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        # The trainer counts words per item: a long text as one item would keep it all in memory a second time.
+        lines = text.splitlines(keepends=True) if isinstance(text, str) else text
+        tokenizer.train_from_iterator(lines, trainer)
+        return cls(tokenizer)
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """What each token number stands for, with bytes as the library's printable characters."""
+        found: dict[str, int] = self._tokenizer.get_vocab()
+        return sorted(found, key=found.__getitem__)
+
+    def encode(self, text: str, max_len: int | None = None) -> list[int]:
+        """Token numbers of `text`, cut or padded to `max_len` if that is given."""
+        return fit(self._tokenizer.encode(text).ids, max_len, self.pad_id)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of token numbers without special tokens; bytes that are no UTF-8 become U+FFFD. Raises
+        ValueError."""
+        numbers = [int(i) for i in ids]
+        size = self.vocab_size
+        for i in numbers:
+            if not 0 <= i < size:
+                raise ValueError(message("decode", f"token {i}", expected=f"0 to {size - 1}"))
+        text: str = self._tokenizer.decode(numbers, skip_special_tokens=True)
+        return text
+
+    def to_json(self) -> str:
+        """The vocabulary and merges as JSON text."""
+        return json.dumps({"type": self.kind, "version": 1, "tokenizer": json.loads(self._tokenizer.to_str())})
+
+    @classmethod
+    def from_json(cls, text: str) -> BPETokenizer:
+        """The tokenizer that `to_json` wrote. Raises CorruptFileError, and ImportError without the library."""
+        library = _library()
+        data = parse(text).get("tokenizer")
+        try:
+            return cls(library.Tokenizer.from_str(json.dumps(data)))
+        # The library raises Exception itself for whatever it cannot read.
+        except Exception as error:
+            raise CorruptFileError(
+                message("BPETokenizer", f"the library cannot read it: {error}", expected="text that to_json wrote")
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"BPETokenizer({self.vocab_size} tokens)"

@@ -1,0 +1,113 @@
+"""The folder of a run: two checkpoints, the figures and the picture of the losses."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyhal.hal.errors import PolyhalError, message
+from polyhal.training.metrics import Metrics
+
+BEST, LAST = "best", "last"
+_METRICS, _PICTURE = "metrics.jsonl", "loss.png"
+
+
+class RunFolderError(PolyhalError):
+    """A folder holds a run that would be lost, or lacks one that is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Where a run is kept."""
+
+    path: Path
+
+    @property
+    def best(self) -> Path:
+        return self.path / BEST
+
+    @property
+    def last(self) -> Path:
+        return self.path / LAST
+
+    @property
+    def picture(self) -> Path:
+        return self.path / _PICTURE
+
+    @property
+    def metrics(self) -> Metrics:
+        return Metrics(self.path / _METRICS)
+
+    def parts(self) -> list[Path]:
+        """What a run has left here."""
+        return [p for p in (self.best, self.last, self.path / _METRICS, self.picture) if p.exists()]
+
+    def check(self, *, overwrite: bool) -> None:
+        """Raise RunFolderError if a new run would destroy one that may not be overwritten. Changes nothing."""
+        if self.path.exists() and not self.path.is_dir():
+            raise RunFolderError(
+                message(None, f"--save-dir {self.path} is a file", expected="a folder, or a name that is free")
+            )
+        if self.parts() and not overwrite:
+            raise RunFolderError(
+                message(
+                    None,
+                    f"{self.path} already holds a run",
+                    fix="use --resume to continue it, --overwrite to replace it, or another --save-dir",
+                )
+            )
+
+    def claim(self, *, overwrite: bool) -> None:
+        """Make room for a new run. Raises RunFolderError as `check` does, and OSError."""
+        self.check(overwrite=overwrite)
+        for path in self.parts():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def require_last(self) -> None:
+        """Raise RunFolderError unless there is a checkpoint to resume from."""
+        if not self.last.exists():
+            raise RunFolderError(
+                message(
+                    None,
+                    f"there is no run to resume in {self.path}",
+                    expected=f"a checkpoint {self.last}",
+                    fix="check --save-dir, or start without --resume",
+                )
+            )
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn failures to write `path` (a full disk, a missing permission) into a RunFolderError that says what is left."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(
+            message(
+                None,
+                f"{path} cannot be written: {error.strerror or error}",
+                fix="what was saved before is untouched; make room and go on with --resume",
+            )
+        ) from error
+
+
+def fresh(parent: Path, name: str) -> RunFolder:
+    """The first of `name`, `name-2`, `name-3` ... under `parent` that holds no run."""
+    return next(f for f in _numbered(parent, name) if not f.parts())
+
+
+def latest(parent: Path, name: str) -> RunFolder:
+    """The run that `fresh` would have given last; `name` itself if there is none."""
+    existing = list(itertools.takewhile(lambda f: f.parts(), _numbered(parent, name)))
+    return existing[-1] if existing else RunFolder(parent / name)
+
+
+def _numbered(parent: Path, name: str) -> Iterator[RunFolder]:
+    yield RunFolder(parent / name)
+    for number in itertools.count(2):
+        yield RunFolder(parent / f"{name}-{number}")

@@ -1,0 +1,84 @@
+"""The figures of a run over time: one JSON object per line, and a picture of the losses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from polyhal.hal.errors import CorruptFileError, message
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Figures at one step. Losses are in nats per token.
+
+    `loss` is the mean since the row before, `val_loss` is None between evaluations.
+    """
+
+    step: int
+    epoch: float
+    loss: float
+    val_loss: float | None
+    lr: float
+    tokens_per_s: float
+
+
+class Metrics:
+    """A file of rows that only grows, except that going back to an earlier step cuts off what came after it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, row: Row) -> None:
+        """Add a row; it is in the hands of the operating system when this returns."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(row)) + "\n")
+
+    def rows(self) -> list[Row]:
+        """All rows. An unfinished last line, as a crash leaves it, does not count. Raises CorruptFileError."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text(encoding="utf-8").split("\n")
+        return [self._row(number, line) for number, line in enumerate(lines[:-1], 1)]
+
+    def cut(self, step: int) -> None:
+        """Forget the rows after `step`, in one atomic change."""
+        kept = [r for r in self.rows() if r.step <= step]
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
+        os.replace(temporary, self.path)
+
+    def _row(self, number: int, line: str) -> Row:
+        try:
+            data: dict[str, Any] = json.loads(line)
+            return Row(**data)
+        except (json.JSONDecodeError, TypeError) as error:
+            raise CorruptFileError(
+                message(None, f"line {number} of {self.path} is damaged: {error}", fix="repair or remove the file")
+            ) from error
+
+
+def draw_losses(rows: Sequence[Row], path: Path, title: str) -> None:
+    """Write a PNG of training and validation loss over the steps. Raises ImportError without matplotlib."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.plot([r.step for r in rows], [r.loss for r in rows], label="training", color="tab:blue", linewidth=1)
+    measured = [(r.step, r.val_loss) for r in rows if r.val_loss is not None]
+    if measured:
+        axes.plot(*zip(*measured, strict=True), label="validation", color="tab:orange", marker="o", markersize=3)
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss (nats per token)")
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    temporary = path.with_suffix(".tmp")
+    figure.savefig(temporary, format="png")
+    os.replace(temporary, path)

@@ -1,0 +1,137 @@
+"""The course of a run: steps, figures, samples and checkpoints, until it is done or asked to stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from polyhal.hal.errors import NonFiniteError, message
+from polyhal.models import generate
+from polyhal.text import Tokenizer
+from polyhal.training.checkpoint import save_model, save_run
+from polyhal.training.corpus import Corpus
+from polyhal.training.folder import BEST, LAST, RunFolder, writing
+from polyhal.training.metrics import Row
+from polyhal.training.trainer import Trainer
+
+_SAMPLE_TOKENS = 200
+_SAMPLE_TEMPERATURE = 0.8
+_PROMPT_CHARACTERS = 16
+
+
+class Observer(Protocol):
+    """What wants to know how a run goes."""
+
+    def stepped(self, step: int) -> None:
+        """A step was enqueued. Called often."""
+
+    def logged(self, row: Row) -> None:
+        """There are new figures."""
+
+    def sampled(self, step: int, prompt: str, text: str) -> None:
+        """The model has continued `prompt` with `text`."""
+
+    def saved(self, name: str, step: int) -> None:
+        """A checkpoint was written."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A run under way: what is trained, where it is kept, and the lowest loss so far."""
+
+    trainer: Trainer
+    tokenizer: Tokenizer
+    corpus: Corpus
+    folder: RunFolder
+    best: float | None = None
+
+    def run(self, observer: Observer, stop: Callable[[], bool]) -> bool:
+        """Train until all steps are taken (True), or `stop` says so between two steps (False). Saves in either case.
+
+        Raises NonFiniteError when the loss is no number any more; the checkpoints are then those from before.
+        """
+        trainer, options = self.trainer, self.trainer.options
+        try:
+            if not self.folder.last.exists():
+                self._save(
+                    LAST, observer
+                )  # a disk that is full or read-only is noticed now, not after the first minutes
+            begin, begin_step = time.perf_counter(), trainer.done
+            while trainer.done < options.steps:
+                if stop():
+                    self._save(LAST, observer)
+                    return False
+                rate = trainer.learning_rate
+                trainer.step()
+                step = trainer.done
+                observer.stepped(step)
+                evaluating = self._due(options.eval_every)
+                if evaluating or self._due(options.log_every):
+                    loss = self._finite(trainer.mean_loss())
+                    speed = (step - begin_step) * options.tokens_per_step / (time.perf_counter() - begin)
+                    validation = trainer.evaluate() if evaluating else None
+                    row = Row(step, round(trainer.epoch, 4), loss, validation, rate, round(speed, 1))
+                    with writing(self.folder.metrics.path):
+                        self.folder.metrics.append(row)
+                    observer.logged(row)
+                    if evaluating:
+                        self._keep(loss if validation is None else validation, observer)
+                    begin, begin_step = time.perf_counter(), step
+                if self._due(options.sample_every):
+                    pause = time.perf_counter()
+                    prompt = self.prompt()
+                    observer.sampled(step, prompt, self.sample(prompt))
+                    begin += time.perf_counter() - pause
+            return True
+        finally:
+            trainer.close()
+
+    def _due(self, every: int) -> bool:
+        """Whether it is time for what happens every so many steps (0: never) and after the last one."""
+        done = self.trainer.done
+        return bool(every) and (done % every == 0 or done == self.trainer.options.steps)
+
+    def prompt(self) -> str:
+        """How the validation text begins: words that the model has not been trained on."""
+        held_out = (
+            self.corpus.text[int(len(self.corpus.text) * (1 - self.trainer.options.val_split)) :] or self.corpus.text
+        )
+        line = next((line for line in held_out.splitlines()[1:] if line.strip()), held_out)
+        return line.strip()[:_PROMPT_CHARACTERS]
+
+    def sample(self, prompt: str) -> str:
+        """What the model writes after `prompt`. Draws from a stream of its own, so that training is not disturbed."""
+        ids = self.tokenizer.encode(prompt)
+        tokens = generate(self.trainer.model, ids, _SAMPLE_TOKENS, _SAMPLE_TEMPERATURE, seed=self.trainer.options.seed)
+        return self.tokenizer.decode(tokens)
+
+    def _keep(self, score: float, observer: Observer) -> None:
+        """Save the state as `last`, and the model as `best` if it is.
+
+        `best` goes first: after a crash in between, `last` leads here again.
+        """
+        if self.best is None or score < self.best:
+            self.best = score
+            self._save(BEST, observer)
+        self._save(LAST, observer)
+
+    def _save(self, name: str, observer: Observer) -> None:
+        save = save_model if name == BEST else save_run
+        path = self.folder.path / name
+        with writing(path):
+            save(path, self.trainer, self.tokenizer, self.corpus, self.best)
+        observer.saved(name, self.trainer.done)
+
+    def _finite(self, loss: float) -> float:
+        if not math.isfinite(loss):
+            raise NonFiniteError(
+                message(
+                    None,
+                    f"the training loss became {loss} before step {self.trainer.done}",
+                    fix=f"lower --lr (now {self.trainer.options.lr:g}) or raise --warmup; the checkpoints are older",
+                )
+            )
+        return loss

@@ -1,0 +1,40 @@
+// Gradient of cross_entropy.cl with respect to the logits: g * (softmax - target distribution), from the saved logsumexp.
+
+#ifndef INDEX_DTYPE
+#define INDEX_DTYPE int64
+#endif
+#ifndef GRADIENT_DTYPE
+#define GRADIENT_DTYPE float32
+#endif
+#include "rows.h"
+#include "exponential.h"
+
+__kernel void cross_entropy_grad(__global const STORAGE(GRADIENT_DTYPE) *g, const ulong g_offset, OPERAND(x),
+                                 __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset,
+                                 __global const REAL *lse, const ulong lse_offset, RESULT(dx), const long g_step,
+                                 const long target_step, const long lse_step, const long ignored, const REAL smoothing,
+                                 ROW_PARAMETERS, STRIDES(x), STRIDES(dx)) {
+    const ulong first = (ulong)get_group_id(0) * rows_each;
+    const ulong last = min(first + rows_each, rows);
+    for (ulong row = first; row < last; row++) {
+        const long x_at = ROW_OF(x, row), dx_at = ROW_OF(dx, row);
+        const long picked = (long)target[(long)target_offset + (long)row * target_step];
+        if (picked == ignored || picked < 0 || picked >= (long)length) {
+            FOR_VECTORS WRITE(dx, (V)(0), dx_at, i);
+            FOR_TAIL STORE(DTYPE, (REAL)0, dx, dx_at + i);
+            continue;
+        }
+        const REAL slope = LOAD(GRADIENT_DTYPE, g, (long)g_offset + (long)row * g_step);
+        const REAL total = lse[(long)lse_offset + (long)row * lse_step];
+        const REAL shared = smoothing / length;
+        FOR_VECTORS WRITE(dx, (EXP(READ(x, x_at, i) - total) - shared) * slope, dx_at, i);
+        FOR_TAIL STORE(DTYPE, (EXP1(LOAD(DTYPE, x, x_at + i) - total) - shared) * slope, dx, dx_at + i);
+        // The work-item that wrote the element of the class writes it again, so that no barrier is needed.
+        const uint hot = (uint)picked;
+        const uint owner = hot < TAIL_BEGIN ? hot / WIDTH % GROUP : (hot - TAIL_BEGIN) % GROUP;
+        if (GROUP_ME == owner) {
+            const REAL p = EXP1(LOAD(DTYPE, x, x_at + picked * x_step) - total);
+            STORE(DTYPE, (p - shared - (1 - smoothing)) * slope, dx, dx_at + picked * dx_step);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+// EXP over vectors of WIDTH reals, EXP1 over one. With POLYNOMIAL_EXP it is our own, for drivers whose exp is not vectorised: 2^n times a
+// polynomial fitted to the rest at Chebyshev points, within 1.1 units in the last place; n is applied in halves, so that results may be
+// subnormal.
+
+#ifndef POLYHAL_EXPONENTIAL
+#define POLYHAL_EXPONENTIAL
+
+#ifndef POLYNOMIAL_EXP
+#define POLYNOMIAL_EXP 0
+#endif
+
+#if POLYNOMIAL_EXP
+inline VEC(float) polynomial_exp(VEC(float) value) {
+    // Beyond these bounds the result is 0 or infinite; the comparisons let a NaN through.
+    VEC(float) x = value < (VEC(float))(-104.0f) ? (VEC(float))(-104.0f) : value;
+    x = x > (VEC(float))(89.0f) ? (VEC(float))(89.0f) : x;
+    // Written with operators: PoCL calls a function for fma and rint. Adding and taking away 1.5 * 2^23 rounds to an integer.
+    const VEC(float) n = (x * 1.442695041f + 12582912.0f) - 12582912.0f;
+    VEC(float) r = x - n * 0.693145752f;
+    r = r - n * 1.42860677e-6f;
+    VEC(float) p = r * 0.0013933758f + 0.00836325251f;
+    p = p * r + 0.041666463f;
+    p = p * r + 0.166665763f;
+    p = p * r + 0.5f;
+    p = p * (r * r) + r + 1.0f;
+    const VEC(int) whole = CONVERT(int, n);
+    const VEC(int) half_power = whole >> 1;
+    p *= AS(float, (half_power + 127) << 23);
+    return p * AS(float, (whole - half_power + 127) << 23);
+}
+#define EXP(x) polynomial_exp(x)
+#if WIDTH == 1
+#define EXP1(x) polynomial_exp(x)
+#else
+#define EXP1(x) (polynomial_exp((VEC(float))(x)).s0)
+#endif
+#else
+#define EXP(x) exp(x)
+#define EXP1(x) exp(x)
+#endif
+
+#endif

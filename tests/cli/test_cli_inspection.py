@@ -1,0 +1,165 @@
+"""`polyhal devices`, `doctor`, `explain`, `--version` and `--help`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import polyhal as package
+from polyhal.hal import config, doctor
+from polyhal.hal.device import Device
+from polyhal.hal.registry import Failure, Registry
+
+from .conftest import TINY, Command
+
+
+def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`code` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment, timeout=60
+    )
+
+
+def _command(*arguments: str, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, after the statements in `before`."""
+    return _python(
+        f"import sys\n{before}\nfrom polyhal.cli.app import run\nsys.exit(run({list(arguments)!r}))", **environment
+    )
+
+
+def test_version_and_help(polyhal: Command) -> None:
+    assert polyhal("--version").out == f"polyhal {package.__version__}\n"
+    out = polyhal("--help").out
+    assert all(name in out for name in ("train", "generate", "devices", "doctor", "explain"))
+    for name in ("Model", "Training", "Data", "Run"):
+        assert f" {name} " in polyhal("train", "--help").out
+
+
+def test_help_loads_no_driver_and_no_plotting() -> None:
+    heavy = "{'pyopencl', 'matplotlib', 'tokenizers', 'wgpu', 'polyhal.training', 'polyhal.models'}"
+    code = f"import sys\nfrom polyhal.cli.app import run\nrun(['train', '--help'])\nsys.exit(len({heavy} & set(sys.modules)))"
+    assert _python(code).returncode == 0
+
+
+def test_devices_are_listed_with_the_default_marked(polyhal: Command) -> None:
+    found = json.loads(polyhal("devices", "--json").out)
+    assert [d["device"] for d in found if d["default"]] == [Device.default().name]
+    assert "numpy" in [d["device"] for d in found]
+    assert all({"name", "type", "memory", "driver", "capabilities"} <= set(d) for d in found)
+    assert not any(d["backend"] == "null" for d in found)
+    assert any(d["backend"] == "null" for d in json.loads(polyhal("devices", "--all", "--json").out))
+    out = polyhal("devices").out
+    assert "→" in out
+    assert "NumPy" in out
+
+
+def test_the_doctor_reports_everything_and_finds_it_healthy(polyhal: Command) -> None:
+    outcome = polyhal("doctor", "--json")
+    report = json.loads(outcome.out)
+    assert outcome.code == 0
+    assert report["healthy"]
+    assert report["distributions"]["polyhal"]
+    assert ["numpy = polyhal.backends.numpy", "polyhal"] in report["entry_points"]
+    for device in report["devices"]:
+        assert [t["name"] for t in device["tests"]] == ["a + b", "a @ b"]
+        assert all(t["passed"] and t["seconds"] > 0 for t in device["tests"])
+    assert report["default"] == Device.default().name
+    text = polyhal("doctor").out
+    assert "Default device: " in text
+    assert "a @ b: ok" in text
+
+
+def test_the_doctor_tells_a_device_that_computes_wrongly(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = doctor.self_test
+
+    def broken(device: Device) -> tuple[doctor.SelfTest, ...]:
+        return tuple(replace(t, passed=False, problem="the result differs from NumPy's") for t in original(device))
+
+    monkeypatch.setattr(doctor, "self_test", broken)
+    outcome = polyhal("doctor")
+    assert outcome.code == 1
+    assert "a + b: FAILED: the result differs from NumPy's" in outcome.out
+
+
+def test_a_self_test_that_raises_is_reported() -> None:
+    class Broken:
+        def upload(self, *args: object) -> None:
+            raise RuntimeError("the driver\nhas gone away")
+
+    found = doctor.self_test(Broken())  # type: ignore[arg-type]
+    assert not any(t.passed for t in found)
+    assert found[0].problem == "RuntimeError: the driver has gone away"
+
+
+def test_environment_variables_come_from_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = doctor.variables()
+    assert {"POLYHAL_DEVICE", "POLYHAL_CACHE_DIR", "POLYHAL_DISABLE", "POLYHAL_DEBUG"} <= set(known)
+    assert all(known.values())
+    monkeypatch.setenv("POLYHAL_DEVCE", "numpy")
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(config.cache_dir()))
+    report = doctor.examine(tests=False)
+    assert "POLYHAL_DEVCE" in report.unknown_variables
+    assert report.environment["POLYHAL_CACHE_DIR"] == str(config.cache_dir())
+
+
+def test_broken_plug_ins_are_reported_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry([])
+    registry.failures.append(
+        Failure("entry point odd = odd_package", "ModuleNotFoundError: No module named 'odd_package'")
+    )
+    monkeypatch.setattr(doctor, "registry", lambda: registry)
+    report = doctor.examine()
+    assert not report.healthy
+    assert report.default == ""
+    assert any(p.source == "entry point odd = odd_package" and "uninstall" in p.fix for p in report.problems)
+
+
+def test_driver_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.icd").write_text("libexample.so.1\n")
+    (tmp_path / "b.icd").write_text(f"{tmp_path}/missing.so\n")
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    found = doctor.driver_files()
+    assert [(f.library, f.exists) for f in found] == [("libexample.so.1", None), (f"{tmp_path}/missing.so", False)]
+
+
+def test_explain_shows_how_an_op_runs(polyhal: Command) -> None:
+    out = polyhal("explain", "matmul", "--shape", "3,4", "--shape", "4,5", "--device", "numpy").out
+    assert out.startswith("numpy (NumPy")
+    assert "matmul(float32[3, 4], float32[4, 5])" in out
+
+
+NO_DRIVERS = {
+    "switched off": {"POLYHAL_DISABLE": "opencl,wgpu"},
+    "no platforms": {"OCL_ICD_VENDORS": os.devnull, "POLYHAL_DISABLE": "wgpu"},
+    "no pyopencl": {"before": "sys.modules['pyopencl'] = None", "POLYHAL_DISABLE": "wgpu"},
+}
+
+
+@pytest.mark.parametrize("case", NO_DRIVERS)
+def test_a_machine_without_drivers_trains_on_numpy_and_is_told_what_to_install(
+    case: str, text: Path, tmp_path: Path
+) -> None:
+    run = str(tmp_path / "run")
+    trained = _command("train", str(text), *TINY, "--steps", "2", "--save-dir", run, **NO_DRIVERS[case])
+    assert trained.returncode == 0, trained.stderr
+    assert "device: numpy (NumPy" in trained.stdout
+    examined = _command("doctor", "--json", **NO_DRIVERS[case])
+    report = json.loads(examined.stdout)
+    assert report["default"] == "numpy"
+    advice = " ".join(p["fix"] for p in report["problems"])
+    assert "polyhal[wgpu]" in advice
+    assert "driver" in advice
+    if case == "no pyopencl":
+        assert "pip install pyopencl" in advice
+
+
+def test_colours_stay_out_of_pipes_and_of_no_color(text: Path) -> None:
+    found = _command("doctor", "--no-test", POLYHAL_DISABLE="opencl", NO_COLOR="1", FORCE_COLOR="1")
+    assert "\x1b[3" not in found.stdout

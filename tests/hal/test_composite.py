@@ -1,0 +1,84 @@
+"""Running traced graphs: temporaries, views between ops, and results that replace inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal import Tensor
+from polyhal.hal import dispatch
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import float32
+from polyhal.hal.graph import trace
+from polyhal.hal.layout import contiguous
+from polyhal.hal.ops import OPS
+from polyhal.hal.testing.bare import bare
+
+
+@pytest.fixture
+def reduced(device: Device) -> Device:
+    """The device under test with the required members only, where nearly every op is a composite."""
+    return bare(device)
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "tanh", "softplus", "expm1", "erf"])
+def test_in_place_equals_out_of_place(name: str, reduced: Device) -> None:
+    values = np.linspace(-2, 2, 9).astype(np.float32)
+    op, params = OPS[name], tuple(OPS[name].params.values())
+    x = Tensor(values, device=reduced)
+    fresh = dispatch.apply(op, (x,), params)
+    dispatch.apply_into(op, (x,), params, (x,))
+    np.testing.assert_array_equal(x.numpy(), fresh.numpy())
+
+
+def test_binary_in_place_over_either_input(reduced: Device) -> None:
+    a, b = np.array([5.0, -7.0, 9.0], np.float32), np.array([3.0, 2.0, -4.0], np.float32)
+    for place in (0, 1):
+        inputs = (Tensor(a, device=reduced), Tensor(b, device=reduced))
+        dispatch.apply_into(OPS["remainder"], inputs, (), (inputs[place],))
+        np.testing.assert_array_equal(inputs[place].numpy(), np.remainder(a, b))
+
+
+def test_the_same_tensor_twice_in_place(reduced: Device) -> None:
+    x = Tensor([3.0, -2.0], device=reduced)
+    dispatch.apply_into(OPS["minimum"], (x, x), (), (x,))
+    assert x.tolist() == [3.0, -2.0]
+
+
+def test_optimizer_steps_replace_parameters_and_state(reduced: Device) -> None:
+    values = [np.random.default_rng(i).uniform(0.1, 1, (3, 2)).astype(np.float32) for i in range(4)]
+    p, g, m, v = (Tensor(a, device=reduced) for a in values)
+    numbers = (0.1, 0.9, 0.99, 1e-8, 0.01, 0.1, 0.01)
+    op = OPS["adam_step"]
+    expected = op.reference(*[a.astype(np.float64) for a in values], *numbers, count=1, decoupled=True)
+    dispatch.apply_into(op, (p, g, m, v, *numbers), (1, True), (p, m, v))
+    for got, wanted in zip((p, m, v), expected, strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-5)
+    np.testing.assert_array_equal(g.numpy(), values[1])
+
+
+def test_temporaries_go_back_after_their_last_use(reduced: Device) -> None:
+    x = polyhal.ones((64, 64), device=reduced)
+    x.gelu()
+    reduced.pool.reset_peak()
+    before = reduced.memory_stats().used
+    x.gelu()
+    assert reduced.memory_stats().used == before
+    # Some sixty ops each make a result of the size of x; those whose last reader has run are gone.
+    assert reduced.memory_stats().peak - before < 16 * x.nbytes
+
+
+def test_a_traced_graph_reads_as_text() -> None:
+    graph = trace(lambda a, b: (a + b) * 2.0, [contiguous(float32, (2, 3)), contiguous(float32, (3,))], {})
+    assert str(graph).splitlines() == [
+        "%0: float32[2, 3]", "%1: float32[3]", "%2 = add(%0, %1): float32[2, 3]", "%3 = multiply(%2, 2.0): float32[2, 3]", "return %3",
+    ]  # fmt: skip
+
+
+def test_views_inside_a_graph_point_into_their_source(reduced: Device) -> None:
+    """A decomposition that cuts, turns and joins gives what NumPy gives."""
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    index = np.array([[0, 5, 2], [1, 1, 1], [4, 3, 2], [0, 0, 5]])
+    out = polyhal.take_along_axis(Tensor(x, device=reduced), Tensor(index, device=reduced), 1)
+    np.testing.assert_array_equal(out.numpy(), np.take_along_axis(x, index, 1))

@@ -1,0 +1,225 @@
+"""The kit has to find faults: each test plants one in the NumPy backend and expects the kit to name it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyhal.backends.numpy.backend import NumpyBackend, array, create
+from polyhal.hal.device import Device
+from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.testing import Expectations, Scope, verify
+
+
+class FaultyBackend(NumpyBackend):
+    """The required members only, so that every op goes through what is broken in a subclass."""
+
+    def __init__(self) -> None:
+        super().__init__(create("contiguous_only").info, minimal=True)
+
+
+class _IgnoresOffsets(FaultyBackend):
+    def unary(self, op: str, x: Ref, out: Ref) -> None:
+        super().unary(op, Ref(x.handle, x.spec, 0), out)
+
+
+class _WritesTooMuch(FaultyBackend):
+    def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
+        super().binary(op, a, b, out)
+        room = out.handle.nbytes // out.dtype.itemsize - out.offset
+        padded = min(-(-out.size // 4) * 4, room)
+        array(Ref(out.handle, Spec(out.dtype, (padded,), (1,)), out.offset))[out.size :] = 0
+
+
+class _LeavesTheTail(FaultyBackend):
+    def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
+        short = out.size // 4 * 4
+        if short:
+            spec = Spec(a.dtype, (short,), (1,))
+            super().binary(op, Ref(a.handle, spec, a.offset), Ref(b.handle, spec, b.offset), Ref(out.handle, spec._replace(dtype=out.dtype), out.offset))
+
+
+class _IgnoresNegativeStrides(FaultyBackend):
+    def copy(self, src: Ref, out: Ref) -> None:
+        spec = src.spec._replace(strides=tuple(abs(s) for s in src.strides))
+        low = sum((n - 1) * s for n, s in zip(src.shape, src.strides, strict=True) if s < 0)
+        super().copy(Ref(src.handle, spec, src.offset + low), out)
+
+
+class _LosesNaN(FaultyBackend):
+    def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
+        if op == "max" and a.dtype.is_floating_point:
+            array(out)[...] = np.fmax(array(a), array(b))
+        else:
+            super().binary(op, a, b, out)
+
+
+class _SumsInHalf(FaultyBackend):
+    def reduce(self, op: str, x: Ref, out: Ref) -> None:
+        if op == "sum" and x.dtype.name == "float16":
+            total = np.zeros(out.shape, np.float16)
+            for column in array(x).T:
+                total = (total + column).astype(np.float16)
+            array(out)[...] = total
+        else:
+            super().reduce(op, x, out)
+
+
+class _ReadsOutOfRange(FaultyBackend):
+    def gather(self, index: Ref, x: Ref, out: Ref) -> None:
+        rows = array(x)
+        array(out)[...] = rows[np.clip(array(index), 0, len(rows) - 1)]
+
+
+class _AddsOnce(FaultyBackend):
+    def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
+        rows, target = array(index), array(out)
+        inside = (rows >= 0) & (rows < len(target))
+        target[rows[inside]] += array(src)[inside]
+
+
+class _ApproximatesExp(FaultyBackend):
+    def unary(self, op: str, x: Ref, out: Ref) -> None:
+        super().unary(op, x, out)
+        if op == "exp":
+            array(out)[...] *= 1 + 2e-6
+
+
+class _OverlapsAllocations(FaultyBackend):
+    def allocate(self, nbytes: int) -> Any:
+        whole = self.__dict__.setdefault("_block", np.zeros(1 << 22, np.uint8))
+        return whole[:nbytes]
+
+    def deallocate(self, handle: Any) -> None:
+        pass
+
+
+FAULTS: list[tuple[type[FaultyBackend], str]] = [
+    (_IgnoresOffsets, "contract/unary/exp"),
+    (_WritesTooMuch, "contract/binary/add"),
+    (_WritesTooMuch, "forward/add/float32"),
+    (_LeavesTheTail, "contract/binary/add"),
+    (_LeavesTheTail, "forward/add/float32"),
+    (_IgnoresNegativeStrides, "contract/copy/layouts"),
+    (_IgnoresNegativeStrides, "forward/add/*"),
+    (_LosesNaN, "contract/special_values"),
+    (_LosesNaN, "forward/maximum/float32"),
+    (_SumsInHalf, "contract/reduce/sum"),
+    (_SumsInHalf, "forward/sum/float16"),
+    (_ReadsOutOfRange, "contract/gather"),
+    (_ReadsOutOfRange, "forward/embedding/float32"),
+    (_AddsOnce, "contract/scatter_add"),
+    (_AddsOnce, "forward/scatter_rows/float32"),
+    (_ApproximatesExp, "contract/unary/exp"),
+    (_ApproximatesExp, "forward/exp/float32"),
+    (_OverlapsAllocations, "contract/memory"),
+]
+
+
+@pytest.mark.parametrize(("fault", "case"), FAULTS, ids=[f"{f.__name__[1:]}-{c}" for f, c in FAULTS])
+def test_planted_fault_is_found(fault: type[FaultyBackend], case: str) -> None:
+    sound = verify(_opened(FaultyBackend()), only=case)
+    assert sound.ok, sound.failed[0].problem
+    assert sound.passed
+    assert not verify(_opened(fault()), only=case).ok
+
+
+def _opened(backend: FaultyBackend) -> Any:
+    return Device.opened("faulty", backend)
+
+
+def test_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyhal.hal.ops import OPS
+
+    assert verify("numpy", only="gradient/square/float64").ok
+    monkeypatch.setattr(OPS["square"], "gradient", lambda g, x: g * (x * 2.0001))
+    found = verify("numpy", only="gradient/square/float64")
+    assert not found.ok
+    assert "differences say" in found.failed[0].problem
+
+
+def test_a_rule_that_differs_from_its_decomposition_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyhal.hal.ops import OPS
+
+    monkeypatch.setattr(OPS["square"], "decompose", lambda x: x * x * 1.001)
+    found = verify("numpy", only="*/square/float64")
+    assert {o.id for o in found.failed} == {"decomposition/square/float64", "gradient/square/float64"}
+
+
+def test_a_host_fallback_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyhal.hal.ops import OPS
+
+    monkeypatch.setattr(OPS["tanh"], "decompose", None)
+    target = _opened(FaultyBackend())
+    found = verify(target, only="forward/tanh/float32")
+    assert "FallbackRefusedError" in found.failed[0].problem
+    assert verify(target, only="forward/tanh/float32", expectations=Expectations(unsupported={"*/tanh/*": "no such function"})).unsupported == 1
+
+
+def test_an_expected_failure_that_passes_is_a_failure() -> None:
+    known = Expectations(expected_failure={"forward/add/*": "wrong in the driver"})
+    report = verify("numpy", only="forward/add/float32", expectations=known)
+    assert [o.problem for o in report.failed] == ["passed, though it is listed as an expected failure"]
+
+
+def test_expectations_file(tmp_path: Any) -> None:
+    from polyhal.hal.testing.expectations import read
+
+    path = tmp_path / "device.toml"
+    path.write_text('[unsupported]\n"*/float64" = "no double precision"\n[expected_failure]\n"forward/tan/*" = "driver 12"\n')
+    known = read(path)
+    assert known.is_unsupported("forward/add/float64") == "no double precision"
+    assert known.is_expected_failure("forward/tan/float32") == "driver 12"
+    assert known.is_unsupported("forward/add/float32") is None
+    path.write_text('[ignored]\n"*" = "everything"\n')
+    with pytest.raises(ValueError, match="expected the tables"):
+        read(path)
+
+
+def test_small_scope_only_leaves_out() -> None:
+    """Every case exists in both scopes; the small one runs fewer calls in it."""
+    from polyhal.hal.testing import cases
+
+    target = Device("numpy")
+    assert {c.id for c in cases(target, Scope(small=True))} <= {c.id for c in cases(target, Scope())}
+
+
+def test_verify_restores_the_fallback_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    monkeypatch.setenv("POLYHAL_FALLBACK", "allow")
+    verify("numpy", only="contract/identity")
+    assert os.environ["POLYHAL_FALLBACK"] == "allow"
+
+
+def test_every_arrangement_meets_every_op() -> None:
+    """The rotation shows each input of each op every arrangement at least once over its samples and dtypes."""
+    from polyhal.hal.ops import OPS
+    from polyhal.hal.testing.arrangements import ARRANGEMENTS
+
+    missing: dict[str, set[str]] = {}
+    for op in OPS:
+        if op.samples is None or not op.inputs or op.family == "random":
+            continue
+        seen = {str(a) for dtype in op.dtypes or (None,) for a in _met(op, dtype)}
+        if gap := {str(a) for a in ARRANGEMENTS} - seen:
+            missing[op.name] = gap
+    assert not missing
+
+
+def _met(op: Any, dtype: Any) -> set[Any]:
+    from polyhal.hal.testing import forward
+    from polyhal.hal.testing.values import runnable
+
+    made = runnable(Device("numpy"), op, dtype, Scope())
+    rounds = forward.rounds(op, dtype, len(made), Scope())
+    return {
+        arrangement
+        for call in made
+        for turn in range(rounds)
+        for value, arrangement in zip(call.values, forward.rotation(call, forward.shift(op, dtype) + turn * len(made)), strict=True)
+        if isinstance(value, np.ndarray)
+    }
+

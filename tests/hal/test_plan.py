@@ -1,0 +1,105 @@
+"""How ops are resolved, and what `explain` says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal.backends.numpy.backend import NumpyBackend, create
+from polyhal.hal.device import Device
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Ability, Declined, Launch, SimpleLaunch, abilities
+from polyhal.hal.registry import describe
+
+
+class _Picky(NumpyBackend):
+    """Lowers tanh only, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(create("contiguous_only").info, minimal=True)
+        self.asked: list[str] = []
+
+    def lower(self, op: str, inputs: tuple[Any, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+        self.asked.append(op)
+        if op != "tanh":
+            return Declined(f"no kernel for {op}")
+
+        def run(x: Any, out: Any, scratch: Any) -> None:
+            from polyhal.backends.numpy.backend import array
+
+            assert scratch.nbytes >= 64
+            array(out)[...] = np.tanh(array(x))
+
+        return SimpleLaunch("tanh_kernel", run, workspace=(64,))
+
+
+def test_order_of_resolution() -> None:
+    backend = _Picky()
+    device = Device.opened("picky", backend)
+    x = polyhal.ones((2, 3), device=device)
+    np.testing.assert_allclose(x.tanh().numpy(), np.tanh(np.ones((2, 3))), rtol=1e-6)
+    assert polyhal.explain("tanh", device, (2, 3)).endswith("tanh(float32[2, 3]): native kernel tanh_kernel")
+    text = polyhal.explain("exp", device, (2, 3))
+    assert "exp(float32[2, 3]): core method exp" in text
+    assert "passed over native kernel: no kernel for exp" in text
+    text = polyhal.explain("cosh", device, (2, 3))
+    assert "decomposed into 5 ops" in text
+    assert "passed over core method: the backend has no cosh" in text
+    assert "no kernel for cosh" in text
+
+
+def test_a_workspace_goes_back_to_the_pool() -> None:
+    device = Device.opened("picky", _Picky())
+    x = polyhal.ones((2, 3), device=device)
+    x.tanh()
+    used = device.memory_stats().used
+    for _ in range(3):
+        x.tanh()
+    assert device.memory_stats().used == used
+
+
+def test_sizes_of_zero_never_reach_a_backend() -> None:
+    backend = _Picky()
+    device = Device.opened("picky", backend)
+    backend.asked.clear()
+    assert polyhal.zeros((0, 3), device=device).exp().shape == (0, 3)
+    assert polyhal.zeros((0, 3), device=device).sum(axis=0).tolist() == [0.0, 0.0, 0.0]
+    out = polyhal.zeros((2, 0), device=device) @ polyhal.zeros((0, 3), device=device)
+    assert out.tolist() == [[0.0] * 3] * 2
+    assert "exp" not in backend.asked
+    assert "matmul" not in backend.asked
+
+
+def test_views_cost_nothing(device: Device) -> None:
+    x = polyhal.ones((4, 6), device=device)
+    for view in (x.mT, x[1:, ::2], x.reshape(2, 12) if False else x.reshape((2, 12)), x[None], x.broadcast_to((3, 4, 6))):
+        assert view.buffer is x.buffer
+    assert x.mT.reshape((24,)).buffer is not x.buffer
+
+
+def test_explain_knows_its_ops(device: Device) -> None:
+    with pytest.raises(KeyError, match="did you mean softmax"):
+        polyhal.explain("sofmax", device)
+    for op in ("add", "softmax", "layer_norm", "conv2d", "embedding"):
+        assert op in polyhal.explain(op, device)
+
+
+def test_abilities_are_found_by_their_members() -> None:
+    assert abilities(create("")) == Ability.LOWERING | Ability.HOST_MAPPING
+    assert Ability.LOWERING not in Device("null").abilities or abilities(Device("null").backend) & Ability.LOWERING
+
+
+def test_plans_of_the_same_call_agree_on_every_device(device: Device) -> None:
+    rng = np.random.default_rng(5)
+    x, w, b = rng.normal(size=(5, 7)), rng.normal(size=(4, 7)), rng.normal(size=(4,))
+    tensors = [polyhal.tensor(v.astype(np.float32), device=device) for v in (x, w, b)]
+    np.testing.assert_allclose(polyhal.linear(*tensors).numpy(), x @ w.T + b, rtol=2e-5, atol=1e-5)
+
+
+def test_errors_are_described_in_one_line() -> None:
+    assert describe(RuntimeError("two\n  lines")) == "RuntimeError: two lines"
+    assert describe(KeyboardInterrupt()) == "KeyboardInterrupt"

@@ -1,0 +1,148 @@
+"""The memory pool: reuse, release, retry when memory runs out, and what it reports."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal.backends.numpy.backend import create
+from polyhal.hal.device import Device
+from polyhal.hal.errors import OutOfMemoryError
+from polyhal.hal.pool import Pool, bucket
+
+
+@pytest.fixture
+def tiny() -> Device:
+    """A device with 1 MiB of memory and blocks of at most half of that."""
+    return Device.opened("numpy:tiny_mem", create("tiny_mem"))
+
+
+def test_buckets_waste_at_most_an_eighth() -> None:
+    assert bucket(0) == 0
+    assert bucket(1) == 256
+    for n in [*range(1, 5000, 7), 10**6, 10**9 + 1]:
+        size = bucket(n)
+        assert size >= n
+        assert size == 256 or size - n <= max(n // 8, 256)
+        assert bucket(size) == size
+
+
+def test_blocks_are_used_again() -> None:
+    pool = Device.opened("numpy", create("")).pool
+    first = pool.take(bucket(1000))
+    handle = first.handle
+    del first
+    second = pool.take(bucket(900))
+    assert second.handle is handle
+    stats = pool.stats()
+    assert (stats.allocations, stats.reuses) == (1, 1)
+
+
+def test_statistics(tiny: Device) -> None:
+    a, b = tiny.pool.take(1024), tiny.pool.take(4096)
+    assert (tiny.memory_stats().used, tiny.memory_stats().reserved, tiny.memory_stats().peak) == (5120, 5120, 5120)
+    del b
+    stats = tiny.memory_stats()
+    assert (stats.used, stats.reserved, stats.peak, stats.largest_free) == (1024, 5120, 5120, 4096)
+    tiny.pool.reset_peak()
+    assert tiny.memory_stats().peak == 1024
+    tiny.empty_cache()
+    assert tiny.memory_stats().reserved == 1024
+    del a
+    tiny.empty_cache()
+    assert tiny.memory_stats().reserved == 0
+    assert tiny.backend.memory_available() == 1 << 20
+
+
+def test_running_out_drains_the_pool_and_tries_again(tiny: Device) -> None:
+    blocks = [tiny.pool.take(bucket(200_000)) for _ in range(4)]
+    del blocks
+    assert tiny.memory_stats().reserved > 800_000
+    big = tiny.pool.take(bucket(500_000))
+    assert big.nbytes >= 500_000
+    assert tiny.memory_stats().reserved == big.nbytes
+
+
+def test_running_out_for_good_says_how_much(tiny: Device) -> None:
+    kept = tiny.pool.take(bucket(400_000))
+    with pytest.raises(OutOfMemoryError) as caught:
+        tiny.pool.take(bucket(700_000))
+    text = str(caught.value)
+    assert f"no memory for {bucket(700_000) / 2**20:.2f} MiB" in text
+    assert f"{kept.nbytes / 2**20:.2f} MiB are in use" in text
+    assert "the largest single block is 0.50 MiB" in text
+    assert "numpy:tiny_mem" in text
+    assert isinstance(caught.value, MemoryError)
+    del kept
+
+
+def test_a_tensor_op_that_runs_out_leaves_everything_usable(tiny: Device) -> None:
+    x = polyhal.ones((300, 300), device=tiny)
+    used = tiny.memory_stats().used
+    with pytest.raises(OutOfMemoryError):
+        [x + i for i in range(10)]
+    gc.collect()
+    assert tiny.memory_stats().used == used
+    np.testing.assert_array_equal((x + x).numpy(), np.full((300, 300), 2.0, np.float32))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x: (x @ x).sum().backward(),
+        lambda x: x.softmax(axis=-1).log().mean().backward(),
+        lambda x: (x[1:, ::2] * 2).reshape(-1).sum().backward(),
+        lambda x: polyhal.grad((x * x * x).sum(), [x], create_graph=True)[0].sum().backward(),
+    ],
+    ids=["matmul", "softmax", "views", "second order"],
+)
+def test_nothing_leaks(work: Callable[[polyhal.Tensor], None], tiny: Device) -> None:
+    """A forward and a backward pass give back all memory by reference counting alone."""
+    x = polyhal.ones((16, 16), device=tiny, requires_grad=True)
+    work(x)
+    x.grad = None
+    gc.collect()
+    used = tiny.memory_stats().used
+    gc.disable()
+    try:
+        for _ in range(3):
+            work(x)
+            x.grad = None
+            assert tiny.memory_stats().used == used
+    finally:
+        gc.enable()
+
+
+def test_a_failed_call_keeps_no_memory(tiny: Device) -> None:
+    x = polyhal.ones((8, 8), device=tiny)
+    used = tiny.memory_stats().used
+    with pytest.raises(ValueError, match="inner lengths differ"):
+        x @ polyhal.ones((7, 8), device=tiny)
+    assert tiny.memory_stats().used == used
+
+
+def test_blocks_may_come_back_from_other_threads() -> None:
+    pool: Pool = Device.opened("numpy", create("")).pool
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for k in range(2000):
+                held = [pool.take(bucket(100 + k % 7 * 300)) for _ in range(3)]
+                del held
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    pool.drain()
+    assert pool.stats().reserved == 0

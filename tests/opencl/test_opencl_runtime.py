@@ -1,0 +1,240 @@
+"""Memory, transfers, programs and their cache, discovery, profiling and errors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyhal.backends.common.disk_cache import DiskCache
+from polyhal.backends.opencl import discovery, icd
+from polyhal.backends.opencl.backend import OpenCLBackend, create
+from polyhal.hal import dtypes
+from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.errors import DeviceUnavailableError, KernelBuildError, OutOfMemoryError
+from polyhal.hal.protocol import Ability, abilities
+
+
+def test_source_may_change_after_an_upload(device: Any) -> None:
+    for size in (16, 100_000, 3 * 2**20):
+        data = np.arange(size, dtype=np.uint8)
+        handle = device.backend.allocate(size)
+        device.backend.copy_to_device(memoryview(data), handle, 0)
+        expected = data.copy()
+        data[:] = 0
+        back = np.empty_like(expected)
+        device.backend.copy_from_device(handle, 0, memoryview(back))
+        np.testing.assert_array_equal(back, expected)
+        device.backend.deallocate(handle)
+
+
+def test_transfers_at_offsets(device: Any) -> None:
+    handle = device.backend.allocate(20 * 2**20)
+    data = np.random.default_rng(0).integers(0, 255, 17 * 2**20 + 3, np.uint8)
+    device.backend.copy_to_device(memoryview(data), handle, 77)
+    back = np.empty(data.size - 10, np.uint8)
+    device.backend.copy_from_device(handle, 82, memoryview(back))
+    np.testing.assert_array_equal(back, data[5:-5])
+    device.backend.deallocate(handle)
+
+
+def test_pinned_memory_and_mapping(device: Any) -> None:
+    view = device.backend.allocate_pinned(4096)
+    assert view.nbytes == 4096
+    assert not view.readonly
+    np.frombuffer(view, np.uint8)[:] = 7
+    handle = device.backend.allocate(4096)
+    event = device.backend.copy_to_device_async(view, handle, 0)
+    event.wait()
+    assert event.is_complete()
+    mapped = device.backend.map(handle, 16, 32)
+    assert bytes(mapped) == b"\x07" * 32
+    mapped[0] = 9
+    mapped.release()
+    back = np.empty(1, np.uint8)
+    device.backend.copy_from_device(handle, 16, memoryview(back))
+    assert back[0] == 9
+
+
+def test_out_of_memory_leaves_the_device_usable(device: Any) -> None:
+    before = device.backend.memory_available()
+    with pytest.raises(OutOfMemoryError, match="bytes asked for"):
+        device.backend.allocate(1 << 50)
+    assert device.backend.memory_available() == before
+    handle = device.backend.allocate(64)
+    assert device.backend.memory_available() == before - 64
+    device.backend.deallocate(handle)
+    assert device.backend.memory_available() == before
+
+
+def test_build_errors_show_the_line(device: Any) -> None:
+    text = "\n".join(
+        [f"// line {n}" for n in range(1, 20)] + ["__kernel void f(__global float *x) { x[0] = missing; }"]
+    )
+    with pytest.raises(KernelBuildError) as caught:
+        device.backend.runtime.programs.build("broken.cl", text)
+    assert "missing" in str(caught.value)
+    assert "broken.cl" in str(caught.value)
+    assert "-cl-std" in str(caught.value)
+
+
+def test_binaries_are_kept_and_damage_is_repaired(found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    text = "__kernel void f(__global float *x) { x[get_global_id(0)] += 1.0f; }"
+    builds = []
+    for damage in (None, None, b"PHC1 torn", b""):
+        programs = OpenCLBackend(found).runtime.programs
+        if programs.disk is None:
+            pytest.skip("this driver keeps a cache of its own")
+        if damage is not None:
+            (file,) = (tmp_path / "opencl" / "programs").glob("*.bin")
+            file.write_bytes(damage)
+        programs.build("f.cl", text)
+        builds.append(programs.builds)
+    assert builds == [1, 0, 1, 1]
+
+
+def test_cache_survives_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("not a folder")
+    cache = DiskCache(blocker / "below")
+    cache.store("k", b"data")
+    assert cache.failure
+    assert cache.load("k") is None
+
+
+def test_cache_is_bounded(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, limit=3000)
+    for i in range(10):
+        cache.store(f"k{i}", bytes(1000))
+        os.utime(tmp_path / f"k{i}.bin", (i, i))
+    cache.trim()
+    assert cache.load("k9") is not None
+    assert cache.load("k0") is None
+    assert sum(f.stat().st_size for f in tmp_path.glob("*")) <= 3000
+
+
+def test_threads_share_a_launch(device: Any) -> None:
+    """A kernel's arguments are state of the OpenCL object: without a lock, threads would mix them."""
+    inputs = [device.upload(np.full(500, i, np.float32)) for i in range(4)]
+    outputs = [device.empty(dtypes.float32, (500,)) for _ in inputs]
+    launch = device.backend.lower("square", (inputs[0].spec,), (outputs[0].spec,), {})
+
+    def work(i: int) -> None:
+        for _ in range(200):
+            launch(inputs[i], outputs[i])
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for i, out in enumerate(outputs):
+        np.testing.assert_array_equal(device.download(out), np.full(500, i * i))
+
+
+def test_profiling(device: Any) -> None:
+    x = device.upload(np.ones(1000, np.float32))
+    out = device.empty(dtypes.float32, (1000,))
+    launch = device.backend.lower("square", (x.spec,), (out.spec,), {})
+    device.backend.start_profiling()
+    launch(x, out)
+    launch(x, out)
+    (first, second) = device.backend.stop_profiling()
+    assert first[0] == "elementwise.square"
+    assert first[1] < first[2] <= second[2]
+    launch(x, out)
+    np.testing.assert_array_equal(device.download(out), np.ones(1000))
+
+
+def test_abilities(device: Any) -> None:
+    wanted = Ability.LOWERING | Ability.FLUSH | Ability.PINNED_MEMORY | Ability.HOST_MAPPING | Ability.PROFILING
+    assert wanted in abilities(device.backend)
+
+
+def test_devices_are_distinct_and_stable(found: Any) -> None:
+    first = discovery.probe()
+    assert first == discovery.probe()
+    assert len({d.id for d in first}) == len(first)
+    assert [d.selector for d in first] == [str(i) for i in range(len(first))]
+    assert all(d.type is DeviceType.CPU for d in first if "pthread" in d.name)
+
+
+def test_selecting_by_name_and_failing_loudly(found: Any) -> None:
+    assert discovery.select(found.platform.split()[0]).platform == found.platform
+    assert discovery.select(found.info.id).info == found.info
+    with pytest.raises(DeviceUnavailableError, match="the devices are 0 = "):
+        create("no such device")
+    with pytest.raises(DeviceUnavailableError):
+        create("99")
+
+
+def test_discovery_does_not_import_pyopencl() -> None:
+    code = "import sys, polyhal.backends.opencl as b; b.polyhal_backends(); sys.exit('pyopencl' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for Intel's library, with an empty cache folder."""
+    path = tmp_path / "lib" / "libintelocl.so"
+    path.parent.mkdir()
+    path.write_bytes(b"")
+    monkeypatch.setattr(icd, "packaged_library", lambda: path)
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(icd, "_SYSTEM_FOLDER", tmp_path / "system")
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
+    return path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="drivers are listed in the registry there")
+class TestDriverFolder:
+    def test_the_machines_own_drivers_stay(self, library: Path, tmp_path: Path) -> None:
+        system = tmp_path / "system"
+        system.mkdir()
+        (system / "nvidia.icd").write_text("libnvidia-opencl.so.1\n")
+        (system / "wheel.icd").write_text("/nowhere/libintelocl.so")
+        setup = icd.prepare()
+        texts = {f.name: f.read_text() for f in Path(setup.folder).glob("*.icd")}
+        assert texts == {"nvidia.icd": "libnvidia-opencl.so.1", "polyhal-intel-cpu.icd": str(library)}
+        assert os.environ["OCL_ICD_VENDORS"] == setup.folder
+        assert icd.prepare().folder == setup.folder
+
+    def test_a_folder_of_the_user_is_extended(
+        self, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own = tmp_path / "own"
+        own.mkdir()
+        (own / "a.icd").write_text("liba.so")
+        monkeypatch.setenv("OCL_ICD_VENDORS", str(own))
+        assert (Path(icd.prepare().folder) / "a.icd").read_text() == "liba.so"
+        assert [f.name for f in own.iterdir()] == ["a.icd"]
+
+    def test_a_single_driver_of_the_user_is_respected(self, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OCL_ICD_VENDORS", "/some/driver.icd")
+        assert "left as it is" in icd.prepare().note
+        assert os.environ["OCL_ICD_VENDORS"] == "/some/driver.icd"
+
+    def test_a_cache_that_cannot_be_written(
+        self, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "cache").write_text("not a folder")
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        folder = Path(icd.prepare().folder)
+        assert (folder / "polyhal-intel-cpu.icd").read_text() == str(library)
+        assert not folder.is_relative_to(tmp_path / "cache")
+
+
+def test_no_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyopencl as cl
+
+    monkeypatch.setattr(cl, "get_platforms", list)
+    with pytest.raises(RuntimeError, match=r"pip install polyhal\[cpu\]"):
+        discovery.probe()

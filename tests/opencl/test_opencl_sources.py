@@ -1,0 +1,37 @@
+"""The kernel files themselves: each compiles alone with its defaults, and no text depends on float64."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from polyhal.backends.common.expressions import CONTRACT_NAMES, EXPRESSIONS
+from polyhal.backends.common.templating import SourceFolder
+from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_UNARY
+
+KERNELS = sorted(f.name for f in resources.files("polyhal.shaders.opencl").iterdir() if f.name.endswith(".cl"))
+_DOUBLE = re.compile(r"(?<![\w.])\d+\.\d*(?:[eE][-+]?\d+)?(?![fF\w.])")
+_COMMENT = re.compile(r"//[^\n]*")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_compiles_alone(device: Any, name: str) -> None:
+    text = SourceFolder("polyhal.shaders.opencl").assemble(name, {})
+    device.backend.runtime.programs.build(name, text)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_has_no_double_constants(name: str) -> None:
+    """Without a suffix a constant is a double, which many GPUs lack."""
+    text = _COMMENT.sub("", SourceFolder("polyhal.shaders.opencl").assemble(name, {}))
+    if "double_functions" in SourceFolder("polyhal.shaders.opencl").read(name):
+        text = re.sub(r"#ifndef POLYHAL_DOUBLE_FUNCTIONS.*?#endif", "", text, flags=re.DOTALL)
+    assert not _DOUBLE.findall(text)
+
+
+def test_every_contract_name_has_an_expression() -> None:
+    for name in REQUIRED_UNARY | REQUIRED_BINARY:
+        assert CONTRACT_NAMES.get(name, name) in EXPRESSIONS, name

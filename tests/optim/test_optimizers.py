@@ -1,0 +1,168 @@
+"""Optimizers over several steps against PyTorch's, and their state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polyhal as ph
+import pytest
+import torch
+from polyhal import nn, optim
+from polyhal.hal import dispatch
+
+SETTINGS: list[tuple[str, dict[str, Any]]] = [
+    ("SGD", {"lr": 0.1}),
+    ("SGD", {"lr": 0.1, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    ("SGD", {"lr": 0.1, "momentum": 0.8, "dampening": 0.5}),
+    ("Adam", {"lr": 0.01}),
+    ("Adam", {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-4, "weight_decay": 0.1}),
+    ("AdamW", {"lr": 0.01}),
+    ("AdamW", {"lr": 0.01, "betas": (0.8, 0.95), "weight_decay": 0.3}),
+]
+SHAPES = [(3, 4), (5,), (), (2, 1, 3)] * 7  # more than one launch takes
+
+
+def pair(device: ph.Device) -> tuple[list[nn.Parameter], list[torch.nn.Parameter]]:
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=s).astype(np.float32) for s in SHAPES]
+    return [nn.Parameter(ph.tensor(v, device=device)) for v in values], [torch.nn.Parameter(torch.tensor(v)) for v in values]
+
+
+def give_gradients(ours: list[nn.Parameter], theirs: list[torch.nn.Parameter], step: int) -> None:
+    """Number 1 has no gradient in the first two steps, so that step counts differ."""
+    for i, (p, q) in enumerate(zip(ours, theirs, strict=True)):
+        g = np.asarray(np.random.default_rng(100 * step + i).normal(size=p.shape), np.float32)
+        missing = i == 1 and step < 2
+        p.grad, q.grad = (None, None) if missing else (ph.tensor(g, device=p.device), torch.tensor(g))
+
+
+def check(ours: list[nn.Parameter], theirs: list[torch.nn.Parameter]) -> None:
+    for p, q in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
+def test_steps(device: ph.Device, name: str, settings: dict[str, Any]) -> None:
+    ours, theirs = pair(device)
+    a, b = getattr(optim, name)(ours, **settings), getattr(torch.optim, name)(theirs, **settings)
+    for step in range(6):
+        give_gradients(ours, theirs, step)
+        a.step()
+        b.step()
+        check(ours, theirs)
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
+def test_state_goes_both_ways(device: ph.Device, name: str, settings: dict[str, Any]) -> None:
+    """PyTorch's state dict loads here, and a state dict from here continues exactly."""
+    ours, theirs = pair(device)
+    a, b = getattr(optim, name)(ours, **settings), getattr(torch.optim, name)(theirs, **settings)
+    for step in range(3):
+        give_gradients(ours, theirs, step)
+        b.step()
+    for p, q in zip(ours, theirs, strict=True):
+        p.detach().copy_(q.detach().numpy())
+    a.load_state_dict(b.state_dict())
+    again, _ = pair(device)
+    c = getattr(optim, name)(again, lr=77.0)
+    for step in range(3, 5):
+        give_gradients(ours, theirs, step)
+        a.step()
+        b.step()
+        check(ours, theirs)
+    c.load_state_dict(a.state_dict())
+    for p, q in zip(again, ours, strict=True):
+        p.detach().copy_(q.detach())
+    give_gradients(ours, theirs, 9)
+    give_gradients(again, theirs, 9)
+    a.step()
+    c.step()
+    for p, q in zip(again, ours, strict=True):
+        np.testing.assert_array_equal(p.numpy(), q.numpy())
+
+
+def test_groups(device: ph.Device) -> None:
+    ours, theirs = pair(device)
+    mine = [{"params": ours[:3], "weight_decay": 0.5}, {"params": ours[3:], "lr": 0.2}]
+    other = [{"params": theirs[:3], "weight_decay": 0.5}, {"params": theirs[3:], "lr": 0.2}]
+    a, b = optim.SGD(mine, lr=0.1, momentum=0.5), torch.optim.SGD(other, lr=0.1, momentum=0.5)
+    for step in range(3):
+        give_gradients(ours, theirs, step)
+        a.step()
+        b.step()
+    check(ours, theirs)
+    assert [g["params"] for g in a.state_dict()["param_groups"]] == [[0, 1, 2], list(range(3, len(ours)))]
+    assert "group 1: 25 parameters, lr=0.2" in repr(a)
+    with pytest.raises(nn.StateDictError, match=r"\[28\] parameters, these have \[3, 25\]"):
+        a.load_state_dict(optim.SGD(pair(device)[0]).state_dict())
+
+
+def test_half_precision_parameters_have_float32_state(device: ph.Device) -> None:
+    p = nn.Parameter(ph.ones((4,), ph.float16, device=device))
+    optimizer = optim.AdamW([p], lr=0.1)
+    p.grad = ph.ones((4,), ph.float16, device=device)
+    optimizer.step()
+    assert p.dtype is ph.float16
+    assert optimizer.state[p]["exp_avg"].dtype is ph.float32
+    assert (p.numpy() < 1).all()
+
+
+def test_few_launches(device: ph.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pair(device)
+    optimizer = optim.AdamW(ours)
+    give_gradients(ours, theirs, 3)
+    calls = []
+    original = dispatch.apply_into
+    monkeypatch.setattr(dispatch, "apply_into", lambda op, *rest: (calls.append(op.name), original(op, *rest)))
+    optimizer.step()
+    assert calls == ["adam_step"] * 2
+
+
+def test_zero_grad_and_closure(device: ph.Device) -> None:
+    p = nn.Parameter(ph.ones((2,), device=device))
+    optimizer = optim.SGD([p], lr=0.5)
+
+    def closure() -> ph.Tensor:
+        optimizer.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    with ph.no_grad():
+        assert optimizer.step(closure).item() == 2
+    assert p.tolist() == [0, 0]
+    optimizer.zero_grad(set_to_none=False)
+    assert p.grad is not None
+    assert p.grad.tolist() == [0, 0]
+    optimizer.zero_grad()
+    assert p.grad is None
+
+
+def test_step_is_noticed_by_the_tape(device: ph.Device) -> None:
+    p = nn.Parameter(ph.ones((2,), device=device))
+    out = (p * p).sum()
+    p.grad = ph.ones((2,), device=device)
+    optim.SGD([p], lr=0.5).step()
+    with pytest.raises(ph.errors.AutogradError, match="changed in place"):
+        out.backward()
+
+
+def test_refused_arguments(device: ph.Device) -> None:
+    p = nn.Parameter(ph.ones((2,), device=device))
+    with pytest.raises(ValueError, match="no parameters"):
+        optim.SGD([])
+    with pytest.raises(ValueError, match="given twice"):
+        optim.SGD([p, p])
+    with pytest.raises(ValueError, match="result of an op"):
+        optim.SGD([p * 2])
+    with pytest.raises(TypeError, match="got a int"):
+        optim.SGD([3])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="lr is -1"):
+        optim.Adam([p], lr=-1)
+    with pytest.raises(ValueError, match="betas"):
+        optim.Adam([p], betas=(0.9, 1.0))
+    with pytest.raises(ValueError, match="nesterov"):
+        optim.SGD([p], nesterov=True)

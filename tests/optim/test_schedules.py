@@ -1,0 +1,86 @@
+"""Learning-rate schedules against PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import polyhal as ph
+import pytest
+import torch
+from polyhal import optim
+
+CASES: list[tuple[str, Callable[[Any, Any], Any]]] = [
+    ("constant", lambda m, o: m.ConstantLR(o, 0.25, 4)),
+    ("step", lambda m, o: m.StepLR(o, 3, 0.5)),
+    ("linear", lambda m, o: m.LinearLR(o, 0.1, 0.8, 6)),
+    ("cosine", lambda m, o: m.CosineAnnealingLR(o, 7, 0.01)),
+    ("lambda", lambda m, o: m.LambdaLR(o, lambda t: 1 / (t + 1))),
+    ("lambdas", lambda m, o: m.LambdaLR(o, [lambda t: 0.9**t, lambda t: 0.5])),
+    ("sequence", lambda m, o: m.SequentialLR(o, [m.ConstantLR(o, 0.5, 2), m.StepLR(o, 2, 0.1), m.LinearLR(o, 0.3, 1, 3)], [3, 8])),
+]
+
+
+def optimizers() -> tuple[optim.SGD, torch.optim.SGD]:
+    ours = [ph.zeros((1,), device="numpy", requires_grad=True) for _ in range(2)]
+    theirs = [torch.zeros(1, requires_grad=True) for _ in range(2)]
+    a = optim.SGD([{"params": ours[:1]}, {"params": ours[1:], "lr": 3.0}], lr=0.4)
+    b = torch.optim.SGD([{"params": theirs[:1]}, {"params": theirs[1:], "lr": 3.0}], lr=0.4)
+    return a, b
+
+
+@pytest.mark.parametrize(("name", "make"), CASES)
+@pytest.mark.filterwarnings("ignore:The epoch parameter in")
+def test_against_pytorch(name: str, make: Callable[[Any, Any], Any]) -> None:
+    a, b = optimizers()
+    ours, theirs = make(optim, a), make(torch.optim.lr_scheduler, b)
+    for step in range(20):
+        assert ours.get_last_lr() == pytest.approx(theirs.get_last_lr(), rel=1e-6, abs=1e-9), f"{name}, step {step}"
+        a.step()
+        b.step()
+        ours.step()
+        theirs.step()
+
+
+@pytest.mark.parametrize(("name", "make"), CASES)
+def test_resume(name: str, make: Callable[[Any, Any], Any]) -> None:
+    a, _ = optimizers()
+    whole = make(optim, a)
+    for _ in range(4):
+        whole.step()
+    state = whole.state_dict()
+    assert all(not callable(v) for v in state.values())
+    c, _ = optimizers()
+    resumed = make(optim, c)
+    resumed.load_state_dict(state)
+    assert resumed.get_last_lr() == whole.get_last_lr()
+    for _ in range(6):
+        whole.step()
+        resumed.step()
+        assert resumed.get_last_lr() == whole.get_last_lr()
+
+
+def test_warmup_cosine() -> None:
+    a, _ = optimizers()
+    schedule = optim.WarmupCosine(a, 4, 12, min_lr=0.04)
+    rates = []
+    for _ in range(15):
+        rates.append(schedule.get_last_lr()[0])
+        schedule.step()
+    assert rates[:4] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert rates[4] == pytest.approx(0.4)
+    assert rates[8] == pytest.approx(0.04 + 0.36 * (1 + math.cos(math.pi / 2)) / 2)
+    assert rates[12:] == pytest.approx([0.04] * 3)
+    with pytest.raises(ValueError, match="5 warm-up steps of 4"):
+        optim.WarmupCosine(a, 5, 4)
+
+
+def test_refused_arguments() -> None:
+    a, _ = optimizers()
+    with pytest.raises(ValueError, match="1 functions for 2 parameter groups"):
+        optim.LambdaLR(a, [lambda t: 1.0])
+    with pytest.raises(ValueError, match="milestones"):
+        optim.SequentialLR(a, [optim.StepLR(a, 1)], [3])
+    with pytest.raises(ValueError, match="belong to the optimizer"):
+        optim.SequentialLR(a, [optim.StepLR(optimizers()[0], 1)], [])
