@@ -49,11 +49,25 @@ class ScalarSpec(NamedTuple):
 
     dtype: DType
 
-    shape = ()
-    strides = ()
-    ndim = 0
-    size = 1
-    is_contiguous = True
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def ndim(self) -> int:
+        return 0
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @property
+    def is_contiguous(self) -> bool:
+        return True
 
     def __str__(self) -> str:
         return f"{self.dtype.name} number"

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import polyhal as ph
 import pytest
+
+import polyhal as ph
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -15,7 +16,11 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 @pytest.mark.parametrize("name", ["digits_mlp.py", "digits_cnn.py"])
 def test_digits(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), "--device", "numpy"], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, str(EXAMPLES / name), "--device", "numpy"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test accuracy 9" in done.stdout
@@ -28,7 +33,12 @@ def test_missed_target_is_an_error() -> None:
 
 def test_quickstart(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "quickstart.py")], capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
+        [sys.executable, str(EXAMPLES / "quickstart.py")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     assert "sin(1) is about 0.8" in done.stdout

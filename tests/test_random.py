@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-import polyhal as ph
 import pytest
+from scipy import stats
+
+import polyhal as ph
 from polyhal import random
 from polyhal.random import Generator
-from scipy import stats
 
 
 def test_known_answer(device: ph.Device) -> None:
@@ -41,7 +42,9 @@ def test_seed_and_state(device: ph.Device) -> None:
 
 def test_threads_never_share_numbers() -> None:
     generator, taken = Generator(0), []
-    threads = [threading.Thread(target=lambda: taken.extend(generator.take(4)[1] for _ in range(500))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: taken.extend(generator.take(4)[1] for _ in range(500))) for _ in range(4)
+    ]
     for t in threads:
         t.start()
     for t in threads:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-import polyhal as ph
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import polyhal as ph
 from polyhal.data import Subset, TensorDataset, TokenWindows, collate, random_split
 from polyhal.hal.errors import ShapeError
 from polyhal.random import Generator
@@ -43,7 +44,9 @@ def test_random_split() -> None:
 
 def test_collate() -> None:
     point = namedtuple("point", "x y")
-    out = collate([{"a": (1, 2.5), "n": "x", "p": point(np.zeros(2), 1)}, {"a": (3, 4.5), "n": "y", "p": point(np.ones(2), 2)}])
+    out = collate(
+        [{"a": (1, 2.5), "n": "x", "p": point(np.zeros(2), 1)}, {"a": (3, 4.5), "n": "y", "p": point(np.ones(2), 2)}]
+    )
     assert out["a"][0].tolist() == [1, 3]
     assert out["a"][1].dtype == np.float32
     assert out["n"] == ["x", "y"]

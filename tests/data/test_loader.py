@@ -6,8 +6,9 @@ import threading
 from typing import Any
 
 import numpy as np
-import polyhal as ph
 import pytest
+
+import polyhal as ph
 from polyhal.data import DataLoader, TensorDataset
 from polyhal.data.transfer import Slot
 from polyhal.hal.errors import IncompatibleFileError
@@ -46,7 +47,7 @@ def test_shuffling(prefetch: int) -> None:
     loader = DataLoader(DATA, 3, shuffle=True, seed=5, device="numpy", prefetch=prefetch)
     first, second = numbers(loader), numbers(loader)
     for epoch in (first, second):
-        assert sorted(sum(epoch, [])) == list(range(10))
+        assert sorted(i for batch in epoch for i in batch) == list(range(10))
     assert first != second
     twin = DataLoader(DATA, 3, shuffle=True, seed=5, device="numpy", prefetch=2)
     assert [numbers(twin), numbers(twin)] == [first, second]
@@ -80,10 +81,14 @@ def test_early_exit_stops_the_thread() -> None:
         break
     assert workers() == 0
     assert numbers(loader)[0] == [0]  # an abandoned pass counts as done; the next starts afresh
-    with pytest.raises(RuntimeError, match="stop here"):
+
+    def interrupted() -> None:
         for i, _ in enumerate(loader):
             if i == 2:
                 raise RuntimeError("stop here")
+
+    with pytest.raises(RuntimeError, match="stop here"):
+        interrupted()
     iterator = iter(loader)
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]
@@ -101,10 +106,9 @@ class Failing:
 
 
 def test_errors_of_the_dataset_reach_the_loop(prefetch: int) -> None:
-    seen = []
+    seen: list[list[float]] = []
     with pytest.raises(OSError, match="sample 4 is gone"):
-        for batch in DataLoader(Failing(), 2, device="numpy", prefetch=prefetch):
-            seen.append(batch.tolist())
+        seen.extend(batch.tolist() for batch in DataLoader(Failing(), 2, device="numpy", prefetch=prefetch))
     assert seen == [[0, 1], [2, 3]]
     assert workers() == 0
 

@@ -6,17 +6,19 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import polyhal as ph
 import pytest
 import torch
+from scipy import stats
+
+import polyhal as ph
 from polyhal import nn
 from polyhal.nn import init
 from polyhal.random import Generator
-from scipy import stats
 
 
 def same_distribution(ours: ph.Tensor, theirs: torch.Tensor) -> None:
-    """Both samples have thousands of elements: a p-value of 1e-4 means a wrong distribution, not bad luck with fixed seeds."""
+    """Both samples have thousands of elements: a p-value of 1e-4 means a wrong distribution, not bad luck with fixed
+    seeds."""
     assert ours.shape == tuple(theirs.shape)
     assert stats.ks_2samp(ours.numpy().ravel(), theirs.detach().numpy().ravel()).pvalue > 1e-4
 
@@ -51,8 +53,9 @@ def test_layers_start_as_in_pytorch(
 
 
 NAMES = [
-    ("uniform_", (-1.0, 2.0)), ("normal_", (1.0, 0.5)), ("xavier_uniform_", (1.5,)), ("xavier_normal_", ()), ("kaiming_uniform_", (0.2,)),
-    ("kaiming_normal_", (0.0, "fan_out", "relu")), ("trunc_normal_", (0.5, 2.0, -1.0, 1.0)), ("trunc_normal_", (0.0, 1.0, 2.0, 4.0)),
+    ("uniform_", (-1.0, 2.0)), ("normal_", (1.0, 0.5)), ("xavier_uniform_", (1.5,)), ("xavier_normal_", ()),
+    ("kaiming_uniform_", (0.2,)), ("kaiming_normal_", (0.0, "fan_out", "relu")), ("trunc_normal_", (0.5, 2.0, -1.0, 1.0)),
+    ("trunc_normal_", (0.0, 1.0, 2.0, 4.0)),
 ]  # fmt: skip
 
 

@@ -6,8 +6,9 @@ import copy
 from typing import Any
 
 import numpy as np
-import polyhal as ph
 import pytest
+
+import polyhal as ph
 from polyhal import nn
 
 
@@ -31,7 +32,8 @@ class Net(nn.Module):
 
 KEYS = [
     "gain", "first.weight", "first.bias", "blocks.0.weight", "blocks.0.bias", "blocks.1.weight", "blocks.1.bias",
-    "blocks.1.running_mean", "blocks.1.running_var", "blocks.1.num_batches_tracked", "table.out.weight", "table.out.bias",
+    "blocks.1.running_mean", "blocks.1.running_var", "blocks.1.num_batches_tracked", "table.out.weight",
+    "table.out.bias",
 ]  # fmt: skip
 
 
@@ -115,7 +117,7 @@ def test_train_eval_freeze_apply(device: ph.Device) -> None:
     assert not any(m.training for m in net.eval().modules())
     net.requires_grad_(False)
     assert net.count_parameters(trainable_only=True) == 0
-    assert not net.train().requires_grad_(True)(ph.ones((3, 3), device=device)).requires_grad is None
+    assert net.train().requires_grad_(True)(ph.ones((3, 3), device=device)).requires_grad
     seen: list[str] = []
     net.apply(lambda m: seen.append(type(m).__name__))
     assert seen == ["Linear", "Linear", "BatchNorm1d", "ModuleList", "Linear", "ModuleDict", "Net"]
@@ -177,10 +179,13 @@ def test_containers(device: ph.Device) -> None:
 def test_repr(device: ph.Device) -> None:
     net = nn.Sequential(nn.Linear(3, 4, device=device), nn.Sequential(nn.ReLU()))
     assert repr(net) == (
-        "Sequential(\n  (0): Linear(in_features=3, out_features=4, bias=True)\n  (1): Sequential(\n    (0): ReLU()\n  )\n)"
+        "Sequential(\n  (0): Linear(in_features=3, out_features=4, bias=True)\n"
+        "  (1): Sequential(\n    (0): ReLU()\n  )\n)"
     )
     assert repr(net[0].weight).startswith("Parameter containing:\ntensor(")
-    assert "kernel_size=(3, 3), stride=(1, 1), padding='same'" in repr(nn.Conv2d(1, 1, 3, padding="same", device=device))
+    assert "kernel_size=(3, 3), stride=(1, 1), padding='same'" in repr(
+        nn.Conv2d(1, 1, 3, padding="same", device=device)
+    )
 
 
 def test_forward_must_be_defined() -> None:

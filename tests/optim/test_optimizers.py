@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import polyhal as ph
 import pytest
 import torch
+
+import polyhal as ph
 from polyhal import nn, optim
 from polyhal.hal import dispatch
 
@@ -28,7 +29,9 @@ SHAPES = [(3, 4), (5,), (), (2, 1, 3)] * 7  # more than one launch takes
 def pair(device: ph.Device) -> tuple[list[nn.Parameter], list[torch.nn.Parameter]]:
     rng = np.random.default_rng(0)
     values = [rng.normal(size=s).astype(np.float32) for s in SHAPES]
-    return [nn.Parameter(ph.tensor(v, device=device)) for v in values], [torch.nn.Parameter(torch.tensor(v)) for v in values]
+    return [nn.Parameter(ph.tensor(v, device=device)) for v in values], [
+        torch.nn.Parameter(torch.tensor(v)) for v in values
+    ]
 
 
 def give_gradients(ours: list[nn.Parameter], theirs: list[torch.nn.Parameter], step: int) -> None:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import polyhal as ph
 import pytest
 import torch
+
+import polyhal as ph
 from polyhal import optim
 
 CASES: list[tuple[str, Callable[[Any, Any], Any]]] = [
@@ -18,7 +19,12 @@ CASES: list[tuple[str, Callable[[Any, Any], Any]]] = [
     ("cosine", lambda m, o: m.CosineAnnealingLR(o, 7, 0.01)),
     ("lambda", lambda m, o: m.LambdaLR(o, lambda t: 1 / (t + 1))),
     ("lambdas", lambda m, o: m.LambdaLR(o, [lambda t: 0.9**t, lambda t: 0.5])),
-    ("sequence", lambda m, o: m.SequentialLR(o, [m.ConstantLR(o, 0.5, 2), m.StepLR(o, 2, 0.1), m.LinearLR(o, 0.3, 1, 3)], [3, 8])),
+    (
+        "sequence",
+        lambda m, o: m.SequentialLR(
+            o, [m.ConstantLR(o, 0.5, 2), m.StepLR(o, 2, 0.1), m.LinearLR(o, 0.3, 1, 3)], [3, 8]
+        ),
+    ),
 ]
 
 

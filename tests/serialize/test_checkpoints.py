@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polyhal as ph
 import pytest
+
+import polyhal as ph
 from polyhal import nn, optim
 from polyhal.data import DataLoader, TensorDataset
 from polyhal.hal.errors import IncompatibleFileError
@@ -20,7 +21,13 @@ class Training:
         ph.manual_seed(seed)
         rng = np.random.default_rng(0)
         data = TensorDataset(rng.normal(size=(40, 6)).astype(np.float32), rng.integers(0, 3, 40).astype(np.int32))
-        layers = [nn.Linear(6, 8, device=device), nn.BatchNorm1d(8, device=device), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3, device=device)]
+        layers = [
+            nn.Linear(6, 8, device=device),
+            nn.BatchNorm1d(8, device=device),
+            nn.ReLU(),
+            nn.Dropout(0.3),
+            nn.Linear(8, 3, device=device),
+        ]
         self.model = nn.Sequential(*layers)
         self.optimizer = optim.AdamW(self.model.parameters(), lr=0.01)
         self.scheduler = optim.WarmupCosine(self.optimizer, 3, 20)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polyhal as ph
 import pytest
 import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import polyhal as ph
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
 from polyhal.serialize import LazyState
 from polyhal.serialize.tree import Encoder, decode
@@ -30,7 +31,12 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def same(a: Any, b: Any) -> bool:
     if isinstance(a, ph.Tensor):
-        return isinstance(b, ph.Tensor) and a.dtype is b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+        return (
+            isinstance(b, ph.Tensor)
+            and a.dtype is b.dtype
+            and a.shape == b.shape
+            and a.numpy().tobytes() == b.numpy().tobytes()
+        )
     if isinstance(a, np.ndarray):
         return isinstance(b, np.ndarray) and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     if isinstance(a, dict):
@@ -41,14 +47,14 @@ def same(a: Any, b: Any) -> bool:
 
 
 def test_round_trip(path: Path, device: ph.Device) -> None:
-    kinds = [d for d in device.capabilities.storage]
+    kinds = list(device.capabilities.storage)
     state = {
         "tensors": {d.name: ph.tensor([1, 0, 3], dtype=d, device=device) for d in kinds},
         "shapes": [ph.tensor(2.5, device=device), ph.zeros((0, 3), device=device), ph.ones((2, 3, 4), device=device)],
         "view": ph.tensor(np.arange(6.0, dtype=np.float32).reshape(2, 3), device=device).T,
         "array": np.arange(4, dtype=np.uint16),
         "numbers": (1, -(2**70), 0.1, 1e-320, math.inf, -math.inf, math.nan, True, False, None),
-        "text": "Ünïcödé \x00 \"quoted\"",
+        "text": 'Ünïcödé \x00 "quoted"',
         "keys": {0: {"step": 3}, "1": [], None: 2},
         "$odd": {"$tensor": "not one"},
         "empty": {},
@@ -61,9 +67,11 @@ def test_round_trip(path: Path, device: ph.Device) -> None:
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 trees = st.recursive(
     leaves,
-    lambda inner: st.lists(inner, max_size=3)
-    | st.lists(inner, max_size=3).map(tuple)
-    | st.dictionaries(st.text(max_size=4) | st.integers() | st.none(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=4) | st.integers() | st.none(), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -85,7 +93,11 @@ def test_shared_tensors_stay_shared(path: Path) -> None:
 
 
 def test_names_cannot_collide(path: Path) -> None:
-    state = {"a": {"b": ph.zeros((1,), device="numpy")}, "a.b": ph.ones((1,), device="numpy"), "__metadata__": ph.ones((2,), device="numpy")}
+    state = {
+        "a": {"b": ph.zeros((1,), device="numpy")},
+        "a.b": ph.ones((1,), device="numpy"),
+        "__metadata__": ph.ones((2,), device="numpy"),
+    }
     ph.save(state, path)
     assert same(ph.load(path, "numpy"), state)
 
@@ -135,7 +147,10 @@ def damage(path: Path, old: bytes, new: bytes) -> None:
 
 
 def write(path: Path) -> None:
-    ph.save({"first": ph.tensor([1.0, 2, 3], device="numpy"), "second": ph.tensor([4.0, 5, 6], device="numpy"), "n": 5}, path)
+    ph.save(
+        {"first": ph.tensor([1.0, 2, 3], device="numpy"), "second": ph.tensor([4.0, 5, 6], device="numpy"), "n": 5},
+        path,
+    )
 
 
 def test_every_truncation_is_noticed(path: Path) -> None:
@@ -170,7 +185,7 @@ def test_every_altered_byte_is_noticed(path: Path) -> None:
 def test_altered_tensor_is_named(path: Path) -> None:
     write(path)
     damage(path, np.float32(5).tobytes(), np.float32(7).tobytes())
-    with pytest.raises(CorruptFileError, match="tensor 'second' .* was altered"):
+    with pytest.raises(CorruptFileError, match=r"tensor 'second' .* was altered"):
         ph.load(path, "numpy")
 
 
@@ -203,7 +218,7 @@ def test_damaged_folder(tmp_path: Path) -> None:
         with pytest.raises(CorruptFileError, match=reason):
             ph.load(path, "numpy")
     state.unlink()
-    with pytest.raises(FileNotFoundError, match="no state.json"):
+    with pytest.raises(FileNotFoundError, match=r"no state\.json"):
         ph.load(path, "numpy")
 
 

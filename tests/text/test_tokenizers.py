@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
 from polyhal.text import BPETokenizer, CharTokenizer, Tokenizer, load_tokenizer
 

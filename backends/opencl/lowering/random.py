@@ -1,0 +1,65 @@
+"""Random numbers and dropout, from Philox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.opencl.launch import Constant, Number, Parameter, Tensor
+from polyhal.backends.opencl.lowering.rows import real_type
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.layout import ScalarSpec, Spec, collapse
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+Inputs = tuple[InputSpec | None, ...]
+
+_WORDS = 4
+_AXES = 3
+_LARGEST_WORD = (1 << 32) - 1
+_DISTRIBUTIONS = {"random_bits": 0, "uniform": 1, "normal": 2}
+
+
+def _lowering(op: str) -> Callable[..., Launch | Declined]:
+    def lower(
+        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        if not all(isinstance(s, ScalarSpec) for s in inputs):
+            return Declined("seed or offset is a tensor")
+        (out,) = outputs
+        definitions: dict[str, str | int | bool] = {"OUT_DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op]}
+        parameters = [Tensor(2), Constant(out.size, "ulong"), Number(0, "ulong"), Number(1, "ulong")]
+        group = runtime.features.group_size
+        return runtime.launch(op, "random", definitions, parameters, (ceil_div(out.size, _WORDS),), (group,))
+
+    return lower
+
+
+def _dropout(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, seed, offset = inputs
+    (out,) = outputs
+    if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(offset, ScalarSpec):
+        return Declined("x is a number, or seed or offset a tensor")
+    lengths, (steps,) = collapse(x.shape, (x.strides,))
+    if len(lengths) > _AXES:
+        return Declined(f"{len(lengths)} axes cannot be merged; the kernel takes {_AXES}")
+    fill = _AXES - len(lengths)
+    lengths, steps = (1,) * fill + lengths, (0,) * fill + steps
+    p = params["p"]
+    real = real_type(x.dtype)
+    definitions: dict[str, str | int | bool] = {"DTYPE": x.dtype.name, "REAL": real, "STRIDED": not x.is_contiguous}
+    parameters: list[Parameter] = [
+        Tensor(0), Tensor(3), Constant(x.size, "ulong"), Number(1, "ulong"), Number(2, "ulong"),
+        Constant(min(int(p * 2**32), _LARGEST_WORD), "uint"), Constant(1 / (1 - p), "double" if real == "double" else "float"),
+        *(Constant(n, "ulong") for n in lengths[1:]), *(Constant(n, "long") for n in steps),
+    ]  # fmt: skip
+    group = runtime.features.group_size
+    return runtime.launch("dropout", "dropout", definitions, parameters, (ceil_div(x.size, _WORDS),), (group,))
+
+
+LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
+    **{op: _lowering(op) for op in _DISTRIBUTIONS},
+    "dropout": _dropout,
+}
