@@ -41,7 +41,9 @@ def per_call(function: Callable[[], object], number: int, repetitions: int = 20)
     return summarize(samples)
 
 
-def alternate(competitors: dict[str, Callable[[], object]], repetitions: int = 20, warmups: int = 2) -> dict[str, Timing]:
+def alternate(
+    competitors: dict[str, Callable[[], object]], repetitions: int = 20, warmups: int = 2
+) -> dict[str, Timing]:
     """Time several functions in turn, so that a slow spell of the machine hits all of them alike."""
     for function in competitors.values():
         for _ in range(warmups):

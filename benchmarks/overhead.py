@@ -1,6 +1,6 @@
 """What the framework itself costs per op: `a + b` on the null backend, and eager time per op on every device.
 
-    python -m benchmarks.overhead [--devices numpy,opencl:0]
+python -m benchmarks.overhead [--devices numpy,opencl:0]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tokens per second of training the default GPT, beside PyTorch on the same machine in the same run.
 
-    python -m benchmarks.train_gpt [--devices opencl:0,numpy] [--repetitions 20] [--json FILE]
+python -m benchmarks.train_gpt [--devices opencl:0,numpy] [--repetitions 20] [--json FILE]
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def compare(names: list[str], repetitions: int) -> list[dict[str, Any]]:
         except ImportError:
             print("PyTorch is not installed: nothing to compare with")
         else:
-            competitors["torch"] = torchs(options, "cuda" if device.type.value == "gpu" and torch.cuda.is_available() else "cpu")
+            competitors["torch"] = torchs(
+                options, "cuda" if device.type.value == "gpu" and torch.cuda.is_available() else "cpu"
+            )
         timings = alternate(competitors, repetitions)
         rows.append(_row(device, options, timings))
     return rows
@@ -102,9 +104,19 @@ def compare(names: list[str], repetitions: int) -> list[dict[str, Any]]:
 
 def _row(device: Device, options: TrainOptions, timings: dict[str, Timing]) -> dict[str, Any]:
     tokens = options.batch_size * options.context
-    row: dict[str, Any] = {"device": device.name, "name": device.info.name, "driver": device.info.driver, "tokens_per_step": tokens}
+    row: dict[str, Any] = {
+        "device": device.name,
+        "name": device.info.name,
+        "driver": device.info.driver,
+        "tokens_per_step": tokens,
+    }
     for who, t in timings.items():
-        row[who] = {"tokens_per_s": tokens / t.median, "ms": t.median * 1e3, "low_ms": t.low * 1e3, "high_ms": t.high * 1e3}
+        row[who] = {
+            "tokens_per_s": tokens / t.median,
+            "ms": t.median * 1e3,
+            "low_ms": t.low * 1e3,
+            "high_ms": t.high * 1e3,
+        }
         print(f"{device.name:<12} {who:<8} {tokens / t.median:>10.0f} tokens/s   step {t.text(1e3, 'ms')}")
     if "torch" in timings:
         row["ratio"] = timings["torch"].median / timings["polyhal"].median

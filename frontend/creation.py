@@ -20,12 +20,16 @@ def tensor(data: Any, dtype: object = None, device: Device | str | None = None, 
     return Tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def _filled(shape: Shape, value: bool | int | float, dtype: object, device: Device | str | None, requires_grad: bool) -> Tensor:
+def _filled(
+    shape: Shape, value: bool | int | float, dtype: object, device: Device | str | None, requires_grad: bool
+) -> Tensor:
     out: Tensor = _full(shape, value, dtypes.DEFAULT_FLOAT if dtype is None else dtype, device=Device(device))
     return out.requires_grad_() if requires_grad else out
 
 
-def zeros(shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False) -> Tensor:
+def zeros(
+    shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
+) -> Tensor:
     """Zeros of `shape`, float32 unless told otherwise."""
     return _filled(shape, 0, dtype, device, requires_grad)
 
@@ -35,7 +39,9 @@ def ones(shape: Shape, dtype: object = None, device: Device | str | None = None,
     return _filled(shape, 1, dtype, device, requires_grad)
 
 
-def empty(shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False) -> Tensor:
+def empty(
+    shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor of `shape` whose elements are not set to anything in particular; here they are zero."""
     return _filled(shape, 0, dtype, device, requires_grad)
 

@@ -3,4 +3,4 @@
 from polyhal.hal.ops import PUBLIC
 
 globals().update(PUBLIC)
-__all__ = sorted(PUBLIC)  # noqa: PLE0605
+__all__ = sorted(PUBLIC)

@@ -19,7 +19,12 @@ _embedding, _reshape, _permute, _where, _less, _broadcast_to = (
 
 
 def _is_basic(item: Any) -> bool:
-    return item is None or item is Ellipsis or isinstance(item, (slice, int, np.integer)) and not isinstance(item, (bool, np.bool_))
+    return (
+        item is None
+        or item is Ellipsis
+        or (isinstance(item, (slice, int, np.integer))
+        and not isinstance(item, (bool, np.bool_)))
+    )
 
 
 def select(x: Tensor, index: Any) -> Tensor:
@@ -30,7 +35,9 @@ def select(x: Tensor, index: Any) -> Tensor:
         return result
     x, positions, count, place = _advanced(x, items)
     rows = _reshape(x, (-1, *x.shape[count:])) if count else x
-    out = _embedding(_reshape(rows, (rows.shape[0], -1)) if rows.size else _reshape(rows, (rows.shape[0], 0)), positions)
+    out = _embedding(
+        _reshape(rows, (rows.shape[0], -1)) if rows.size else _reshape(rows, (rows.shape[0], 0)), positions
+    )
     out = _reshape(out, (*positions.shape, *x.shape[count:]))
     if not place:
         return out  # type: ignore[no-any-return]
@@ -71,7 +78,9 @@ def _advanced(x: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, Tensor, int, i
     flat: Any = None
     for length, item in zip(x.shape, found, strict=False):
         if not isinstance(item, Tensor) and item.size and not (-length <= item.min() and item.max() < length):
-            raise IndexError(f"[getitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}")
+            raise IndexError(
+                f"[getitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}"
+            )
         tensor = item if isinstance(item, Tensor) else as_tensor(item, x.device)
         wrapped = _where(_less(tensor, 0), tensor + length, tensor)
         flat = wrapped if flat is None else flat * length + wrapped
@@ -101,7 +110,9 @@ def _expanded(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
         kind = dtypes.as_dtype(array.dtype)
         if kind is dtypes.bool_:
             if array.shape != x.shape[axis : axis + array.ndim]:
-                raise IndexError(f"[getitem] a mask of shape {array.shape} does not fit axes {x.shape[axis : axis + array.ndim]}")
+                raise IndexError(
+                    f"[getitem] a mask of shape {array.shape} does not fit axes {x.shape[axis : axis + array.ndim]}"
+                )
             # The number of hits decides a shape, so the mask has to come to the host.
             expanded += [hits.astype(np.int64) for hits in np.nonzero(np.asarray(array))]
         elif kind.is_integral:

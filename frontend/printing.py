@@ -15,7 +15,9 @@ def render(x: Tensor) -> str:
     array = x.numpy()
     if array.dtype.kind == "V":  # bfloat16 has no formatter of its own
         array = array.astype(np.float32)
-    body = np.array2string(array, separator=", ", prefix="tensor(", precision=4, threshold=200, edgeitems=3, floatmode="maxprec")
+    body = np.array2string(
+        array, separator=", ", prefix="tensor(", precision=4, threshold=200, edgeitems=3, floatmode="maxprec"
+    )
     notes = [f"dtype={x.dtype!r}", f"device={x.device.name!r}"]
     if x.node is not None:
         notes.append(f"grad_fn={x.node.op.name}")

@@ -214,9 +214,13 @@ def randint(
 
 
 def bernoulli(
-    p: Tensor | float, shape: Shape | None = None, *, dtype: object = None, generator: Generator | None = None,
+    p: Tensor | float,
+    shape: Shape | None = None,
+    *,
+    dtype: object = None,
+    generator: Generator | None = None,
     device: Device | str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """1 with probability `p`, else 0. A tensor of probabilities decides shape, dtype and device by itself."""
     if isinstance(p, Tensor):
         drawn = rand(p.shape if shape is None else shape, generator=generator, device=p.device)
@@ -236,6 +240,15 @@ def randperm(
 
 
 __all__ = [
-    "Generator", "bernoulli", "bits", "default_generator", "manual_seed", "normal", "rand", "randint", "randn",
-    "randperm", "uniform",
-]  # fmt: skip
+    "Generator",
+    "bernoulli",
+    "bits",
+    "default_generator",
+    "manual_seed",
+    "normal",
+    "rand",
+    "randint",
+    "randn",
+    "randperm",
+    "uniform",
+]

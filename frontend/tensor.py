@@ -42,7 +42,9 @@ class Tensor(Array, Methods):
     index: int
     hooks: dict[int, Callable[[Tensor], Tensor | None]] | None
 
-    def __init__(self, data: Any, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False) -> None:
+    def __init__(
+        self, data: Any, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
+    ) -> None:
         wanted = None if dtype is None else as_dtype(dtype)
         if isinstance(data, Tensor):
             target = data.device if device is None else Device(device)
@@ -226,13 +228,23 @@ class Tensor(Array, Methods):
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Have gradients collected in `.grad`, or stop it. Raises AutogradError for results of ops and for integers."""
         if self.node is not None:
-            raise AutogradError(message(None, "requires_grad can be set on leaves only, and this is the result of an op", fix="use .detach() first"))
+            raise AutogradError(
+                message(
+                    None,
+                    "requires_grad can be set on leaves only, and this is the result of an op",
+                    fix="use .detach() first",
+                )
+            )
         if requires_grad and not self.dtype.is_floating_point:
-            raise AutogradError(message(None, f"a {self.dtype.name} tensor cannot have gradients", expected="a floating-point dtype"))
+            raise AutogradError(
+                message(None, f"a {self.dtype.name} tensor cannot have gradients", expected="a floating-point dtype")
+            )
         self.requires_grad = requires_grad
         return self
 
-    def backward(self, gradient: Tensor | None = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
+    def backward(
+        self, gradient: Tensor | None = None, *, retain_graph: bool = False, create_graph: bool = False
+    ) -> None:
         """Add the gradient of this tensor with respect to every leaf to the leaf's `.grad`.
 
         `gradient` has this tensor's shape and may be left out for a single element. The tape is freed unless
@@ -282,7 +294,11 @@ class Tensor(Array, Methods):
         if dispatch.thread.grad_enabled and self.requires_grad:
             kind = "a leaf that requires gradients" if self.node is None else "a result that is on the tape"
             raise AutogradError(
-                message(op, f"cannot change {kind} in place", fix="do it under no_grad(), or use an op that returns a new tensor")
+                message(
+                    op,
+                    f"cannot change {kind} in place",
+                    fix="do it under no_grad(), or use an op that returns a new tensor",
+                )
             )
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -336,9 +352,17 @@ def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
     try:
         array = np.asarray(data)
     except ValueError as error:
-        raise TypeError(message("tensor", f"the data is no regular array: {error}", expected="numbers, nested lists of one shape, or NumPy arrays")) from error
+        raise TypeError(
+            message(
+                "tensor",
+                f"the data is no regular array: {error}",
+                expected="numbers, nested lists of one shape, or NumPy arrays",
+            )
+        ) from error
     if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype != dtypes.bfloat16.numpy):
-        raise TypeError(message("tensor", f"the data has NumPy dtype {array.dtype}", expected="bool, integers or floats"))
+        raise TypeError(
+            message("tensor", f"the data has NumPy dtype {array.dtype}", expected="bool, integers or floats")
+        )
     if dtype is None:
         if isinstance(data, np.ndarray | np.generic) or hasattr(data, "__array__"):
             dtype = as_dtype(array.dtype)

@@ -20,7 +20,9 @@ class Composite:
     safe: not when the output replaces an input in place that is still read later.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[Callable[..., None] | int], aliases: tuple[int, ...], device: Device) -> None:
+    def __init__(
+        self, graph: Graph, steps: Sequence[Callable[..., None] | int], aliases: tuple[int, ...], device: Device
+    ) -> None:
         self._take = device.pool.take
         self._copy = device.backend.copy
         self._inputs = graph.inputs

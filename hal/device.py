@@ -84,7 +84,13 @@ class Device:
         if dtype not in self.backend.capabilities.storage:
             have = ", ".join(sorted(d.name for d in self.backend.capabilities.storage))
             raise UnsupportedDTypeError(
-                message(op, f"no {dtype.name} on this device", expected=f"one of {have}", fix="cast to one of them", device=self)
+                message(
+                    op,
+                    f"no {dtype.name} on this device",
+                    expected=f"one of {have}",
+                    fix="cast to one of them",
+                    device=self,
+                )
             )
 
     def upload(self, array: np.ndarray, dtype: DType) -> tuple[Any, Ref]:

@@ -213,7 +213,9 @@ def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[
     return plan
 
 
-def infer(op: OpDef, specs: tuple[InputSpec | None, ...], params: dict[str, Any]) -> list[tuple[DType, tuple[int, ...]]]:
+def infer(
+    op: OpDef, specs: tuple[InputSpec | None, ...], params: dict[str, Any]
+) -> list[tuple[DType, tuple[int, ...]]]:
     """The op's shape and dtype rule, with plain ValueErrors turned into ShapeErrors that name the op."""
     try:
         return list(op.infer(specs, params))
@@ -258,7 +260,9 @@ def _convert(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device
 def _mismatch(op: OpDef, inputs: tuple[Any, ...]) -> DeviceMismatchError:
     found = sorted({str(x.device) for x in inputs if hasattr(x, "ref")})
     return DeviceMismatchError(
-        message(op.name, f"inputs lie on {' and '.join(found)}", expected="one device", fix="move them with .to(device)")
+        message(
+            op.name, f"inputs lie on {' and '.join(found)}", expected="one device", fix="move them with .to(device)"
+        )
     )
 
 
@@ -267,4 +271,16 @@ def unsupported_dtype(op: OpDef, dtype: DType, expected: str) -> UnsupportedDTyp
     return UnsupportedDTypeError(message(op.name, f"got {dtype.name}", expected=expected, fix="cast with .to(dtype)"))
 
 
-__all__ = ["Array", "Ref", "ScalarSpec", "Spec", "apply", "apply_into", "eager", "executing", "freeze", "infer", "thread"]
+__all__ = [
+    "Array",
+    "Ref",
+    "ScalarSpec",
+    "Spec",
+    "apply",
+    "apply_into",
+    "eager",
+    "executing",
+    "freeze",
+    "infer",
+    "thread",
+]

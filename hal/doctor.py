@@ -26,9 +26,17 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.registry import Candidate, Failure, Registry, describe, registry
 
 _DISTRIBUTIONS = (
-    "polyhal", "numpy", "ml_dtypes", "pyopencl", "pocl-binary-distribution", "intel-opencl-rt", "wgpu", "safetensors",
-    "tokenizers", "matplotlib",
-)  # fmt: skip
+    "polyhal",
+    "numpy",
+    "ml_dtypes",
+    "pyopencl",
+    "pocl-binary-distribution",
+    "intel-opencl-rt",
+    "wgpu",
+    "safetensors",
+    "tokenizers",
+    "matplotlib",
+)
 """What is worth knowing the version of: the framework, its drivers from PyPI and the packages behind extras."""
 _FOREIGN_VARIABLES = (
     "OCL_ICD_",

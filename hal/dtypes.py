@@ -59,8 +59,20 @@ float32 = DType("float32", "float", 4, np.dtype(np.float32))
 float64 = DType("float64", "float", 8, np.dtype(np.float64))
 
 ALL: tuple[DType, ...] = (
-    bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64,
-)  # fmt: skip
+    bool_,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    int8,
+    int16,
+    int32,
+    int64,
+    float16,
+    bfloat16,
+    float32,
+    float64,
+)
 FLOATS: tuple[DType, ...] = (float16, bfloat16, float32, float64)
 SIGNED: tuple[DType, ...] = (int8, int16, int32, int64)
 UNSIGNED: tuple[DType, ...] = (uint8, uint16, uint32, uint64)

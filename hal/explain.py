@@ -10,7 +10,9 @@ from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
 
 
-def explain(op: str, device: Device | str | None = None, *shapes: tuple[int, ...], dtype: object = float32, **params: Any) -> str:
+def explain(
+    op: str, device: Device | str | None = None, *shapes: tuple[int, ...], dtype: object = float32, **params: Any
+) -> str:
     """How `op` is resolved on `device`, step by step, with the reason for every step that was passed over.
 
     `shapes` are those of the inputs; without them the op's own samples provide shapes and parameters. Raises KeyError for an
@@ -31,7 +33,10 @@ def explain(op: str, device: Device | str | None = None, *shapes: tuple[int, ...
         specs = tuple(None if s is type(None) else s for s in specs)
     else:
         assert definition.samples is not None
-        sample = max(definition.samples(np.random.default_rng(0)), key=lambda s: sum(np.size(x) for x in s.inputs if x is not None))
+        sample = max(
+            definition.samples(np.random.default_rng(0)),
+            key=lambda s: sum(np.size(x) for x in s.inputs if x is not None),
+        )
         specs = tuple(_spec(x, kind) for x in sample.inputs)
         params = {**sample.params, **params}
     bound = {**definition.params, **params}

@@ -16,6 +16,7 @@ from polyhal.hal.ops.methods import Methods
 from polyhal.hal.ops.opdef import OpDef, Slot
 from polyhal.hal.protocol import InputSpec, Number
 
+
 class Node(NamedTuple):
     """One op applied to values (by number), literal Python numbers, or absent optional inputs."""
 
@@ -36,7 +37,9 @@ class Graph:
         self.nodes: list[Node] = []
         self.outputs: tuple[int, ...] = ()
 
-    def add(self, op: OpDef, inputs: tuple[Slot | Number | None, ...], params: tuple[Any, ...], specs: Sequence[Spec]) -> tuple[int, ...]:
+    def add(
+        self, op: OpDef, inputs: tuple[Slot | Number | None, ...], params: tuple[Any, ...], specs: Sequence[Spec]
+    ) -> tuple[int, ...]:
         """Append a node and return the numbers of its outputs."""
         first = len(self.specs)
         self.specs.extend(specs)

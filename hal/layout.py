@@ -163,7 +163,9 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
             if n != 1:
                 if out[i] not in (1, n):
                     listed = " and ".join(str(s) for s in shapes)
-                    raise ValueError(f"shapes {listed} do not broadcast: axis {i - ndim} is {out[i]} in one and {n} in another")
+                    raise ValueError(
+                        f"shapes {listed} do not broadcast: axis {i - ndim} is {out[i]} in one and {n} in another"
+                    )
                 out[i] = n
     return tuple(out)
 

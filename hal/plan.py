@@ -123,7 +123,12 @@ class Planner:
         return Plan(outputs, run, resolution, single=single, tuple_result=tuple_result)
 
     def plan_into(
-        self, op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...], targets: tuple[Spec, ...], aliases: tuple[int, ...]
+        self,
+        op: OpDef,
+        specs: tuple[Any, ...],
+        params: tuple[Any, ...],
+        targets: tuple[Spec, ...],
+        aliases: tuple[int, ...],
     ) -> Plan:
         """Plan a call that writes over existing tensors, of which some are inputs (see `dispatch.apply_into`)."""
         inputs: Specs = tuple(_WEAK[s] if isinstance(s, type) else s for s in specs)
@@ -180,7 +185,13 @@ class Planner:
         )
 
     def _lower(
-        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+        self,
+        op: OpDef,
+        inputs: Specs,
+        outputs: tuple[Spec, ...],
+        params: dict[str, Any],
+        aliases: tuple[int, ...],
+        note: Resolution,
     ) -> tuple[Run, Callable[..., None] | None] | None:
         if not self._lowers:
             note.skipped.append("native kernel: the backend lowers no ops")
@@ -205,7 +216,13 @@ class Planner:
         return run, None
 
     def _core(
-        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+        self,
+        op: OpDef,
+        inputs: Specs,
+        outputs: tuple[Spec, ...],
+        params: dict[str, Any],
+        aliases: tuple[int, ...],
+        note: Resolution,
     ) -> tuple[Run, Callable[..., None] | None] | None:
         if op.core is None:
             return None
@@ -259,7 +276,6 @@ class Planner:
             view = wanted.view or View(spec.shape, spec.strides)
             layout = place(spec, view)
             if layout.is_contiguous and spec.dtype is dtype:
-
                 placed = target._replace(aligned=layout.aligned)
 
                 def direct(x: Ref, keep: list[Any], target: Spec = placed, delta: int = view.offset) -> Ref:
@@ -270,9 +286,14 @@ class Planner:
                 dense = contiguous(dtype, view.shape)
 
                 def copied(
-                    x: Ref, keep: list[Any], layout: Spec = layout, dense: Spec = dense, target: Spec = target,
-                    size: int = size, delta: int = view.offset,
-                ) -> Ref:  # fmt: skip
+                    x: Ref,
+                    keep: list[Any],
+                    layout: Spec = layout,
+                    dense: Spec = dense,
+                    target: Spec = target,
+                    size: int = size,
+                    delta: int = view.offset,
+                ) -> Ref:
                     buffer = take(size)
                     keep.append(buffer)
                     copy(Ref(x.handle, layout, x.offset + delta), Ref(buffer.handle, dense, 0))
@@ -306,7 +327,13 @@ class Planner:
         return run_and_cast
 
     def _assemble(
-        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+        self,
+        op: OpDef,
+        inputs: Specs,
+        outputs: tuple[Spec, ...],
+        params: dict[str, Any],
+        aliases: tuple[int, ...],
+        note: Resolution,
     ) -> tuple[Run, Callable[..., None] | None] | None:
         if op.assemble is None:
             return None
@@ -333,7 +360,13 @@ class Planner:
         return run, None
 
     def _constant(
-        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+        self,
+        op: OpDef,
+        inputs: Specs,
+        outputs: tuple[Spec, ...],
+        params: dict[str, Any],
+        aliases: tuple[int, ...],
+        note: Resolution,
     ) -> tuple[Run, Callable[..., None] | None] | None:
         if op.constant is None:
             return None
@@ -353,7 +386,9 @@ class Planner:
 
         return run
 
-    def _reference(self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any]) -> list[np.ndarray]:
+    def _reference(
+        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any]
+    ) -> list[np.ndarray]:
         """The op's reference on empty arrays."""
         arrays = [np.empty(s.shape, s.dtype.numpy) if isinstance(s, Spec) else None for s in inputs]
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -362,7 +397,13 @@ class Planner:
         return list(result) if isinstance(result, tuple) else [result]
 
     def _decompose(
-        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+        self,
+        op: OpDef,
+        inputs: Specs,
+        outputs: tuple[Spec, ...],
+        params: dict[str, Any],
+        aliases: tuple[int, ...],
+        note: Resolution,
     ) -> tuple[Run, Callable[..., None] | None] | None:
         if op.decompose is None:
             note.skipped.append("decomposition: the op has none")
@@ -401,7 +442,13 @@ class Planner:
         return Composite(graph, steps, aliases, self._device).run
 
     def _host(
-        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any], aliases: tuple[int, ...], note: Resolution
+        self,
+        op: OpDef,
+        inputs: Specs,
+        outputs: tuple[Spec, ...],
+        params: dict[str, Any],
+        aliases: tuple[int, ...],
+        note: Resolution,
     ) -> tuple[Run, Callable[..., None] | None] | None:
         moved = sum(s.nbytes for s in (*inputs, *outputs) if isinstance(s, Spec))
         policy = config.fallback_policy()
@@ -417,7 +464,11 @@ class Planner:
         if policy == "warn" and op.name not in self._warned:
             self._warned.add(op.name)
             warnings.warn(
-                message(op.name, f"runs on the host and moves {moved} bytes a call: " + "; ".join(note.skipped), device=self._device),
+                message(
+                    op.name,
+                    f"runs on the host and moves {moved} bytes a call: " + "; ".join(note.skipped),
+                    device=self._device,
+                ),
                 stacklevel=6,
             )
         note.how = f"host reference, moving {moved} bytes"
@@ -445,7 +496,9 @@ def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
             values = _numbers_spread(op, values)
         if op.widen:
             values = tuple(
-                v.cast(dtype=dtypes.float32) if hasattr(v, "spec") and isinstance(v.spec, Spec) and v.dtype in _HALF else v
+                v.cast(dtype=dtypes.float32)
+                if hasattr(v, "spec") and isinstance(v.spec, Spec) and v.dtype in _HALF
+                else v
                 for v in values
             )
         result = decompose(*values, **params)
@@ -472,7 +525,9 @@ def _numbers_spread(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not any(isinstance(s, ScalarSpec) for s in specs):
         return values
     dtype = operand_dtype(op.name, tuple(specs))
-    return tuple(spread_number(v, (), dtype) if isinstance(s, ScalarSpec) else v for v, s in zip(values, specs, strict=True))
+    return tuple(
+        spread_number(v, (), dtype) if isinstance(s, ScalarSpec) else v for v, s in zip(values, specs, strict=True)
+    )
 
 
 _HALF = (dtypes.float16, dtypes.bfloat16)

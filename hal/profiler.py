@@ -110,7 +110,14 @@ class Profile:
     def save_chrome_trace(self, path: str | Path) -> None:
         """Write the events in the Trace Event Format, which chrome://tracing and Perfetto show."""
         rows = [
-            {"name": e.name, "ph": "X", "ts": e.start / 1e3, "dur": e.duration / 1e3, "pid": e.device or "host", "tid": e.device or "ops"}
+            {
+                "name": e.name,
+                "ph": "X",
+                "ts": e.start / 1e3,
+                "dur": e.duration / 1e3,
+                "pid": e.device or "host",
+                "tid": e.device or "ops",
+            }
             for e in self.events
         ]
         Path(path).write_text(json.dumps({"traceEvents": rows, "displayTimeUnit": "ms"}), encoding="utf-8")

@@ -10,5 +10,11 @@ from polyhal.hal.hookspecs import BackendSpec, hookimpl
 @hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
     return [
-        BackendSpec("null", probe="polyhal.backends.null.backend:probe", create="polyhal.backends.null.backend:create", priority=-1000, hidden=True)
+        BackendSpec(
+            "null",
+            probe="polyhal.backends.null.backend:probe",
+            create="polyhal.backends.null.backend:create",
+            priority=-1000,
+            hidden=True,
+        )
     ]

@@ -20,8 +20,6 @@ def create(selector: str) -> NullBackend:
     return NullBackend()
 
 
-
-
 class NullLaunch:
     """A launch that does nothing, and remembers which op it stands for."""
 

@@ -11,6 +11,10 @@ from polyhal.hal.hookspecs import BackendSpec, hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
     return [
         BackendSpec(
-            "numpy", probe="polyhal.backends.numpy.backend:probe", create="polyhal.backends.numpy.backend:create", priority=-100, aliases=("np",)
+            "numpy",
+            probe="polyhal.backends.numpy.backend:probe",
+            create="polyhal.backends.numpy.backend:create",
+            priority=-100,
+            aliases=("np",),
         )
     ]

@@ -18,8 +18,16 @@ from polyhal.hal.errors import OutOfMemoryError, message
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
 from polyhal.hal.ops import OPS
 from polyhal.hal.protocol import (
-    REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY, Declined, Handle, InputSpec, Launch, Number, SimpleLaunch,
-)  # fmt: skip
+    REQUIRED_BINARY,
+    REQUIRED_REDUCE,
+    REQUIRED_UNARY,
+    Declined,
+    Handle,
+    InputSpec,
+    Launch,
+    Number,
+    SimpleLaunch,
+)
 
 _HALF = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
@@ -33,7 +41,15 @@ def _total_memory() -> int:
 
 def _info(selector: str) -> DeviceInfo:
     name = f"NumPy on {platform.processor() or platform.machine()}"
-    return DeviceInfo("numpy", name, DeviceType.CPU, _total_memory(), f"NumPy {np.__version__}", f"numpy{selector and '-' + selector}", selector)
+    return DeviceInfo(
+        "numpy",
+        name,
+        DeviceType.CPU,
+        _total_memory(),
+        f"NumPy {np.__version__}",
+        f"numpy{selector and '-' + selector}",
+        selector,
+    )
 
 
 def probe() -> Sequence[DeviceInfo]:
@@ -62,7 +78,12 @@ class NumpyBackend:
     """
 
     def __init__(
-        self, info: DeviceInfo, *, missing: frozenset[dtypes.DType] = frozenset(), minimal: bool = False, memory: int = 0
+        self,
+        info: DeviceInfo,
+        *,
+        missing: frozenset[dtypes.DType] = frozenset(),
+        minimal: bool = False,
+        memory: int = 0,
     ) -> None:
         self.info = info if not memory else replace(info, memory=memory)
         have = frozenset(dtypes.ALL) - missing
@@ -85,8 +106,12 @@ class NumpyBackend:
         return (self._memory or self.info.memory) - self._allocated
 
     def allocate(self, nbytes: int) -> Handle:
-        if self._memory and (nbytes > self.capabilities.limits.max_allocation or self._allocated + nbytes > self._memory):
-            raise OutOfMemoryError(message(None, f"{nbytes} bytes asked for, {self.memory_available()} left", device=self.info.name))
+        if self._memory and (
+            nbytes > self.capabilities.limits.max_allocation or self._allocated + nbytes > self._memory
+        ):
+            raise OutOfMemoryError(
+                message(None, f"{nbytes} bytes asked for, {self.memory_available()} left", device=self.info.name)
+            )
         try:
             handle = np.empty(nbytes, np.uint8)
         except MemoryError as error:
@@ -167,9 +192,7 @@ class NumpyBackend:
         reference = definition.reference
 
         def run(*args: Any) -> None:
-            arrays = [
-                x if x is None or i in numbers else _wide(array(x)) for i, x in enumerate(args[:count])
-            ]
+            arrays = [x if x is None or i in numbers else _wide(array(x)) for i, x in enumerate(args[:count])]
             with np.errstate(all="ignore"):
                 result = reference(*arrays, **params)
             for value, out in zip(result if isinstance(result, tuple) else (result,), args[count:], strict=True):
@@ -181,7 +204,9 @@ class NumpyBackend:
         if self._minimal:
             for ref in refs:
                 if not ref.is_contiguous or not ref.size:
-                    raise AssertionError(f"a core method received {ref}; the contract promises contiguous and non-empty")
+                    raise AssertionError(
+                        f"a core method received {ref}; the contract promises contiguous and non-empty"
+                    )
 
 
 def array(ref: Ref) -> np.ndarray:

@@ -35,23 +35,65 @@ def _not(x: np.ndarray) -> np.ndarray:
 
 
 UNARY: dict[str, Function] = {
-    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "floor": np.floor, "neg": np.negative, "not": _not,
-    "abs": np.abs, "sign": np.sign, "exp2": np.exp2, "expm1": np.expm1, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
-    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "square": np.square,
-    "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
-}  # fmt: skip
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "floor": np.floor,
+    "neg": np.negative,
+    "not": _not,
+    "abs": np.abs,
+    "sign": np.sign,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": np.round,
+    "square": np.square,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+}
 
 BINARY: dict[str, Function] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "max": np.maximum, "lt": np.less, "eq": np.equal,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
-    "min": np.minimum, "atan2": np.arctan2, "pow": np.power, "remainder": np.remainder,
-    "not_equal": np.not_equal, "greater": np.greater, "less_equal": np.less_equal, "greater_equal": np.greater_equal,
-}  # fmt: skip
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": _divide,
+    "max": np.maximum,
+    "lt": np.less,
+    "eq": np.equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+    "min": np.minimum,
+    "atan2": np.arctan2,
+    "pow": np.power,
+    "remainder": np.remainder,
+    "not_equal": np.not_equal,
+    "greater": np.greater,
+    "less_equal": np.less_equal,
+    "greater_equal": np.greater_equal,
+}
 
 REDUCE: dict[str, Function] = {
-    "sum": lambda x: x.sum(-1), "max": lambda x: x.max(-1), "prod": lambda x: x.prod(-1),
-}  # fmt: skip
+    "sum": lambda x: x.sum(-1),
+    "max": lambda x: x.max(-1),
+    "prod": lambda x: x.prod(-1),
+}
 
 for _table in (UNARY, BINARY, REDUCE):
     for _name, _function in _table.items():

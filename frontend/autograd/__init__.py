@@ -6,5 +6,13 @@ from polyhal.autograd.function import Context, Function
 from polyhal.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 
 __all__ = [
-    "Context", "Function", "backward", "detect_anomaly", "enable_grad", "grad", "is_grad_enabled", "no_grad", "set_grad_enabled",
-]  # fmt: skip
+    "Context",
+    "Function",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "is_grad_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]

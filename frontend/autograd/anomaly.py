@@ -26,7 +26,9 @@ class _State(threading.local):
 
 state = _State()
 _ROOTS: tuple[str, ...] = tuple(
-    str(Path(sys.modules[name].__file__ or "").resolve().parent) for name in ("polyhal", "polyhal.hal") if name in sys.modules
+    str(Path(sys.modules[name].__file__ or "").resolve().parent)
+    for name in ("polyhal", "polyhal.hal")
+    if name in sys.modules
 )
 
 
@@ -61,7 +63,9 @@ def _describe(op: OpDef, inputs: tuple[Any, ...], values: np.ndarray) -> str:
     sound = all(np.isfinite(x.numpy().astype(np.float64)).all() for x in inputs if hasattr(x, "ref"))
     origin = "its inputs are finite" if sound else "an input was not finite already"
     where = f"in the gradient of {state.backward_of}" if state.backward_of else f"at {user_line()}"
-    return message(op.name, f"the result has {nans} NaN and {infinities} infinite of {wide.size} values, {origin}; {where}")
+    return message(
+        op.name, f"the result has {nans} NaN and {infinities} infinite of {wide.size} values, {origin}; {where}"
+    )
 
 
 @contextmanager

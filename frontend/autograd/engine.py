@@ -22,7 +22,11 @@ _hook_numbers = itertools.count()
 
 
 def backward(
-    tensors: Sequence[Tensor], gradients: Sequence[Tensor | None], *, retain_graph: bool = False, create_graph: bool = False
+    tensors: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
 ) -> None:
     """Add gradients of `tensors` to `.grad` of every leaf they were made from. See `Tensor.backward`."""
     seeds = [_seed(t, g) for t, g in zip(tensors, gradients, strict=True)]
@@ -61,10 +65,18 @@ def grad(
     outs = _sequence(outputs)
     ins = _sequence(inputs)
     seeds: Sequence[Any] = [None] * len(outs) if grad_outputs is None else _sequence(grad_outputs)
-    found = differentiate(outs, seeds, ins, retain_graph=create_graph if retain_graph is None else retain_graph, create_graph=create_graph)
+    found = differentiate(
+        outs, seeds, ins, retain_graph=create_graph if retain_graph is None else retain_graph, create_graph=create_graph
+    )
     if not allow_unused and any(f is None for f in found):
         missing = [i for i, f in enumerate(found) if f is None]
-        raise AutogradError(message("grad", f"inputs {missing} were not used to make the outputs", fix="pass allow_unused=True to get None for them"))
+        raise AutogradError(
+            message(
+                "grad",
+                f"inputs {missing} were not used to make the outputs",
+                fix="pass allow_unused=True to get None for them",
+            )
+        )
     return tuple(found)
 
 
@@ -79,20 +91,35 @@ def _key(x: Tensor) -> tuple[int, int]:
 def _seed(out: Tensor, gradient: Tensor | None) -> Tensor:
     if not out.requires_grad:
         raise AutogradError(
-            message("backward", f"the tensor of shape {out.shape} is not on the tape", fix="set requires_grad on an input, and leave no_grad()")
+            message(
+                "backward",
+                f"the tensor of shape {out.shape} is not on the tape",
+                fix="set requires_grad on an input, and leave no_grad()",
+            )
         )
     if gradient is None:
         if out.size != 1:
-            raise AutogradError(message("backward", f"the output has shape {out.shape}", expected="one element, or a gradient of that shape"))
+            raise AutogradError(
+                message(
+                    "backward", f"the output has shape {out.shape}", expected="one element, or a gradient of that shape"
+                )
+            )
         seed: Tensor = _full(out.shape, 1, out.dtype, device=out.device)
         return seed
     if gradient.shape != out.shape:
-        raise AutogradError(message("backward", f"the gradient has shape {gradient.shape}", expected=f"the output's {out.shape}"))
+        raise AutogradError(
+            message("backward", f"the gradient has shape {gradient.shape}", expected=f"the output's {out.shape}")
+        )
     return gradient
 
 
 def _walk(
-    outputs: Sequence[Tensor], seeds: Sequence[Tensor], wanted: dict[tuple[int, int], int] | None, *, retain_graph: bool, create_graph: bool
+    outputs: Sequence[Tensor],
+    seeds: Sequence[Tensor],
+    wanted: dict[tuple[int, int], int] | None,
+    *,
+    retain_graph: bool,
+    create_graph: bool,
 ) -> dict[int, Tensor]:
     """Visit nodes from the newest to the oldest. A node's number is larger than those of all nodes it depends on."""
     found: dict[int, Tensor] = {}
@@ -159,7 +186,9 @@ def _run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]] | None, g: Te
 def add_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Callable[[], None]:
     """Register a gradient hook on a leaf or a result; returns the function that removes it."""
     if not tensor.requires_grad:
-        raise AutogradError(message("register_hook", "the tensor does not require gradients", fix="call requires_grad_() first"))
+        raise AutogradError(
+            message("register_hook", "the tensor does not require gradients", fix="call requires_grad_() first")
+        )
     if tensor.node is None:
         tensor.hooks = tensor.hooks or {}
         table = tensor.hooks

@@ -31,7 +31,9 @@ class Context:
         """What `save_for_backward` kept. Raises AutogradError if one was changed since."""
         for s in self._saved:
             if s.tensor.buffer.version != s.version:
-                raise AutogradError(message("Function", "a tensor kept by save_for_backward was changed in place", fix="keep a clone"))
+                raise AutogradError(
+                    message("Function", "a tensor kept by save_for_backward was changed in place", fix="keep a clone")
+                )
         return tuple(s.tensor for s in self._saved)
 
 
@@ -60,7 +62,9 @@ class Function:
             result = cls.forward(context, *args, **kwargs)
         if not track:
             return result
-        outs = tuple(o.detach() if any(o is a for a in args) else o for o in (result if isinstance(result, tuple) else (result,)))
+        outs = tuple(
+            o.detach() if any(o is a for a in args) else o for o in (result if isinstance(result, tuple) else (result,))
+        )
         backward = cls.backward
 
         def rule(node: Node, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Any:
@@ -70,7 +74,13 @@ class Function:
             back = backward(context, *found)
             back = back if isinstance(back, tuple) else (back,)
             if len(back) != len(node.parents):
-                raise AutogradError(message(cls.__name__, f"backward returned {len(back)} gradients", expected=f"{len(node.parents)}, one per argument of forward"))
+                raise AutogradError(
+                    message(
+                        cls.__name__,
+                        f"backward returned {len(back)} gradients",
+                        expected=f"{len(node.parents)}, one per argument of forward",
+                    )
+                )
             return back
 
         attach(cls.__name__, args, outs, rule)

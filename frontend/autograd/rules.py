@@ -103,7 +103,11 @@ def _derived(node: Node, grads: list[Tensor | None], needs: tuple[bool, ...]) ->
     wanted = [x for x, needed in zip(inputs, needs, strict=True) if needed]
     if not pairs:
         return tuple(None for _ in inputs)
-    found = iter(differentiate([o for o, _ in pairs], [g for _, g in pairs], wanted, create_graph=create_graph, retain_graph=create_graph))
+    found = iter(
+        differentiate(
+            [o for o, _ in pairs], [g for _, g in pairs], wanted, create_graph=create_graph, retain_graph=create_graph
+        )
+    )
     return tuple(next(found) if needed else None for needed in needs)
 
 

@@ -41,7 +41,20 @@ class Node:
     `parents[i]` is where the gradient of input i goes: (node, output number), a leaf tensor, or None.
     """
 
-    __slots__ = ("device", "freed", "hooks", "line", "op", "order", "outputs", "params", "parents", "rule", "saved", "specs")
+    __slots__ = (
+        "device",
+        "freed",
+        "hooks",
+        "line",
+        "op",
+        "order",
+        "outputs",
+        "params",
+        "parents",
+        "rule",
+        "saved",
+        "specs",
+    )
 
     parents: list[Any]
     specs: list[Spec | None]
@@ -90,7 +103,11 @@ class Node:
         """A saved value, checked to be unchanged. Raises AutogradError."""
         if self.freed:
             raise AutogradError(
-                message(self.op.name, "the tape was freed by an earlier backward pass", fix="pass retain_graph=True to that pass")
+                message(
+                    self.op.name,
+                    "the tape was freed by an earlier backward pass",
+                    fix="pass retain_graph=True to that pass",
+                )
             )
         return self._restore(self.saved[name], name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,28 +17,19 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     The data is on the disk before the old file goes. After an error (a full disk, an interrupt) the old file is
     untouched and the new one is gone.
     """
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        with os.fdopen(descriptor, "w+b") as file:
+        with beside.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, _mode(path))
-        os.replace(name, path)
-    except BaseException:
         with suppress(FileNotFoundError):
-            os.unlink(name)
+            beside.chmod(path.stat().st_mode & 0o777)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
-
-
-def _mode(path: Path) -> int:
-    """The permissions of the file that is replaced, or those that an ordinary new file would get."""
-    with suppress(FileNotFoundError):
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def sync_folder(path: Path) -> None:

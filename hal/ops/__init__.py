@@ -11,7 +11,14 @@ from polyhal.hal.ops.opdef import OPS
 
 from . import (  # isort: skip  # noqa: F401  families in dependency order
     elementwise,
-    internal,
+    logic,
+    selection,
+    arithmetic,
+    rounding,
+    exponential,
+    trigonometry,
+    activation,
+    cast,
     movement,
     creation,
     reduction,
@@ -42,7 +49,8 @@ PUBLIC: dict[str, Callable[..., Any]] = {name: f for name, f in FUNCTIONS.items(
 METHODS: dict[str, Callable[..., Any]] = {
     name: f
     for name, f in PUBLIC.items()
-    if name in COMPOSITE_METHODS or (name not in COMPOSITES and OPS[name].inputs and not OPS[name].variadic and name != "where")
+    if name in COMPOSITE_METHODS
+    or (name not in COMPOSITES and OPS[name].inputs and not OPS[name].variadic and name != "where")
 }
 
 methods.attach(FUNCTIONS, METHODS)

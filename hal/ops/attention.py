@@ -12,10 +12,13 @@ from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec, broadcast_shapes
 from polyhal.hal.ops.contraction import op_matmul
 from polyhal.hal.ops.creation import arange
-from polyhal.hal.ops.elementwise import exp, greater_equal, isfinite, log, where
+from polyhal.hal.ops.exponential import exp, log
+from polyhal.hal.ops.logic import greater_equal
 from polyhal.hal.ops.movement import reshape, transpose
 from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.reduction import max_, sum_
+from polyhal.hal.ops.rounding import isfinite
+from polyhal.hal.ops.selection import where
 
 
 def _np_scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
@@ -55,7 +58,9 @@ def _shapes(q: Any, k: Any, v: Any, mask: Any) -> tuple[int, ...]:
         if not isinstance(s, Spec) or s.ndim < 2 or not s.dtype.is_floating_point:
             raise ValueError(f"{name} is {s}; expected floats with at least 2 axes")
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"q {q.shape}, k {k.shape}, v {v.shape} do not fit; expected (..., T, D), (..., S, D), (..., S, E)")
+        raise ValueError(
+            f"q {q.shape}, k {k.shape}, v {v.shape} do not fit; expected (..., T, D), (..., S, D), (..., S, E)"
+        )
     if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         raise ValueError(f"q {q.shape}, k {k.shape} and v {v.shape} differ in their leading axes")
     if mask is not None:
@@ -98,7 +103,16 @@ def _decomposed(q: Any, k: Any, v: Any, mask: Any, *, causal: bool, scale: float
 
 
 def _attention_grad(
-    grad: Any, q: Any, k: Any, v: Any, mask: Any = None, y: Any = None, lse: Any = None, *, causal: bool = False, scale: float | None = None
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    y: Any = None,
+    lse: Any = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
 ) -> Any:
     """Gradients of attention with respect to q, k and v, from its result and the logsumexp of each row."""
     lse = np.asarray(lse)
@@ -116,7 +130,9 @@ def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(s.dtype, s.shape) for s in (q, k, v)]  # type: ignore[union-attr]
 
 
-def _grad_decomposed(g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, *, causal: bool, scale: float) -> Any:
+def _grad_decomposed(
+    g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, *, causal: bool, scale: float
+) -> Any:
     seen = isfinite(lse)
     shift = reshape(where(seen, lse, 0.0), (*lse.shape, 1))
     p = exp(_scores(q, k, mask, causal, scale) - shift)
@@ -133,8 +149,18 @@ def _terms(specs: Specs, params: Params) -> int:
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
     out = []
-    for lead, t, s, d, e in [((), 3, 4, 5, 5), ((2, 3), 7, 7, 8, 8), ((2,), 1, 6, 4, 3), ((1, 2), 33, 33, 16, 16), ((2,), 17, 40, 32, 32)]:
-        q, k, v = rng.uniform(-2, 2, (*lead, t, d)), rng.uniform(-2, 2, (*lead, s, d)), rng.uniform(-1, 1, (*lead, s, e))
+    for lead, t, s, d, e in [
+        ((), 3, 4, 5, 5),
+        ((2, 3), 7, 7, 8, 8),
+        ((2,), 1, 6, 4, 3),
+        ((1, 2), 33, 33, 16, 16),
+        ((2,), 17, 40, 32, 32),
+    ]:
+        q, k, v = (
+            rng.uniform(-2, 2, (*lead, t, d)),
+            rng.uniform(-2, 2, (*lead, s, d)),
+            rng.uniform(-1, 1, (*lead, s, e)),
+        )
         keep = rng.random((t, s)) < 0.7
         keep[:, 0] = True
         out.append(Sample((q, k, v, None), {"causal": False}))
@@ -152,18 +178,42 @@ def _grad_samples(rng: np.random.Generator) -> list[Sample]:
     out = []
     for s in _samples(rng):
         result, lse = _attention(*s.inputs, **s.params)
-        out.append(Sample((rng.uniform(-1, 1, result.shape), *s.inputs, result, lse.astype(np.float32)), s.params, special=s.special, differentiable=False))
+        out.append(
+            Sample(
+                (rng.uniform(-1, 1, result.shape), *s.inputs, result, lse.astype(np.float32)),
+                s.params,
+                special=s.special,
+                differentiable=False,
+            )
+        )
     return out
 
 
 attention_grad = declare(
-    _attention_grad, name="attention_grad", family="attention", infer=_infer_grad, outputs=("dq", "dk", "dv"), decompose=_grad_decomposed,
-    samples=_grad_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(32.0, floor=4.0, terms=_terms),
-)  # fmt: skip
+    _attention_grad,
+    name="attention_grad",
+    family="attention",
+    infer=_infer_grad,
+    outputs=("dq", "dk", "dv"),
+    decompose=_grad_decomposed,
+    samples=_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(32.0, floor=4.0, terms=_terms),
+)
 
 
 def _rule(
-    g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, needs: tuple[bool, ...], *, causal: bool, scale: float | None
+    g: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    out: Any,
+    lse: Any,
+    needs: tuple[bool, ...],
+    *,
+    causal: bool,
+    scale: float | None,
 ) -> Any:
     dq, dk, dv = attention_grad(g, q, k, v, mask, out, lse, causal, scale)
     if len(needs) < 4 or not needs[3]:
@@ -175,9 +225,17 @@ def _rule(
 
 
 attention = declare(
-    _attention, name="attention", family="attention", public=False, infer=_infer, outputs=("out", "lse"), decompose=_decomposed, gradient=_rule,
-    samples=_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(32.0, floor=2.0, terms=_terms),
+    _attention,
+    name="attention",
+    family="attention",
+    public=False,
+    infer=_infer,
+    outputs=("out", "lse"),
+    decompose=_decomposed,
+    gradient=_rule,
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(32.0, floor=2.0, terms=_terms),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2)), np.zeros((4, 2)), None), {}, ValueError, "do not fit")],
     flops=lambda specs, outs, params: 2 * outs[1].size * specs[1].shape[-2] * (specs[0].shape[-1] + specs[2].shape[-1]),
-)  # fmt: skip
-
+)

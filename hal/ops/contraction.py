@@ -65,16 +65,32 @@ def _inner(specs: Specs, params: Params) -> int:
 
 
 def _matmul_samples(rng: np.random.Generator) -> list[Sample]:
-    shapes = [((3, 4), (4, 5)), ((1, 1), (1, 1)), ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (3, 4, 2)), ((0, 4), (4, 5)), ((3, 0), (0, 5)), ((33, 65), (65, 17)), ((70, 40), (40, 130))]
+    shapes = [
+        ((3, 4), (4, 5)),
+        ((1, 1), (1, 1)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 1, 3, 4), (3, 4, 2)),
+        ((0, 4), (4, 5)),
+        ((3, 0), (0, 5)),
+        ((33, 65), (65, 17)),
+        ((70, 40), (40, 130)),
+    ]
     return [Sample((rng.uniform(-1, 1, a), rng.uniform(-1, 1, b))) for a, b in shapes]
 
 
 op_matmul = declare(
-    _matmul, name="matmul", family="contraction", infer=_infer_matmul, core=_matmul_core, gradient=_matmul_gradient,
-    samples=_matmul_samples, dtypes=dtypes.FLOATS + (dtypes.int32, dtypes.int64), tolerance=Tolerance(1.0, terms=_inner),
+    _matmul,
+    name="matmul",
+    family="contraction",
+    infer=_infer_matmul,
+    core=_matmul_core,
+    gradient=_matmul_gradient,
+    samples=_matmul_samples,
+    dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
+    tolerance=Tolerance(1.0, terms=_inner),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "inner lengths differ")],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
-)  # fmt: skip
+)
 
 
 @composite()
@@ -102,7 +118,9 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
 def _infer_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
     x, weight = _matrices(specs)
     if x.ndim < 1 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
-        raise ValueError(f"x {x.shape} does not fit weight {weight.shape}; expected (..., {weight.shape[-1]}) and (out, in)")
+        raise ValueError(
+            f"x {x.shape} does not fit weight {weight.shape}; expected (..., {weight.shape[-1]}) and (out, in)"
+        )
     bias = specs[2]
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias {bias.shape} does not fit weight {weight.shape}; expected ({weight.shape[0]},)")
@@ -127,13 +145,21 @@ def _linear_samples(rng: np.random.Generator) -> list[Sample]:
     shapes = [((3, 4), 5), ((2, 3, 4), 7), ((4,), 3), ((0, 4), 5), ((33, 65), 17)]
     return [
         Sample((rng.uniform(-1, 1, s), rng.uniform(-1, 1, (n, s[-1])), rng.uniform(-1, 1, (n,)) if bias else None))
-        for s, n in shapes for bias in (True, False)
-    ]  # fmt: skip
+        for s, n in shapes
+        for bias in (True, False)
+    ]
 
 
 linear = declare(
-    _linear, name="linear", family="contraction", infer=_infer_linear, decompose=_linear_decomposed, gradient=_linear_gradient,
-    samples=_linear_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(2.0, terms=_inner),
+    _linear,
+    name="linear",
+    family="contraction",
+    infer=_infer_linear,
+    decompose=_linear_decomposed,
+    gradient=_linear_gradient,
+    samples=_linear_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, terms=_inner),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "does not fit")],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
-)  # fmt: skip
+)

@@ -45,8 +45,15 @@ def _out_shape(x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, An
     if len(x) != 4 or len(weight) != 4:
         raise ValueError(f"x {x} and weight {weight}; expected (N, C, H, W) and (K, C/groups, R, S)")
     if x[1] != weight[1] * groups or weight[0] % groups:
-        raise ValueError(f"x {x} does not fit weight {weight} with {groups} groups; expected C = {weight[1] * groups} and K a multiple of groups")
-    return (x[0], weight[0], *(output_length(*v) for v in zip(x[2:], weight[2:], stride, padding, dilation, strict=True)))
+        raise ValueError(
+            f"x {x} does not fit weight {weight} with {groups} groups; "
+            f"expected C = {weight[1] * groups} and K a multiple of groups"
+        )
+    return (
+        x[0],
+        weight[0],
+        *(output_length(*v) for v in zip(x[2:], weight[2:], stride, padding, dilation, strict=True)),
+    )
 
 
 # --- forward --------------------------------------------------------------------------------------------------------
@@ -65,7 +72,14 @@ def _pairs(*values: Any) -> list[Pair]:
 
 
 def _conv2d(
-    x: Any, weight: Any, bias: Any = None, *, stride: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), groups: int = 1
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
 ) -> Any:
     """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
     stride, padding, dilation = _pairs(stride, padding, dilation)
@@ -73,7 +87,11 @@ def _conv2d(
     view = _np_windows(x, weight.shape[2:], stride, padding, dilation)
     n, c, oh, ow, r, s = view.shape
     k = weight.shape[0]
-    rows = view.reshape(n, groups, c // groups, oh, ow, r, s).transpose(1, 0, 3, 4, 2, 5, 6).reshape(groups, n * oh * ow, -1)
+    rows = (
+        view.reshape(n, groups, c // groups, oh, ow, r, s)
+        .transpose(1, 0, 3, 4, 2, 5, 6)
+        .reshape(groups, n * oh * ow, -1)
+    )
     out = np.matmul(rows, weight.reshape(groups, k // groups, -1).transpose(0, 2, 1))
     out = out.reshape(groups, n, oh, ow, k // groups).transpose(1, 0, 4, 2, 3).reshape(n, k, oh, ow)
     return out if bias is None else out + np.reshape(bias, (1, -1, 1, 1))
@@ -103,7 +121,9 @@ def _columns(x: Any, kernel: Any, stride: Pair, padding: Pair, dilation: Pair, g
 
 def _decomposed(x: Any, weight: Any, bias: Any, *, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
     k, c, r, s = weight.shape
-    n, _, oh, ow = _out_shape(x.shape, weight.shape, {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups})
+    n, _, oh, ow = _out_shape(
+        x.shape, weight.shape, {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    )
     rows = _columns(x, (r, s), stride, padding, dilation, groups)
     out = op_matmul(rows, transpose(reshape(weight, (groups, k // groups, c * r * s))))
     out = reshape(permute(reshape(out, (groups, n, oh * ow, k // groups)), (1, 0, 3, 2)), (n, k, oh, ow))
@@ -114,7 +134,14 @@ def _decomposed(x: Any, weight: Any, bias: Any, *, stride: Pair, padding: Pair, 
 
 
 def _conv2d_input_grad(
-    grad: Any, weight: Any, *, shape: Any, stride: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), groups: int = 1
+    grad: Any,
+    weight: Any,
+    *,
+    shape: Any,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
 ) -> Any:
     """Gradient of conv2d with respect to its input of `shape`: the transposed convolution."""
     (sh, sw), (ph, pw), (dh, dw) = _pairs(stride, padding, dilation)
@@ -162,7 +189,14 @@ def _input_grad_decomposed(
 
 
 def _conv2d_weight_grad(
-    grad: Any, x: Any, *, kernel: Any, stride: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), groups: int = 1
+    grad: Any,
+    x: Any,
+    *,
+    kernel: Any,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
 ) -> Any:
     """Gradient of conv2d with respect to its weight, whose window is `kernel`."""
     stride, padding, dilation = _pairs(stride, padding, dilation)
@@ -188,10 +222,14 @@ def _infer_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtypes.promote(g.dtype, x.dtype), weight)]
 
 
-def _weight_grad_decomposed(g: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
+def _weight_grad_decomposed(
+    g: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> Any:
     n, k, oh, ow = g.shape
     rows = _columns(x, kernel, stride, padding, dilation, groups)
-    left = reshape(permute(reshape(g, (n, groups, k // groups, oh * ow)), (1, 2, 0, 3)), (groups, k // groups, n * oh * ow))
+    left = reshape(
+        permute(reshape(g, (n, groups, k // groups, oh * ow)), (1, 2, 0, 3)), (groups, k // groups, n * oh * ow)
+    )
     return reshape(op_matmul(left, rows), (k, x.shape[1] // groups, *kernel))
 
 
@@ -222,11 +260,17 @@ def _gradient_of(rng: np.random.Generator, x: tuple[int, ...], w: tuple[int, ...
 
 
 def _input_grad_samples(rng: np.random.Generator) -> list[Sample]:
-    return [Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, w)), {"shape": x, **_DEFAULTS, **p}) for x, w, p in _CASES]
+    return [
+        Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, w)), {"shape": x, **_DEFAULTS, **p})
+        for x, w, p in _CASES
+    ]
 
 
 def _weight_grad_samples(rng: np.random.Generator) -> list[Sample]:
-    return [Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, x)), {"kernel": w[2:], **_DEFAULTS, **p}) for x, w, p in _CASES]
+    return [
+        Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, x)), {"kernel": w[2:], **_DEFAULTS, **p})
+        for x, w, p in _CASES
+    ]
 
 
 def _terms(specs: Specs, params: Params) -> int:
@@ -251,7 +295,16 @@ def _weight_terms(specs: Specs, params: Params) -> int:
 
 
 def _input_grad_rule(
-    g: Any, grad: Any, weight: Any, weight_spec: Spec, *, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
+    g: Any,
+    grad: Any,
+    weight: Any,
+    weight_spec: Spec,
+    *,
+    shape: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Any:
     return (
         conv2d(g, weight, None, stride, padding, dilation, groups),
@@ -269,17 +322,41 @@ def _weight_grad_rule(
 
 
 conv2d_input_grad = declare(
-    _conv2d_input_grad, name="conv2d_input_grad", family="convolution", infer=_infer_input_grad, decompose=_input_grad_decomposed,
-    gradient=_input_grad_rule, samples=_input_grad_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(2.0, terms=_input_terms),
-)  # fmt: skip
+    _conv2d_input_grad,
+    name="conv2d_input_grad",
+    family="convolution",
+    infer=_infer_input_grad,
+    decompose=_input_grad_decomposed,
+    gradient=_input_grad_rule,
+    samples=_input_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, terms=_input_terms),
+)
 conv2d_weight_grad = declare(
-    _conv2d_weight_grad, name="conv2d_weight_grad", family="convolution", infer=_infer_weight_grad, decompose=_weight_grad_decomposed,
-    gradient=_weight_grad_rule, samples=_weight_grad_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(2.0, terms=_weight_terms),
-)  # fmt: skip
+    _conv2d_weight_grad,
+    name="conv2d_weight_grad",
+    family="convolution",
+    infer=_infer_weight_grad,
+    decompose=_weight_grad_decomposed,
+    gradient=_weight_grad_rule,
+    samples=_weight_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, terms=_weight_terms),
+)
 
 
 def _rule(
-    g: Any, x: Any, weight: Any, x_spec: Spec, weight_spec: Spec, needs: tuple[bool, ...], *, stride: Any, padding: Any, dilation: Any, groups: int
+    g: Any,
+    x: Any,
+    weight: Any,
+    x_spec: Spec,
+    weight_spec: Spec,
+    needs: tuple[bool, ...],
+    *,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Any:
     dx = conv2d_input_grad(g, weight, x_spec.shape, stride, padding, dilation, groups) if needs[0] else None
     dw = conv2d_weight_grad(g, x, weight_spec.shape[2:], stride, padding, dilation, groups) if needs[1] else None
@@ -287,11 +364,25 @@ def _rule(
 
 
 conv2d = declare(
-    _conv2d, name="conv2d", family="convolution", infer=_infer, decompose=_decomposed, gradient=_rule, samples=_samples,
-    dtypes=dtypes.FLOATS, tolerance=Tolerance(2.0, terms=_terms),
+    _conv2d,
+    name="conv2d",
+    family="convolution",
+    infer=_infer,
+    decompose=_decomposed,
+    gradient=_rule,
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, terms=_terms),
     errors=[
-        ErrorSample((np.zeros((1, 2, 4, 4)), np.zeros((3, 3, 2, 2)), None), dict(_DEFAULTS), ValueError, "does not fit weight"),
-        ErrorSample((np.zeros((1, 2, 2, 2)), np.zeros((3, 2, 3, 3)), None), dict(_DEFAULTS), ValueError, "does not fit in an axis"),
+        ErrorSample(
+            (np.zeros((1, 2, 4, 4)), np.zeros((3, 3, 2, 2)), None), dict(_DEFAULTS), ValueError, "does not fit weight"
+        ),
+        ErrorSample(
+            (np.zeros((1, 2, 2, 2)), np.zeros((3, 2, 3, 3)), None),
+            dict(_DEFAULTS),
+            ValueError,
+            "does not fit in an axis",
+        ),
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * int(np.prod(specs[1].shape[1:])),
-)  # fmt: skip
+)

@@ -22,7 +22,13 @@ def _infer_full(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if any(n < 0 for n in shape):
         raise ValueError(f"shape {shape} has a negative length")
     value = params["value"]
-    default = dtypes.bool_ if isinstance(value, bool) else dtypes.DEFAULT_INT if isinstance(value, int) else dtypes.DEFAULT_FLOAT
+    default = (
+        dtypes.bool_
+        if isinstance(value, bool)
+        else dtypes.DEFAULT_INT
+        if isinstance(value, int)
+        else dtypes.DEFAULT_FLOAT
+    )
     params.update(shape=shape, dtype=default if params["dtype"] is None else as_dtype(params["dtype"]))
     return [(params["dtype"], shape)]
 
@@ -37,13 +43,26 @@ def _assemble_full(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> l
 
 full = OPS.declare(
     OpDef(
-        name="full", family="creation", doc="A tensor of `shape` filled with a number.", inputs=(), optional=frozenset(), variadic=False,
-        params={"shape": _EMPTY, "value": _EMPTY, "dtype": None}, outputs=("out",), infer=_infer_full, reference=_np_full,
-        assemble=_assemble_full, constant=lambda params: np.full(params["shape"], params["value"], params["dtype"].numpy),
-        samples=lambda rng: [Sample((), {"shape": s, "value": v, "dtype": d}) for s in [(), (0,), (3, 5)] for v, d in [(1.5, dtypes.float32), (True, dtypes.bool_), (-7, dtypes.int32)]],
+        name="full",
+        family="creation",
+        doc="A tensor of `shape` filled with a number.",
+        inputs=(),
+        optional=frozenset(),
+        variadic=False,
+        params={"shape": _EMPTY, "value": _EMPTY, "dtype": None},
+        outputs=("out",),
+        infer=_infer_full,
+        reference=_np_full,
+        assemble=_assemble_full,
+        constant=lambda params: np.full(params["shape"], params["value"], params["dtype"].numpy),
+        samples=lambda rng: [
+            Sample((), {"shape": s, "value": v, "dtype": d})
+            for s in [(), (0,), (3, 5)]
+            for v, d in [(1.5, dtypes.float32), (True, dtypes.bool_), (-7, dtypes.int32)]
+        ],
         tolerance=Tolerance(0.0),
     )
-)  # fmt: skip
+)
 
 
 def _infer_arange(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -51,7 +70,9 @@ def _infer_arange(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if step == 0:
         raise ValueError("step 0; expected a number other than 0")
     if params["dtype"] is None:
-        params["dtype"] = dtypes.DEFAULT_INT if all(isinstance(v, int) for v in (start, stop, step)) else dtypes.DEFAULT_FLOAT
+        params["dtype"] = (
+            dtypes.DEFAULT_INT if all(isinstance(v, int) for v in (start, stop, step)) else dtypes.DEFAULT_FLOAT
+        )
     params["dtype"] = as_dtype(params["dtype"])
     return [(params["dtype"], (max(0, math.ceil((stop - start) / step)),))]
 
@@ -63,9 +84,17 @@ def _np_arange(*, start: Any, stop: Any, step: Any = 1, dtype: Any = None) -> An
 
 arange = OPS.declare(
     OpDef(
-        name="arange", family="creation", doc="Evenly spaced numbers from `start` up to, not including, `stop`.", inputs=(),
-        optional=frozenset(), variadic=False, params={"start": _EMPTY, "stop": _EMPTY, "step": 1, "dtype": None}, outputs=("out",),
-        infer=_infer_arange, reference=_np_arange, constant=lambda params: _np_arange(**params),
+        name="arange",
+        family="creation",
+        doc="Evenly spaced numbers from `start` up to, not including, `stop`.",
+        inputs=(),
+        optional=frozenset(),
+        variadic=False,
+        params={"start": _EMPTY, "stop": _EMPTY, "step": 1, "dtype": None},
+        outputs=("out",),
+        infer=_infer_arange,
+        reference=_np_arange,
+        constant=lambda params: _np_arange(**params),
         samples=lambda rng: [
             Sample((), {"start": 0, "stop": 7, "step": 1, "dtype": dtypes.int32}),
             Sample((), {"start": 5, "stop": -3, "step": -2, "dtype": dtypes.int64}),
@@ -74,4 +103,4 @@ arange = OPS.declare(
         ],
         tolerance=Tolerance(1.0),
     )
-)  # fmt: skip
+)

@@ -11,9 +11,10 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, normalize_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.creation import arange
-from polyhal.hal.ops.elementwise import less, where
+from polyhal.hal.ops.logic import less
 from polyhal.hal.ops.movement import broadcast_to, moveaxis, permute, reshape, slice_
 from polyhal.hal.ops.opdef import CoreCall, CoreInput, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.selection import where
 from polyhal.hal.protocol import ComputeBackend
 
 _INDEX = (dtypes.int32, dtypes.int64)
@@ -55,7 +56,9 @@ def _infer_embedding(specs: Specs, params: dict[str, Any]) -> list[Output]:
 def _gather_core(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:
     weight, index = _pair(specs)
     inputs = (CoreInput(weight.dtype, weight.shape, exact=True), _index_input(index))
-    return CoreCall("gather", lambda w, i, out: backend.gather(i, w, out), inputs, weight.dtype, (index.size, weight.shape[1]), True)
+    return CoreCall(
+        "gather", lambda w, i, out: backend.gather(i, w, out), inputs, weight.dtype, (index.size, weight.shape[1]), True
+    )
 
 
 def _embedding_samples(rng: np.random.Generator) -> list[Sample]:
@@ -66,11 +69,17 @@ def _embedding_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 embedding = declare(
-    _embedding, name="embedding", family="indexing", infer=_infer_embedding, core=_gather_core, samples=_embedding_samples,
+    _embedding,
+    name="embedding",
+    family="indexing",
+    infer=_infer_embedding,
+    core=_gather_core,
+    samples=_embedding_samples,
     gradient=lambda g, index, weight_spec: (scatter_rows(g, index, weight_spec.shape[0]), None),
-    dtypes=dtypes.ALL, tolerance=Tolerance(0.0),
+    dtypes=dtypes.ALL,
+    tolerance=Tolerance(0.0),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(2)), {}, ValueError, "expected integers")],
-)  # fmt: skip
+)
 
 
 def _scatter_rows(src: Any, index: Any, *, rows: int) -> Any:
@@ -96,7 +105,12 @@ def _scatter_core(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ..
         backend.fill(0, out)
         backend.scatter_add(i, s, out)
 
-    inputs = (CoreInput(dtypes.accumulator(src.dtype) if src.dtype.kind == "float" else src.dtype, (index.size, src.shape[-1])), _index_input(index))
+    inputs = (
+        CoreInput(
+            dtypes.accumulator(src.dtype) if src.dtype.kind == "float" else src.dtype, (index.size, src.shape[-1])
+        ),
+        _index_input(index),
+    )
     assert inputs[0] is not None
     return CoreCall("scatter_add", run, inputs, inputs[0].dtype, outputs[0].shape)
 
@@ -109,14 +123,20 @@ def _repeats(specs: Specs, params: Params) -> int:
 
 
 scatter_rows = declare(
-    _scatter_rows, name="scatter_rows", family="indexing", public=False, infer=_infer_scatter_rows, core=_scatter_core,
-    gradient=lambda g, index: (embedding(g, index), None), dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
+    _scatter_rows,
+    name="scatter_rows",
+    family="indexing",
+    public=False,
+    infer=_infer_scatter_rows,
+    core=_scatter_core,
+    gradient=lambda g, index: (embedding(g, index), None),
+    dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     tolerance=Tolerance(1.0, terms=_repeats),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (*shape, width)), rng.integers(0, rows, shape)), {"rows": rows})
         for rows, width, shape in [(5, 3, (7,)), (9, 33, (2, 3)), (4, 1, ()), (3, 4, (0,)), (2, 64, (65,))]
     ],
-)  # fmt: skip
+)
 
 # --- elements along an axis -----------------------------------------------------------------------------------------
 
@@ -129,7 +149,9 @@ def _take_along_axis(x: Any, index: Any, *, axis: int) -> Any:
 def _infer_along(specs: Specs, params: dict[str, Any]) -> list[Output]:
     x, index = _pair(specs)
     axis = normalize_axis(params["axis"], x.ndim)
-    if index.ndim != x.ndim or any(a != b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if i != axis):
+    if index.ndim != x.ndim or any(
+        a != b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if i != axis
+    ):
         raise ValueError(f"x {x.shape} and index {index.shape} differ outside axis {axis}")
     params["axis"] = axis
     return [(x.dtype, index.shape)]
@@ -163,11 +185,18 @@ def _along_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 take_along_axis = declare(
-    _take_along_axis, name="take_along_axis", family="indexing", infer=_infer_along, decompose=_take_along_decomposed,
+    _take_along_axis,
+    name="take_along_axis",
+    family="indexing",
+    infer=_infer_along,
+    decompose=_take_along_decomposed,
     gradient=lambda g, index, x_spec, *, axis: (scatter_along_axis(g, index, axis, x_spec.shape[axis]), None),
-    samples=_along_samples, dtypes=dtypes.ALL, tolerance=Tolerance(0.0), widen=False,
+    samples=_along_samples,
+    dtypes=dtypes.ALL,
+    tolerance=Tolerance(0.0),
+    widen=False,
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((3, 3), int)), {"axis": 1}, ValueError, "differ outside axis 1")],
-)  # fmt: skip
+)
 
 
 def _scatter_along_axis(src: Any, index: Any, *, axis: int, length: int) -> Any:
@@ -197,14 +226,20 @@ def _scatter_along_decomposed(src: Any, index: Any, *, axis: int, length: int) -
 
 
 scatter_along_axis = declare(
-    _scatter_along_axis, name="scatter_along_axis", family="indexing", public=False, infer=_infer_scatter_along, decompose=_scatter_along_decomposed,
+    _scatter_along_axis,
+    name="scatter_along_axis",
+    family="indexing",
+    public=False,
+    infer=_infer_scatter_along,
+    decompose=_scatter_along_decomposed,
     gradient=lambda g, index, *, axis, length: (take_along_axis(g, index, axis), None),
-    dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64), tolerance=Tolerance(1.0, terms=_repeats),
+    dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
+    tolerance=Tolerance(1.0, terms=_repeats),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, s), rng.integers(0, n, s)), {"axis": a, "length": n})
         for s, a, n in [((4, 5), 1, 3), ((6, 5), 0, 4), ((7,), 0, 3), ((2, 3, 2), 1, 2)]
     ],
-)  # fmt: skip
+)
 
 
 @composite()
@@ -265,5 +300,9 @@ def basic_index(x: Any, items: tuple[Any, ...]) -> Any:
             lengths.append(1)
             steps.append(1)
         axis += 1
-    out = slice_(x, tuple(starts), tuple(lengths), tuple(steps)) if tuple(lengths) != x.shape or any(s != 1 for s in steps) else x
+    out = (
+        slice_(x, tuple(starts), tuple(lengths), tuple(steps))
+        if tuple(lengths) != x.shape or any(s != 1 for s in steps)
+        else x
+    )
     return reshape(out, tuple(shape)) if out.shape != tuple(shape) else out

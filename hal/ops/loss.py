@@ -10,11 +10,13 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.creation import arange
-from polyhal.hal.ops.elementwise import equal, exp, where
+from polyhal.hal.ops.exponential import exp
 from polyhal.hal.ops.indexing import take_along_axis
+from polyhal.hal.ops.logic import equal
 from polyhal.hal.ops.movement import reshape
 from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.reduction import logsumexp, mean
+from polyhal.hal.ops.selection import where
 
 
 def _np_logsumexp(x: Any) -> Any:
@@ -97,7 +99,9 @@ def _grad_decomposed(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index
     classes = logits.shape[1]
     used = _used(target, classes, ignore_index)
     hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
-    slope = exp(logits - reshape(lse, (-1, 1))) - (hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes)
+    slope = exp(logits - reshape(lse, (-1, 1))) - (
+        hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes
+    )
     return reshape(where(used, g, 0.0), (-1, 1)) * slope
 
 
@@ -118,17 +122,26 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 def _grad_samples(rng: np.random.Generator) -> list[Sample]:
     return [
-        Sample((rng.uniform(-1, 1, len(s.inputs[1])), *s.inputs, _np_logsumexp(s.inputs[0])), s.params, differentiable=False)
+        Sample(
+            (rng.uniform(-1, 1, len(s.inputs[1])), *s.inputs, _np_logsumexp(s.inputs[0])),
+            s.params,
+            differentiable=False,
+        )
         for s in _samples(rng)
     ]
 
 
 cross_entropy_rows_grad = declare(
-    _cross_entropy_rows_grad, name="cross_entropy_rows_grad", family="loss", infer=_infer_grad, decompose=_grad_decomposed,
-    samples=_grad_samples, dtypes=dtypes.FLOATS,
+    _cross_entropy_rows_grad,
+    name="cross_entropy_rows_grad",
+    family="loss",
+    infer=_infer_grad,
+    decompose=_grad_decomposed,
+    samples=_grad_samples,
+    dtypes=dtypes.FLOATS,
     # The rounding of logits - lse, at most 80 on the samples, becomes a relative error of the probability.
     tolerance=Tolerance(96.0, floor=1.0),
-)  # fmt: skip
+)
 
 
 def _rule(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float) -> Any:
@@ -136,7 +149,16 @@ def _rule(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, labe
 
 
 cross_entropy_rows = declare(
-    _cross_entropy_rows, name="cross_entropy_rows", family="loss", public=False, infer=_infer, outputs=("out", "lse"), decompose=_decomposed,
-    gradient=_rule, samples=_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(8.0, floor=80.0, terms=_terms),
+    _cross_entropy_rows,
+    name="cross_entropy_rows",
+    family="loss",
+    public=False,
+    infer=_infer,
+    outputs=("out", "lse"),
+    decompose=_decomposed,
+    gradient=_rule,
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(8.0, floor=80.0, terms=_terms),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(3, int)), {}, ValueError, "expected \\(N, C\\) and \\(N,\\)")],
-)  # fmt: skip
+)

@@ -1,6 +1,6 @@
 """Generated from the op declarations by `python -m polyhal.hal.ops.stubs`; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 OPERATORS: dict[str, str]
@@ -68,7 +68,9 @@ class Methods:
         """Inverse tangent, in radians."""
     def atan2(self, x: Any) -> Self:
         """Angle of the point (y, x), in radians."""
-    def avg_pool2d(self, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., count_include_pad: bool | Any = ...) -> Self:
+    def avg_pool2d(
+        self, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., count_include_pad: bool | Any = ...
+    ) -> Self:
         """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
     def bitwise_and(self, y: Any) -> Self:
         """Bits set in both."""
@@ -94,7 +96,15 @@ class Methods:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
     def contiguous(self) -> Self:
         """The tensor in row-major order, itself if it already is."""
-    def conv2d(self, weight: Any, bias: Any = ..., stride: tuple | Any = ..., padding: tuple | Any = ..., dilation: tuple | Any = ..., groups: int | Any = ...) -> Self:
+    def conv2d(
+        self,
+        weight: Any,
+        bias: Any = ...,
+        stride: tuple | Any = ...,
+        padding: tuple | Any = ...,
+        dilation: tuple | Any = ...,
+        groups: int | Any = ...,
+    ) -> Self:
         """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
     def copy(self) -> Self:
         """A new tensor with the same elements, in row-major order."""
@@ -170,7 +180,9 @@ class Methods:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
     def max(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
-    def max_pool2d(self, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., dilation: tuple | Any = ...) -> Self:
+    def max_pool2d(
+        self, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., dilation: tuple | Any = ...
+    ) -> Self:
         """Largest element of each window; NaN if any is NaN. Padding never wins."""
     def maximum(self, y: Any) -> Self:
         """The larger of `x` and `y`; NaN if either is NaN."""

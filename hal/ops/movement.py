@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes, layout
-from polyhal.hal.dispatch import freeze
-from polyhal.hal.layout import Spec, View, contiguous_strides, normalize_axes, normalize_axis
+from polyhal.hal.layout import Spec, View, normalize_axes, normalize_axis
 from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.opdef import CoreCall, CoreInput, ErrorSample, Output, Params, Piece, Sample, Specs, Tolerance, declare
-from polyhal.hal.protocol import ComputeBackend
+from polyhal.hal.ops.opdef import (
+    ErrorSample,
+    Output,
+    Params,
+    Piece,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+)
 
 _EXACT = Tolerance(0.0)
 _EMPTY = inspect.Parameter.empty
@@ -52,7 +59,12 @@ def _infer_reshape(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 reshape = declare(
-    _reshape, name="reshape", family="movement", infer=_infer_reshape, dtypes=dtypes.ALL, tolerance=_EXACT,
+    _reshape,
+    name="reshape",
+    family="movement",
+    infer=_infer_reshape,
+    dtypes=dtypes.ALL,
+    tolerance=_EXACT,
     view=lambda spec, params: layout.reshape(spec, params["shape"]),
     decompose=lambda x, *, shape: reshape(contiguous(x), shape),
     gradient=lambda g, x_spec: reshape(g, x_spec.shape),
@@ -63,7 +75,7 @@ reshape = declare(
         Sample((rng.uniform(-1, 1, (0, 3)),), {"shape": (3, 0, 2)}),
     ],
     errors=[ErrorSample((np.zeros((2, 3)),), {"shape": (4,)}, ValueError, "6 elements")],
-)  # fmt: skip
+)
 
 
 def _permute(x: Any, *, axes: Any) -> Any:
@@ -85,7 +97,12 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 permute = declare(
-    _permute, name="permute", family="movement", infer=_infer_permute, dtypes=dtypes.ALL, tolerance=_EXACT,
+    _permute,
+    name="permute",
+    family="movement",
+    infer=_infer_permute,
+    dtypes=dtypes.ALL,
+    tolerance=_EXACT,
     view=lambda spec, params: layout.permute(spec, params["axes"]),
     gradient=lambda g, *, axes: permute(g, _inverse([a % g.ndim for a in axes])),
     samples=lambda rng: [
@@ -94,7 +111,7 @@ permute = declare(
         Sample((rng.uniform(-1, 1, ()),), {"axes": ()}),
     ],
     errors=[ErrorSample((np.zeros((2, 3)),), {"axes": (0, 0)}, ValueError, "no permutation")],
-)  # fmt: skip
+)
 
 
 def _broadcast_to(x: Any, *, shape: Any) -> Any:
@@ -111,15 +128,22 @@ def _infer_broadcast(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 broadcast_to = declare(
-    _broadcast_to, name="broadcast_to", family="movement", infer=_infer_broadcast, dtypes=dtypes.ALL, tolerance=_EXACT,
-    view=lambda spec, params: View(params["shape"], layout.broadcast_strides(spec.shape, spec.strides, params["shape"])),
+    _broadcast_to,
+    name="broadcast_to",
+    family="movement",
+    infer=_infer_broadcast,
+    dtypes=dtypes.ALL,
+    tolerance=_EXACT,
+    view=lambda spec, params: View(
+        params["shape"], layout.broadcast_strides(spec.shape, spec.strides, params["shape"])
+    ),
     gradient=lambda g, x_spec: sum_to(g, x_spec.shape),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (3, 1)),), {"shape": (2, 3, 4)}),
         Sample((rng.uniform(-1, 1, ()),), {"shape": (5,)}),
     ],
     errors=[ErrorSample((np.zeros((2, 3)),), {"shape": (2, 4)}, ValueError, "broadcast")],
-)  # fmt: skip
+)
 
 
 def _slice(x: Any, *, starts: Any, lengths: Any, steps: Any) -> Any:
@@ -139,7 +163,13 @@ def _infer_slice(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 slice_ = declare(
-    _slice, name="slice", family="movement", public=False, infer=_infer_slice, dtypes=dtypes.ALL, tolerance=_EXACT,
+    _slice,
+    name="slice",
+    family="movement",
+    public=False,
+    infer=_infer_slice,
+    dtypes=dtypes.ALL,
+    tolerance=_EXACT,
     view=lambda spec, params: layout.slice_view(spec, params["starts"], params["lengths"], params["steps"]),
     gradient=lambda g, x_spec, *, starts, lengths, steps: unslice(g, x_spec.shape, starts, steps),
     samples=lambda rng: [
@@ -147,7 +177,7 @@ slice_ = declare(
         Sample((rng.uniform(-1, 1, (5,)),), {"starts": (0,), "lengths": (0,), "steps": (1,)}),
     ],
     errors=[ErrorSample((np.zeros(3),), {"starts": (2,), "lengths": (2,), "steps": (1,)}, ValueError, "no 2 elements")],
-)  # fmt: skip
+)
 
 
 def _windows(x: Any, *, kernel: Any, stride: Any, dilation: Any) -> Any:
@@ -198,14 +228,23 @@ def _windows_gradient(g: Any, x_spec: Spec, *, kernel: Any, stride: Any, dilatio
 
 
 windows = declare(
-    _windows, name="windows", family="movement", public=False, infer=_infer_windows, view=_windows_view, gradient=_windows_gradient,
-    dtypes=dtypes.ALL, tolerance=_EXACT,
+    _windows,
+    name="windows",
+    family="movement",
+    public=False,
+    infer=_infer_windows,
+    view=_windows_view,
+    gradient=_windows_gradient,
+    dtypes=dtypes.ALL,
+    tolerance=_EXACT,
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (2, 6, 7)),), {"kernel": (3, 2), "stride": (2, 1), "dilation": (1, 2)}),
         Sample((rng.uniform(-1, 1, (5,)),), {"kernel": (2,), "stride": (1,), "dilation": (1,)}),
     ],
-    errors=[ErrorSample((np.zeros((3,)),), {"kernel": (4,), "stride": (1,), "dilation": (1,)}, ValueError, "does not fit")],
-)  # fmt: skip
+    errors=[
+        ErrorSample((np.zeros((3,)),), {"kernel": (4,), "stride": (1,), "dilation": (1,)}, ValueError, "does not fit")
+    ],
+)
 
 # --- copies ---------------------------------------------------------------------------------------------------------
 
@@ -220,17 +259,22 @@ def _infer_same(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, spec.shape)]
 
 
-
-
 def _whole(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[Piece]:
     return [Piece(View(outputs[0].shape, outputs[0].strides), 0)]
 
 
 contiguous = declare(
-    _contiguous, name="contiguous", family="movement", infer=_infer_same, assemble=_whole, dtypes=dtypes.ALL, tolerance=_EXACT,
+    _contiguous,
+    name="contiguous",
+    family="movement",
+    infer=_infer_same,
+    assemble=_whole,
+    dtypes=dtypes.ALL,
+    tolerance=_EXACT,
     view=lambda spec, params: View(spec.shape, spec.strides) if spec.is_contiguous else None,
-    gradient=lambda g: g, samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),))],
-)  # fmt: skip
+    gradient=lambda g: g,
+    samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),))],
+)
 
 
 def _copy(x: Any) -> Any:
@@ -239,9 +283,16 @@ def _copy(x: Any) -> Any:
 
 
 copy = declare(
-    _copy, name="copy", family="movement", infer=_infer_same, assemble=_whole, dtypes=dtypes.ALL, tolerance=_EXACT,
-    gradient=lambda g: g, samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),)), Sample((rng.uniform(-1, 1, (0, 4)),))],
-)  # fmt: skip
+    _copy,
+    name="copy",
+    family="movement",
+    infer=_infer_same,
+    assemble=_whole,
+    dtypes=dtypes.ALL,
+    tolerance=_EXACT,
+    gradient=lambda g: g,
+    samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),)), Sample((rng.uniform(-1, 1, (0, 4)),))],
+)
 
 
 def _unslice(x: Any, *, shape: Any, starts: Any, steps: Any) -> Any:
@@ -274,11 +325,17 @@ def _assemble_unslice(specs: Specs, outputs: tuple[Spec, ...], params: Params) -
 
 
 unslice = declare(
-    _unslice, name="unslice", family="movement", public=False, infer=_infer_unslice, assemble=_assemble_unslice, dtypes=dtypes.ALL,
+    _unslice,
+    name="unslice",
+    family="movement",
+    public=False,
+    infer=_infer_unslice,
+    assemble=_assemble_unslice,
+    dtypes=dtypes.ALL,
     tolerance=_EXACT,
     gradient=lambda g, x_spec, *, shape, starts, steps: slice_(g, starts, x_spec.shape, steps),
     samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),), {"shape": (5, 7), "starts": (1, 6), "steps": (1, -2)})],
-)  # fmt: skip
+)
 
 
 def _pad(x: Any, *, widths: Any, value: Any = 0) -> Any:
@@ -302,14 +359,22 @@ def _assemble_pad(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> li
 
 
 pad = declare(
-    _pad, name="pad", family="movement", infer=_infer_pad, assemble=_assemble_pad, dtypes=dtypes.ALL, tolerance=_EXACT,
-    gradient=lambda g, x_spec, *, widths, value: slice_(g, tuple(w[0] for w in widths), x_spec.shape, (1,) * len(widths)),
+    _pad,
+    name="pad",
+    family="movement",
+    infer=_infer_pad,
+    assemble=_assemble_pad,
+    dtypes=dtypes.ALL,
+    tolerance=_EXACT,
+    gradient=lambda g, x_spec, *, widths, value: slice_(
+        g, tuple(w[0] for w in widths), x_spec.shape, (1,) * len(widths)
+    ),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (3, 4)),), {"widths": ((1, 0), (2, 3)), "value": 1}),
         Sample((rng.uniform(-1, 1, (0, 2)),), {"widths": ((1, 1), (0, 0))}),
     ],
     errors=[ErrorSample((np.zeros((2, 3)),), {"widths": ((1, 1),)}, ValueError, "widths")],
-)  # fmt: skip
+)
 
 
 def _concat(*xs: Any, axis: Any = 0) -> Any:
@@ -356,14 +421,20 @@ def _concat_gradient(g: Any, xs_specs: tuple[Spec, ...], *, axis: int) -> Any:
 
 
 concat = declare(
-    _concat, name="concat", family="movement", infer=_infer_concat, assemble=_assemble_concat, gradient=_concat_gradient,
-    dtypes=dtypes.ALL, tolerance=_EXACT,
+    _concat,
+    name="concat",
+    family="movement",
+    infer=_infer_concat,
+    assemble=_assemble_concat,
+    gradient=_concat_gradient,
+    dtypes=dtypes.ALL,
+    tolerance=_EXACT,
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (2, 3)), rng.uniform(-1, 1, (2, 1)), rng.uniform(-1, 1, (2, 0))), {"axis": -1}),
         Sample((rng.uniform(-1, 1, (2, 3)),), {"axis": 0}),
     ],
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((3, 4))), {"axis": 0}, ValueError, "differ outside axis 0")],
-)  # fmt: skip
+)
 
 # --- composites -----------------------------------------------------------------------------------------------------
 
@@ -424,7 +495,7 @@ def flip(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
 @composite(method=False)
 def stack(xs: Sequence[Any], axis: int = 0) -> Any:
     """Tensors of one shape joined along a new axis."""
-    return concat([unsqueeze(x, axis) for x in xs], axis if axis >= 0 else axis)
+    return concat([unsqueeze(x, axis) for x in xs], axis)
 
 
 @composite()
@@ -437,7 +508,9 @@ def split(x: Any, sizes: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
             raise ValueError(f"[split] size {sizes}; expected at least 1")
         sizes = [min(sizes, total - start) for start in range(0, total, sizes)]
     if sum(sizes) != total:
-        raise ValueError(f"[split] sizes {list(sizes)} add up to {sum(sizes)}; expected {total}, the length of axis {axis}")
+        raise ValueError(
+            f"[split] sizes {list(sizes)} add up to {sum(sizes)}; expected {total}, the length of axis {axis}"
+        )
     parts, start = [], 0
     for n in sizes:
         starts = tuple(start if i == axis else 0 for i in range(x.ndim))
@@ -460,5 +533,3 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     lead = x.ndim - len(shape)
     axes = (*range(lead), *(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1))
     return reshape(x.sum(axis=axes), shape)
-
-

@@ -10,7 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.elementwise import rsqrt
+from polyhal.hal.ops.exponential import rsqrt
 from polyhal.hal.ops.movement import reshape
 from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.reduction import mean, sum_
@@ -59,7 +59,14 @@ def _spread(statistic: Any, axes: int) -> Any:
     return reshape(statistic, (*statistic.shape, *(1,) * axes))
 
 
-_SHAPES: list[tuple[tuple[int, ...], int]] = [((3, 5), 1), ((2, 3, 4), 2), ((7,), 1), ((4, 300), 1), ((0, 5), 1), ((2, 2, 64), 1)]
+_SHAPES: list[tuple[tuple[int, ...], int]] = [
+    ((3, 5), 1),
+    ((2, 3, 4), 2),
+    ((7,), 1),
+    ((4, 300), 1),
+    ((0, 5), 1),
+    ((2, 2, 64), 1),
+]
 
 # --- layer norm -----------------------------------------------------------------------------------------------------
 
@@ -104,7 +111,11 @@ def _layer_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: A
     scaled = grad if weight is None else grad * weight
     a = np.mean(scaled, axis=over, keepdims=True)
     b = np.mean(scaled * normal, axis=over, keepdims=True)
-    return np.expand_dims(r, over) * (scaled - a - normal * b), np.sum(grad * normal, axis=lead), np.sum(grad, axis=lead)
+    return (
+        np.expand_dims(r, over) * (scaled - a - normal * b),
+        np.sum(grad * normal, axis=lead),
+        np.sum(grad, axis=lead),
+    )
 
 
 def _infer_layer_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -151,9 +162,16 @@ def _norm_grad_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 layer_norm_grad = declare(
-    _layer_norm_grad, name="layer_norm_grad", family="norm", infer=_infer_layer_norm_grad, outputs=("dx", "dweight", "dbias"),
-    decompose=_layer_norm_grad_decomposed, samples=_norm_grad_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
-)  # fmt: skip
+    _layer_norm_grad,
+    name="layer_norm_grad",
+    family="norm",
+    infer=_infer_layer_norm_grad,
+    outputs=("dx", "dweight", "dbias"),
+    decompose=_layer_norm_grad_decomposed,
+    samples=_norm_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
+)
 
 
 def _layer_norm_rule(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, bias_spec: Any, *, axes: int) -> Any:
@@ -162,11 +180,21 @@ def _layer_norm_rule(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, bias_spe
 
 
 layer_norm = declare(
-    _layer_norm, name="layer_norm", family="norm", public=False, infer=_infer_layer_norm, outputs=("out", "mean", "rstd"),
-    decompose=_layer_norm_decomposed, gradient=_layer_norm_rule, samples=_norm_samples, dtypes=dtypes.FLOATS,
+    _layer_norm,
+    name="layer_norm",
+    family="norm",
+    public=False,
+    infer=_infer_layer_norm,
+    outputs=("out", "mean", "rstd"),
+    decompose=_layer_norm_decomposed,
+    gradient=_layer_norm_rule,
+    samples=_norm_samples,
+    dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=2.0, terms=_width),
-    errors=[ErrorSample((np.zeros((2, 3)), np.zeros(2), None), {"axes": 1, "eps": 1e-5}, ValueError, "weight has shape")],
-)  # fmt: skip
+    errors=[
+        ErrorSample((np.zeros((2, 3)), np.zeros(2), None), {"axes": 1, "eps": 1e-5}, ValueError, "weight has shape")
+    ],
+)
 
 # --- root-mean-square norm ------------------------------------------------------------------------------------------
 
@@ -221,13 +249,23 @@ def _rms_norm_grad_decomposed(g: Any, x: Any, weight: Any, r: Any, *, axes: int)
 
 
 rms_norm_grad = declare(
-    _rms_norm_grad, name="rms_norm_grad", family="norm", infer=_infer_rms_norm_grad, outputs=("dx", "dweight"),
-    decompose=_rms_norm_grad_decomposed, dtypes=dtypes.FLOATS, tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
+    _rms_norm_grad,
+    name="rms_norm_grad",
+    family="norm",
+    infer=_infer_rms_norm_grad,
+    outputs=("dx", "dweight"),
+    decompose=_rms_norm_grad_decomposed,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
     samples=lambda rng: [
-        Sample((s.inputs[0], s.inputs[1], s.inputs[2], _rms_norm(s.inputs[1], axes=s.params["axes"])[1]), s.params, differentiable=False)
+        Sample(
+            (s.inputs[0], s.inputs[1], s.inputs[2], _rms_norm(s.inputs[1], axes=s.params["axes"])[1]),
+            s.params,
+            differentiable=False,
+        )
         for s in _norm_grad_samples(rng)
     ],
-)  # fmt: skip
+)
 
 
 def _rms_norm_rule(g: Any, x: Any, weight: Any, rstd: Any, *, axes: int) -> Any:
@@ -236,10 +274,18 @@ def _rms_norm_rule(g: Any, x: Any, weight: Any, rstd: Any, *, axes: int) -> Any:
 
 
 rms_norm = declare(
-    _rms_norm, name="rms_norm", family="norm", public=False, infer=_infer_rms_norm, outputs=("out", "rstd"), decompose=_rms_norm_decomposed,
-    gradient=_rms_norm_rule, dtypes=dtypes.FLOATS, tolerance=Tolerance(16.0, floor=2.0, terms=_width),
+    _rms_norm,
+    name="rms_norm",
+    family="norm",
+    public=False,
+    infer=_infer_rms_norm,
+    outputs=("out", "rstd"),
+    decompose=_rms_norm_decomposed,
+    gradient=_rms_norm_rule,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=2.0, terms=_width),
     samples=lambda rng: [Sample(s.inputs[:2], s.params) for s in _norm_samples(rng) if s.inputs[2] is None],
-)  # fmt: skip
+)
 
 # --- batch norm -----------------------------------------------------------------------------------------------------
 
@@ -291,14 +337,18 @@ def _batch_norm_decomposed(x: Any, weight: Any, bias: Any, *, eps: float) -> Any
     return out if bias is None else out + _per_channel(bias, x), mu, var
 
 
-def _batch_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, var: Any = None, *, eps: float = 1e-5) -> Any:
+def _batch_norm_grad(
+    grad: Any, x: Any, weight: Any = None, mu: Any = None, var: Any = None, *, eps: float = 1e-5
+) -> Any:
     """Gradients of batch_norm with respect to input, weight and bias, from the batch's statistics."""
     x = np.asarray(x)
     over = _channels(x)
     r = 1 / np.sqrt(_np_per_channel(var, x) + eps)
     normal = (x - _np_per_channel(mu, x)) * r
     scaled = grad if weight is None else grad * _np_per_channel(weight, x)
-    dx = r * (scaled - np.mean(scaled, axis=over, keepdims=True) - normal * np.mean(scaled * normal, axis=over, keepdims=True))
+    dx = r * (
+        scaled - np.mean(scaled, axis=over, keepdims=True) - normal * np.mean(scaled * normal, axis=over, keepdims=True)
+    )
     return dx, np.sum(grad * normal, axis=over), np.sum(grad, axis=over)
 
 
@@ -343,9 +393,16 @@ def _batch_grad_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 batch_norm_grad = declare(
-    _batch_norm_grad, name="batch_norm_grad", family="norm", infer=_infer_batch_norm_grad, outputs=("dx", "dweight", "dbias"),
-    decompose=_batch_norm_grad_decomposed, samples=_batch_grad_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
-)  # fmt: skip
+    _batch_norm_grad,
+    name="batch_norm_grad",
+    family="norm",
+    infer=_infer_batch_norm_grad,
+    outputs=("dx", "dweight", "dbias"),
+    decompose=_batch_norm_grad_decomposed,
+    samples=_batch_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
+)
 
 
 def _batch_norm_rule(g: Any, x: Any, weight: Any, mean: Any, var: Any, bias_spec: Any, *, eps: float) -> Any:
@@ -354,8 +411,16 @@ def _batch_norm_rule(g: Any, x: Any, weight: Any, mean: Any, var: Any, bias_spec
 
 
 batch_norm = declare(
-    _batch_norm, name="batch_norm", family="norm", public=False, infer=_infer_batch_norm, outputs=("out", "mean", "var"),
-    decompose=_batch_norm_decomposed, gradient=_batch_norm_rule, samples=_batch_samples, dtypes=dtypes.FLOATS,
+    _batch_norm,
+    name="batch_norm",
+    family="norm",
+    public=False,
+    infer=_infer_batch_norm,
+    outputs=("out", "mean", "var"),
+    decompose=_batch_norm_decomposed,
+    gradient=_batch_norm_rule,
+    samples=_batch_samples,
+    dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(2), None), {"eps": 1e-5}, ValueError, "weight has shape")],
-)  # fmt: skip
+)

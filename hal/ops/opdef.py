@@ -150,7 +150,9 @@ class OpDef:
 
     def __post_init__(self) -> None:
         if "g" in self.inputs or set(self.inputs) & set(self.outputs):
-            raise ValueError(f"op {self.name}: inputs {self.inputs} clash with the names of gradients or outputs {self.outputs}")
+            raise ValueError(
+                f"op {self.name}: inputs {self.inputs} clash with the names of gradients or outputs {self.outputs}"
+            )
         self.call = _public_function(self)
         if self.gradient is not None:
             self.needs, self.gradient_params = _gradient_signature(self)
@@ -291,6 +293,23 @@ def tensors(specs: Specs) -> list[Spec]:
 
 
 __all__ = [
-    "OPS", "CoreCall", "CoreInput", "ErrorSample", "OpDef", "Output", "Params", "Piece", "Ref", "Sample", "ScalarSpec", "Slot", "Spec",
-    "Specs", "Tolerance", "View", "declare", "schema_of", "tensors",
-]  # fmt: skip
+    "OPS",
+    "CoreCall",
+    "CoreInput",
+    "ErrorSample",
+    "OpDef",
+    "Output",
+    "Params",
+    "Piece",
+    "Ref",
+    "Sample",
+    "ScalarSpec",
+    "Slot",
+    "Spec",
+    "Specs",
+    "Tolerance",
+    "View",
+    "declare",
+    "schema_of",
+    "tensors",
+]

@@ -9,7 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.elementwise import sqrt
+from polyhal.hal.ops.exponential import sqrt
 from polyhal.hal.ops.opdef import OPS, OpDef, Output, Sample, Specs, Tolerance, tensors
 from polyhal.hal.ops.reduction import sum_
 
@@ -46,11 +46,24 @@ def _many(
 ) -> Callable[..., Any]:
     return OPS.declare(
         OpDef(
-            name=name, family="optimizer", doc=doc, inputs=("xs",), optional=frozenset(), variadic=True, params=params,
-            outputs=("out",), infer=infer, public=False, reference=reference, decompose=decompose, samples=samples,
-            dtypes=(dtypes.float32, dtypes.float64), tolerance=tolerance or Tolerance(16.0, floor=1.0), mutates=(0,) if mutates else (),
+            name=name,
+            family="optimizer",
+            doc=doc,
+            inputs=("xs",),
+            optional=frozenset(),
+            variadic=True,
+            params=params,
+            outputs=("out",),
+            infer=infer,
+            public=False,
+            reference=reference,
+            decompose=decompose,
+            samples=samples,
+            dtypes=(dtypes.float32, dtypes.float64),
+            tolerance=tolerance or Tolerance(16.0, floor=1.0),
+            mutates=(0,) if mutates else (),
         )
-    )  # fmt: skip
+    )
 
 
 # --- Adam -----------------------------------------------------------------------------------------------------------
@@ -78,7 +91,10 @@ def _adam_decomposed(*xs: Any, count: int, decoupled: bool) -> Any:
     lr, beta1, beta2, eps, decay, correction1, correction2 = [_number(x, groups[0][0]) for x in xs[4 * count :]]
     params, firsts, seconds = [], [], []
     for p, g, m, v in zip(*groups, strict=True):
-        p32, g32 = p.cast(dtype=m.dtype) if p.dtype is not m.dtype else p, g.cast(dtype=m.dtype) if g.dtype is not m.dtype else g
+        p32, g32 = (
+            p.cast(dtype=m.dtype) if p.dtype is not m.dtype else p,
+            g.cast(dtype=m.dtype) if g.dtype is not m.dtype else g,
+        )
         if decoupled:
             p32 = p32 - p32 * (lr * decay)
         else:
@@ -118,14 +134,18 @@ def _adam_samples(rng: np.random.Generator) -> list[Sample]:
 
 adam_step = _many(
     "adam_step",
-    "One step of Adam, or AdamW with `decoupled` weight decay, over `count` parameters. Source: arXiv:1412.6980, arXiv:1711.05101.\n\n"
+    "One step of Adam, or AdamW with `decoupled` weight decay, over `count` parameters.\n\n"
+    "Source: arXiv:1412.6980, arXiv:1711.05101. "
     "`xs` holds the parameters, gradients, first and second moments, then the numbers lr, beta1, beta2, eps, weight_decay,\n"
     "1 - beta1^t, 1 - beta2^t. Returns the new parameters, first and second moments.",
-    _adam_step, _adam_decomposed, _infer_adam, {"count": 0, "decoupled": True}, _adam_samples,
-)  # fmt: skip
+    _adam_step,
+    _adam_decomposed,
+    _infer_adam,
+    {"count": 0, "decoupled": True},
+    _adam_samples,
+)
 
 # --- stochastic gradient descent ------------------------------------------------------------------------------------
-
 
 
 def _sgd_step(*xs: Any, count: int, nesterov: bool = False) -> Any:
@@ -171,8 +191,12 @@ def _sgd_samples(rng: np.random.Generator) -> list[Sample]:
     count = len(_EXACT_SHAPES)
     return [
         Sample((*draw(), *draw(), 0.1, 0.0, 0.0, 0.01), {"count": count, "nesterov": False}, differentiable=False),
-        Sample((*draw(), *draw(), *draw(), 0.1, 0.9, 0.0, 0.0), {"count": count, "nesterov": True}, differentiable=False),
-        Sample((*draw(), *draw(), *draw(), 0.1, 0.9, 0.5, 0.01), {"count": count, "nesterov": False}, differentiable=False),
+        Sample(
+            (*draw(), *draw(), *draw(), 0.1, 0.9, 0.0, 0.0), {"count": count, "nesterov": True}, differentiable=False
+        ),
+        Sample(
+            (*draw(), *draw(), *draw(), 0.1, 0.9, 0.5, 0.01), {"count": count, "nesterov": False}, differentiable=False
+        ),
     ]
 
 
@@ -181,8 +205,12 @@ sgd_step = _many(
     "One step of gradient descent over `count` parameters, as PyTorch's SGD.\n\n"
     "`xs` holds the parameters, gradients and, with momentum, the momentum buffers, then the numbers lr, momentum, dampening,\n"
     "weight_decay. Returns the new parameters and buffers.",
-    _sgd_step, _sgd_decomposed, _infer_sgd, {"count": 0, "nesterov": False}, _sgd_samples,
-)  # fmt: skip
+    _sgd_step,
+    _sgd_decomposed,
+    _infer_sgd,
+    {"count": 0, "nesterov": False},
+    _sgd_samples,
+)
 
 # --- gradients together ---------------------------------------------------------------------------------------------
 
@@ -202,11 +230,16 @@ def _sum_of_squares_decomposed(*xs: Any) -> Any:
 
 
 sum_of_squares = _many(
-    "sum_of_squares", "The sum of the squares of all elements of all tensors, in float32.", _sum_of_squares, _sum_of_squares_decomposed,
-    lambda specs, params: [(dtypes.float32, ())], {},
-    lambda rng: [Sample(tuple(rng.uniform(-1, 1, s) for s in _EXACT_SHAPES), differentiable=False)], mutates=False,
+    "sum_of_squares",
+    "The sum of the squares of all elements of all tensors, in float32.",
+    _sum_of_squares,
+    _sum_of_squares_decomposed,
+    lambda specs, params: [(dtypes.float32, ())],
+    {},
+    lambda rng: [Sample(tuple(rng.uniform(-1, 1, s) for s in _EXACT_SHAPES), differentiable=False)],
+    mutates=False,
     tolerance=Tolerance(4.0, terms=lambda specs, params: sum(s.size for s in tensors(specs))),
-)  # fmt: skip
+)
 
 
 def _infer_scale(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -217,7 +250,11 @@ def _infer_scale(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 scale_all = _many(
-    "scale_all", "Every tensor multiplied by the last one, which has no axes.", lambda *xs: tuple(x * xs[-1] for x in xs[:-1]),
-    lambda *xs: tuple(x * xs[-1] for x in xs[:-1]), _infer_scale, {},
+    "scale_all",
+    "Every tensor multiplied by the last one, which has no axes.",
+    lambda *xs: tuple(x * xs[-1] for x in xs[:-1]),
+    lambda *xs: tuple(x * xs[-1] for x in xs[:-1]),
+    _infer_scale,
+    {},
     lambda rng: [Sample((*[rng.uniform(-1, 1, s) for s in _EXACT_SHAPES], np.array(0.5)), differentiable=False)],
-)  # fmt: skip
+)

@@ -9,10 +9,11 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.convolution import Pair, output_length, pair
-from polyhal.hal.ops.elementwise import equal, logical_and, logical_not, not_equal, where
+from polyhal.hal.ops.logic import equal, logical_and, logical_not, not_equal
 from polyhal.hal.ops.movement import broadcast_to, pad, slice_, unslice, windows
 from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.reduction import max_, sum_
+from polyhal.hal.ops.selection import where
 
 
 def _image(specs: Specs, i: int = 0) -> Spec:
@@ -77,7 +78,9 @@ def _max_decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilati
     return max_(windows(_padded(x, padding, -float("inf")), kernel, stride, dilation), (4, 5))
 
 
-def _max_pool2d_grad(grad: Any, x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), dilation: Any = (1, 1)) -> Any:
+def _max_pool2d_grad(
+    grad: Any, x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), dilation: Any = (1, 1)
+) -> Any:
     """Gradient of max_pool2d: each window's gradient goes to its first largest element, row by row."""
     x = np.asarray(x)
     view = _np_windows(x, kernel, stride, padding, dilation, -np.inf)
@@ -122,7 +125,9 @@ def _np_counts(shape: tuple[int, ...], kernel: Any, stride: Any, padding: Any, i
     return _np_windows(ones, kernel, stride, padding, (1, 1), 0).sum(axis=(4, 5))
 
 
-def _avg_pool2d(x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), count_include_pad: bool = True) -> Any:
+def _avg_pool2d(
+    x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), count_include_pad: bool = True
+) -> Any:
     """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
     x = np.asarray(x)
     total = _np_windows(x, kernel, stride, padding, (1, 1), 0).sum(axis=(4, 5))
@@ -134,7 +139,9 @@ def _infer_avg(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, _pooled(spec.shape, params))]
 
 
-def _counted(total: Any, x: Any, shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair, include: bool) -> Any:
+def _counted(
+    total: Any, x: Any, shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair, include: bool
+) -> Any:
     """`total` divided by how many elements each window of an image of `shape` counts."""
     if include or padding == (0, 0):
         return total * (1.0 / (kernel[0] * kernel[1]))
@@ -159,7 +166,9 @@ def _avg_pool2d_grad(
     out = np.zeros((*shape[:2], shape[2] + 2 * padding[0], shape[3] + 2 * padding[1]), each.dtype)
     for i in range(kernel[0]):
         for j in range(kernel[1]):
-            out[:, :, i : i + stride[0] * (oh - 1) + 1 : stride[0], j : j + stride[1] * (ow - 1) + 1 : stride[1]] += each
+            out[:, :, i : i + stride[0] * (oh - 1) + 1 : stride[0], j : j + stride[1] * (ow - 1) + 1 : stride[1]] += (
+                each
+            )
     return out[:, :, padding[0] : padding[0] + shape[2], padding[1] : padding[1] + shape[3]]
 
 
@@ -207,38 +216,82 @@ def _terms(specs: Specs, params: Params) -> int:
     return int(params["kernel"][0] * params["kernel"][1])
 
 
-_ERRORS = [ErrorSample((np.zeros((1, 1, 2, 2)),), {"kernel": (3, 3), "stride": None, "padding": (0, 0)}, ValueError, "does not fit")]
+_ERRORS = [
+    ErrorSample(
+        (np.zeros((1, 1, 2, 2)),), {"kernel": (3, 3), "stride": None, "padding": (0, 0)}, ValueError, "does not fit"
+    )
+]
 
 max_pool2d_grad = declare(
-    _max_pool2d_grad, name="max_pool2d_grad", family="pooling", infer=_infer_max_grad, decompose=_max_grad_decomposed, dtypes=dtypes.FLOATS,
+    _max_pool2d_grad,
+    name="max_pool2d_grad",
+    family="pooling",
+    infer=_infer_max_grad,
+    decompose=_max_grad_decomposed,
+    dtypes=dtypes.FLOATS,
     samples=lambda rng: [
-        Sample((rng.uniform(-1, 1, _pooled_shape(s, p)), _distinct(rng, s)), {**p, "dilation": (1, 1)}, differentiable=False) for s, p in _CASES
+        Sample(
+            (rng.uniform(-1, 1, _pooled_shape(s, p)), _distinct(rng, s)),
+            {**p, "dilation": (1, 1)},
+            differentiable=False,
+        )
+        for s, p in _CASES
     ],
     tolerance=Tolerance(2.0, terms=_terms),
-)  # fmt: skip
+)
 max_pool2d = declare(
-    _max_pool2d, name="max_pool2d", family="pooling", infer=_infer_max, decompose=_max_decomposed, dtypes=dtypes.FLOATS, errors=_ERRORS,
-    gradient=lambda g, x, *, kernel, stride, padding, dilation: max_pool2d_grad(g, x, kernel, stride, padding, dilation),
-    samples=lambda rng: [Sample((_distinct(rng, s),), {**p, "dilation": (1, 1)}) for s, p in _CASES]
-    + [Sample((_distinct(rng, (1, 1, 7, 8)),), {"kernel": (2, 3), "stride": (1, 2), "padding": (0, 1), "dilation": (2, 2)})],
+    _max_pool2d,
+    name="max_pool2d",
+    family="pooling",
+    infer=_infer_max,
+    decompose=_max_decomposed,
+    dtypes=dtypes.FLOATS,
+    errors=_ERRORS,
+    gradient=lambda g, x, *, kernel, stride, padding, dilation: max_pool2d_grad(
+        g, x, kernel, stride, padding, dilation
+    ),
+    samples=lambda rng: (
+        [Sample((_distinct(rng, s),), {**p, "dilation": (1, 1)}) for s, p in _CASES]
+        + [
+            Sample(
+                (_distinct(rng, (1, 1, 7, 8)),),
+                {"kernel": (2, 3), "stride": (1, 2), "padding": (0, 1), "dilation": (2, 2)},
+            )
+        ]
+    ),
     tolerance=Tolerance(0.0),
-)  # fmt: skip
+)
 avg_pool2d_grad = declare(
-    _avg_pool2d_grad, name="avg_pool2d_grad", family="pooling", infer=_infer_avg_grad, decompose=_avg_grad_decomposed, dtypes=dtypes.FLOATS,
-    gradient=lambda g, *, kernel, stride, padding, count_include_pad: avg_pool2d(g, kernel, stride, padding, count_include_pad),
+    _avg_pool2d_grad,
+    name="avg_pool2d_grad",
+    family="pooling",
+    infer=_infer_avg_grad,
+    decompose=_avg_grad_decomposed,
+    dtypes=dtypes.FLOATS,
+    gradient=lambda g, *, kernel, stride, padding, count_include_pad: avg_pool2d(
+        g, kernel, stride, padding, count_include_pad
+    ),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, _pooled_shape(s, p)),), {"shape": s, **p, "count_include_pad": bool(i % 2)})
         for i, (s, p) in enumerate(_CASES)
     ],
     tolerance=Tolerance(4.0, floor=1.0, terms=_terms),
-)  # fmt: skip
+)
 avg_pool2d = declare(
-    _avg_pool2d, name="avg_pool2d", family="pooling", infer=_infer_avg, decompose=_avg_decomposed, dtypes=dtypes.FLOATS, errors=_ERRORS,
+    _avg_pool2d,
+    name="avg_pool2d",
+    family="pooling",
+    infer=_infer_avg,
+    decompose=_avg_decomposed,
+    dtypes=dtypes.FLOATS,
+    errors=_ERRORS,
     gradient=lambda g, x_spec, *, kernel, stride, padding, count_include_pad: avg_pool2d_grad(
         g, x_spec.shape, kernel, stride, padding, count_include_pad
     ),
     samples=lambda rng: [
-        Sample((rng.uniform(-1, 1, s),), {**p, "count_include_pad": include}) for s, p in _CASES for include in (True, False)
+        Sample((rng.uniform(-1, 1, s),), {**p, "count_include_pad": include})
+        for s, p in _CASES
+        for include in (True, False)
     ],
     tolerance=Tolerance(4.0, floor=1.0, terms=_terms),
-)  # fmt: skip
+)

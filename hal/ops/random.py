@@ -16,11 +16,20 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import Spec, View, contiguous_strides
 from polyhal.hal.ops.creation import arange
-from polyhal.hal.ops.elementwise import (
-    bitwise_and, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, cos, greater_equal, less, log, sin, sqrt, where,
-)  # fmt: skip
+from polyhal.hal.ops.exponential import log, sqrt
+from polyhal.hal.ops.logic import (
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    greater_equal,
+    less,
+)
 from polyhal.hal.ops.movement import reshape, slice_, stack
 from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, Output, Piece, Sample, Slot, Specs, Tolerance
+from polyhal.hal.ops.selection import where
+from polyhal.hal.ops.trigonometry import cos, sin
 
 _EMPTY = inspect.Parameter.empty
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -58,13 +67,24 @@ def _infer_spread(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 spread_number = OPS.declare(
     OpDef(
-        name="spread_number", family="random", doc="A tensor of `shape` filled with a number that may differ from call to call.",
-        inputs=("value",), optional=frozenset(), variadic=False, params={"shape": _EMPTY, "dtype": _EMPTY}, outputs=("out",), public=False,
-        infer=_infer_spread, reference=lambda value, *, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy),
-        assemble=lambda specs, outs, params: [Piece(View(outs[0].shape, contiguous_strides(outs[0].shape)), value=Slot(0))],
-        samples=lambda rng: [Sample((7,), {"shape": (3, 2), "dtype": dtypes.int64})], tolerance=Tolerance(0.0),
+        name="spread_number",
+        family="random",
+        doc="A tensor of `shape` filled with a number that may differ from call to call.",
+        inputs=("value",),
+        optional=frozenset(),
+        variadic=False,
+        params={"shape": _EMPTY, "dtype": _EMPTY},
+        outputs=("out",),
+        public=False,
+        infer=_infer_spread,
+        reference=lambda value, *, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy),
+        assemble=lambda specs, outs, params: [
+            Piece(View(outs[0].shape, contiguous_strides(outs[0].shape)), value=Slot(0))
+        ],
+        samples=lambda rng: [Sample((7,), {"shape": (3, 2), "dtype": dtypes.int64})],
+        tolerance=Tolerance(0.0),
     )
-)  # fmt: skip
+)
 
 
 def _words(number: Any) -> tuple[Any, Any]:
@@ -107,7 +127,9 @@ def _random_bits_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...]) -
 # --- public ops -----------------------------------------------------------------------------------------------------
 
 
-def _random(name: str, doc: str, reference: Any, decompose: Any, *, dtype: bool, tolerance: Tolerance, mixed: bool = False) -> Any:
+def _random(
+    name: str, doc: str, reference: Any, decompose: Any, *, dtype: bool, tolerance: Tolerance, mixed: bool = False
+) -> Any:
     def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
         shape = params["shape"]
         params["shape"] = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
@@ -121,17 +143,34 @@ def _random(name: str, doc: str, reference: Any, decompose: Any, *, dtype: bool,
     kinds = [dtypes.float32, dtypes.float16] if dtype else [None]
     return OPS.declare(
         OpDef(
-            name=name, family="random", doc=doc, inputs=("seed", "offset"), optional=frozenset(), variadic=False,
-            params={"shape": _EMPTY, **extra}, outputs=("out",), infer=infer, public=False, reference=reference, decompose=decompose,
+            name=name,
+            family="random",
+            doc=doc,
+            inputs=("seed", "offset"),
+            optional=frozenset(),
+            variadic=False,
+            params={"shape": _EMPTY, **extra},
+            outputs=("out",),
+            infer=infer,
+            public=False,
+            reference=reference,
+            decompose=decompose,
             samples=lambda rng: [
                 Sample((seed, offset), {"shape": shape, **({"dtype": kind} if kind else {})})
-                for seed, offset, shape in [(0, 0, (7,)), (12345678901234567, (1 << 32) - 2, (3, 5)), (1, 5, (33,)), (3, 0, ())]
+                for seed, offset, shape in [
+                    (0, 0, (7,)),
+                    (12345678901234567, (1 << 32) - 2, (3, 5)),
+                    (1, 5, (33,)),
+                    (3, 0, ()),
+                ]
                 for kind in kinds
             ],
-            errors=[ErrorSample((0, 0), {"shape": (2,), "dtype": dtypes.int32}, ValueError, "floating")] if dtype else [],
+            errors=[ErrorSample((0, 0), {"shape": (2,), "dtype": dtypes.int32}, ValueError, "floating")]
+            if dtype
+            else [],
             tolerance=tolerance,
         )
-    )  # fmt: skip
+    )
 
 
 def _np_random_bits(seed: int, offset: int, *, shape: Any) -> Any:
@@ -140,9 +179,13 @@ def _np_random_bits(seed: int, offset: int, *, shape: Any) -> Any:
 
 
 random_bits = _random(
-    "random_bits", "Uniformly distributed uint32 words; element i is word i % 4 of block `offset + i // 4` under key `seed`.",
-    _np_random_bits, _random_bits_decomposed, dtype=False, tolerance=Tolerance(0.0),
-)  # fmt: skip
+    "random_bits",
+    "Uniformly distributed uint32 words; element i is word i % 4 of block `offset + i // 4` under key `seed`.",
+    _np_random_bits,
+    _random_bits_decomposed,
+    dtype=False,
+    tolerance=Tolerance(0.0),
+)
 
 
 def _np_uniform(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
@@ -151,10 +194,15 @@ def _np_uniform(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float
 
 
 uniform = _random(
-    "uniform", "Uniform numbers in [0, 1), multiples of 2^-24.", _np_uniform,
-    lambda seed, offset, *, shape, dtype: bitwise_right_shift(random_bits(seed, offset, shape), 8).cast(dtype=dtypes.float32) * 2.0**-24,
-    dtype=True, tolerance=Tolerance(0.0),
-)  # fmt: skip
+    "uniform",
+    "Uniform numbers in [0, 1), multiples of 2^-24.",
+    _np_uniform,
+    lambda seed, offset, *, shape, dtype: (
+        bitwise_right_shift(random_bits(seed, offset, shape), 8).cast(dtype=dtypes.float32) * 2.0**-24
+    ),
+    dtype=True,
+    tolerance=Tolerance(0.0),
+)
 
 
 def _np_normal(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
@@ -180,10 +228,14 @@ def _normal_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype:
 
 
 normal = _random(
-    "normal", "Standard normal numbers, from pairs of words by Box and Muller.", _np_normal, _normal_decomposed, dtype=True,
+    "normal",
+    "Standard normal numbers, from pairs of words by Box and Muller.",
+    _np_normal,
+    _normal_decomposed,
+    dtype=True,
     # The radius is at most 5.8; sine and cosine of a rounded angle are off by a few units at 1.
     tolerance=Tolerance(16.0, floor=4.0),
-)  # fmt: skip
+)
 
 
 def _np_dropout(x: Any, seed: int, offset: int, *, p: float) -> Any:
@@ -211,17 +263,30 @@ def _dropout_decomposed(x: Any, seed: Any, offset: Any, *, p: float) -> Any:
 
 
 def _dropout_samples(rng: np.random.Generator) -> list[Sample]:
-    return [Sample((rng.uniform(0.5, 2, s), 42, 3), {"p": p}) for s, p in [((33,), 0.25), ((3, 5, 7), 0.5), ((4,), 0.0), ((0, 3), 0.1)]]
+    return [
+        Sample((rng.uniform(0.5, 2, s), 42, 3), {"p": p})
+        for s, p in [((33,), 0.25), ((3, 5, 7), 0.5), ((4,), 0.0), ((0, 3), 0.1)]
+    ]
 
 
 dropout = OPS.declare(
     OpDef(
-        name="dropout", family="random", doc="`x` with each element zeroed with probability `p`, the others scaled by 1/(1-p).",
-        inputs=("x", "seed", "offset"), optional=frozenset(), variadic=False, params={"p": _EMPTY}, outputs=("out",), infer=_infer_dropout, public=False,
-        reference=_np_dropout, decompose=_dropout_decomposed,
+        name="dropout",
+        family="random",
+        doc="`x` with each element zeroed with probability `p`, the others scaled by 1/(1-p).",
+        inputs=("x", "seed", "offset"),
+        optional=frozenset(),
+        variadic=False,
+        params={"p": _EMPTY},
+        outputs=("out",),
+        infer=_infer_dropout,
+        public=False,
+        reference=_np_dropout,
+        decompose=_dropout_decomposed,
         gradient=lambda g, seed, offset, *, p: (dropout(g, seed, offset, p), None, None),
-        samples=_dropout_samples, dtypes=dtypes.FLOATS, tolerance=Tolerance(1.0),
+        samples=_dropout_samples,
+        dtypes=dtypes.FLOATS,
+        tolerance=Tolerance(1.0),
         errors=[ErrorSample((np.zeros(2), 0, 0), {"p": 1.5}, ValueError, "expected 0 <= p < 1")],
     )
-)  # fmt: skip
-
+)

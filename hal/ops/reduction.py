@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes, layout
-from polyhal.hal.dispatch import unsupported_dtype
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, normalize_axes
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.creation import arange
-from polyhal.hal.ops.elementwise import bitwise_invert, equal, exp, isfinite, less, log, logical_not, logical_or, not_equal, where
+from polyhal.hal.ops.exponential import exp, log
+from polyhal.hal.ops.logic import bitwise_invert, equal, less, logical_not, logical_or, not_equal
 from polyhal.hal.ops.movement import permute, reshape
 from polyhal.hal.ops.opdef import OPS, CoreCall, CoreInput, ErrorSample, OpDef, Output, Params, Sample, Specs, Tolerance
+from polyhal.hal.ops.rounding import isfinite
+from polyhal.hal.ops.selection import where
 from polyhal.hal.protocol import REQUIRED_REDUCE, ComputeBackend, Declined
 
 Axis = int | tuple[int, ...] | None
@@ -59,7 +61,11 @@ def _core(name: str) -> Callable[[ComputeBackend, Specs, tuple[Spec, ...], Param
         operand = output.dtype if name in ("sum", "prod") else spec.dtype
         view = last_axes(spec, params["axis"])
         return CoreCall(
-            name, lambda x, out: backend.reduce(name, x, out), (CoreInput(operand, (output.size, n), view),), operand, (output.size,)
+            name,
+            lambda x, out: backend.reduce(name, x, out),
+            (CoreInput(operand, (output.size, n), view),),
+            operand,
+            (output.size,),
         )
 
     return core
@@ -78,10 +84,17 @@ def _samples(low: float, high: float, empty: bool) -> Callable[[np.random.Genera
             return rng.uniform(low, high, shape)
 
         cases: list[tuple[Any, Axis, bool]] = [
-            (draw(7), None, False), (draw(3, 5), 0, False), (draw(3, 5), -1, True), (draw(2, 3, 4), (0, 2), False),
-            (draw(2, 3, 4), 1, False), (draw(1), None, True), (draw(), None, False), (draw(4, 300), 1, False), (draw(300, 4), 0, False),
+            (draw(7), None, False),
+            (draw(3, 5), 0, False),
+            (draw(3, 5), -1, True),
+            (draw(2, 3, 4), (0, 2), False),
+            (draw(2, 3, 4), 1, False),
+            (draw(1), None, True),
+            (draw(), None, False),
+            (draw(4, 300), 1, False),
+            (draw(300, 4), 0, False),
             (draw(2, 3, 2, 3), (1, 3), True),
-        ]  # fmt: skip
+        ]
         if empty:
             cases += [(draw(0), None, False), (draw(0, 3), 0, False), (draw(3, 0), 0, False)]
         return [Sample((x,), {"axis": a, "keepdims": k}) for x, a, k in cases]
@@ -114,13 +127,26 @@ def reduction(
     """Declare a reduction of one tensor with `axis` and `keepdims`."""
     return OPS.declare(
         OpDef(
-            name=name, family="reduction", doc=doc, inputs=("x",), optional=frozenset(), variadic=False,
-            params={"axis": None, "keepdims": False, **(params or {})}, outputs=("out",), infer=_infer(name, result, empty),
-            reference=reference, decompose=decompose, gradient=gradient, core=_core(name) if core else None,
-            samples=samples or _samples(*domain, empty), errors=_ERRORS, dtypes=dtypes_,
-            tolerance=tolerance or Tolerance(1.0, terms=terms), flops=lambda specs, outs, params: specs[0].size,  # type: ignore[union-attr]
+            name=name,
+            family="reduction",
+            doc=doc,
+            inputs=("x",),
+            optional=frozenset(),
+            variadic=False,
+            params={"axis": None, "keepdims": False, **(params or {})},
+            outputs=("out",),
+            infer=_infer(name, result, empty),
+            reference=reference,
+            decompose=decompose,
+            gradient=gradient,
+            core=_core(name) if core else None,
+            samples=samples or _samples(*domain, empty),
+            errors=_ERRORS,
+            dtypes=dtypes_,
+            tolerance=tolerance or Tolerance(1.0, terms=terms),
+            flops=lambda specs, outs, params: specs[0].size,  # type: ignore[union-attr]
         )
-    )  # fmt: skip
+    )
 
 
 def _same(d: DType) -> DType:
@@ -147,10 +173,15 @@ def _sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 sum_ = reduction(
-    "sum", _sum, "Sum over `axis` (all axes by default). Integers and bool sum in 64 bits.", result=_summed, core=True, empty=True,
+    "sum",
+    _sum,
+    "Sum over `axis` (all axes by default). Integers and bool sum in 64 bits.",
+    result=_summed,
+    core=True,
+    empty=True,
     gradient=lambda g, x_spec, *, axis, keepdims: spread(g, x_spec, axis, keepdims).broadcast_to(x_spec.shape),
     dtypes_=dtypes.ALL,
-)  # fmt: skip
+)
 
 
 def _prod_gradient(g: Any, x: Any, *, axis: Axis, keepdims: bool) -> Any:
@@ -163,9 +194,15 @@ def _prod_gradient(g: Any, x: Any, *, axis: Axis, keepdims: bool) -> Any:
 
 
 prod = reduction(
-    "prod", lambda x, *, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims), "Product over `axis`.",
-    result=_summed, core=True, empty=True, gradient=_prod_gradient, domain=(0.8, 1.25),
-)  # fmt: skip
+    "prod",
+    lambda x, *, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims),
+    "Product over `axis`.",
+    result=_summed,
+    core=True,
+    empty=True,
+    gradient=_prod_gradient,
+    domain=(0.8, 1.25),
+)
 
 
 def _count(x_spec: Spec, axis: Axis) -> int:
@@ -178,10 +215,16 @@ def _mean(x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 mean = reduction(
-    "mean", lambda x, *, axis=None, keepdims=False: np.mean(x, axis=axis, keepdims=keepdims),
-    "Arithmetic mean over `axis`.", result=_averaged, decompose=_mean, tolerance=Tolerance(3.0, terms=terms),
-    gradient=lambda g, x_spec, *, axis, keepdims: (spread(g, x_spec, axis, keepdims) * (1.0 / max(_count(x_spec, axis), 1))).broadcast_to(x_spec.shape),
-)  # fmt: skip
+    "mean",
+    lambda x, *, axis=None, keepdims=False: np.mean(x, axis=axis, keepdims=keepdims),
+    "Arithmetic mean over `axis`.",
+    result=_averaged,
+    decompose=_mean,
+    tolerance=Tolerance(3.0, terms=terms),
+    gradient=lambda g, x_spec, *, axis, keepdims: (
+        spread(g, x_spec, axis, keepdims) * (1.0 / max(_count(x_spec, axis), 1))
+    ).broadcast_to(x_spec.shape),
+)
 
 
 def _var(x: Any, *, axis: Any, keepdims: bool, correction: float) -> Any:
@@ -202,15 +245,29 @@ def _np_var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: flo
 
 
 def _var_samples(rng: np.random.Generator) -> list[Sample]:
-    shapes: list[tuple[Any, Axis, float]] = [((7,), None, 0), ((3, 5), 0, 1), ((3, 5), -1, 0), ((2, 3, 4), (0, 2), 1), ((4, 300), 1, 0)]
-    return [Sample((rng.uniform(-2, 2, s) + 1.0,), {"axis": a, "keepdims": bool(c), "correction": c}) for s, a, c in shapes]
+    shapes: list[tuple[Any, Axis, float]] = [
+        ((7,), None, 0),
+        ((3, 5), 0, 1),
+        ((3, 5), -1, 0),
+        ((2, 3, 4), (0, 2), 1),
+        ((4, 300), 1, 0),
+    ]
+    return [
+        Sample((rng.uniform(-2, 2, s) + 1.0,), {"axis": a, "keepdims": bool(c), "correction": c}) for s, a, c in shapes
+    ]
 
 
 var = reduction(
-    "var", _np_var, "Variance over `axis`, divided by n - `correction`.", result=_averaged, decompose=_var, gradient=_var_gradient,
-    params={"correction": 0}, samples=_var_samples, # Equal elements have variance 0 but for the square of the mean's rounding.
+    "var",
+    _np_var,
+    "Variance over `axis`, divided by n - `correction`.",
+    result=_averaged,
+    decompose=_var,
+    gradient=_var_gradient,
+    params={"correction": 0},
+    samples=_var_samples,  # Equal elements have variance 0 but for the square of the mean's rounding.
     tolerance=Tolerance(8.0, floor=1e-3, terms=terms),
-)  # fmt: skip
+)
 
 
 @composite()
@@ -226,9 +283,15 @@ def _extremum_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Any, kee
 
 
 max_ = reduction(
-    "max", lambda x, *, axis=None, keepdims=False: np.max(x, axis=axis, keepdims=keepdims), "Largest element over `axis`; NaN if any is NaN.",
-    result=_same, core=True, gradient=_extremum_gradient, dtypes_=dtypes.ALL, tolerance=Tolerance(0.0),
-)  # fmt: skip
+    "max",
+    lambda x, *, axis=None, keepdims=False: np.max(x, axis=axis, keepdims=keepdims),
+    "Largest element over `axis`; NaN if any is NaN.",
+    result=_same,
+    core=True,
+    gradient=_extremum_gradient,
+    dtypes_=dtypes.ALL,
+    tolerance=Tolerance(0.0),
+)
 
 
 def _min(x: Any, *, axis: Any, keepdims: bool) -> Any:
@@ -239,23 +302,50 @@ def _min(x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 min_ = reduction(
-    "min", lambda x, *, axis=None, keepdims=False: np.min(x, axis=axis, keepdims=keepdims), "Smallest element over `axis`; NaN if any is NaN.",
-    result=_same, decompose=_min, gradient=_extremum_gradient, dtypes_=dtypes.ALL, tolerance=Tolerance(0.0),
-)  # fmt: skip
+    "min",
+    lambda x, *, axis=None, keepdims=False: np.min(x, axis=axis, keepdims=keepdims),
+    "Smallest element over `axis`; NaN if any is NaN.",
+    result=_same,
+    decompose=_min,
+    gradient=_extremum_gradient,
+    dtypes_=dtypes.ALL,
+    tolerance=Tolerance(0.0),
+)
 
 any_ = reduction(
-    "any", lambda x, *, axis=None, keepdims=False: np.any(x, axis=axis, keepdims=keepdims), "True where any element is non-zero.",
-    result=lambda d: dtypes.bool_, empty=True, decompose=lambda x, *, axis, keepdims: max_(not_equal(x, 0), axis, keepdims), dtypes_=(dtypes.bool_, dtypes.float32, dtypes.int32),
-)  # fmt: skip
+    "any",
+    lambda x, *, axis=None, keepdims=False: np.any(x, axis=axis, keepdims=keepdims),
+    "True where any element is non-zero.",
+    result=lambda d: dtypes.bool_,
+    empty=True,
+    decompose=lambda x, *, axis, keepdims: max_(not_equal(x, 0), axis, keepdims),
+    dtypes_=(dtypes.bool_, dtypes.float32, dtypes.int32),
+)
 all_ = reduction(
-    "all", lambda x, *, axis=None, keepdims=False: np.all(x, axis=axis, keepdims=keepdims), "True where every element is non-zero.",
-    result=lambda d: dtypes.bool_, empty=True, decompose=lambda x, *, axis, keepdims: logical_not(max_(equal(x, 0), axis, keepdims)), dtypes_=(dtypes.bool_, dtypes.float32, dtypes.int32),
-)  # fmt: skip
+    "all",
+    lambda x, *, axis=None, keepdims=False: np.all(x, axis=axis, keepdims=keepdims),
+    "True where every element is non-zero.",
+    result=lambda d: dtypes.bool_,
+    empty=True,
+    decompose=lambda x, *, axis, keepdims: logical_not(max_(equal(x, 0), axis, keepdims)),
+    dtypes_=(dtypes.bool_, dtypes.float32, dtypes.int32),
+)
 
 
 def _arg_samples(rng: np.random.Generator) -> list[Sample]:
-    cases: list[tuple[tuple[int, ...], Axis]] = [((7,), None), ((3, 5), 0), ((3, 5), -1), ((2, 3, 4), 1), ((4, 300), 1), ((), None)]
-    drawn = [Sample((rng.integers(-9, 9, s).astype(np.float64),), {"axis": a, "keepdims": k}) for s, a in cases for k in (False, True)]
+    cases: list[tuple[tuple[int, ...], Axis]] = [
+        ((7,), None),
+        ((3, 5), 0),
+        ((3, 5), -1),
+        ((2, 3, 4), 1),
+        ((4, 300), 1),
+        ((), None),
+    ]
+    drawn = [
+        Sample((rng.integers(-9, 9, s).astype(np.float64),), {"axis": a, "keepdims": k})
+        for s, a in cases
+        for k in (False, True)
+    ]
     return [*drawn, Sample((np.array([1.0, np.nan, np.inf, np.nan]),), {"axis": 0}, special=True)]
 
 
@@ -296,14 +386,26 @@ def _np_arg(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _declare_arg(name: str, function: Callable[..., Any], best: Callable[..., Any], doc: str) -> Callable[..., Any]:
-    call = reduction(name, _np_arg(function), doc, result=lambda d: dtypes.int64, decompose=_arg(name, best), samples=_arg_samples, tolerance=Tolerance(0.0))
+    call = reduction(
+        name,
+        _np_arg(function),
+        doc,
+        result=lambda d: dtypes.int64,
+        decompose=_arg(name, best),
+        samples=_arg_samples,
+        tolerance=Tolerance(0.0),
+    )
     OPS[name].infer = _arg_infer(name)
     OPS[name].widen = False
     return call
 
 
-argmax = _declare_arg("argmax", np.argmax, max_, "Position of the first largest element over one axis or all; a NaN counts as largest.")
-argmin = _declare_arg("argmin", np.argmin, min_, "Position of the first smallest element over one axis or all; a NaN counts as smallest.")
+argmax = _declare_arg(
+    "argmax", np.argmax, max_, "Position of the first largest element over one axis or all; a NaN counts as largest."
+)
+argmin = _declare_arg(
+    "argmin", np.argmin, min_, "Position of the first smallest element over one axis or all; a NaN counts as smallest."
+)
 
 
 def _np_logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
@@ -322,9 +424,16 @@ def _logsumexp(x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 logsumexp = reduction(
-    "logsumexp", _np_logsumexp, "`log(sum_(exp(x)))` over `axis` without overflow.", result=_averaged, decompose=_logsumexp,
-    gradient=lambda g, x, out, x_spec, *, axis, keepdims: spread(g, x_spec, axis, keepdims) * exp(x - spread(out, x_spec, axis, keepdims)),
-    tolerance=Tolerance(8.0, floor=1.0, terms=terms), dtypes_=dtypes.FLOATS,
-)  # fmt: skip
+    "logsumexp",
+    _np_logsumexp,
+    "`log(sum_(exp(x)))` over `axis` without overflow.",
+    result=_averaged,
+    decompose=_logsumexp,
+    gradient=lambda g, x, out, x_spec, *, axis, keepdims: (
+        spread(g, x_spec, axis, keepdims) * exp(x - spread(out, x_spec, axis, keepdims))
+    ),
+    tolerance=Tolerance(8.0, floor=1.0, terms=terms),
+    dtypes_=dtypes.FLOATS,
+)
 
 __all__ = ["Axis", "less", "reduced_shape", "spread", "terms"]

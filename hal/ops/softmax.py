@@ -9,9 +9,11 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, normalize_axis
-from polyhal.hal.ops.elementwise import exp, isfinite, log, where
+from polyhal.hal.ops.exponential import exp, log
 from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.reduction import max_, sum_
+from polyhal.hal.ops.rounding import isfinite
+from polyhal.hal.ops.selection import where
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -29,7 +31,15 @@ def _length(specs: Specs, params: Params) -> int:
     return spec.shape[params["axis"]] if spec.ndim else 1
 
 
-_SHAPES: list[tuple[tuple[int, ...], int]] = [((7,), 0), ((3, 5), -1), ((3, 5), 0), ((2, 3, 4), 1), ((4, 300), 1), ((2, 0), 0), ((1, 1), 1)]
+_SHAPES: list[tuple[tuple[int, ...], int]] = [
+    ((7,), 0),
+    ((3, 5), -1),
+    ((3, 5), 0),
+    ((2, 3, 4), 1),
+    ((4, 300), 1),
+    ((2, 0), 0),
+    ((1, 1), 1),
+]
 _ERRORS = [ErrorSample((np.zeros((2, 3)),), {"axis": 2}, ValueError, "axis 2 is out of range")]
 
 
@@ -69,15 +79,29 @@ def _softmax_grad(grad: Any, y: Any, *, axis: int = -1) -> Any:
 
 
 softmax_grad = declare(
-    _softmax_grad, name="softmax_grad", family="norm", infer=_infer, dtypes=dtypes.FLOATS, samples=_samples(2), errors=[],
-    decompose=lambda g, out, *, axis: out * (g - sum_(g * out, axis, True)), tolerance=Tolerance(8.0, floor=1.0, terms=_length),
-)  # fmt: skip
+    _softmax_grad,
+    name="softmax_grad",
+    family="norm",
+    infer=_infer,
+    dtypes=dtypes.FLOATS,
+    samples=_samples(2),
+    errors=[],
+    decompose=lambda g, out, *, axis: out * (g - sum_(g * out, axis, True)),
+    tolerance=Tolerance(8.0, floor=1.0, terms=_length),
+)
 softmax = declare(
-    _softmax, name="softmax", family="norm", infer=_infer, dtypes=dtypes.FLOATS, samples=_samples(1), errors=_ERRORS,
-    decompose=_softmax_decomposed, gradient=lambda g, out, *, axis: softmax_grad(g, out, axis),
+    _softmax,
+    name="softmax",
+    family="norm",
+    infer=_infer,
+    dtypes=dtypes.FLOATS,
+    samples=_samples(1),
+    errors=_ERRORS,
+    decompose=_softmax_decomposed,
+    gradient=lambda g, out, *, axis: softmax_grad(g, out, axis),
     # exp turns the rounding of x - max, at most 160 on the samples, into a relative error of as many units.
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
-)  # fmt: skip
+)
 
 
 def _log_softmax(x: Any, *, axis: int = -1) -> Any:
@@ -100,12 +124,24 @@ def _log_softmax_grad(grad: Any, y: Any, *, axis: int = -1) -> Any:
 
 
 log_softmax_grad = declare(
-    _log_softmax_grad, name="log_softmax_grad", family="norm", infer=_infer, dtypes=dtypes.FLOATS,
+    _log_softmax_grad,
+    name="log_softmax_grad",
+    family="norm",
+    infer=_infer,
+    dtypes=dtypes.FLOATS,
     samples=lambda rng: [Sample((s.inputs[0], np.log(s.inputs[1])), s.params) for s in _samples(2)(rng)],
-    decompose=lambda g, out, *, axis: g - exp(out) * sum_(g, axis, True), tolerance=Tolerance(8.0, floor=1.0, terms=_length),
-)  # fmt: skip
+    decompose=lambda g, out, *, axis: g - exp(out) * sum_(g, axis, True),
+    tolerance=Tolerance(8.0, floor=1.0, terms=_length),
+)
 log_softmax = declare(
-    _log_softmax, name="log_softmax", family="norm", infer=_infer, dtypes=dtypes.FLOATS, samples=_samples(1), errors=_ERRORS,
-    decompose=_log_softmax_decomposed, gradient=lambda g, out, *, axis: log_softmax_grad(g, out, axis),
+    _log_softmax,
+    name="log_softmax",
+    family="norm",
+    infer=_infer,
+    dtypes=dtypes.FLOATS,
+    samples=_samples(1),
+    errors=_ERRORS,
+    decompose=_log_softmax_decomposed,
+    gradient=lambda g, out, *, axis: log_softmax_grad(g, out, axis),
     tolerance=Tolerance(8.0, floor=4.0, terms=_length),
-)  # fmt: skip
+)

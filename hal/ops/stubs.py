@@ -1,6 +1,6 @@
 """Type stubs for the functions and methods that are made from op declarations. Run as a module to rewrite them.
 
-    python -m polyhal.hal.ops.stubs FOLDER_OF_HAL FOLDER_OF_FRONTEND
+python -m polyhal.hal.ops.stubs FOLDER_OF_HAL FOLDER_OF_FRONTEND
 """
 
 from __future__ import annotations
@@ -52,12 +52,20 @@ def methods_stub() -> str:
     """The text of hal/ops/methods.pyi."""
     lines = [_HEADER + "from collections.abc import Callable, Sequence\nfrom typing import Any, Self\n"]
     lines += [
-        "OPERATORS: dict[str, str]", "COMPARISONS: dict[str, str]", "UNARY: dict[str, str]\n",
+        "OPERATORS: dict[str, str]",
+        "COMPARISONS: dict[str, str]",
+        "UNARY: dict[str, str]\n",
         "def attach(functions: dict[str, Callable[..., Any]], methods: dict[str, Callable[..., Any]]) -> None: ...\n",
-        "class Methods:", "    __array_ufunc__: None", "    def __getitem__(self, index: Any) -> Self: ...", "    def __hash__(self) -> int: ...",
-    ]  # fmt: skip
+        "class Methods:",
+        "    __array_ufunc__: None",
+        "    def __getitem__(self, index: Any) -> Self: ...",
+        "    def __hash__(self) -> int: ...",
+    ]
     for operator in OPERATORS:
-        lines += [f"    def __{operator}__(self, other: Any) -> Self: ...", f"    def __r{operator}__(self, other: Any) -> Self: ..."]
+        lines += [
+            f"    def __{operator}__(self, other: Any) -> Self: ...",
+            f"    def __r{operator}__(self, other: Any) -> Self: ...",
+        ]
     for operator in COMPARISONS:
         ignore = "  # type: ignore[override]" if operator in ("eq", "ne") else ""
         lines.append(f"    def __{operator}__(self, other: Any) -> Self: ...{ignore}")
@@ -71,7 +79,9 @@ def methods_stub() -> str:
 
 def functions_stub() -> str:
     """The text of frontend/functions.pyi."""
-    lines = [_HEADER + "from collections.abc import Sequence\nfrom typing import Any\n\nfrom polyhal.tensor import Tensor\n"]
+    lines = [
+        _HEADER + "from collections.abc import Sequence\nfrom typing import Any\n\nfrom polyhal.tensor import Tensor\n"
+    ]
     for name in sorted(PUBLIC):
         function = PUBLIC[name]
         lines.append(f"def {name}({_parameters(function, False, 'Tensor')}) -> {_result(function, 'Tensor')}:")

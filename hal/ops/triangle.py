@@ -9,9 +9,10 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.creation import arange
-from polyhal.hal.ops.elementwise import less, where
+from polyhal.hal.ops.logic import less
 from polyhal.hal.ops.movement import reshape
 from polyhal.hal.ops.opdef import ErrorSample, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.selection import where
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -48,10 +49,28 @@ def _triu(x: Any, *, diagonal: int = 0) -> Any:
 
 
 tril = declare(
-    _tril, name="tril", family="triangle", infer=_infer, decompose=lambda x, *, diagonal: where(_below(x, diagonal + 1), x, 0),
-    gradient=lambda g, *, diagonal: tril(g, diagonal), samples=_samples, errors=_ERRORS, dtypes=dtypes.ALL, tolerance=Tolerance(0.0), widen=False,
-)  # fmt: skip
+    _tril,
+    name="tril",
+    family="triangle",
+    infer=_infer,
+    decompose=lambda x, *, diagonal: where(_below(x, diagonal + 1), x, 0),
+    gradient=lambda g, *, diagonal: tril(g, diagonal),
+    samples=_samples,
+    errors=_ERRORS,
+    dtypes=dtypes.ALL,
+    tolerance=Tolerance(0.0),
+    widen=False,
+)
 triu = declare(
-    _triu, name="triu", family="triangle", infer=_infer, decompose=lambda x, *, diagonal: where(_below(x, diagonal), 0, x),
-    gradient=lambda g, *, diagonal: triu(g, diagonal), samples=_samples, errors=_ERRORS, dtypes=dtypes.ALL, tolerance=Tolerance(0.0), widen=False,
-)  # fmt: skip
+    _triu,
+    name="triu",
+    family="triangle",
+    infer=_infer,
+    decompose=lambda x, *, diagonal: where(_below(x, diagonal), 0, x),
+    gradient=lambda g, *, diagonal: triu(g, diagonal),
+    samples=_samples,
+    errors=_ERRORS,
+    dtypes=dtypes.ALL,
+    tolerance=Tolerance(0.0),
+    widen=False,
+)

@@ -3,12 +3,12 @@
     pytest --pyargs polyhal.hal.testing --polyhal-device=NAME
 
 runs everything; `verify(device)` does the same without pytest. The checks are derived from the contract and from the op
-declarations, so that a new op or a new dtype is covered the moment it is declared. Unlike the rest of `polyhal.hal`, this package
-may import the public `polyhal` package: it is a client of tensors and of the tape, like any test.
+declarations, so that a new op or a new dtype is covered the moment it is declared. Unlike the rest of `polyhal.hal`,
+this package may import the public `polyhal` package: it is a client of tensors and of the tape, like any test.
 
-Rooms: `cases` lists the checks; `contract`, `forward` and `gradients` are the checks; `arrangements` lays inputs out in memory;
-`values` makes samples concrete; `tolerances` says how much error is allowed, and why; `bare` reduces a device to the required
-members; `expectations` holds what is known to be missing; `plugin` is the pytest side.
+Rooms: `cases` lists the checks; `contract`, `forward` and `gradients` are the checks; `arrangements` lays inputs out in
+memory; `values` makes samples concrete; `tolerances` says how much error is allowed, and why; `bare` reduces a device
+to the required members; `expectations` holds what is known to be missing; `plugin` is the pytest side.
 """
 
 from polyhal.hal.testing.cases import Case, cases

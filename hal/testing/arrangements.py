@@ -1,7 +1,7 @@
 """Placing arrays on a device in every kind of layout, with poison in all the memory that does not belong to them.
 
-A kernel that reads beside its input meets NaN (or an outlandish integer) and gives a wrong result; one that writes beside
-its output, or leaves an element unwritten, changes or keeps poison that is looked for afterwards.
+A kernel that reads beside its input meets NaN (or an outlandish integer) and gives a wrong result; one that writes
+beside its output, or leaves an element unwritten, changes or keeps poison that is looked for afterwards.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ class Guarded:
         buffer, ref = device.upload(self._before, spec.dtype)
         self._whole = wrap(device, buffer, ref)
         self._strides = strides
-        self.tensor = wrap(device, buffer, Ref(ref.handle, Spec(spec.dtype, spec.shape, strides, lead % ALIGNMENT == 0), lead))
+        self.tensor = wrap(
+            device, buffer, Ref(ref.handle, Spec(spec.dtype, spec.shape, strides, lead % ALIGNMENT == 0), lead)
+        )
 
     def check(self, what: str) -> None:
         """Raise AssertionError if anything outside the output was written."""
@@ -127,14 +129,20 @@ class Guarded:
             )
             view[...] = False
         size = self._before.itemsize
-        changed = (self._before.view(np.uint8).reshape(-1, size) != after.view(np.uint8).reshape(-1, size)).any(1) & outside
+        changed = (self._before.view(np.uint8).reshape(-1, size) != after.view(np.uint8).reshape(-1, size)).any(
+            1
+        ) & outside
         if changed.any():
             first = int(np.argmax(changed)) - self._lead
-            raise AssertionError(f"{what}: wrote outside its output, first at element {first} relative to it, which has {self.tensor.size}")
+            raise AssertionError(
+                f"{what}: wrote outside its output, first at element {first} relative to it, which has {self.tensor.size}"
+            )
 
 
 def poison_pool(device: Device, sizes: Sequence[int]) -> None:
-    """Fill the blocks that the pool will hand out next for outputs of `sizes` bytes with bytes of 0xFF, NaN in any float."""
+    """Fill the blocks that the pool will hand out next for outputs of `sizes` bytes with bytes of 0xFF, NaN in any
+    float.
+    """
     blocks: list[Any] = []
     for n in sizes:
         if n:

@@ -40,13 +40,17 @@ def _op_cases(device: Device, reduced: Device, op: OpDef, scope: Scope) -> Itera
             yield Case(_id("forward", op, dtype), functools.partial(forward.forward, device, op, dtype, scope))
         if op.decompose is not None:
             for dtype in kinds:
-                yield Case(_id("decomposition", op, dtype), functools.partial(forward.required_only, reduced, op, dtype, scope))
+                yield Case(
+                    _id("decomposition", op, dtype), functools.partial(forward.required_only, reduced, op, dtype, scope)
+                )
     if op.errors:
         yield Case(f"errors/{op.name}", functools.partial(forward.errors, device, op))
     if gradients.differentiable(device, op, scope):
         for dtype in kinds:
             if dtype is not None and dtype.is_floating_point:
-                yield Case(_id("gradient", op, dtype), functools.partial(gradients.first_order, device, op, dtype, scope))
+                yield Case(
+                    _id("gradient", op, dtype), functools.partial(gradients.first_order, device, op, dtype, scope)
+                )
         yield Case(f"second_order/{op.name}", functools.partial(gradients.second_order, device, op, scope))
 
 

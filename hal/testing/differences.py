@@ -33,7 +33,11 @@ def directions(points: Sequence[np.ndarray], rng: np.random.Generator, some: int
         steps = tuple(np.zeros(p.shape) for p in points)
         steps[i][index] = 1.0
         out.append(Direction(steps, f"input {i} at {index}"))
-    out.append(Direction(tuple(rng.choice([-1.0, 1.0], p.shape) * rng.uniform(0.5, 1.0, p.shape) for p in points), "all elements"))
+    out.append(
+        Direction(
+            tuple(rng.choice([-1.0, 1.0], p.shape) * rng.uniform(0.5, 1.0, p.shape) for p in points), "all elements"
+        )
+    )
     return out
 
 

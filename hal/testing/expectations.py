@@ -1,7 +1,7 @@
 """What a backend's authors know to be missing or wrong: two lists, so that a green run says something.
 
-*Unsupported* is permanent and has a reason; the case is skipped. *Expected failure* is a bug that is known; the case runs, and
-it is an error when it passes, so that the list cannot rot. Both name cases by glob pattern.
+*Unsupported* is permanent and has a reason; the case is skipped. *Expected failure* is a bug that is known; the case
+runs, and it is an error when it passes, so that the list cannot rot. Both name cases by glob pattern.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def read(path: Path) -> Expectations:
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     known = {"unsupported", "expected_failure"}
     if set(tables) - known:
-        raise ValueError(f"{path} has {', '.join(sorted(set(tables) - known))}; expected the tables unsupported and expected_failure")
+        raise ValueError(
+            f"{path} has {', '.join(sorted(set(tables) - known))}; expected the tables unsupported and expected_failure"
+        )
     for name, table in tables.items():
         if not isinstance(table, dict) or not all(isinstance(r, str) and r for r in table.values()):
             raise ValueError(f"{path}: {name} must map patterns to reasons")

@@ -1,4 +1,6 @@
-"""Forward checks: values, shapes, dtypes, layouts, writes outside the output, and the same through required members only."""
+"""Forward checks: values, shapes, dtypes, layouts, writes outside the output, and the same through required members
+only.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def run(call: Call, inputs: tuple[Any, ...], device: Device) -> tuple[Tensor, ..
     return result if isinstance(result, tuple) else (result,)
 
 
-def placed(call: Call, arrangements: tuple[Arrangement, ...], device: Device) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def placed(
+    call: Call, arrangements: tuple[Arrangement, ...], device: Device
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The call's values as adapted to the arrangements, and the inputs made of them on the device."""
     values: list[Any] = []
     inputs: list[Any] = []
@@ -50,7 +54,9 @@ def rotation(call: Call, shift: int) -> tuple[Arrangement, ...]:
 def check_results(call: Call, results: tuple[Tensor, ...], wanted: Expectation, what: str) -> None:
     """Raise AssertionError unless dtypes, shapes and values are the expected ones."""
     if len(results) != len(wanted.outputs) or len(results) != len(wanted.values):
-        raise AssertionError(f"{what}: {len(results)} results; the rule says {len(wanted.outputs)}, the reference gives {len(wanted.values)}")
+        raise AssertionError(
+            f"{what}: {len(results)} results; the rule says {len(wanted.outputs)}, the reference gives {len(wanted.values)}"
+        )
     names = call.op.outputs if len(call.op.outputs) == len(results) else tuple(str(i) for i in range(len(results)))
     for name, out, spec, value, bound in zip(names, results, wanted.outputs, wanted.values, wanted.bounds, strict=True):
         label = f"{what} -> {name}"
@@ -97,7 +103,9 @@ def shift(op: OpDef, dtype: DType | None) -> int:
     return zlib.crc32(op.name.encode()) + position * 2
 
 
-def _write_into(call: Call, inputs: tuple[Any, ...], wanted: Expectation, device: Device, first: int, what: str) -> None:
+def _write_into(
+    call: Call, inputs: tuple[Any, ...], wanted: Expectation, device: Device, first: int, what: str
+) -> None:
     """Write the results into poisoned buffers: on a vector boundary, past one, or with gaps between the elements."""
     lead, strided = [(ALIGNMENT, False), (ALIGNMENT + 1, False), (ALIGNMENT, True)][first % 3]
     outs = [Guarded(s, device, lead, strided=strided) for s in wanted.outputs]
@@ -120,7 +128,8 @@ def _in_place(call: Call, device: Device) -> None:
 def replaced(call: Call) -> tuple[int, ...]:
     """Which input each output replaces.
 
-    Inputs come in groups of `count` tensors: parameters, gradients, then state. The outputs are the parameters and the state.
+    Inputs come in groups of `count` tensors: parameters, gradients, then state. The outputs are the parameters and the
+    state.
     """
     tensors = sum(1 for v in call.values if isinstance(v, np.ndarray))
     outputs = len(expect(call).outputs)
@@ -133,14 +142,18 @@ def required_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) 
     """Check every sample on `device`, which is a bare one: the op runs through its decomposition or a required member."""
     for call in runnable(device, op, dtype, scope):
         values, inputs = placed(call, plain(call), device)
-        check_results(call, run(call, inputs, device), expect(call, values=values), f"{call} through required members only")
+        check_results(
+            call, run(call, inputs, device), expect(call, values=values), f"{call} through required members only"
+        )
 
 
 def errors(device: Device, op: OpDef) -> None:
     """Check that every error sample raises the stated type and text, and that the device computes on afterwards."""
     for number, sample in enumerate(op.errors):
         inputs = tuple(
-            x if x is None or type(x) in (bool, int, float) else arrange(_default(np.asarray(x)), Arrangement.CONTIGUOUS, device)
+            x
+            if x is None or type(x) in (bool, int, float)
+            else arrange(_default(np.asarray(x)), Arrangement.CONTIGUOUS, device)
             for x in sample.inputs
         )
         params = {**op.params, **sample.params}

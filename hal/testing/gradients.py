@@ -1,8 +1,9 @@
-"""Gradient checks: the tape against central differences, a hand-written rule against the decomposition, second derivatives.
+"""Gradient checks: the tape against central differences, a hand-written rule against the decomposition, second
+derivatives.
 
-Bounds: a gradient rule is a short chain of ops, each within its own tolerance, so that `_CHAIN` units of the dtype at the
-largest gradient are allowed, and as many again per doubling of the elements that flow together; central differences in
-float64 add about 1e-8 of the same magnitude.
+Bounds: a gradient rule is a short chain of ops, each within its own tolerance, so that `_CHAIN` units of the dtype at
+the largest gradient are allowed, and as many again per doubling of the elements that flow together; central differences
+in float64 add about 1e-8 of the same magnitude.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def usable(device: Device, op: OpDef, dtype: DType, scope: Scope) -> list[Call]:
 def _varying(call: Call) -> tuple[int, ...]:
     """The inputs that derivatives are taken in."""
     return tuple(
-        i for i, v in enumerate(call.values) if isinstance(v, np.ndarray) and v.size and as_dtype(v.dtype).is_floating_point
+        i
+        for i, v in enumerate(call.values)
+        if isinstance(v, np.ndarray) and v.size and as_dtype(v.dtype).is_floating_point
     )
 
 
@@ -70,11 +73,20 @@ def _weighted(op: OpDef, outputs: Sequence[Spec]) -> tuple[int, ...]:
 
 def _weights(call: Call, outputs: Sequence[Spec]) -> dict[int, np.ndarray]:
     rng = np.random.default_rng(SEED + call.number)
-    return {i: rng.uniform(0.5, 1.5, outputs[i].shape) * rng.choice([-1.0, 1.0], outputs[i].shape) for i in _weighted(call.op, outputs)}
+    return {
+        i: rng.uniform(0.5, 1.5, outputs[i].shape) * rng.choice([-1.0, 1.0], outputs[i].shape)
+        for i in _weighted(call.op, outputs)
+    }
 
 
 def tape_gradients(
-    call: Call, inputs: tuple[Any, ...], weights: dict[int, np.ndarray], device: Device, *, derived: bool = False, create_graph: bool = False
+    call: Call,
+    inputs: tuple[Any, ...],
+    weights: dict[int, np.ndarray],
+    device: Device,
+    *,
+    derived: bool = False,
+    create_graph: bool = False,
 ) -> list[Tensor | None]:
     """Gradients of the weighted sum of the results in the varying inputs; `derived` goes through the decomposition."""
     varying = [inputs[i] for i in _varying(call)]
@@ -108,7 +120,9 @@ def _arrays(found: Sequence[Tensor | None], call: Call, what: str) -> list[np.nd
             out.append(np.zeros(value.shape))
             continue
         if g.shape != value.shape or g.dtype is not as_dtype(value.dtype):
-            raise AssertionError(f"{what}: the gradient of input {i} is {g.spec}; expected {as_dtype(value.dtype).name}{list(value.shape)}")
+            raise AssertionError(
+                f"{what}: the gradient of input {i} is {g.spec}; expected {as_dtype(value.dtype).name}{list(value.shape)}"
+            )
         out.append(g.numpy().astype(np.float64))
     return out
 
@@ -116,7 +130,11 @@ def _arrays(found: Sequence[Tensor | None], call: Call, what: str) -> list[np.nd
 def _limit(dtype: DType, arrays: Sequence[np.ndarray], elements: float) -> float:
     """The allowed error of a directional derivative that sums `elements` products of such gradients."""
     largest = max([1.0, *(float(np.abs(a).max(initial=0.0)) for a in arrays)])
-    return (_CHAIN * (1 + math.log2(max(elements, 1))) * finfo(computing(dtype)).eps + _DIFFERENCES) * largest * math.sqrt(max(elements, 1))
+    return (
+        (_CHAIN * (1 + math.log2(max(elements, 1))) * finfo(computing(dtype)).eps + _DIFFERENCES)
+        * largest
+        * math.sqrt(max(elements, 1))
+    )
 
 
 def first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> None:
@@ -141,15 +159,22 @@ def first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> None:
                 limit = _limit(dtype, [a, b], call.values[i].size)
                 if not np.abs(a - b).max(initial=0.0) <= limit:
                     worst = np.abs(a - b).max()
-                    raise AssertionError(f"{what}: the rule and the decomposition differ by {worst:.3g} for input {i}, {limit:.3g} allowed")
+                    raise AssertionError(
+                        f"{what}: the rule and the decomposition differ by {worst:.3g} for input {i}, {limit:.3g} allowed"
+                    )
 
 
-def _against_differences(call: Call, got: list[np.ndarray], weights: dict[int, np.ndarray], dtype: DType, what: str) -> None:
+def _against_differences(
+    call: Call, got: list[np.ndarray], weights: dict[int, np.ndarray], dtype: DType, what: str
+) -> None:
     varying = _varying(call)
     points = [call.values[i].astype(np.float64) for i in varying]
 
     def loss(at: Sequence[np.ndarray]) -> float:
-        values = [v.astype(np.float64) if isinstance(v, np.ndarray) and as_dtype(v.dtype).is_floating_point else v for v in call.values]
+        values = [
+            v.astype(np.float64) if isinstance(v, np.ndarray) and as_dtype(v.dtype).is_floating_point else v
+            for v in call.values
+        ]
         for i, p in zip(varying, at, strict=True):
             values[i] = p
         results = evaluate(call.op.reference, tuple(values), call.params)
@@ -159,12 +184,15 @@ def _against_differences(call: Call, got: list[np.ndarray], weights: dict[int, n
         predicted, measured = along(got, direction), slope(loss, points, direction)
         limit = _limit(dtype, got, sum(float(np.count_nonzero(s)) for s in direction.steps))
         if not abs(predicted - measured) <= limit:
-            raise AssertionError(f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}, {limit:.3g} apart allowed")
+            raise AssertionError(
+                f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}, {limit:.3g} apart allowed"
+            )
 
 
 def _half(call: Call, got: list[np.ndarray], weights: dict[int, np.ndarray], device: Device, what: str) -> None:
     wide = tuple(
-        v.astype(np.float32) if isinstance(v, np.ndarray) and as_dtype(v.dtype).is_floating_point else v for v in call.values
+        v.astype(np.float32) if isinstance(v, np.ndarray) and as_dtype(v.dtype).is_floating_point else v
+        for v in call.values
     )
     reference = Call(call.op, wide, call.params, call.sample, call.number)
     _, inputs = placed(reference, plain(reference), device)
@@ -175,7 +203,9 @@ def _half(call: Call, got: list[np.ndarray], weights: dict[int, np.ndarray], dev
         # The rule's intermediate results are rounded to half precision too: a few units, at the largest magnitude.
         limit = 8 * finfo(kind).eps * max(1.0, float(np.abs(b).max(initial=0.0)))
         if not np.abs(a - b).max(initial=0.0) <= limit:
-            raise AssertionError(f"{what}: input {i} is {np.abs(a - b).max():.3g} away from the float32 gradient, {limit:.3g} allowed")
+            raise AssertionError(
+                f"{what}: input {i} is {np.abs(a - b).max():.3g} away from the float32 gradient, {limit:.3g} allowed"
+            )
 
 
 def second_order(device: Device, op: OpDef, scope: Scope) -> None:
@@ -196,8 +226,15 @@ def second_order(device: Device, op: OpDef, scope: Scope) -> None:
         got = _second(call, weights, seeds, device, what)
         points = [call.values[i].astype(np.float64) for i in varying]
 
-        def slopes(at: Sequence[np.ndarray], call: Call = call, weights: dict[int, np.ndarray] = weights, seeds: list[np.ndarray] = seeds) -> float:
-            moved = list(v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype == np.float32 else v for v in call.values)
+        def slopes(
+            at: Sequence[np.ndarray],
+            call: Call = call,
+            weights: dict[int, np.ndarray] = weights,
+            seeds: list[np.ndarray] = seeds,
+        ) -> float:
+            moved = list(
+                v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype == np.float32 else v for v in call.values
+            )
             for i, p in zip(_varying(call), at, strict=True):
                 moved[i] = p
             there = Call(call.op, tuple(moved), call.params, call.sample, call.number)
@@ -209,10 +246,14 @@ def second_order(device: Device, op: OpDef, scope: Scope) -> None:
             predicted, measured = along(got, direction), slope(slopes, points, direction)
             limit = 4 * _limit(dtype, [*got, *seeds], sum(float(np.count_nonzero(s)) for s in direction.steps))
             if not abs(predicted - measured) <= limit:
-                raise AssertionError(f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}, {limit:.3g} apart allowed")
+                raise AssertionError(
+                    f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}, {limit:.3g} apart allowed"
+                )
 
 
-def _second(call: Call, weights: dict[int, np.ndarray], seeds: list[np.ndarray], device: Device, what: str) -> list[np.ndarray]:
+def _second(
+    call: Call, weights: dict[int, np.ndarray], seeds: list[np.ndarray], device: Device, what: str
+) -> list[np.ndarray]:
     """The gradient of the gradients' product with `seeds`, in float64."""
     _, inputs = placed(call, plain(call), device)
     varying = [inputs[i] for i in _varying(call)]

@@ -2,8 +2,8 @@
 
     pytest --pyargs polyhal.hal.testing --polyhal-device=opencl:1
 
-A backend's own test suite may instead import `test_conformance` from `polyhal.hal.testing.test_conformance`, set the devices in
-its `conftest.py`, and implement the hook `pytest_polyhal_expectations` there.
+A backend's own test suite may instead import `test_conformance` from `polyhal.hal.testing.test_conformance`, set the
+devices in its `conftest.py`, and implement the hook `pytest_polyhal_expectations` there.
 """
 
 from __future__ import annotations
@@ -36,10 +36,22 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("polyhal", "Polyhal conformance kit")
-    group.addoption("--polyhal-device", action="append", default=[], metavar="NAME", help="device to check; comma-separated or repeated")
-    group.addoption("--polyhal-small", action="store_true", help="only calls with few elements, for kernel interpreters")
-    group.addoption("--polyhal-full", action="store_true", help="every input in every arrangement instead of a rotation")
-    group.addoption("--polyhal-expectations", type=Path, metavar="FILE", help="TOML file of unsupported cases and expected failures")
+    group.addoption(
+        "--polyhal-device",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="device to check; comma-separated or repeated",
+    )
+    group.addoption(
+        "--polyhal-small", action="store_true", help="only calls with few elements, for kernel interpreters"
+    )
+    group.addoption(
+        "--polyhal-full", action="store_true", help="every input in every arrangement instead of a rotation"
+    )
+    group.addoption(
+        "--polyhal-expectations", type=Path, metavar="FILE", help="TOML file of unsupported cases and expected failures"
+    )
 
 
 def devices(config: pytest.Config) -> list[str]:

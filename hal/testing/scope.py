@@ -1,8 +1,8 @@
 """How much of the kit runs.
 
-A compiling device spends its time on building kernels, one for each op, dtype and pattern of strides. So the normal scope
-runs every sample in one dtype, the op's primary one, and a share of them in each other dtype, which moves on from dtype to
-dtype; `full` runs the whole product, every input in every arrangement.
+A compiling device spends its time on building kernels, one for each op, dtype and pattern of strides. So the normal
+scope runs every sample in one dtype, the op's primary one, and a share of them in each other dtype, which moves on from
+dtype to dtype; `full` runs the whole product, every input in every arrangement.
 """
 
 from __future__ import annotations

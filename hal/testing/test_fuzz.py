@@ -1,4 +1,6 @@
-"""Random shapes, views and dtypes against NumPy: what no list of samples thinks of. Needs `hypothesis`; skipped without it."""
+"""Random shapes, views and dtypes against NumPy: what no list of samples thinks of. Needs `hypothesis`; skipped
+without it.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ _REDUCTIONS = {"sum": np.sum, "max": np.max}
 def _run(body: Any, scope: Scope, *strategies: Any) -> None:
     """Call `body` with drawn values. The draws are the same in every run, so that a failure can be repeated."""
     settings = hypothesis.settings(
-        max_examples=10 if scope.small else 200 if scope.full else 40, deadline=None, derandomize=True, database=None,
+        max_examples=10 if scope.small else 200 if scope.full else 40,
+        deadline=None,
+        derandomize=True,
+        database=None,
         suppress_health_check=list(hypothesis.HealthCheck),
-    )  # fmt: skip
+    )
     settings(hypothesis.given(*strategies)(body))()
 
 
@@ -58,7 +63,9 @@ def _view(draw: Any, array: np.ndarray, tensor: Tensor) -> tuple[np.ndarray, Ten
             array, tensor = array.transpose(axes), FUNCTIONS["permute"](tensor, axes)
         elif kind == "slice" and array.ndim:
             index = tuple(
-                slice(draw(st.integers(0, n)), None, draw(st.sampled_from([1, 2]))) if draw(st.booleans()) else slice(None, None, -1)
+                slice(draw(st.integers(0, n)), None, draw(st.sampled_from([1, 2])))
+                if draw(st.booleans())
+                else slice(None, None, -1)
                 for n in array.shape
             )
             array, tensor = array[index], tensor[index]
@@ -102,7 +109,13 @@ def test_elementwise(polyhal_device: Device, polyhal_scope: Scope) -> None:
         name = data.draw(st.sampled_from(sorted(_ELEMENTWISE)))
         out = FUNCTIONS[name](left, right)
         bound = Bound(Tolerance(0.5) if name in ("add", "subtract", "multiply") else EXACT)
-        check_close(out.numpy(), _ELEMENTWISE[name](_wide(x), _wide(y)), out.dtype, bound, f"{name} of {left.spec} and {right.spec}")
+        check_close(
+            out.numpy(),
+            _ELEMENTWISE[name](_wide(x), _wide(y)),
+            out.dtype,
+            bound,
+            f"{name} of {left.spec} and {right.spec}",
+        )
 
     _run(body, polyhal_scope, st.data())
 
@@ -119,8 +132,18 @@ def test_reductions(polyhal_device: Device, polyhal_scope: Scope) -> None:
         out = FUNCTIONS[name](tensor, axes, keepdims)
         wide = _wide(x)
         terms = max(x.size // max(out.size, 1), 1)
-        bound = Bound(EXACT) if name == "max" else Bound(Tolerance(1.0), terms, np.abs(wide).sum(axis=axes, keepdims=keepdims))
-        check_close(out.numpy(), _REDUCTIONS[name](wide, axis=axes, keepdims=keepdims), out.dtype, bound, f"{name} of {tensor.spec} over {axes}")
+        bound = (
+            Bound(EXACT)
+            if name == "max"
+            else Bound(Tolerance(1.0), terms, np.abs(wide).sum(axis=axes, keepdims=keepdims))
+        )
+        check_close(
+            out.numpy(),
+            _REDUCTIONS[name](wide, axis=axes, keepdims=keepdims),
+            out.dtype,
+            bound,
+            f"{name} of {tensor.spec} over {axes}",
+        )
 
     _run(body, polyhal_scope, st.data())
 

@@ -1,20 +1,22 @@
 """How far a device's result may be from the float64 reference, and why. The one place where error bounds are derived.
 
-Let `u(d, m)` be the unit in the last place of dtype d at magnitude m: eps(d) * 2^floor(log2 m), and never less than that of
-the smallest normal number. An op's `Tolerance` says:
+Let `u(d, m)` be the unit in the last place of dtype d at magnitude m: eps(d) * 2^floor(log2 m), and never less than
+that of the smallest normal number. An op's `Tolerance` says:
 
-- `ulp`: a fixed number of operations, each of which rounds once, is off by at most `ulp * u(c, max(|reference|, floor))`, where
-  c is the dtype the op computes in: the result's own, or float32 where the result is of half precision.
-- `terms`: a sum of n terms of magnitudes m_i, in any order, is off by at most n * eps(c)/2 * sum(m_i) (Higham, Accuracy and
-  Stability of Numerical Algorithms, 2002, section 4.2). With independent roundings it is within 4 sqrt(n) * eps(c)/2 * sum(m_i)
-  with a probability above 0.999 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019); the smaller of the two is allowed.
-  sum(m_i) is what the reference gives for the absolute values of the inputs, where that is finite.
-- Half results are rounded once, at the end, and so is the reference before it is compared. Two numbers that differ by less
-  than a half-precision unit may fall on neighbouring ones, so that one unit of the half dtype is allowed in addition.
+- `ulp`: a fixed number of operations, each of which rounds once, is off by at most `ulp * u(c, max(|reference|,
+  floor))`, where c is the dtype the op computes in: the result's own, or float32 where the result is of half precision.
+- `terms`: a sum of n terms of magnitudes m_i, in any order, is off by at most n * eps(c)/2 * sum(m_i) (Higham, Accuracy
+  and Stability of Numerical Algorithms, 2002, section 4.2). With independent roundings it is within 4 sqrt(n) *
+  eps(c)/2 * sum(m_i) with a probability above 0.999 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019); the smaller of
+  the two is allowed. sum(m_i) is what the reference gives for the absolute values of the inputs, where that is finite.
+- Half results are rounded once, at the end, and so is the reference before it is compared. Two numbers that differ by
+  less than a half-precision unit may fall on neighbouring ones, so that one unit of the half dtype is allowed in
+  addition.
 - A tolerance of 0 asks for the correctly rounded reference, bit for bit, with the sign of zeros.
 
-Inputs are rounded to the dtype under test before the reference sees them, so that their rounding is not counted. A result
-below the smallest normal number may be flushed to zero. NaN must be met by NaN and infinity by the same infinity.
+Inputs are rounded to the dtype under test before the reference sees them, so that their rounding is not counted. A
+result below the smallest normal number may be flushed to zero. NaN must be met by NaN and infinity by the same
+infinity.
 """
 
 from __future__ import annotations
@@ -84,7 +86,13 @@ def check_close(got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what
     if not dtype.is_floating_point:
         wrong = got != expected.astype(dtype.numpy)
         if wrong.any():
-            _fail(got, expected, wrong, what, f"{int(wrong.sum())} of {got.size} elements differ; exact {dtype.name} expected")
+            _fail(
+                got,
+                expected,
+                wrong,
+                what,
+                f"{int(wrong.sum())} of {got.size} elements differ; exact {dtype.name} expected",
+            )
         return
     with np.errstate(all="ignore"):
         rounded = expected.astype(dtype.numpy)
@@ -104,8 +112,14 @@ def check_close(got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what
         with np.errstate(all="ignore"):
             units = np.where(np.isfinite(error), error / unit(dtype, target), np.inf)
         worst = float(units[~same].max())
-        _fail(value, target, ~same, what, f"{int((~same).sum())} of {got.size} elements are off, by up to {worst:.3g} units of {dtype.name}",
-              limit)  # fmt: skip
+        _fail(
+            value,
+            target,
+            ~same,
+            what,
+            f"{int((~same).sum())} of {got.size} elements are off, by up to {worst:.3g} units of {dtype.name}",
+            limit,
+        )
 
 
 def _fail(

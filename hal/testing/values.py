@@ -42,7 +42,9 @@ class Call:
         return tuple(contiguous(d, s) for d, s in dispatch.infer(self.op, specs_of(self.values), dict(self.params)))
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{as_dtype(v.dtype).name}{list(v.shape)}" if isinstance(v, np.ndarray) else repr(v) for v in self.values)
+        shown = ", ".join(
+            f"{as_dtype(v.dtype).name}{list(v.shape)}" if isinstance(v, np.ndarray) else repr(v) for v in self.values
+        )
         named = "".join(f", {k}={v!r}" for k, v in self.params.items())
         note = f" ({self.sample.note})" if self.sample.note else ""
         return f"{self.op.name}({shown}{named}) [sample {self.number}]{note}"
@@ -69,8 +71,9 @@ def cast(array: np.ndarray, dtype: DType) -> np.ndarray:
 def calls(op: OpDef, dtype: DType | None) -> list[Call]:
     """Every sample of `op` in `dtype` (None: as the sample gives it).
 
-    Arrays of float64 are cast to `dtype`, arrays of float32, which are statistics, to the dtype that `dtype` accumulates in. So are integer arrays of elementwise ops, which are operands; elsewhere they are
-    indices and alternate between int64 and int32. Arrays of other dtypes stay what they are.
+    Arrays of float64 are cast to `dtype`, arrays of float32, which are statistics, to the dtype that `dtype`
+    accumulates in. So are integer arrays of elementwise ops, which are operands; elsewhere they are indices and
+    alternate between int64 and int32. Arrays of other dtypes stay what they are.
     """
     if op.samples is None:
         return []
@@ -82,7 +85,9 @@ def calls(op: OpDef, dtype: DType | None) -> list[Call]:
                 values.append(x)
                 continue
             array = np.asarray(x)
-            if dtype is not None and (array.dtype == np.float64 or (op.family == "elementwise" and array.dtype.kind in "iu")):
+            if dtype is not None and (
+                array.dtype == np.float64 or (op.family == "elementwise" and array.dtype.kind in "iu")
+            ):
                 array = cast(array, dtype)
             elif dtype is not None and array.dtype == np.float32 and dtype.is_floating_point:
                 array = cast(array, dtypes.accumulator(dtype))
@@ -99,7 +104,11 @@ def specs_of(values: Sequence[Any]) -> tuple[Any, ...]:
     from polyhal.hal.layout import ScalarSpec
 
     return tuple(
-        None if v is None else ScalarSpec(dispatch.scalar_dtype(v)) if is_number(v) else contiguous(as_dtype(v.dtype), v.shape)
+        None
+        if v is None
+        else ScalarSpec(dispatch.scalar_dtype(v))
+        if is_number(v)
+        else contiguous(as_dtype(v.dtype), v.shape)
         for v in values
     )
 
@@ -114,7 +123,11 @@ def runnable(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> li
         if call.elements and not call.sample.special and call.number not in chosen:
             continue
         kept = [as_dtype(v.dtype) for v in call.values if isinstance(v, np.ndarray)]
-        if scope.accepts(call.elements) and storage.issuperset(kept) and storage.issuperset(s.dtype for s in call.outputs()):
+        if (
+            scope.accepts(call.elements)
+            and storage.issuperset(kept)
+            and storage.issuperset(s.dtype for s in call.outputs())
+        ):
             found.append(call)
     return found
 
@@ -142,7 +155,11 @@ def expect(call: Call, *, values: tuple[Any, ...] | None = None) -> Expectation:
     count = op.tolerance.terms(specs, bound) if op.tolerance.terms is not None else 0
     sums: list[np.ndarray | None] = [None] * len(results)
     if count:
-        found = evaluate(op.reference, tuple(np.abs(v) if isinstance(v, np.ndarray) and v.dtype == np.float64 else v for v in wide), call.params)
+        found = evaluate(
+            op.reference,
+            tuple(np.abs(v) if isinstance(v, np.ndarray) and v.dtype == np.float64 else v for v in wide),
+            call.params,
+        )
         sums = [s if s.shape == r.shape and s.dtype.kind == "f" else None for s, r in zip(found, results, strict=True)]
     return Expectation(outputs, results, tuple(Bound(op.tolerance, count, s) for s in sums))
 

@@ -71,7 +71,9 @@ def verify(
                 if outcome.problem:
                     report.known.append(outcome)
                 else:
-                    report.failed.append(Outcome(case.id, "passed, though it is listed as an expected failure", outcome.seconds))
+                    report.failed.append(
+                        Outcome(case.id, "passed, though it is listed as an expected failure", outcome.seconds)
+                    )
             elif outcome.problem:
                 report.failed.append(outcome)
             else:

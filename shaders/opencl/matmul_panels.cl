@@ -3,7 +3,8 @@
 // time, into memory of the work-item, which stays in the first-level cache while all the block's panels of `b` pass by.
 //
 // Sums run over DEPTH terms at a time. Between the parts, results wait in `partial`, which is `out` itself where that has the
-// type of the sums (SPLIT 0), and a workspace where it is narrower (SPLIT 1).
+// type of the sums (SPLIT 0), and a workspace where it is narrower (SPLIT 1). With `accumulate` the product is added to
+// what `out` holds. `first_batch` is where in `out` the first batch of this launch belongs.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -28,6 +29,7 @@
 #ifndef DEPTH
 #define DEPTH 384
 #endif
+// 1: one number per column; 2: one per row, for each of the `batch2` operands on the last batch axis.
 #ifndef BIAS
 #define BIAS 0
 #endif
@@ -82,7 +84,7 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
                             const uint k, const uint block_rows, const uint block_columns, const long a_row,
                             const long a_column, const uint batch1, const uint batch2, const long a_batch0,
                             const long a_batch1, const long a_batch2, const uint packed_batch0, const uint packed_batch1,
-                            const uint packed_batch2) {
+                            const uint packed_batch2, const uint first_batch, const uint accumulate) {
     const uint first_row = get_global_id(0) * block_rows;
     const uint first_column = get_global_id(1) * block_columns;
     const uint batch = get_global_id(2);
@@ -91,7 +93,7 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
     a += a_offset + (long)i0 * a_batch0 + (long)i1 * a_batch1 + (long)i2 * a_batch2;
     const ulong panels = (n + NR - 1) / NR;
     packed += (ulong)(i0 * packed_batch0 + i1 * packed_batch1 + i2 * packed_batch2) * panels * NR * k;
-    out += out_offset + (ulong)batch * m * n;
+    out += out_offset + (ulong)(first_batch + batch) * m * n;
 #if SPLIT
     partial += (ulong)batch * m * n;
 #endif
@@ -129,7 +131,7 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
                 const bool last = start + DEPTH >= k;
                 const ulong at = (ulong)row * n + column;
                 if (columns == NR) {
-#if BIAS
+#if BIAS == 1
                     V shift[VECTORS];
 #pragma unroll
                     for (uint v = 0; v < VECTORS; v++)
@@ -142,15 +144,17 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
                             for (uint v = 0; v < VECTORS; v++) {
                                 const ulong i = at + (ulong)r * n + v * WIDTH;
                                 V sum = sums[r][v];
-#if BIAS
+#if BIAS == 1
                                 sum += shift[v];
+#elif BIAS == 2
+                                if (!start) sum += LOAD(DTYPE, bias, bias_offset + i2 * m + row + r);
 #endif
 #if SPLIT
                                 if (start) sum += LOADV(REAL_DTYPE, partial + i);
                                 if (!last) STOREV(REAL_DTYPE, sum, partial + i);
                                 else STOREV(OUT_DTYPE, sum, out + i);
 #else
-                                if (start) sum += LOADV(OUT_DTYPE, out + i);
+                                if (start || accumulate) sum += LOADV(OUT_DTYPE, out + i);
                                 STOREV(OUT_DTYPE, sum, out + i);
 #endif
                             }
@@ -166,15 +170,17 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
                         for (uint c = 0; c < columns; c++) {
                             const ulong i = at + (ulong)r * n + c;
                             REAL sum = spilled[r * NR + c];
-#if BIAS
+#if BIAS == 1
                             if (!start) sum += LOAD(DTYPE, bias, bias_offset + column + c);
+#elif BIAS == 2
+                            if (!start) sum += LOAD(DTYPE, bias, bias_offset + i2 * m + row + r);
 #endif
 #if SPLIT
                             if (start) sum += partial[i];
                             if (!last) partial[i] = sum;
                             else STORE(OUT_DTYPE, sum, out, i);
 #else
-                            if (start) sum += LOAD(OUT_DTYPE, out, i);
+                            if (start || accumulate) sum += LOAD(OUT_DTYPE, out, i);
                             STORE(OUT_DTYPE, sum, out, i);
 #endif
                         }

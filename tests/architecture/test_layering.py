@@ -31,10 +31,15 @@ def module_of(path: Path) -> str:
 
 
 def imports(path: Path, *, typing: bool = False) -> Iterator[tuple[int, str]]:
-    """Lines and absolute names of the polyhal modules that a file imports, at any depth; `typing` adds TYPE_CHECKING blocks."""
+    """Lines and absolute names of the polyhal modules that a file imports, at any depth; `typing` adds TYPE_CHECKING
+    blocks.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     hidden = {
-        id(n) for block in ast.walk(tree) if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test) for n in ast.walk(block)
+        id(n)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for n in ast.walk(block)
     }
     package = module_of(path) if path.name == "__init__.py" else module_of(path).rpartition(".")[0]
     for node in ast.walk(tree):
@@ -65,7 +70,11 @@ def forbidden(path: Path) -> list[str]:
             wrong = within(name, "polyhal.backends") or (public and not testing)
         elif folder == "backends":
             own = ".".join(module_of(path).split(".")[:3])
-            wrong = public or (within(name, "polyhal.backends") and not within(name, own) and not within(name, "polyhal.backends.common"))
+            wrong = public or (
+                within(name, "polyhal.backends")
+                and not within(name, own)
+                and not within(name, "polyhal.backends.common")
+            )
         elif folder == "shaders":
             wrong = True
         else:
@@ -82,7 +91,11 @@ def test_layering(path: Path) -> None:
 
 def test_the_layering_test_finds_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
-    for folder, text in [("hal", "from polyhal.backends import numpy"), ("backends/numpy", "import polyhal.tensor"), ("frontend", "def f():\n    import polyhal.backends.opencl")]:
+    for folder, text in [
+        ("hal", "from polyhal.backends import numpy"),
+        ("backends/numpy", "import polyhal.tensor"),
+        ("frontend", "def f():\n    import polyhal.backends.opencl"),
+    ]:
         file = tmp_path / folder / "bad.py"
         file.parent.mkdir(parents=True)
         file.write_text(text)
@@ -117,8 +130,14 @@ def test_no_exception_is_swallowed() -> None:
     found = []
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ExceptHandler) and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")):
-                silent = all(isinstance(s, ast.Pass | ast.Continue) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in node.body)
+            if isinstance(node, ast.ExceptHandler) and (
+                node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
+            ):
+                silent = all(
+                    isinstance(s, ast.Pass | ast.Continue)
+                    or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+                    for s in node.body
+                )
                 if silent:
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert not found

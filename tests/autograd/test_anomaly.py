@@ -24,7 +24,10 @@ def test_forward(device: Device) -> None:
 
 def test_an_input_that_was_bad_already(device: Device) -> None:
     x = Tensor([np.inf], device=device)
-    with detect_anomaly(), pytest.raises(NonFiniteError, match="0 NaN and 1 infinite of 1 values, an input was not finite already"):
+    with (
+        detect_anomaly(),
+        pytest.raises(NonFiniteError, match="0 NaN and 1 infinite of 1 values, an input was not finite already"),
+    ):
         x + 1
 
 

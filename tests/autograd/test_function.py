@@ -98,7 +98,9 @@ def test_the_wrong_number_of_gradients(device: Device) -> None:
             return g
 
     x = Tensor([2.0], device=device, requires_grad=True)
-    with pytest.raises(AutogradError, match=r"\[Short\] backward returned 1 gradients; expected 2, one per argument of forward"):
+    with pytest.raises(
+        AutogradError, match=r"\[Short\] backward returned 1 gradients; expected 2, one per argument of forward"
+    ):
         Short.apply(x, x).sum().backward()
 
 

@@ -26,7 +26,10 @@ def test_mlp(device: Device) -> None:
     rows = polyhal.arange(0, 16, device=device)
     loss = -logits.log_softmax(axis=-1)[rows, Tensor(target, device=device)].mean()
     expected = torch.nn.functional.cross_entropy(
-        torch.nn.functional.linear(torch.nn.functional.gelu(torch.nn.functional.linear(torch.tensor(x), *theirs[:2])), *theirs[2:]), torch.tensor(target)
+        torch.nn.functional.linear(
+            torch.nn.functional.gelu(torch.nn.functional.linear(torch.tensor(x), *theirs[:2])), *theirs[2:]
+        ),
+        torch.tensor(target),
     )
     np.testing.assert_allclose(loss.item(), expected.item(), rtol=1e-5)
     loss.backward()
@@ -43,7 +46,10 @@ def test_attention_block(device: Device) -> None:
         q, k, v = (x @ m for m in w)  # type: ignore[operator]
         return softmax(q @ swap(k) / 12**0.5) @ v  # type: ignore[operator]
 
-    ours, theirs = [Tensor(m, device=device, requires_grad=True) for m in w], [torch.tensor(m, requires_grad=True) for m in w]
+    ours, theirs = (
+        [Tensor(m, device=device, requires_grad=True) for m in w],
+        [torch.tensor(m, requires_grad=True) for m in w],
+    )
     a = run(Tensor(x, device=device), ours, lambda t: t.mT, lambda t: t.softmax(axis=-1))  # type: ignore[arg-type]
     b = run(torch.tensor(x), theirs, lambda t: t.mT, lambda t: t.softmax(-1))
     (a * a).sum().backward()  # type: ignore[operator]

@@ -72,8 +72,12 @@ def test_temporaries_go_back_after_their_last_use(reduced: Device) -> None:
 def test_a_traced_graph_reads_as_text() -> None:
     graph = trace(lambda a, b: (a + b) * 2.0, [contiguous(float32, (2, 3)), contiguous(float32, (3,))], {})
     assert str(graph).splitlines() == [
-        "%0: float32[2, 3]", "%1: float32[3]", "%2 = add(%0, %1): float32[2, 3]", "%3 = multiply(%2, 2.0): float32[2, 3]", "return %3",
-    ]  # fmt: skip
+        "%0: float32[2, 3]",
+        "%1: float32[3]",
+        "%2 = add(%0, %1): float32[2, 3]",
+        "%3 = multiply(%2, 2.0): float32[2, 3]",
+        "return %3",
+    ]
 
 
 def test_views_inside_a_graph_point_into_their_source(reduced: Device) -> None:

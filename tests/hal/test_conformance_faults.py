@@ -38,7 +38,12 @@ class _LeavesTheTail(FaultyBackend):
         short = out.size // 4 * 4
         if short:
             spec = Spec(a.dtype, (short,), (1,))
-            super().binary(op, Ref(a.handle, spec, a.offset), Ref(b.handle, spec, b.offset), Ref(out.handle, spec._replace(dtype=out.dtype), out.offset))
+            super().binary(
+                op,
+                Ref(a.handle, spec, a.offset),
+                Ref(b.handle, spec, b.offset),
+                Ref(out.handle, spec._replace(dtype=out.dtype), out.offset),
+            )
 
 
 class _IgnoresNegativeStrides(FaultyBackend):
@@ -155,7 +160,12 @@ def test_a_host_fallback_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     target = _opened(FaultyBackend())
     found = verify(target, only="forward/tanh/float32")
     assert "FallbackRefusedError" in found.failed[0].problem
-    assert verify(target, only="forward/tanh/float32", expectations=Expectations(unsupported={"*/tanh/*": "no such function"})).unsupported == 1
+    assert (
+        verify(
+            target, only="forward/tanh/float32", expectations=Expectations(unsupported={"*/tanh/*": "no such function"})
+        ).unsupported
+        == 1
+    )
 
 
 def test_an_expected_failure_that_passes_is_a_failure() -> None:
@@ -168,7 +178,9 @@ def test_expectations_file(tmp_path: Any) -> None:
     from polyhal.hal.testing.expectations import read
 
     path = tmp_path / "device.toml"
-    path.write_text('[unsupported]\n"*/float64" = "no double precision"\n[expected_failure]\n"forward/tan/*" = "driver 12"\n')
+    path.write_text(
+        '[unsupported]\n"*/float64" = "no double precision"\n[expected_failure]\n"forward/tan/*" = "driver 12"\n'
+    )
     known = read(path)
     assert known.is_unsupported("forward/add/float64") == "no double precision"
     assert known.is_expected_failure("forward/tan/float32") == "driver 12"
@@ -219,7 +231,8 @@ def _met(op: Any, dtype: Any) -> set[Any]:
         arrangement
         for call in made
         for turn in range(rounds)
-        for value, arrangement in zip(call.values, forward.rotation(call, forward.shift(op, dtype) + turn * len(made)), strict=True)
+        for value, arrangement in zip(
+            call.values, forward.rotation(call, forward.shift(op, dtype) + turn * len(made)), strict=True
+        )
         if isinstance(value, np.ndarray)
     }
-

@@ -1,4 +1,6 @@
-"""Eager dispatch: dtypes of numbers, devices of inputs, plans, writing over existing tensors, and fallbacks to the host."""
+"""Eager dispatch: dtypes of numbers, devices of inputs, plans, writing over existing tensors, and fallbacks to the
+host.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,17 @@ from polyhal.hal.ops import OPS
 @pytest.mark.parametrize(
     ("dtype", "number", "expected"),
     [
-        (dtypes.float32, 2.5, dtypes.float32), (dtypes.float16, 2.5, dtypes.float16), (dtypes.bfloat16, 3, dtypes.bfloat16),
-        (dtypes.int32, 3, dtypes.int32), (dtypes.int32, 2.5, dtypes.float32), (dtypes.uint8, 3, dtypes.uint8), (dtypes.bool_, 3, dtypes.int64),
-        (dtypes.bool_, 2.5, dtypes.float32), (dtypes.int8, True, dtypes.int8),
+        (dtypes.float32, 2.5, dtypes.float32),
+        (dtypes.float16, 2.5, dtypes.float16),
+        (dtypes.bfloat16, 3, dtypes.bfloat16),
+        (dtypes.int32, 3, dtypes.int32),
+        (dtypes.int32, 2.5, dtypes.float32),
+        (dtypes.uint8, 3, dtypes.uint8),
+        (dtypes.bool_, 3, dtypes.int64),
+        (dtypes.bool_, 2.5, dtypes.float32),
+        (dtypes.int8, True, dtypes.int8),
     ],
-)  # fmt: skip
+)
 def test_a_number_keeps_the_tensors_dtype(dtype: DType, number: float, expected: DType, device: Device) -> None:
     x = Tensor([1, 0, 1], dtype=dtype, device=device)
     assert (x * number).dtype is expected
@@ -43,7 +51,10 @@ def test_numbers_of_numpy_are_tensors_of_their_own_dtype(numpy_device: Device) -
 def test_mixed_devices_are_refused(numpy_device: Device) -> None:
     other = Device("numpy:no_f64")
     a, b = polyhal.ones((2,), device=numpy_device), polyhal.ones((2,), device=other)
-    with pytest.raises(DeviceMismatchError, match=r"\[add\] inputs lie on numpy and numpy:no_f64; expected one device; move them with .to"):
+    with pytest.raises(
+        DeviceMismatchError,
+        match=r"\[add\] inputs lie on numpy and numpy:no_f64; expected one device; move them with .to",
+    ):
         a + b
     np.testing.assert_array_equal((a + b.to(numpy_device)).numpy(), [2, 2])
 
@@ -159,7 +170,10 @@ def without_tanh(monkeypatch: pytest.MonkeyPatch) -> Device:
 def test_fallback_refused(without_tanh: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
     x = polyhal.ones((2, 2), device=without_tanh)
-    with pytest.raises(FallbackRefusedError, match=r"\[tanh\] float32\[2, 2\] would run on the host and move 32 bytes: .*POLYHAL_FALLBACK"):
+    with pytest.raises(
+        FallbackRefusedError,
+        match=r"\[tanh\] float32\[2, 2\] would run on the host and move 32 bytes: .*POLYHAL_FALLBACK",
+    ):
         x.tanh()
     assert (x + x).tolist() == [[2.0, 2.0]] * 2
 

@@ -24,7 +24,11 @@ def test_promotion_is_symmetric_and_idempotent(a: DType, b: DType) -> None:
     assert promote(both, b) is both
 
 
-@pytest.mark.parametrize(("a", "b"), [(a, b) for a, b in _PAIRS if a in _PLAIN and b in _PLAIN and a.kind != "float" and b.kind != "float"], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(a, b) for a, b in _PAIRS if a in _PLAIN and b in _PLAIN and a.kind != "float" and b.kind != "float"],
+    ids=lambda d: d.name,
+)
 def test_integers_promote_as_in_numpy(a: DType, b: DType) -> None:
     assert promote(a, b).numpy == np.promote_types(a.numpy, b.numpy)
 
@@ -53,12 +57,19 @@ def test_promotion_is_pytorchs(a: DType, b: DType) -> None:
 @pytest.mark.parametrize(
     ("dtype", "number", "expected"),
     [
-        (dtypes.float32, float, dtypes.float32), (dtypes.float16, float, dtypes.float16), (dtypes.bfloat16, int, dtypes.bfloat16),
-        (dtypes.int8, int, dtypes.int8), (dtypes.uint64, int, dtypes.uint64), (dtypes.int32, float, dtypes.float32),
-        (dtypes.bool_, bool, dtypes.bool_), (dtypes.bool_, int, dtypes.int64), (dtypes.bool_, float, dtypes.float32),
-        (dtypes.float64, bool, dtypes.float64), (dtypes.int16, bool, dtypes.int16),
+        (dtypes.float32, float, dtypes.float32),
+        (dtypes.float16, float, dtypes.float16),
+        (dtypes.bfloat16, int, dtypes.bfloat16),
+        (dtypes.int8, int, dtypes.int8),
+        (dtypes.uint64, int, dtypes.uint64),
+        (dtypes.int32, float, dtypes.float32),
+        (dtypes.bool_, bool, dtypes.bool_),
+        (dtypes.bool_, int, dtypes.int64),
+        (dtypes.bool_, float, dtypes.float32),
+        (dtypes.float64, bool, dtypes.float64),
+        (dtypes.int16, bool, dtypes.int16),
     ],
-)  # fmt: skip
+)
 def test_numbers_only_lift_the_kind(dtype: DType, number: type, expected: DType) -> None:
     assert promote_scalar(dtype, number) is expected
 
@@ -72,9 +83,18 @@ def test_accumulators_hold_at_least_float32_and_64_bits() -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("float32", dtypes.float32), ("bool", dtypes.bool_), (float, dtypes.float32), (int, dtypes.int64), (bool, dtypes.bool_),
-     (np.float16, dtypes.float16), (np.dtype("<i4"), dtypes.int32), (ml_dtypes.bfloat16, dtypes.bfloat16), (dtypes.uint8, dtypes.uint8)],
-)  # fmt: skip
+    [
+        ("float32", dtypes.float32),
+        ("bool", dtypes.bool_),
+        (float, dtypes.float32),
+        (int, dtypes.int64),
+        (bool, dtypes.bool_),
+        (np.float16, dtypes.float16),
+        (np.dtype("<i4"), dtypes.int32),
+        (ml_dtypes.bfloat16, dtypes.bfloat16),
+        (dtypes.uint8, dtypes.uint8),
+    ],
+)
 def test_as_dtype(name: object, expected: DType) -> None:
     assert as_dtype(name) is expected
 
@@ -96,7 +116,12 @@ def test_there_is_one_object_per_dtype(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", dtypes.FLOATS, ids=lambda d: d.name)
 def test_finfo_is_ml_dtypes(dtype: DType) -> None:
     info, expected = dtypes.finfo(dtype), ml_dtypes.finfo(dtype.numpy)
-    assert (info.eps, info.max, info.smallest_normal, info.bits) == (expected.eps, expected.max, expected.smallest_normal, dtype.bits)
+    assert (info.eps, info.max, info.smallest_normal, info.bits) == (
+        expected.eps,
+        expected.max,
+        expected.smallest_normal,
+        dtype.bits,
+    )
     with pytest.raises(TypeError, match="use finfo"):
         dtypes.iinfo(dtype)
 

@@ -17,11 +17,17 @@ def test_message_form() -> None:
 @pytest.mark.parametrize(
     ("error", "builtin"),
     [
-        (errors.OutOfMemoryError, MemoryError), (errors.ShapeError, ValueError), (errors.UnsupportedDTypeError, TypeError),
-        (errors.UnsupportedOpError, NotImplementedError), (errors.AutogradError, RuntimeError), (errors.NonFiniteError, ArithmeticError),
-        (errors.DeviceMismatchError, ValueError), (errors.KernelBuildError, errors.BackendError), (errors.DeviceLostError, errors.BackendError),
+        (errors.OutOfMemoryError, MemoryError),
+        (errors.ShapeError, ValueError),
+        (errors.UnsupportedDTypeError, TypeError),
+        (errors.UnsupportedOpError, NotImplementedError),
+        (errors.AutogradError, RuntimeError),
+        (errors.NonFiniteError, ArithmeticError),
+        (errors.DeviceMismatchError, ValueError),
+        (errors.KernelBuildError, errors.BackendError),
+        (errors.DeviceLostError, errors.BackendError),
     ],
-)  # fmt: skip
+)
 def test_errors_are_what_callers_expect(error: type[Exception], builtin: type[Exception]) -> None:
     assert issubclass(error, builtin)
     assert issubclass(error, errors.PolyhalError)

@@ -139,8 +139,12 @@ def test_collapse_walks_the_same_elements(pair: tuple[np.ndarray, np.ndarray]) -
     shape, (steps, target) = layout.collapse(view.shape, (spec_of(view).strides, dense))
     assert math.prod(shape) == view.size
     assert len(shape) <= max(view.ndim, 1)
-    np.testing.assert_array_equal(taken(base, layout.View(shape, steps), offset_of(view, base)).reshape(-1), view.reshape(-1))
-    np.testing.assert_array_equal(taken(np.arange(view.size), layout.View(shape, target), 0).reshape(-1), np.arange(view.size))
+    np.testing.assert_array_equal(
+        taken(base, layout.View(shape, steps), offset_of(view, base)).reshape(-1), view.reshape(-1)
+    )
+    np.testing.assert_array_equal(
+        taken(np.arange(view.size), layout.View(shape, target), 0).reshape(-1), np.arange(view.size)
+    )
 
 
 @given(FILLED)

@@ -23,7 +23,9 @@ class _Picky(NumpyBackend):
         super().__init__(create("contiguous_only").info, minimal=True)
         self.asked: list[str] = []
 
-    def lower(self, op: str, inputs: tuple[Any, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+    def lower(
+        self, op: str, inputs: tuple[Any, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
         self.asked.append(op)
         if op != "tanh":
             return Declined(f"no kernel for {op}")
@@ -76,7 +78,13 @@ def test_sizes_of_zero_never_reach_a_backend() -> None:
 
 def test_views_cost_nothing(device: Device) -> None:
     x = polyhal.ones((4, 6), device=device)
-    for view in (x.mT, x[1:, ::2], x.reshape(2, 12) if False else x.reshape((2, 12)), x[None], x.broadcast_to((3, 4, 6))):
+    for view in (
+        x.mT,
+        x[1:, ::2],
+        x.reshape(2, 12) if False else x.reshape((2, 12)),
+        x[None],
+        x.broadcast_to((3, 4, 6)),
+    ):
         assert view.buffer is x.buffer
     assert x.mT.reshape((24,)).buffer is not x.buffer
 

@@ -82,13 +82,25 @@ def _takes_an_argument(surprise: object) -> Sequence[BackendSpec]:
 @pytest.mark.parametrize(
     ("hook", "reason"),
     [
-        (_raises, "RuntimeError: licence expired"), (_wrong_version, "contract version 99"), (_no_spec, "AttributeError"),
-        (_duplicate, "'numpy' is registered already"), (_takes_an_argument, "surprise"), (None, "no function polyhal_backends"),
+        (_raises, "RuntimeError: licence expired"),
+        (_wrong_version, "contract version 99"),
+        (_no_spec, "AttributeError"),
+        (_duplicate, "'numpy' is registered already"),
+        (_takes_an_argument, "surprise"),
+        (None, "no function polyhal_backends"),
     ],
     ids=["raises", "wrong version", "no spec", "duplicate name", "wrong signature", "no hook"],
-)  # fmt: skip
-def test_a_broken_plugin_is_recorded_and_hides_no_other(hook: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Registry([NUMPY_POINT, point("broken", monkeypatch, hook), point("good", monkeypatch, lambda: [fake("good", info("a", DeviceType.CPU))])])
+)
+def test_a_broken_plugin_is_recorded_and_hides_no_other(
+    hook: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Registry(
+        [
+            NUMPY_POINT,
+            point("broken", monkeypatch, hook),
+            point("good", monkeypatch, lambda: [fake("good", info("a", DeviceType.CPU))]),
+        ]
+    )
     assert set(found.backends) == {"numpy", "good"}
     (failure,) = found.failures
     assert "broken" in failure.source
@@ -96,7 +108,9 @@ def test_a_broken_plugin_is_recorded_and_hides_no_other(hook: Any, reason: str, 
     assert found.open("numpy").name == "numpy"
 
 
-@pytest.mark.parametrize("value", ["module_that_does_not_exist", "polyhal.backends.numpy:missing", "polyhal.hal.layout:ALIGNMENT"])
+@pytest.mark.parametrize(
+    "value", ["module_that_does_not_exist", "polyhal.backends.numpy:missing", "polyhal.hal.layout:ALIGNMENT"]
+)
 def test_an_entry_point_that_cannot_be_loaded_is_recorded(value: str) -> None:
     found = Registry([EntryPoint("lost", value, ENTRY_POINT_GROUP), NUMPY_POINT])
     assert set(found.backends) == {"numpy"}
@@ -115,7 +129,9 @@ def test_a_probe_that_raises_is_recorded_once() -> None:
     def probe() -> Sequence[DeviceInfo]:
         raise OSError("no driver; install one with apt")
 
-    found = with_backends(BackendSpec("broken", probe=probe, create="x:y"), fake("good", info("a", DeviceType.CPU, selector="")))
+    found = with_backends(
+        BackendSpec("broken", probe=probe, create="x:y"), fake("good", info("a", DeviceType.CPU, selector=""))
+    )
     assert found.open(None).name == "good"
     assert found.open("good").name == "good"
     assert [f.reason for f in found.failures] == ["OSError: no driver; install one with apt"]
@@ -125,7 +141,9 @@ def test_a_probe_that_raises_is_recorded_once() -> None:
 
 def test_probe_and_create_may_be_strings() -> None:
     found = with_backends(
-        BackendSpec("by_name", probe="polyhal.backends.numpy.backend:probe", create="polyhal.backends.numpy.backend:create")
+        BackendSpec(
+            "by_name", probe="polyhal.backends.numpy.backend:probe", create="polyhal.backends.numpy.backend:create"
+        )
     )
     assert found.open("by_name").info.backend == "numpy"
     lost = with_backends(BackendSpec("lost", probe="polyhal.nowhere:probe", create="polyhal.nowhere:create"))
@@ -164,9 +182,19 @@ GPU, IGPU, ACCELERATOR, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceT
         ([fake("numpy", info("x", CPU, 1 << 50, ""), priority=-100), fake("b", info("y", CPU, 1 << 20))], "b:0"),
         ([fake("a", info("x", GPU), hidden=True), fake("b", info("y", CPU))], "b:0"),
     ],
-    ids=["gpu over cpu", "gpu over integrated", "integrated over cpu", "accelerator over cpu", "gpu over accelerator", "priority", "memory",
-         "priority over memory", "numpy last", "hidden never"],
-)  # fmt: skip
+    ids=[
+        "gpu over cpu",
+        "gpu over integrated",
+        "integrated over cpu",
+        "accelerator over cpu",
+        "gpu over accelerator",
+        "priority",
+        "memory",
+        "priority over memory",
+        "numpy last",
+        "hidden never",
+    ],
+)
 def test_default_order(specs: list[BackendSpec], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     for ordered in (specs, specs[::-1]):
@@ -205,10 +233,22 @@ def test_polyhal_device_is_obeyed_or_fails_loudly(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("gpu", "a:1"), ("gpu:1", "a:0"), ("cpu", "b:0"), ("cpu:0", "b:0"), ("fast", "a:1"), ("fast:0", "a:0"), ("a", "a:1"), ("a:0", "a:0"), ("b", "b:0")],
+    [
+        ("gpu", "a:1"),
+        ("gpu:1", "a:0"),
+        ("cpu", "b:0"),
+        ("cpu:0", "b:0"),
+        ("fast", "a:1"),
+        ("fast:0", "a:0"),
+        ("a", "a:1"),
+        ("a:0", "a:0"),
+        ("b", "b:0"),
+    ],
 )
 def test_synonyms_and_aliases(name: str, expected: str) -> None:
-    found = with_backends(fake("a", info("x", IGPU), info("z", GPU, selector="1"), aliases=("fast",)), fake("b", info("y", CPU)))
+    found = with_backends(
+        fake("a", info("x", IGPU), info("z", GPU, selector="1"), aliases=("fast",)), fake("b", info("y", CPU))
+    )
     device = found.open(name)
     assert device.name == expected
     assert found.open(expected) is device

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,6 +243,7 @@ def test_unsavable_values(path: Path) -> None:
 @pytest.fixture
 def small_disk() -> Iterator[None]:
     """The system refuses to let files grow beyond 20 kB, as a full disk does."""
+    resource = pytest.importorskip("resource")
     old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, old[1]))
     yield

@@ -32,7 +32,9 @@ def test_basic_indices(data: Any) -> None:
 @given(st.data())
 def test_integer_array_indices(data: Any) -> None:
     a = np.arange(np.prod(shape := data.draw(SHAPES)), dtype=np.float32).reshape(shape)
-    index = data.draw(hnp.integer_array_indices(shape, result_shape=hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)))
+    index = data.draw(
+        hnp.integer_array_indices(shape, result_shape=hnp.array_shapes(min_dims=0, max_dims=3, max_side=4))
+    )
     x = Tensor(a, device=Device("numpy"))
     np.testing.assert_array_equal(x[index].numpy(), a[index])
 
@@ -79,7 +81,11 @@ def test_advanced_indices(index: Any, device: Device) -> None:
     a = np.arange(12, dtype=np.float32).reshape(3, 4)
     x, chosen = Tensor(a, device=device), index(a)
     np.testing.assert_array_equal(x[chosen].numpy(), a[chosen])
-    on_device = tuple(Tensor(i, device=device) if isinstance(i, np.ndarray) else i for i in chosen) if isinstance(chosen, tuple) else chosen
+    on_device = (
+        tuple(Tensor(i, device=device) if isinstance(i, np.ndarray) else i for i in chosen)
+        if isinstance(chosen, tuple)
+        else chosen
+    )
     np.testing.assert_array_equal(x[on_device].numpy(), a[chosen])
     value = np.float32(-1)
     x[chosen], a[chosen] = value, value
@@ -89,12 +95,17 @@ def test_advanced_indices(index: Any, device: Device) -> None:
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        (3, "index 3 is out of range for axis 0 of length 3"), (-4, "index -4 is out of range"), ((0, 0, 0), "3 indices for a tensor of 2 axes"),
-        ((..., ...), "more than one ellipsis"), (np.array([0.5]), "an index tensor is float64; expected integers or bool"),
-        (np.array([0, 3]), r"an index lies in 0..3; the axis it indexes has length 3"), (np.array([True, False]), r"a mask of shape \(2,\) does not fit axes \(3,\)"),
-        (np.zeros((3, 3), bool), "does not fit"), ((0, np.array([-5])), "the axis it indexes has length 4"),
+        (3, "index 3 is out of range for axis 0 of length 3"),
+        (-4, "index -4 is out of range"),
+        ((0, 0, 0), "3 indices for a tensor of 2 axes"),
+        ((..., ...), "more than one ellipsis"),
+        (np.array([0.5]), "an index tensor is float64; expected integers or bool"),
+        (np.array([0, 3]), r"an index lies in 0..3; the axis it indexes has length 3"),
+        (np.array([True, False]), r"a mask of shape \(2,\) does not fit axes \(3,\)"),
+        (np.zeros((3, 3), bool), "does not fit"),
+        ((0, np.array([-5])), "the axis it indexes has length 4"),
     ],
-)  # fmt: skip
+)
 def test_bad_indices(index: Any, message: str, device: Device) -> None:
     with pytest.raises(IndexError, match=message):
         polyhal.zeros((3, 4), device=device)[index]

@@ -18,11 +18,20 @@ from polyhal.hal.errors import AutogradError
 @pytest.mark.parametrize(
     ("data", "dtype"),
     [
-        ([1.0, 2.0], "float32"), ([1, 2], "int64"), ([True, False], "bool_"), (1.5, "float32"), (3, "int64"), ([], "float32"),
-        (np.ones(2, np.float64), "float64"), (np.ones(2, np.float16), "float16"), (np.arange(3, dtype=np.uint8), "uint8"),
-        (np.ones(2, ml_dtypes.bfloat16), "bfloat16"), (np.float32(2), "float32"), ([[1, 2.5]], "float32"),
+        ([1.0, 2.0], "float32"),
+        ([1, 2], "int64"),
+        ([True, False], "bool_"),
+        (1.5, "float32"),
+        (3, "int64"),
+        ([], "float32"),
+        (np.ones(2, np.float64), "float64"),
+        (np.ones(2, np.float16), "float16"),
+        (np.arange(3, dtype=np.uint8), "uint8"),
+        (np.ones(2, ml_dtypes.bfloat16), "bfloat16"),
+        (np.float32(2), "float32"),
+        ([[1, 2.5]], "float32"),
     ],
-)  # fmt: skip
+)
 def test_dtype_of_data(data: Any, dtype: str, numpy_device: Device) -> None:
     x = Tensor(data, device=numpy_device)
     assert x.dtype.name == dtype
@@ -50,7 +59,15 @@ def test_making_a_tensor_copies(device: Device) -> None:
 
 def test_metadata(device: Device) -> None:
     x = polyhal.zeros((2, 3, 4), dtype="float16", device=device)
-    assert (x.shape, x.ndim, x.size, x.numel(), x.itemsize, x.nbytes, x.strides) == ((2, 3, 4), 3, 24, 24, 2, 48, (12, 4, 1))
+    assert (x.shape, x.ndim, x.size, x.numel(), x.itemsize, x.nbytes, x.strides) == (
+        (2, 3, 4),
+        3,
+        24,
+        24,
+        2,
+        48,
+        (12, 4, 1),
+    )
     assert x.is_contiguous
     assert not x.mT.is_contiguous
     assert x.T.shape == (4, 3, 2)
@@ -112,8 +129,18 @@ def test_gradients_flow_between_devices(device: Device) -> None:
 def test_in_place_changes_count_versions(device: Device) -> None:
     x = polyhal.ones((2, 2), device=device)
     version = x.buffer.version
-    for step, change in enumerate([lambda: x.fill_(2), lambda: x.zero_(), lambda: x.add_(1), lambda: x.copy_(polyhal.ones((2,), device=device)),
-                                   lambda: x.mul_(polyhal.full((2, 2), 3.0, device=device)), lambda: x[0].sub_(1), lambda: x[:, 1].div_(2)], 1):  # fmt: skip
+    for step, change in enumerate(
+        [
+            lambda: x.fill_(2),
+            lambda: x.zero_(),
+            lambda: x.add_(1),
+            lambda: x.copy_(polyhal.ones((2,), device=device)),
+            lambda: x.mul_(polyhal.full((2, 2), 3.0, device=device)),
+            lambda: x[0].sub_(1),
+            lambda: x[:, 1].div_(2),
+        ],
+        1,
+    ):
         change()
         assert x.buffer.version == version + step
     assert x.tolist() == [[2.0, 1.0], [3.0, 1.5]]
@@ -184,7 +211,9 @@ def test_comparison_is_elementwise_and_hash_is_identity(device: Device) -> None:
     assert len({x, y, x}) == 2
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "reshape", "exp", "softmax", "matmul", "transpose", "relu", "squeeze", "flip", "std"])
+@pytest.mark.parametrize(
+    "name", ["sum", "mean", "reshape", "exp", "softmax", "matmul", "transpose", "relu", "squeeze", "flip", "std"]
+)
 def test_functions_are_methods_too(name: str) -> None:
     assert callable(getattr(Tensor, name))
     assert callable(getattr(polyhal, name))
@@ -206,9 +235,18 @@ def test_composites(device: Device) -> None:
 
 def test_matmul_follows_numpy(device: Device) -> None:
     rng = np.random.default_rng(0)
-    for shape_a, shape_b in [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((5, 2, 3), (3,)), ((3,), (5, 3, 4)), ((2, 1, 2, 3), (4, 3, 5))]:
+    for shape_a, shape_b in [
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((3,), (3, 4)),
+        ((5, 2, 3), (3,)),
+        ((3,), (5, 3, 4)),
+        ((2, 1, 2, 3), (4, 3, 5)),
+    ]:
         a, b = rng.normal(size=shape_a).astype(np.float32), rng.normal(size=shape_b).astype(np.float32)
-        np.testing.assert_allclose((Tensor(a, device=device) @ Tensor(b, device=device)).numpy(), a @ b, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            (Tensor(a, device=device) @ Tensor(b, device=device)).numpy(), a @ b, rtol=1e-5, atol=1e-6
+        )
     with pytest.raises(ValueError, match="at least one axis each"):
         Tensor(2.0, device=device) @ Tensor([1.0], device=device)
 

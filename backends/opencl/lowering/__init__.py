@@ -20,7 +20,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.opencl.lowering import (
-    elementwise, indexing, loss, matmul, movement, norm, optimizer, reduce, softmax,
+    attention,
+    convolution,
+    elementwise,
+    indexing,
+    loss,
+    matmul,
+    movement,
+    norm,
+    optimizer,
+    random,
+    reduce,
+    softmax,
 )  # fmt: skip
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
@@ -30,7 +41,7 @@ LoweringFunction = Callable[
     [Runtime, tuple[InputSpec | None, ...], tuple[Spec, ...], Mapping[str, Any]], Launch | Declined
 ]
 
-_FAMILIES = (elementwise, movement, reduce, indexing, matmul, softmax, norm, loss, optimizer)
+_FAMILIES = (elementwise, movement, reduce, indexing, matmul, softmax, norm, loss, optimizer, attention, random, convolution)
 
 
 def table() -> dict[str, LoweringFunction]:

@@ -268,7 +268,7 @@ def _panels(runtime: Runtime, p: Product) -> Launch:
         [
             Tensor(p.left), Workspace(p.temporary), *p.bias_parameter(), *partial, Tensor(p.out), *_uints(p.m, p.n, p.k),
             *_uints(block_rows, block_columns), *_longs(p.a_row, p.a_column), *_uints(*p.batch[1:]), *_longs(*p.a_batch),
-            *_uints(*steps),
+            *_uints(*steps, 0, 0),
         ],
         (ceil_div(p.m, block_rows), ceil_div(p.n, block_columns), p.count), (1, 1, 1),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from polyhal.hal.dtypes import accumulator
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
@@ -121,12 +122,12 @@ def nll_loss(
     rows, classes = _by_rows("nll_loss", input, target)
     used = _not_equal(classes, ignore_index)
     safe = _where(used, classes, 0)
-    counts = _cast(used, rows.dtype)
+    counts = _cast(used, accumulator(rows.dtype))
     if weight is not None:
         counts = counts * _reshape(_embedding(_reshape(weight, (-1, 1)), safe), (-1,))
     chosen = _reshape(_take_along(rows, _reshape(safe, (-1, 1)), 1), (-1,))
     # where, not the product alone: an ignored row may hold -inf, and 0 * inf is NaN.
-    return _weighted(_where(used, -chosen * counts, 0.0), counts, target.shape, reduction)
+    return _weighted(_where(used, -chosen * counts, 0.0), counts, target.shape, reduction).to(input.dtype)
 
 
 def cross_entropy(
@@ -149,11 +150,12 @@ def cross_entropy(
         return _weighted_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
     rows, classes = _by_rows("cross_entropy", input, target)
     losses = _rows_loss(rows, classes, ignore_index, float(label_smoothing))[0]
-    if losses.dtype is not input.dtype:
-        losses = _cast(losses, input.dtype)
-    if reduction != "mean":
-        return _reduce(_reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
-    return _weighted(losses, _cast(_not_equal(classes, ignore_index), losses.dtype), target.shape, reduction)
+    if reduction == "mean":
+        out = _weighted(losses, _cast(_not_equal(classes, ignore_index), losses.dtype), target.shape, reduction)
+    else:
+        out = _reduce(_reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
+    # Half-precision losses are added up in float32 and rounded once: a batch may have more rows than float16 can count.
+    return out.to(input.dtype)
 
 
 def _weighted_cross_entropy(
@@ -163,9 +165,9 @@ def _weighted_cross_entropy(
     log_p = _log_softmax(rows, 1)
     used = _not_equal(classes, ignore_index)
     safe = _where(used, classes, 0)
-    counts = _cast(used, rows.dtype) * _reshape(_embedding(_reshape(weight, (-1, 1)), safe), (-1,))
+    counts = _cast(used, accumulator(rows.dtype)) * _reshape(_embedding(_reshape(weight, (-1, 1)), safe), (-1,))
     losses = -_reshape(_take_along(log_p, _reshape(safe, (-1, 1)), 1), (-1,)) * counts
     if smoothing:
         even = -_sum(log_p * weight, 1) * (smoothing / rows.shape[1])
         losses = losses * (1 - smoothing) + even
-    return _weighted(_where(used, losses, 0.0), counts, target.shape, reduction)
+    return _weighted(_where(used, losses, 0.0), counts, target.shape, reduction).to(x.dtype)

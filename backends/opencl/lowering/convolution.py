@@ -1,0 +1,1 @@
+LOWERINGS: dict[str, object] = {}
