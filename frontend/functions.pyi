@@ -11,15 +11,15 @@ def acos(x: Any) -> Tensor:
     """Inverse cosine, in radians."""
 def add(x: Any, y: Any) -> Tensor:
     """Sum `x + y`."""
-def all(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def all(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """True where every element is non-zero."""
-def any(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def any(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """True where any element is non-zero."""
-def arange(start: Any, stop: Any, step: int | Any = ..., dtype: Any = ..., device: Any = ...) -> Tensor:
+def arange(start: Any, stop: Any, step: int = ..., dtype: Any = ..., device: Any = ...) -> Tensor:
     """Evenly spaced numbers from `start` up to, not including, `stop`."""
-def argmax(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def argmax(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Position of the first largest element over one axis or all; a NaN counts as largest."""
-def argmin(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def argmin(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
 def asin(x: Any) -> Tensor:
     """Inverse sine, in radians."""
@@ -27,7 +27,7 @@ def atan(x: Any) -> Tensor:
     """Inverse tangent, in radians."""
 def atan2(y: Any, x: Any) -> Tensor:
     """Angle of the point (y, x), in radians."""
-def avg_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., count_include_pad: bool | Any = ...) -> Tensor:
+def avg_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Tensor:
     """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
 def bitwise_and(x: Any, y: Any) -> Tensor:
     """Bits set in both."""
@@ -47,15 +47,15 @@ def cast(x: Any, dtype: Any) -> Tensor:
     """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
 def ceil(x: Any) -> Tensor:
     """Smallest integer not below `x`."""
-def chunk(x: Any, chunks: Any, axis: int | Any = ...) -> tuple[Tensor, ...]:
+def chunk(x: Any, chunks: Any, axis: int = ...) -> tuple[Tensor, ...]:
     """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
-def concat(xs: Sequence[Tensor], axis: int | Any = ...) -> Tensor:
+def concat(xs: Sequence[Tensor], axis: int = ...) -> Tensor:
     """Tensors joined along an existing axis."""
 def contiguous(x: Any) -> Tensor:
     """The tensor in row-major order, itself if it already is."""
-def conv2d(x: Any, weight: Any, bias: Any = ..., stride: tuple | Any = ..., padding: tuple | Any = ..., dilation: tuple | Any = ..., groups: int | Any = ...) -> Tensor:
+def conv2d(x: Any, weight: Any, bias: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ...) -> Tensor:
     """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
 def copy(x: Any) -> Tensor:
     """A new tensor with the same elements, in row-major order."""
@@ -65,7 +65,7 @@ def cosh(x: Any) -> Tensor:
     """Hyperbolic cosine."""
 def divide(x: Any, y: Any) -> Tensor:
     """Quotient `x / y`, floating point also for integers."""
-def elu(x: Any, alpha: float | Any = ...) -> Tensor:
+def elu(x: Any, alpha: float = ...) -> Tensor:
     """`x` if positive, else `alpha * (exp(x) - 1)`."""
 def embedding(weight: Any, index: Any) -> Tensor:
     """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
@@ -79,7 +79,7 @@ def exp2(x: Any) -> Tensor:
     """2 to the power `x`."""
 def expm1(x: Any) -> Tensor:
     """`exp(x) - 1`, accurate near 0."""
-def flatten(x: Any, start_axis: int | Any = ..., end_axis: int | Any = ...) -> Tensor:
+def flatten(x: Any, start_axis: int = ..., end_axis: int = ...) -> Tensor:
     """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
 def flip(x: Any, axis: Any = ...) -> Tensor:
     """The tensor with the elements of the given axes in reverse order. A view."""
@@ -89,7 +89,7 @@ def floor_divide(x: Any, y: Any) -> Tensor:
     """Largest integer not above `x / y`."""
 def full(shape: Any, value: Any, dtype: Any = ..., device: Any = ...) -> Tensor:
     """A tensor of `shape` filled with a number."""
-def gelu(x: Any, approximate: str | Any = ...) -> Tensor:
+def gelu(x: Any, approximate: str = ...) -> Tensor:
     """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
 def greater(x: Any, y: Any) -> Tensor:
     """True where `x > y`."""
@@ -101,7 +101,7 @@ def isinf(x: Any) -> Tensor:
     """True where `x` is infinite."""
 def isnan(x: Any) -> Tensor:
     """True where `x` is NaN."""
-def leaky_relu(x: Any, negative_slope: float | Any = ...) -> Tensor:
+def leaky_relu(x: Any, negative_slope: float = ...) -> Tensor:
     """`x` if positive, else `negative_slope * x`."""
 def less(x: Any, y: Any) -> Tensor:
     """True where `x < y`."""
@@ -117,7 +117,7 @@ def log1p(x: Any) -> Tensor:
     """`log(1 + x)`, accurate near 0."""
 def log2(x: Any) -> Tensor:
     """Logarithm to base 2."""
-def log_softmax(x: Any, axis: int | Any = ...) -> Tensor:
+def log_softmax(x: Any, axis: int = ...) -> Tensor:
     """Logarithm of softmax, accurate where the probability is tiny."""
 def logical_and(x: Any, y: Any) -> Tensor:
     """True where both are non-zero."""
@@ -127,19 +127,19 @@ def logical_or(x: Any, y: Any) -> Tensor:
     """True where either is non-zero."""
 def logical_xor(x: Any, y: Any) -> Tensor:
     """True where exactly one is non-zero."""
-def logsumexp(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """`log(sum_(exp(x)))` over `axis` without overflow."""
 def matmul(x: Any, y: Any) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
-def max(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def max(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Largest element over `axis`; NaN if any is NaN."""
-def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., dilation: tuple | Any = ...) -> Tensor:
+def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Tensor:
     """Largest element of each window; NaN if any is NaN. Padding never wins."""
 def maximum(x: Any, y: Any) -> Tensor:
     """The larger of `x` and `y`; NaN if either is NaN."""
-def mean(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def mean(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Arithmetic mean over `axis`."""
-def min(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def min(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Smallest element over `axis`; NaN if any is NaN."""
 def minimum(x: Any, y: Any) -> Tensor:
     """The smaller of `x` and `y`; NaN if either is NaN."""
@@ -151,13 +151,13 @@ def negative(x: Any) -> Tensor:
     """`-x`."""
 def not_equal(x: Any, y: Any) -> Tensor:
     """True where `x != y`."""
-def pad(x: Any, widths: Any, value: int | Any = ...) -> Tensor:
+def pad(x: Any, widths: Any, value: int = ...) -> Tensor:
     """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
 def permute(x: Any, axes: Any) -> Tensor:
     """The tensor with axis `axes[i]` at position i. A view."""
 def pow(x: Any, y: Any) -> Tensor:
     """`x` to the power `y`."""
-def prod(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def prod(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Product over `axis`."""
 def reciprocal(x: Any) -> Tensor:
     """`1 / x`."""
@@ -181,11 +181,11 @@ def sin(x: Any) -> Tensor:
     """Sine of `x` radians."""
 def sinh(x: Any) -> Tensor:
     """Hyperbolic sine."""
-def softmax(x: Any, axis: int | Any = ...) -> Tensor:
+def softmax(x: Any, axis: int = ...) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
 def softplus(x: Any) -> Tensor:
     """`log(1 + exp(x))` without overflow."""
-def split(x: Any, sizes: Any, axis: int | Any = ...) -> tuple[Tensor, ...]:
+def split(x: Any, sizes: Any, axis: int = ...) -> tuple[Tensor, ...]:
     """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
 def sqrt(x: Any) -> Tensor:
     """Square root."""
@@ -193,17 +193,17 @@ def square(x: Any) -> Tensor:
     """`x * x`."""
 def squeeze(x: Any, axis: Any = ...) -> Tensor:
     """The tensor without the given axes of length 1, by default all of them. A view."""
-def stack(xs: Any, axis: int | Any = ...) -> Tensor:
+def stack(xs: Any, axis: int = ...) -> Tensor:
     """Tensors of one shape joined along a new axis."""
-def std(x: Any, axis: Any = ..., keepdims: bool | Any = ..., correction: int | Any = ...) -> Tensor:
+def std(x: Any, axis: Any = ..., keepdims: bool = ..., correction: int = ...) -> Tensor:
     """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
 def subtract(x: Any, y: Any) -> Tensor:
     """Difference `x - y`."""
-def sum(x: Any, axis: Any = ..., keepdims: bool | Any = ...) -> Tensor:
+def sum(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
 def sum_to(x: Any, shape: Any) -> Tensor:
     """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
-def take(x: Any, index: Any, axis: int | Any = ...) -> Tensor:
+def take(x: Any, index: Any, axis: int = ...) -> Tensor:
     """The slices of `x` along `axis` that integer tensor `index` numbers: its axes replace `axis`. Negative numbers wrap."""
 def take_along_axis(x: Any, index: Any, axis: Any) -> Tensor:
     """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
@@ -211,11 +211,11 @@ def tan(x: Any) -> Tensor:
     """Tangent of `x` radians."""
 def tanh(x: Any) -> Tensor:
     """Hyperbolic tangent."""
-def transpose(x: Any, axis0: int | Any = ..., axis1: int | Any = ...) -> Tensor:
+def transpose(x: Any, axis0: int = ..., axis1: int = ...) -> Tensor:
     """The tensor with two axes exchanged, the last two by default. A view."""
-def tril(x: Any, diagonal: int | Any = ...) -> Tensor:
+def tril(x: Any, diagonal: int = ...) -> Tensor:
     """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
-def triu(x: Any, diagonal: int | Any = ...) -> Tensor:
+def triu(x: Any, diagonal: int = ...) -> Tensor:
     """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
 def trunc(x: Any) -> Tensor:
     """`x` without its fraction."""
@@ -223,7 +223,7 @@ def truncating_divide(x: Any, y: Any) -> Tensor:
     """Integer quotient rounded towards zero, as in C."""
 def unsqueeze(x: Any, axis: Any) -> Tensor:
     """The tensor with a new axis of length 1 at position `axis`. A view."""
-def var(x: Any, axis: Any = ..., keepdims: bool | Any = ..., correction: int | Any = ...) -> Tensor:
+def var(x: Any, axis: Any = ..., keepdims: bool = ..., correction: int = ...) -> Tensor:
     """Variance over `axis`, divided by n - `correction`."""
 def where(cond: Any, x: Any, y: Any) -> Tensor:
     """`x` where `cond` is true, else `y`."""

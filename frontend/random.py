@@ -14,16 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from polyhal import functions as ops
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.ops import OPS
 from polyhal.tensor import Tensor
 
-_less, _remainder, _shift_left, _or, _and = (
-    FUNCTIONS[n] for n in ("less", "remainder", "bitwise_left_shift", "bitwise_or", "bitwise_and")
-)
 _WORDS = 4
 """32-bit words in a counter block."""
 _LARGEST = 2**63 - 1
@@ -203,13 +201,13 @@ def randint(
     lengths, count = _size(shape)
     span = high - low
     if span <= 2**32 - 1:
-        drawn = _remainder(bits(lengths, generator=generator, device=device), span)
-        return drawn.to(kind) + low  # type: ignore[no-any-return]
+        drawn = ops.remainder(bits(lengths, generator=generator, device=device), span)
+        return drawn.to(kind) + low
     if span > _LARGEST:
         raise ValueError(message("randint", f"a range of {span} integers", expected="at most 2**63 - 1"))
     words = bits((2, count), generator=generator, device=device).to(dtypes.int64)
-    wide = _and(_or(_shift_left(words[0], 32), words[1]), _LARGEST)
-    out: Tensor = (_remainder(wide, span) + low).reshape(lengths).to(kind)
+    wide = ops.bitwise_and(ops.bitwise_or(ops.bitwise_left_shift(words[0], 32), words[1]), _LARGEST)
+    out: Tensor = (ops.remainder(wide, span) + low).reshape(lengths).to(kind)
     return out
 
 
@@ -224,11 +222,11 @@ def bernoulli(
     """1 with probability `p`, else 0. A tensor of probabilities decides shape, dtype and device by itself."""
     if isinstance(p, Tensor):
         drawn = rand(p.shape if shape is None else shape, generator=generator, device=p.device)
-        return _less(drawn, p.detach()).to(as_dtype(dtype or p.dtype))  # type: ignore[no-any-return]
+        return ops.less(drawn, p.detach()).to(as_dtype(dtype or p.dtype))
     if shape is None:
         raise ValueError(message("bernoulli", "a number as probability leaves the shape open", expected="a shape"))
     drawn = rand(shape, generator=generator, device=device)
-    return _less(drawn, float(p)).to(as_dtype(dtype or dtypes.DEFAULT_FLOAT))  # type: ignore[no-any-return]
+    return ops.less(drawn, float(p)).to(as_dtype(dtype or dtypes.DEFAULT_FLOAT))
 
 
 def randperm(

@@ -16,6 +16,7 @@ from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.methods import Methods
+from polyhal.hal.protocol import Number
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import Node
@@ -219,6 +220,23 @@ class Tensor(Array, Methods):
         result: Tensor = _copy(self)
         return result
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A leaf of the same class with memory of its own. Raises AutogradError for results of ops."""
+        if self.node is not None:
+            problem = "the tensor is the result of an op"
+            raise AutogradError(message("deepcopy", problem, expected="a leaf", fix="use .detach() first"))
+        copied = _copy(self.detach())
+        out = _new(type(self))
+        for name in Tensor.__slots__ + Array.__slots__:
+            if name != "__weakref__":
+                setattr(out, name, getattr(copied, name))
+        out.requires_grad = self.requires_grad
+        memo[id(self)] = out
+        return out
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a tensor cannot be pickled; use polyhal.save, or .numpy() to send it to another process")
+
     # --- autograd ---------------------------------------------------------------------------------------------------
 
     def detach(self) -> Tensor:
@@ -277,7 +295,7 @@ class Tensor(Array, Methods):
         self.buffer.version += 1
         return self
 
-    def fill_(self, value: bool | int | float) -> Self:
+    def fill_(self, value: Number) -> Self:
         """Overwrite every element with a number."""
         self.check_in_place("fill_")
         if self.size:

@@ -122,7 +122,7 @@ class Device:
     def __str__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> tuple[type[Device], tuple[str]]:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
         return Device, (self.name,)
 
 

@@ -155,7 +155,7 @@ def eager(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: A
     return results if plan.tuple_result else results[0]
 
 
-_Thread.executor = staticmethod(eager)  # type: ignore[assignment]
+_Thread.executor = staticmethod(eager)
 
 
 def arg(x: Any) -> Any:

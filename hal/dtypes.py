@@ -100,7 +100,7 @@ def as_dtype(value: object) -> DType:
     try:
         if value is None:  # which NumPy reads as float64
             raise TypeError
-        return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload, no-any-return]
+        return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
     except (TypeError, KeyError):
         names = ", ".join(_BY_NAME)
         raise TypeError(f"{value!r} names no dtype of Polyhal; expected one of {names}") from None
@@ -184,7 +184,7 @@ def finfo(dtype: object) -> FloatInfo:
     d = as_dtype(dtype)
     if not d.is_floating_point:
         raise TypeError(f"finfo takes a floating-point dtype, got {d.name}; use iinfo for integers")
-    info = ml_dtypes.finfo(d.numpy)
+    info = ml_dtypes.finfo(d.numpy)  # type: ignore[no-untyped-call]
     return FloatInfo(d.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), d)
 
 

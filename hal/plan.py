@@ -248,8 +248,7 @@ class Planner:
         def computing(dtype: DType) -> DType | None:
             if dtype in compute and dtype in storage:
                 return dtype
-            wider = {"float": (dtypes.float32, dtypes.float64), "int": (dtypes.int32, dtypes.int64)}.get(dtype.kind, ())
-            wider = wider or (dtypes.uint32, dtypes.uint64, dtypes.int32)
+            wider = _WIDER[dtype.kind]
             return next((w for w in wider if w.itemsize >= dtype.itemsize and w in compute and w in storage), None)
 
         prepare: list[Callable[[Any, list[Any]], Any]] = []
@@ -531,6 +530,13 @@ def _numbers_spread(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _HALF = (dtypes.float16, dtypes.bfloat16)
+_WIDER: dict[str, tuple[DType, ...]] = {
+    "float": (dtypes.float32, dtypes.float64),
+    "int": (dtypes.int32, dtypes.int64),
+    "uint": (dtypes.uint32, dtypes.uint64, dtypes.int32),
+    "bool": (dtypes.uint32, dtypes.int32),
+}
+"""What a device may compute a kind in when it does not compute the dtype itself, in order of preference."""
 
 
 def _node_spec(graph: Graph, x: Any) -> Any:
@@ -541,7 +547,7 @@ def _node_spec(graph: Graph, x: Any) -> Any:
 
 def byte_view(array: np.ndarray) -> memoryview:
     """The bytes of a contiguous array, of any dtype, without a copy."""
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _listed(specs: Specs) -> str:

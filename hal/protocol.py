@@ -98,9 +98,13 @@ Arg = Ref | Number
 class Launch(Protocol):
     """A kernel made ready for fixed specs. Called with inputs, then outputs, then workspace handles, in order."""
 
-    name: str
-    workspace: tuple[int, ...]
-    """Bytes of each temporary that the framework must provide as a further handle."""
+    @property
+    def name(self) -> str:
+        """What `explain` and the profiler call it."""
+
+    @property
+    def workspace(self) -> tuple[int, ...]:
+        """Bytes of each temporary that the framework must provide as a further handle."""
 
     def __call__(self, *args: Any) -> None:
         """Enqueue. `ScalarSpec` inputs arrive as Python numbers, all others as `Ref`, workspace as `Handle`."""

@@ -20,7 +20,7 @@ def _quiet(function: Function) -> Function:
     return run
 
 
-def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _divide(a: np.ndarray, b: np.ndarray) -> Any:
     if a.dtype.kind == "f":
         return a / b
     quotient = np.floor_divide(a, b)
@@ -30,7 +30,7 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype)
 
 
-def _not(x: np.ndarray) -> np.ndarray:
+def _not(x: np.ndarray) -> Any:
     return np.logical_not(x) if x.dtype.kind == "b" else np.invert(x)
 
 

@@ -96,7 +96,7 @@ def _derived(node: Node, grads: list[Tensor | None], needs: tuple[bool, ...]) ->
     try:
         bound = node.op.bind(node.params)
         dispatch.infer(node.op, tuple(_input_spec(x) for x in saved), bound)
-        outs = decomposition(node.op, node.outputs)(*inputs, **bound)
+        outs = decomposition(node.op, tuple(node.outputs))(*inputs, **bound)
     finally:
         dispatch.thread.grad_enabled = previous
     pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if g is not None and o.requires_grad]

@@ -69,8 +69,10 @@ class Node:
         self.order = next(_order)
         self.device: Device = outs[0].device
         self.outputs = [o.ref.spec for o in outs]
-        self.parents = parents = []
-        self.specs = specs = []
+        parents: list[Any] = []
+        specs: list[Spec | None] = []
+        self.parents = parents
+        self.specs = specs
         for x in inputs:
             try:
                 specs.append(x.ref.spec)
@@ -131,7 +133,8 @@ class Node:
             raise AutogradError(
                 message(
                     self.op.name,
-                    f"{name!r} was changed in place after it was saved for the gradient (version {version}, now {buffer.version})",
+                    f"{name!r} was changed in place after it was saved for the gradient "
+                    f"(version {version}, now {buffer.version})",
                     fix="use an op that returns a new tensor, or change it before it is used",
                 )
             )

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from polyhal import functions as ops
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.ops import FUNCTIONS
 from polyhal.nn import functional as F
 from polyhal.nn import init
 from polyhal.nn.activation import Dropout
@@ -26,8 +26,6 @@ from polyhal.nn.linear import Embedding, Linear
 from polyhal.nn.module import Module
 from polyhal.nn.norm import LayerNorm
 from polyhal.tensor import Tensor
-
-_arange, _reshape = FUNCTIONS["arange"], FUNCTIONS["reshape"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +170,14 @@ class GPT(Module):
     def _positions(self, start: int, count: int) -> Tensor:
         """Position embeddings through a lookup: a view per position would leave a plan per position behind."""
         weight = self.transformer["wpe"].weight
-        numbers = _arange(0, count, 1, dtypes.int32, device=weight.device) + start
+        numbers = ops.arange(0, count, 1, dtypes.int32, device=weight.device) + start
         return self.transformer["wpe"](numbers)  # type: ignore[no-any-return]
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Mean cross entropy, in nats per token, of predicting `targets` (B, T) from `ids` (B, T); -100 does not
         count."""
         logits = self(ids)
-        return F.cross_entropy(_reshape(logits, (-1, logits.shape[-1])), _reshape(targets, (-1,)))
+        return F.cross_entropy(ops.reshape(logits, (-1, logits.shape[-1])), ops.reshape(targets, (-1,)))
 
     def make_cache(self, batch: int = 1) -> KVCache:
         """An empty cache for decoding up to `block_size` tokens."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from polyhal import functions as ops
 from polyhal.creation import empty, zeros
 from polyhal.hal import dtypes, layout
 from polyhal.hal.device import Device
@@ -19,22 +20,19 @@ from polyhal.nn.module import Module
 from polyhal.nn.parameter import Parameter
 from polyhal.tensor import Tensor
 
-_where, _full, _arange, _less_equal, _reshape, _mean, _matmul, _attention = (
-    FUNCTIONS[n] for n in ("where", "full", "arange", "less_equal", "reshape", "mean", "matmul", "attention")
-)
+_attention = FUNCTIONS["attention"]
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, T, E) to (B, heads, T, E/heads). A view where the layout allows."""
     batch, length, width = x.shape
-    return _reshape(x, (batch, length, heads, width // heads)).transpose(1, 2)  # type: ignore[no-any-return]
+    return ops.reshape(x, (batch, length, heads, width // heads)).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
     """(B, H, T, D) to (B, T, H*D)."""
     batch, heads, length, width = x.shape
-    out: Tensor = _reshape(x.transpose(1, 2), (batch, length, heads * width))
-    return out
+    return ops.reshape(x.transpose(1, 2), (batch, length, heads * width))
 
 
 class MultiheadAttention(Module):
@@ -96,12 +94,12 @@ class MultiheadAttention(Module):
         weights: Tensor | None = None
         if need_weights:
             weights = attention_weights(q, k, mask, is_causal)
-            heads = _matmul(F.dropout(weights, p, self.training), v)
+            heads = ops.matmul(F.dropout(weights, p, self.training), v)
         else:
             heads = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal)
         out = self.out_proj(merge_heads(heads))
         if weights is not None and average_attn_weights:
-            weights = _mean(weights, 1)
+            weights = ops.mean(weights, 1)
         if not batched:
             return out[0], None if weights is None else weights[0]
         return out if self.batch_first else out.transpose(0, 1), weights
@@ -131,16 +129,16 @@ class MultiheadAttention(Module):
         if attn_mask is not None:
             total = self._additive(attn_mask)
             if total.ndim == 3:
-                total = _reshape(total, (batch, self.num_heads, *total.shape[1:]))
+                total = ops.reshape(total, (batch, self.num_heads, *total.shape[1:]))
         if padding is not None:
             part = self._additive(padding)
-            part = _reshape(part, (part.shape[0], 1, 1, part.shape[1]))
+            part = ops.reshape(part, (part.shape[0], 1, 1, part.shape[1]))
             total = part if total is None else total + part
         return total
 
     @staticmethod
     def _additive(mask: Tensor) -> Tensor:
-        return _where(mask, -math.inf, 0.0) if mask.dtype is dtypes.bool_ else mask
+        return ops.where(mask, -math.inf, 0.0) if mask.dtype is dtypes.bool_ else mask
 
     def extra_repr(self) -> str:
         sizes = f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
@@ -165,7 +163,7 @@ class KVCache:
         self.capacity = capacity
         self.length = 0
         """Positions filled."""
-        self._positions: Tensor = _arange(0, capacity, 1, dtypes.int32, device=Device(device))
+        self._positions: Tensor = ops.arange(0, capacity, 1, dtypes.int32, device=Device(device))
 
     def reset(self) -> None:
         """Forget everything."""
@@ -184,9 +182,9 @@ class KVCache:
             return None
         span = self._span(count)
         if count == 1:
-            return _reshape(_less_equal(self._positions[:span], self.length), (1, span))  # type: ignore[no-any-return]
-        rows = _reshape(self._positions[:count] + self.length, (count, 1))
-        return _less_equal(self._positions[:span], rows)  # type: ignore[no-any-return]
+            return ops.reshape(ops.less_equal(self._positions[:span], self.length), (1, span))
+        rows = ops.reshape(self._positions[:count] + self.length, (count, 1))
+        return ops.less_equal(self._positions[:span], rows)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Store the new keys and values (B, H, T, D) of a layer and attend to all of them; `mask` as `mask` gave it."""

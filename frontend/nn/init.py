@@ -7,15 +7,14 @@ from typing import Literal
 
 import numpy as np
 
+from polyhal import functions as ops
 from polyhal import random
 from polyhal.autograd import no_grad
 from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.ops import FUNCTIONS
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
-_log, _sqrt, _where, _less, _clip = (FUNCTIONS[n] for n in ("log", "sqrt", "where", "less", "clip"))
 Fan = Literal["fan_in", "fan_out"]
 
 
@@ -129,8 +128,8 @@ def trunc_normal_(
     drawn = random.uniform(low, high, x.shape, generator=generator, device=x.device)
     # float32 can round a draw to exactly -1 or 1, where the inverse is infinite.
     edge = 1.0 - 2.0**-24
-    values = _erfinv(_clip(drawn, -edge, edge)) * (std * math.sqrt(2.0)) + mean
-    return _write(x, _clip(values, a, b))
+    values = _erfinv(ops.clip(drawn, -edge, edge)) * (std * math.sqrt(2.0)) + mean
+    return _write(x, ops.clip(values, a, b))
 
 
 _CENTRE = (
@@ -148,12 +147,12 @@ def _erfinv(x: Tensor) -> Tensor:
 
     Source: Giles, "Approximating the erfinv function", GPU Computing Gems 2011.
     """
-    w = -_log((1.0 - x) * (x + 1.0))
-    centre, tail = w - 2.5, _sqrt(w) - 3.0
+    w = -ops.log((1.0 - x) * (x + 1.0))
+    centre, tail = w - 2.5, ops.sqrt(w) - 3.0
     p, q = centre * 0.0 + _CENTRE[0], tail * 0.0 + _TAIL[0]
     for c, d in zip(_CENTRE[1:], _TAIL[1:], strict=True):
         p, q = p * centre + c, q * tail + d
-    return _where(_less(w, 5.0), p, q) * x  # type: ignore[no-any-return]
+    return ops.where(ops.less(w, 5.0), p, q) * x
 
 
 def orthogonal_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
@@ -10,7 +9,7 @@ from polyhal.autograd import no_grad
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.nn.hooks import HookHandle
-from polyhal.nn.parameter import Parameter, duplicate, relocate
+from polyhal.nn.parameter import Parameter, relocate
 from polyhal.nn.state import LoadResult, adopt, compare
 from polyhal.tensor import Tensor
 
@@ -287,20 +286,6 @@ class Module:
     def bfloat16(self) -> Self:
         """Floating-point parameters and buffers in bfloat16."""
         return self.to("bfloat16")
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        out = object.__new__(type(self))
-        memo[id(self)] = out
-        for name, value in self.__dict__.items():
-            if isinstance(value, Tensor):
-                if id(value) not in memo:
-                    memo[id(value)] = duplicate(value)
-                out.__dict__[name] = memo[id(value)]
-            elif name in ("_pre_hooks", "_post_hooks"):
-                out.__dict__[name] = dict(value)
-            else:
-                out.__dict__[name] = copy.deepcopy(value, memo)
-        return out
 
     # --- printing ---------------------------------------------------------------------------------------------------
 

@@ -50,10 +50,3 @@ def relocate(x: Tensor, device: Device | None, dtype: DType | None) -> None:
         grad = x.grad.detach()
         relocate(grad, device, dtype)
         x.grad = grad
-
-
-def duplicate(x: Tensor) -> Tensor:
-    """A leaf of the same class with a copy of the elements; the gradient is not copied."""
-    with no_grad():
-        copied = x.detach().clone()
-    return Parameter(copied, x.requires_grad) if isinstance(x, Parameter) else copied

@@ -5,29 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
 from polyhal.hal.errors import NonFiniteError, ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.tensor import Tensor
 
-_sum_of_squares, _sqrt, _minimum, _clip, _concat, _reshape, _stack, _abs, _max, _sum, _pow, _full = (
-    FUNCTIONS[n]
-    for n in (
-        "sum_of_squares",
-        "sqrt",
-        "minimum",
-        "clip",
-        "concat",
-        "reshape",
-        "stack",
-        "abs",
-        "max",
-        "sum",
-        "pow",
-        "full",
-    )
-)
+_sum_of_squares = FUNCTIONS["sum_of_squares"]
+
 
 CHUNK = 24
 """Tensors that one launch of a multi-tensor op takes."""
@@ -47,11 +33,11 @@ def total_norm(tensors: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
     """The norm of all elements of all tensors together, as a float32 tensor on their device."""
     if norm_type == 2:
         parts = [_sum_of_squares(group) for group in chunks(tensors)]
-        return _sqrt(parts[0] if len(parts) == 1 else _sum(_stack(parts)))  # type: ignore[no-any-return]
+        return ops.sqrt(parts[0] if len(parts) == 1 else ops.sum(ops.stack(parts)))
     if norm_type == math.inf:
-        return _max(_stack([_max(_abs(t)).float() for t in tensors]))  # type: ignore[no-any-return]
-    total = _sum(_stack([_sum(_pow(_abs(t).float(), norm_type)) for t in tensors]))
-    return _pow(total, 1 / norm_type)  # type: ignore[no-any-return]
+        return ops.max(ops.stack([ops.max(ops.abs(t)).float() for t in tensors]))
+    total = ops.sum(ops.stack([ops.sum(ops.pow(ops.abs(t).float(), norm_type)) for t in tensors]))
+    return ops.pow(total, 1 / norm_type)
 
 
 def clip_grad_norm_(
@@ -64,14 +50,14 @@ def clip_grad_norm_(
     """
     grads = _gradients(parameters)
     if not grads:
-        return _full((), 0.0)  # type: ignore[no-any-return]
+        return ops.full((), 0.0)
     with no_grad():
         norm = total_norm(grads, norm_type)
         if error_if_nonfinite and not math.isfinite(value := float(norm.item())):
             raise NonFiniteError(
                 message("clip_grad_norm_", f"the norm of the gradients is {value}", expected="a finite number")
             )
-        factor = _minimum(max_norm / (norm + 1e-6), 1.0)
+        factor = ops.minimum(max_norm / (norm + 1e-6), 1.0)
         for group in chunks(grads):
             dispatch.apply_into(OPS["scale_all"], (*group, factor), (), tuple(group))
     return norm
@@ -86,8 +72,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All elements of all parameters as one vector; gradients flow back through it."""
-    out: Tensor = _concat([_reshape(p, (-1,)) for p in parameters], 0)
-    return out
+    return ops.concat([ops.reshape(p, (-1,)) for p in parameters], 0)
 
 
 def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
@@ -99,7 +84,7 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
     start = 0
     with no_grad():
         for p in targets:
-            p.copy_(_reshape(vector[start : start + p.size], p.shape))
+            p.copy_(ops.reshape(vector[start : start + p.size], p.shape))
             start += p.size
 
 

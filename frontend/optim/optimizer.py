@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from polyhal import functions as ops
 from polyhal.autograd import enable_grad, no_grad
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.errors import message
-from polyhal.hal.ops import FUNCTIONS
 from polyhal.nn.state import StateDictError, adopt, shape_of
 from polyhal.nn.utils import CHUNK
 from polyhal.tensor import Tensor
-
-_contiguous = FUNCTIONS["contiguous"]
 
 Group = dict[str, Any]
 Params = Iterable[Tensor] | Iterable[Group]
@@ -147,8 +145,7 @@ def state_dtype(p: Tensor) -> DType:
 def dense_grad(p: Tensor) -> Tensor:
     """A parameter's gradient in row-major order, off the tape."""
     assert p.grad is not None
-    out: Tensor = _contiguous(p.grad.detach())
-    return out
+    return ops.contiguous(p.grad.detach())
 
 
 def batches(params: Sequence[Tensor], key: Callable[[Tensor], Any]) -> Iterator[tuple[Any, Sequence[Tensor]]]:

@@ -13,7 +13,7 @@ from polyhal.hal.ops.arithmetic import abs_, square
 from polyhal.hal.ops.elementwise import SPECIAL, elementwise
 from polyhal.hal.ops.exponential import exp, expm1, log1p
 from polyhal.hal.ops.logic import less
-from polyhal.hal.ops.opdef import Sample, Tolerance
+from polyhal.hal.ops.opdef import OpFunction, Sample, Tolerance
 from polyhal.hal.ops.selection import maximum, minimum, where
 
 _KINK = ((0.1, 4.0),)
@@ -29,7 +29,7 @@ def _kinked(rng: np.random.Generator) -> list[Sample]:
     return [Sample((_two_sided(rng, s),)) for s in shapes] + [Sample((SPECIAL,), special=True)]
 
 
-relu_grad = elementwise(
+relu_grad: OpFunction = elementwise(
     "relu_grad",
     lambda g, out: np.where(out > 0, g, 0),
     "Gradient of relu from its result.",

@@ -8,7 +8,7 @@ import numpy as np
 
 from polyhal.hal.ops.elementwise import elementwise
 from polyhal.hal.ops.logic import equal, less
-from polyhal.hal.ops.opdef import Tolerance
+from polyhal.hal.ops.opdef import OpFunction, Tolerance
 from polyhal.hal.ops.selection import where
 
 add = elementwise("add", np.add, "Sum `x + y`.", gradient=lambda g: (g, g))
@@ -41,7 +41,7 @@ abs_ = elementwise(
     gradient=lambda g, x: g * sign(x),
     domain=((0.25, 4.0),),
 )
-sign = elementwise(
+sign: OpFunction = elementwise(
     "sign",
     np.sign,
     "-1, 0 or 1 by the sign of `x`; NaN stays NaN.",

@@ -68,7 +68,7 @@ def _np_windows(x: Any, kernel: Pair, stride: Any, padding: Any, dilation: Any) 
 
 
 def _pairs(*values: Any) -> list[Pair]:
-    return [(v, v) if isinstance(v, int) else tuple(v) for v in values]  # type: ignore[misc]
+    return [(v, v) if isinstance(v, int) else tuple(v) for v in values]
 
 
 def _conv2d(

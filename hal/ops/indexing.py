@@ -13,7 +13,18 @@ from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.creation import arange
 from polyhal.hal.ops.logic import less
 from polyhal.hal.ops.movement import broadcast_to, moveaxis, permute, reshape, slice_
-from polyhal.hal.ops.opdef import CoreCall, CoreInput, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.opdef import (
+    CoreCall,
+    CoreInput,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+)
 from polyhal.hal.ops.selection import where
 from polyhal.hal.protocol import ComputeBackend
 
@@ -122,7 +133,7 @@ def _repeats(specs: Specs, params: Params) -> int:
     return index.size
 
 
-scatter_rows = declare(
+scatter_rows: OpFunction = declare(
     _scatter_rows,
     name="scatter_rows",
     family="indexing",
@@ -225,7 +236,7 @@ def _scatter_along_decomposed(src: Any, index: Any, *, axis: int, length: int) -
     return reshape(scatter_rows(reshape(src, (-1, 1)), positions, math.prod(shape)), shape)
 
 
-scatter_along_axis = declare(
+scatter_along_axis: OpFunction = declare(
     _scatter_along_axis,
     name="scatter_along_axis",
     family="indexing",

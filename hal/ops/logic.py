@@ -6,7 +6,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops.elementwise import elementwise
-from polyhal.hal.ops.opdef import Sample
+from polyhal.hal.ops.opdef import OpFunction, Sample
 
 _B = dtypes.bool_
 equal = elementwise("equal", np.equal, "True where `x == y`.", result=_B)
@@ -30,11 +30,15 @@ greater_equal = elementwise(
     decompose=lambda x, y: logical_or(less(y, x), equal(x, y)),
 )
 logical_and = elementwise("logical_and", np.logical_and, "True where both are non-zero.", operand="bool", result=_B)
-logical_or = elementwise("logical_or", np.logical_or, "True where either is non-zero.", operand="bool", result=_B)
+logical_or: OpFunction = elementwise(
+    "logical_or", np.logical_or, "True where either is non-zero.", operand="bool", result=_B
+)
 logical_xor = elementwise(
     "logical_xor", np.logical_xor, "True where exactly one is non-zero.", operand="bool", result=_B
 )
-logical_not = elementwise("logical_not", np.logical_not, "True where `x` is zero.", operand="bool", result=_B)
+logical_not: OpFunction = elementwise(
+    "logical_not", np.logical_not, "True where `x` is zero.", operand="bool", result=_B
+)
 
 
 def _bit_samples(rng: np.random.Generator) -> list[Sample]:

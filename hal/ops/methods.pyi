@@ -54,13 +54,13 @@ class Methods:
         """Inverse cosine, in radians."""
     def add(self, y: Any) -> Self:
         """Sum `x + y`."""
-    def all(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def all(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """True where every element is non-zero."""
-    def any(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def any(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """True where any element is non-zero."""
-    def argmax(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def argmax(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Position of the first largest element over one axis or all; a NaN counts as largest."""
-    def argmin(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def argmin(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
     def asin(self) -> Self:
         """Inverse sine, in radians."""
@@ -68,9 +68,7 @@ class Methods:
         """Inverse tangent, in radians."""
     def atan2(self, x: Any) -> Self:
         """Angle of the point (y, x), in radians."""
-    def avg_pool2d(
-        self, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., count_include_pad: bool | Any = ...
-    ) -> Self:
+    def avg_pool2d(self, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Self:
         """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
     def bitwise_and(self, y: Any) -> Self:
         """Bits set in both."""
@@ -90,7 +88,7 @@ class Methods:
         """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
     def ceil(self) -> Self:
         """Smallest integer not below `x`."""
-    def chunk(self, chunks: Any, axis: int | Any = ...) -> tuple[Self, ...]:
+    def chunk(self, chunks: Any, axis: int = ...) -> tuple[Self, ...]:
         """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
     def clip(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
@@ -100,10 +98,10 @@ class Methods:
         self,
         weight: Any,
         bias: Any = ...,
-        stride: tuple | Any = ...,
-        padding: tuple | Any = ...,
-        dilation: tuple | Any = ...,
-        groups: int | Any = ...,
+        stride: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: int = ...,
     ) -> Self:
         """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
     def copy(self) -> Self:
@@ -114,7 +112,7 @@ class Methods:
         """Hyperbolic cosine."""
     def divide(self, y: Any) -> Self:
         """Quotient `x / y`, floating point also for integers."""
-    def elu(self, alpha: float | Any = ...) -> Self:
+    def elu(self, alpha: float = ...) -> Self:
         """`x` if positive, else `alpha * (exp(x) - 1)`."""
     def embedding(self, index: Any) -> Self:
         """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
@@ -128,7 +126,7 @@ class Methods:
         """2 to the power `x`."""
     def expm1(self) -> Self:
         """`exp(x) - 1`, accurate near 0."""
-    def flatten(self, start_axis: int | Any = ..., end_axis: int | Any = ...) -> Self:
+    def flatten(self, start_axis: int = ..., end_axis: int = ...) -> Self:
         """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
     def flip(self, axis: Any = ...) -> Self:
         """The tensor with the elements of the given axes in reverse order. A view."""
@@ -136,7 +134,7 @@ class Methods:
         """Largest integer not above `x`."""
     def floor_divide(self, y: Any) -> Self:
         """Largest integer not above `x / y`."""
-    def gelu(self, approximate: str | Any = ...) -> Self:
+    def gelu(self, approximate: str = ...) -> Self:
         """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
     def greater(self, y: Any) -> Self:
         """True where `x > y`."""
@@ -148,7 +146,7 @@ class Methods:
         """True where `x` is infinite."""
     def isnan(self) -> Self:
         """True where `x` is NaN."""
-    def leaky_relu(self, negative_slope: float | Any = ...) -> Self:
+    def leaky_relu(self, negative_slope: float = ...) -> Self:
         """`x` if positive, else `negative_slope * x`."""
     def less(self, y: Any) -> Self:
         """True where `x < y`."""
@@ -164,7 +162,7 @@ class Methods:
         """`log(1 + x)`, accurate near 0."""
     def log2(self) -> Self:
         """Logarithm to base 2."""
-    def log_softmax(self, axis: int | Any = ...) -> Self:
+    def log_softmax(self, axis: int = ...) -> Self:
         """Logarithm of softmax, accurate where the probability is tiny."""
     def logical_and(self, y: Any) -> Self:
         """True where both are non-zero."""
@@ -174,21 +172,19 @@ class Methods:
         """True where either is non-zero."""
     def logical_xor(self, y: Any) -> Self:
         """True where exactly one is non-zero."""
-    def logsumexp(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def logsumexp(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """`log(sum_(exp(x)))` over `axis` without overflow."""
     def matmul(self, y: Any) -> Self:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
-    def max(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def max(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
-    def max_pool2d(
-        self, kernel: Any, stride: Any = ..., padding: tuple | Any = ..., dilation: tuple | Any = ...
-    ) -> Self:
+    def max_pool2d(self, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Self:
         """Largest element of each window; NaN if any is NaN. Padding never wins."""
     def maximum(self, y: Any) -> Self:
         """The larger of `x` and `y`; NaN if either is NaN."""
-    def mean(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def mean(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Arithmetic mean over `axis`."""
-    def min(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def min(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Smallest element over `axis`; NaN if any is NaN."""
     def minimum(self, y: Any) -> Self:
         """The smaller of `x` and `y`; NaN if either is NaN."""
@@ -200,13 +196,13 @@ class Methods:
         """`-x`."""
     def not_equal(self, y: Any) -> Self:
         """True where `x != y`."""
-    def pad(self, widths: Any, value: int | Any = ...) -> Self:
+    def pad(self, widths: Any, value: int = ...) -> Self:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
     def permute(self, axes: Any) -> Self:
         """The tensor with axis `axes[i]` at position i. A view."""
     def pow(self, y: Any) -> Self:
         """`x` to the power `y`."""
-    def prod(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def prod(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Product over `axis`."""
     def reciprocal(self) -> Self:
         """`1 / x`."""
@@ -230,11 +226,11 @@ class Methods:
         """Sine of `x` radians."""
     def sinh(self) -> Self:
         """Hyperbolic sine."""
-    def softmax(self, axis: int | Any = ...) -> Self:
+    def softmax(self, axis: int = ...) -> Self:
         """`exp(x)` divided by its sum along `axis`, without overflow."""
     def softplus(self) -> Self:
         """`log(1 + exp(x))` without overflow."""
-    def split(self, sizes: Any, axis: int | Any = ...) -> tuple[Self, ...]:
+    def split(self, sizes: Any, axis: int = ...) -> tuple[Self, ...]:
         """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
     def sqrt(self) -> Self:
         """Square root."""
@@ -242,13 +238,13 @@ class Methods:
         """`x * x`."""
     def squeeze(self, axis: Any = ...) -> Self:
         """The tensor without the given axes of length 1, by default all of them. A view."""
-    def std(self, axis: Any = ..., keepdims: bool | Any = ..., correction: int | Any = ...) -> Self:
+    def std(self, axis: Any = ..., keepdims: bool = ..., correction: int = ...) -> Self:
         """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
     def subtract(self, y: Any) -> Self:
         """Difference `x - y`."""
-    def sum(self, axis: Any = ..., keepdims: bool | Any = ...) -> Self:
+    def sum(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
-    def take(self, index: Any, axis: int | Any = ...) -> Self:
+    def take(self, index: Any, axis: int = ...) -> Self:
         """The slices of `x` along `axis` that integer tensor `index` numbers: its axes replace `axis`. Negative numbers wrap."""
     def take_along_axis(self, index: Any, axis: Any) -> Self:
         """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
@@ -256,11 +252,11 @@ class Methods:
         """Tangent of `x` radians."""
     def tanh(self) -> Self:
         """Hyperbolic tangent."""
-    def transpose(self, axis0: int | Any = ..., axis1: int | Any = ...) -> Self:
+    def transpose(self, axis0: int = ..., axis1: int = ...) -> Self:
         """The tensor with two axes exchanged, the last two by default. A view."""
-    def tril(self, diagonal: int | Any = ...) -> Self:
+    def tril(self, diagonal: int = ...) -> Self:
         """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
-    def triu(self, diagonal: int | Any = ...) -> Self:
+    def triu(self, diagonal: int = ...) -> Self:
         """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
     def trunc(self) -> Self:
         """`x` without its fraction."""
@@ -268,5 +264,5 @@ class Methods:
         """Integer quotient rounded towards zero, as in C."""
     def unsqueeze(self, axis: Any) -> Self:
         """The tensor with a new axis of length 1 at position `axis`. A view."""
-    def var(self, axis: Any = ..., keepdims: bool | Any = ..., correction: int | Any = ...) -> Self:
+    def var(self, axis: Any = ..., keepdims: bool = ..., correction: int = ...) -> Self:
         """Variance over `axis`, divided by n - `correction`."""

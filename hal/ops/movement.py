@@ -14,6 +14,7 @@ from polyhal.hal.layout import Spec, View, normalize_axes, normalize_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.opdef import (
     ErrorSample,
+    OpFunction,
     Output,
     Params,
     Piece,
@@ -58,7 +59,7 @@ def _infer_reshape(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, shape)]
 
 
-reshape = declare(
+reshape: OpFunction = declare(
     _reshape,
     name="reshape",
     family="movement",
@@ -96,7 +97,7 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
 
 
-permute = declare(
+permute: OpFunction = declare(
     _permute,
     name="permute",
     family="movement",
@@ -127,6 +128,10 @@ def _infer_broadcast(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, shape)]
 
 
+def _broadcast_gradient(g: Any, x_spec: Spec) -> Any:
+    return sum_to(g, x_spec.shape)
+
+
 broadcast_to = declare(
     _broadcast_to,
     name="broadcast_to",
@@ -137,7 +142,7 @@ broadcast_to = declare(
     view=lambda spec, params: View(
         params["shape"], layout.broadcast_strides(spec.shape, spec.strides, params["shape"])
     ),
-    gradient=lambda g, x_spec: sum_to(g, x_spec.shape),
+    gradient=_broadcast_gradient,
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (3, 1)),), {"shape": (2, 3, 4)}),
         Sample((rng.uniform(-1, 1, ()),), {"shape": (5,)}),
@@ -186,7 +191,8 @@ def _windows(x: Any, *, kernel: Any, stride: Any, dilation: Any) -> Any:
     n = len(kernel)
     views = np.lib.stride_tricks.sliding_window_view(np.asarray(x), spans, axis=tuple(range(-n, 0)))
     picks = [slice(None, None, s) for s in stride] + [slice(None, None, d) for d in dilation]
-    return views[(..., *picks)]
+    out: np.ndarray = views[(Ellipsis, *picks)]  # type: ignore[arg-type]
+    return out
 
 
 def _infer_windows(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -263,7 +269,7 @@ def _whole(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[Piec
     return [Piece(View(outputs[0].shape, outputs[0].strides), 0)]
 
 
-contiguous = declare(
+contiguous: OpFunction = declare(
     _contiguous,
     name="contiguous",
     family="movement",
@@ -324,7 +330,7 @@ def _assemble_unslice(specs: Specs, outputs: tuple[Spec, ...], params: Params) -
     return pieces
 
 
-unslice = declare(
+unslice: OpFunction = declare(
     _unslice,
     name="unslice",
     family="movement",
@@ -522,7 +528,7 @@ def split(x: Any, sizes: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
 @composite()
 def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
     """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
-    return split(x, -(-x.shape[normalize_axis(axis, x.ndim)] // chunks), axis)  # type: ignore[no-any-return]
+    return split(x, -(-x.shape[normalize_axis(axis, x.ndim)] // chunks), axis)
 
 
 @composite(method=False)

@@ -74,7 +74,8 @@ class CoreCall(NamedTuple):
     result_exact: bool = False
 
 
-class Slot(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Slot:
     """The number of a value in its graph."""
 
     index: int
@@ -104,6 +105,8 @@ class Tolerance:
     terms: Callable[[Specs, Params], int] | None = None
 
 
+OpFunction = Callable[..., Any]
+"""The public function of an op."""
 Gradient = Callable[..., Any]
 
 
@@ -298,6 +301,7 @@ __all__ = [
     "CoreInput",
     "ErrorSample",
     "OpDef",
+    "OpFunction",
     "Output",
     "Params",
     "Piece",

@@ -11,7 +11,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.convolution import Pair, output_length, pair
 from polyhal.hal.ops.logic import equal, logical_and, logical_not, not_equal
 from polyhal.hal.ops.movement import broadcast_to, pad, slice_, unslice, windows
-from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.reduction import max_, sum_
 from polyhal.hal.ops.selection import where
 
@@ -277,7 +277,7 @@ avg_pool2d_grad = declare(
     ],
     tolerance=Tolerance(4.0, floor=1.0, terms=_terms),
 )
-avg_pool2d = declare(
+avg_pool2d: OpFunction = declare(
     _avg_pool2d,
     name="avg_pool2d",
     family="pooling",

@@ -27,7 +27,7 @@ from polyhal.hal.ops.logic import (
     less,
 )
 from polyhal.hal.ops.movement import reshape, slice_, stack
-from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, Output, Piece, Sample, Slot, Specs, Tolerance
+from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, OpFunction, Output, Piece, Sample, Slot, Specs, Tolerance
 from polyhal.hal.ops.selection import where
 from polyhal.hal.ops.trigonometry import cos, sin
 
@@ -269,7 +269,7 @@ def _dropout_samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-dropout = OPS.declare(
+dropout: OpFunction = OPS.declare(
     OpDef(
         name="dropout",
         family="random",

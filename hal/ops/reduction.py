@@ -34,8 +34,8 @@ def _infer(name: str, result: Callable[[DType], DType], empty: bool) -> Callable
         spec = specs[0]
         assert isinstance(spec, Spec)
         axes = normalize_axes(params["axis"], spec.ndim)
-        shape = reduced_shape(spec.shape, axes, params["keepdims"])
-        if not empty and math.prod(shape) and not math.prod(spec.shape[a] for a in axes):
+        shape: tuple[int, ...] = reduced_shape(spec.shape, axes, params["keepdims"])
+        if not empty and 0 not in shape and not math.prod(spec.shape[a] for a in axes):
             raise ValueError(f"the {name} of no elements is undefined")
         params["axis"] = axes
         params["keepdims"] = bool(params["keepdims"])

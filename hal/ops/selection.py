@@ -9,7 +9,7 @@ import numpy as np
 
 from polyhal.hal.ops.elementwise import elementwise, in_common_dtype
 from polyhal.hal.ops.logic import equal, greater, less, logical_or, not_equal
-from polyhal.hal.ops.opdef import Sample
+from polyhal.hal.ops.opdef import OpFunction, Sample
 
 maximum = elementwise(
     "maximum",
@@ -32,7 +32,7 @@ def _extremum_gradient(g: Any, x: Any, y: Any, loses: Callable[..., Any]) -> Any
     return where(loses(y, x), g, half), where(loses(x, y), g, half)
 
 
-where = elementwise(
+where: OpFunction = elementwise(
     "where",
     np.where,
     "`x` where `cond` is true, else `y`.",

@@ -28,7 +28,7 @@ def _parameters(function: Callable[..., Any], skip_first: bool, tensor: str) -> 
         if op is not None and p.name in op.inputs:
             kind = f"Sequence[{tensor}]" if op.variadic else "Any"
         else:
-            kind = "Any" if p.default is p.empty or p.default is None else type(p.default).__name__ + " | Any"
+            kind = type(p.default).__name__ if type(p.default) in (bool, int, float, str) else "Any"
         default = "" if p.default is p.empty else " = ..."
         parts.append(f"{p.name}: {kind}{default}")
     return ", ".join(parts)

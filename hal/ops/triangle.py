@@ -11,7 +11,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.creation import arange
 from polyhal.hal.ops.logic import less
 from polyhal.hal.ops.movement import reshape
-from polyhal.hal.ops.opdef import ErrorSample, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.selection import where
 
 
@@ -48,7 +48,7 @@ def _triu(x: Any, *, diagonal: int = 0) -> Any:
     return np.triu(x, diagonal)
 
 
-tril = declare(
+tril: OpFunction = declare(
     _tril,
     name="tril",
     family="triangle",
@@ -61,7 +61,7 @@ tril = declare(
     tolerance=Tolerance(0.0),
     widen=False,
 )
-triu = declare(
+triu: OpFunction = declare(
     _triu,
     name="triu",
     family="triangle",

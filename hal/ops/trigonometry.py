@@ -12,7 +12,7 @@ from polyhal.hal.ops.arithmetic import abs_, square
 from polyhal.hal.ops.elementwise import elementwise
 from polyhal.hal.ops.exponential import exp, expm1, rsqrt, sqrt
 from polyhal.hal.ops.logic import equal, less, logical_or, not_equal
-from polyhal.hal.ops.opdef import Tolerance
+from polyhal.hal.ops.opdef import OpFunction, Tolerance
 from polyhal.hal.ops.selection import where
 
 _UNIT = Tolerance(8.0, floor=1.0)
@@ -26,7 +26,7 @@ sin = elementwise(
     gradient=lambda g, x: g * cos(x),
     tolerance=Tolerance(4.0, floor=1.0),
 )
-cos = elementwise(
+cos: OpFunction = elementwise(
     "cos",
     np.cos,
     "Cosine of `x` radians.",
@@ -65,7 +65,7 @@ acos = elementwise(
     domain=((-0.95, 0.95),),
     tolerance=Tolerance(8.0),
 )
-atan = elementwise(
+atan: OpFunction = elementwise(
     "atan",
     np.arctan,
     "Inverse tangent, in radians.",
@@ -117,7 +117,7 @@ sinh = elementwise(
     gradient=lambda g, x: g * cosh(x),
     tolerance=Tolerance(12.0),
 )
-cosh = elementwise(
+cosh: OpFunction = elementwise(
     "cosh",
     np.cosh,
     "Hyperbolic cosine.",

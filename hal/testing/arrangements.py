@@ -45,7 +45,7 @@ def poison(dtype: DType, size: int) -> np.ndarray:
     if dtype.is_floating_point:
         return np.full(size, np.nan).astype(dtype.numpy)
     if dtype.kind == "bool":
-        return np.arange(size) % 2 == 0
+        return np.asarray(np.arange(size) % 2 == 0)
     return np.full(size, 0x5A, np.uint8).repeat(dtype.itemsize).view(dtype.numpy)[:size]
 
 
@@ -135,7 +135,7 @@ class Guarded:
         if changed.any():
             first = int(np.argmax(changed)) - self._lead
             raise AssertionError(
-                f"{what}: wrote outside its output, first at element {first} relative to it, which has {self.tensor.size}"
+                f"{what}: wrote outside its output of {self.tensor.size} elements, first at element {first}"
             )
 
 

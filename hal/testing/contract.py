@@ -104,7 +104,7 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     quotient = np.floor_divide(np.abs(a), np.abs(b))
-    return np.where((a < 0) != (b < 0), -quotient, quotient) if a.dtype.kind == "i" else quotient
+    return np.asarray(np.where((a < 0) != (b < 0), -quotient, quotient) if a.dtype.kind == "i" else quotient)
 
 
 _BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -258,7 +258,7 @@ def gather(device: Device) -> None:
         for turn, (rows, width, count) in enumerate(_TABLES):
             rng = np.random.default_rng(SEED + turn)
             x = draw(rng, (rows, width), dtype, -9.0, 9.0)
-            index = rng.integers(-2, rows + 2, count).astype(np.int32 if turn % 2 else np.int64)
+            index: Any = rng.integers(-2, rows + 2, count).astype(np.int32 if turn % 2 else np.int64)
             if index.dtype == np.int64 and count > 3:
                 index[:2] = (2**40, -(2**40))
             out = guarded(dtype, (count, width), device, turn)
@@ -274,7 +274,7 @@ def scatter_add(device: Device) -> None:
         for turn, (rows, width, count) in enumerate(_TABLES):
             rng = np.random.default_rng(SEED + turn)
             src = draw(rng, (count, width), dtype, -9.0, 9.0)
-            index = rng.integers(-2, rows + 2, count).astype(np.int32 if turn % 2 else np.int64)
+            index: Any = rng.integers(-2, rows + 2, count).astype(np.int32 if turn % 2 else np.int64)
             start = draw(rng, (rows, width), dtype, -9.0, 9.0)
             out = guarded(dtype, (rows, width), device, turn)
             launch(device.backend.copy, arrange(start, Arrangement.CONTIGUOUS, device), out.tensor)

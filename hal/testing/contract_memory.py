@@ -1,4 +1,4 @@
-"""Checks of what a device is and of its memory: allocations, transfers, fills and copies of any layout, order of work."""
+"""Checks of what a device is and of its memory: allocations, transfers, fills, copies of any layout, order of work."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def check_results(call: Call, results: tuple[Tensor, ...], wanted: Expectation, 
     """Raise AssertionError unless dtypes, shapes and values are the expected ones."""
     if len(results) != len(wanted.outputs) or len(results) != len(wanted.values):
         raise AssertionError(
-            f"{what}: {len(results)} results; the rule says {len(wanted.outputs)}, the reference gives {len(wanted.values)}"
+            f"{what}: {len(results)} results; the rule says {len(wanted.outputs)}, the reference {len(wanted.values)}"
         )
     names = call.op.outputs if len(call.op.outputs) == len(results) else tuple(str(i) for i in range(len(results)))
     for name, out, spec, value, bound in zip(names, results, wanted.outputs, wanted.values, wanted.bounds, strict=True):
@@ -91,7 +91,7 @@ def forward(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Non
 
 
 def rounds(op: OpDef, dtype: DType | None, samples: int, scope: Scope) -> int:
-    """How often every sample is repeated, so that few samples still meet every arrangement once in the primary dtype."""
+    """How often samples are repeated, so that few of them still meet every arrangement in the primary dtype."""
     if scope.full:
         return len(ARRANGEMENTS)
     return -(-len(ARRANGEMENTS) // max(samples, 1)) if dtype is primary(op) else 1
@@ -139,7 +139,7 @@ def replaced(call: Call) -> tuple[int, ...]:
 
 
 def required_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> None:
-    """Check every sample on `device`, which is a bare one: the op runs through its decomposition or a required member."""
+    """Check samples on `device`, which is a bare one: the op runs through its decomposition or a required member."""
     for call in runnable(device, op, dtype, scope):
         values, inputs = placed(call, plain(call), device)
         check_results(

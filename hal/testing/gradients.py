@@ -119,9 +119,10 @@ def _arrays(found: Sequence[Tensor | None], call: Call, what: str) -> list[np.nd
         if g is None:
             out.append(np.zeros(value.shape))
             continue
-        if g.shape != value.shape or g.dtype is not as_dtype(value.dtype):
+        kind = as_dtype(value.dtype)
+        if g.shape != value.shape or g.dtype is not kind:
             raise AssertionError(
-                f"{what}: the gradient of input {i} is {g.spec}; expected {as_dtype(value.dtype).name}{list(value.shape)}"
+                f"{what}: the gradient of input {i} is {g.spec}; expected {kind.name}{list(value.shape)}"
             )
         out.append(g.numpy().astype(np.float64))
     return out
@@ -160,7 +161,7 @@ def first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> None:
                 if not np.abs(a - b).max(initial=0.0) <= limit:
                     worst = np.abs(a - b).max()
                     raise AssertionError(
-                        f"{what}: the rule and the decomposition differ by {worst:.3g} for input {i}, {limit:.3g} allowed"
+                        f"{what}: rule and decomposition differ by {worst:.3g} for input {i}, {limit:.3g} allowed"
                     )
 
 
@@ -185,7 +186,8 @@ def _against_differences(
         limit = _limit(dtype, got, sum(float(np.count_nonzero(s)) for s in direction.steps))
         if not abs(predicted - measured) <= limit:
             raise AssertionError(
-                f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}, {limit:.3g} apart allowed"
+                f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}; "
+                f"{limit:.3g} apart allowed"
             )
 
 
@@ -232,9 +234,9 @@ def second_order(device: Device, op: OpDef, scope: Scope) -> None:
             weights: dict[int, np.ndarray] = weights,
             seeds: list[np.ndarray] = seeds,
         ) -> float:
-            moved = list(
+            moved = [
                 v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype == np.float32 else v for v in call.values
-            )
+            ]
             for i, p in zip(_varying(call), at, strict=True):
                 moved[i] = p
             there = Call(call.op, tuple(moved), call.params, call.sample, call.number)
@@ -247,7 +249,8 @@ def second_order(device: Device, op: OpDef, scope: Scope) -> None:
             limit = 4 * _limit(dtype, [*got, *seeds], sum(float(np.count_nonzero(s)) for s in direction.steps))
             if not abs(predicted - measured) <= limit:
                 raise AssertionError(
-                    f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}, {limit:.3g} apart allowed"
+                    f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}; "
+                f"{limit:.3g} apart allowed"
                 )
 
 

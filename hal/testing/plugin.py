@@ -26,8 +26,8 @@ class HookSpecs:
     """Hooks that a `conftest.py` or a plug-in of a backend may implement."""
 
     @pytest.hookspec
-    def pytest_polyhal_expectations(self, device: str) -> Expectations | None:  # type: ignore[empty-body]
-        """What is known to be unsupported or to fail on the device of that name; None where the backend is not yours."""
+    def pytest_polyhal_expectations(self, device: str) -> Expectations | None:
+        """What is known to be unsupported or to fail on that device; None where the backend is not yours."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

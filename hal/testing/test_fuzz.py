@@ -4,6 +4,7 @@ without it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ st = pytest.importorskip("hypothesis.strategies")
 
 _DTYPES = (dtypes.float32, dtypes.float16, dtypes.int32, dtypes.uint8, dtypes.int64)
 _LONGEST = 7
-_ELEMENTWISE = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "less": np.less}
-_REDUCTIONS = {"sum": np.sum, "max": np.max}
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "less": np.less}
+_REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max}
 
 
 def _run(body: Any, scope: Scope, *strategies: Any) -> None:

@@ -36,7 +36,7 @@ _PROBABILISTIC = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The allowed error of one result: an op's tolerance with the number and the magnitudes of the accumulated terms."""
+    """The allowed error of one result: an op's tolerance, and the number and magnitudes of accumulated terms."""
 
     tolerance: Tolerance
     terms: int = 0
@@ -53,7 +53,7 @@ def unit(dtype: DType, magnitude: np.ndarray) -> np.ndarray:
     """The unit in the last place of float `dtype` at each magnitude, in float64."""
     info = finfo(dtype)
     clipped = np.clip(np.nan_to_num(np.abs(magnitude), nan=0.0, posinf=info.max), info.smallest_normal, info.max)
-    return info.eps * np.exp2(np.frexp(clipped)[1] - 1.0)
+    return np.asarray(info.eps * np.exp2(np.frexp(clipped)[1] - 1.0))
 
 
 def accumulated(terms: int) -> float:

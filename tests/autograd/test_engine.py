@@ -1,4 +1,4 @@
-"""The tape and the walk back: accumulation, graphs kept and freed, higher derivatives, hooks, changed values, threads."""
+"""The tape and the walk back: accumulation, graphs kept and freed, higher derivatives, hooks, changes, threads."""
 
 from __future__ import annotations
 

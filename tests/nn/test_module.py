@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -191,3 +192,22 @@ def test_repr(device: ph.Device) -> None:
 def test_forward_must_be_defined() -> None:
     with pytest.raises(NotImplementedError, match="Module defines no forward"):
         nn.Module()(1)
+
+
+def test_copies_and_pickles(device: ph.Device) -> None:
+    layer = nn.Linear(2, 2, device=device)
+    layer.weight.requires_grad_(False)
+    layer(ph.ones((1, 2), device=device)).sum().backward()
+    twin = copy.deepcopy(layer)
+    assert isinstance(twin.weight, nn.Parameter)
+    assert not twin.weight.requires_grad
+    assert twin.bias is not None
+    assert twin.bias.requires_grad
+    assert twin.bias.grad is None
+    assert twin.weight.buffer.pool is layer.weight.buffer.pool
+    twin.weight.zero_()
+    assert layer.weight.numpy().any()
+    with pytest.raises(ph.errors.AutogradError, match="result of an op"):
+        copy.deepcopy(layer(ph.ones((1, 2), device=device)))
+    with pytest.raises(TypeError, match=r"polyhal\.save"):
+        pickle.dumps(layer)

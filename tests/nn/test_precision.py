@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_losses_count_more_rows_than_float16_can(device: ph.Device) -> None:
     logits = ph.zeros((70_000, 2), ph.float16, device=device)
     target = ph.zeros((70_000,), "int32", device=device)
     assert nn.functional.cross_entropy(logits, target).item() == pytest.approx(np.log(2), abs=1e-3)
-    log_p = logits - np.log(2)
+    log_p = logits - math.log(2)
     assert nn.functional.nll_loss(log_p, target).item() == pytest.approx(np.log(2), abs=1e-3)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from polyhal.backends.common.expressions import register_class
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.opencl.dialect import type_name
-from polyhal.backends.opencl.launch import Constant, LaunchSequence, Parameter, Tensor, Workspace
+from polyhal.backends.opencl.launch import Constant, KernelLaunch, LaunchSequence, Parameter, Tensor, Workspace
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -238,12 +238,11 @@ def register_tile(runtime: Runtime, real: str, m: int) -> RegisterTile:
 
 def _panels(runtime: Runtime, p: Product) -> Launch:
     tile = register_tile(runtime, p.real, p.m)
-    element = _ELEMENT[p.real]
     panels = ceil_div(p.n, tile.columns)
     # Each distinct right operand is packed once, however many batches share it.
     distinct = _padded(tuple(n if s else 1 for n, s in zip(p.batch, p.b_batch, strict=True)), 1)
     steps = _padded(tuple(_step(distinct, i) for i in range(_BATCH_AXES)), 0)
-    packed_bytes = math.prod(distinct) * panels * tile.columns * p.k * element.itemsize
+    packed_bytes = math.prod(distinct) * panels * tile.columns * p.k * _ELEMENT[p.real].itemsize
     pack = runtime.launch(
         "matmul_pack", "matmul_pack",
         {"DTYPE": p.dtype.name, "REAL": p.real, "NR": tile.columns, "ROWS": _PACK_ROWS},
@@ -253,26 +252,48 @@ def _panels(runtime: Runtime, p: Product) -> Launch:
         ],
         (ceil_div(p.k, _PACK_ROWS), panels, math.prod(distinct)), (1, 1, 1),
     )  # fmt: skip
-    split = p.k > _DEPTH and element is not p.out_dtype
-    workspace = [packed_bytes]
-    partial: list[Parameter] = []
-    if split:
-        workspace.append(p.count * p.m * p.n * element.itemsize)
-        partial.append(Workspace(p.temporary + 1))
+    partial = partial_bytes(p)
+    multiply = multiply_panels(runtime, p, tile, (Tensor(p.left),), steps)
+    return LaunchSequence("matmul", (pack, multiply), (packed_bytes, *([partial] if partial else [])))
+
+
+def partial_bytes(p: Product) -> int:
+    """The workspace in which the CPU kernel keeps sums that the result's type cannot hold; 0 where it needs none."""
+    element = _ELEMENT[p.real]
+    return p.count * p.m * p.n * element.itemsize if p.k > _DEPTH and element is not p.out_dtype else 0
+
+
+def multiply_panels(
+    runtime: Runtime,
+    p: Product,
+    tile: RegisterTile,
+    left: tuple[Parameter, ...],
+    steps: tuple[int, int, int],
+    *,
+    bias_by_rows: bool = False,
+    first_batch: int = 0,
+    accumulate: bool = False,
+) -> KernelLaunch:
+    """Multiply `left` (memory and offset) by panels packed in workspace `p.temporary`; sums wait in the one after it.
+
+    `steps` says how many packed operands lie between neighbours on each batch axis.
+    """
+    partial: list[Parameter] = [Workspace(p.temporary + 1)] if partial_bytes(p) else []
     block_rows, block_columns = _blocks(runtime, p, tile)
     definitions = p.definitions(
-        REAL_DTYPE=element.name, WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, DEPTH=_DEPTH, SPLIT=split
+        REAL_DTYPE=_ELEMENT[p.real].name, WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, DEPTH=_DEPTH, SPLIT=bool(partial)
     )
-    multiply = runtime.launch(
+    if bias_by_rows and p.bias is not None:
+        definitions["BIAS"] = 2
+    return runtime.launch(
         "matmul_panels", "matmul_panels", definitions,
         [
-            Tensor(p.left), Workspace(p.temporary), *p.bias_parameter(), *partial, Tensor(p.out), *_uints(p.m, p.n, p.k),
+            *left, Workspace(p.temporary), *p.bias_parameter(), *partial, Tensor(p.out), *_uints(p.m, p.n, p.k),
             *_uints(block_rows, block_columns), *_longs(p.a_row, p.a_column), *_uints(*p.batch[1:]), *_longs(*p.a_batch),
-            *_uints(*steps, 0, 0),
+            *_uints(*steps, first_batch, accumulate),
         ],
         (ceil_div(p.m, block_rows), ceil_div(p.n, block_columns), p.count), (1, 1, 1),
     )  # fmt: skip
-    return LaunchSequence("matmul", (pack, multiply), tuple(workspace))
 
 
 def _step(distinct: tuple[int, ...], axis: int) -> int:

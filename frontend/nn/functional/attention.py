@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 
+from polyhal import functions as ops
 from polyhal.hal import dtypes
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.nn.functional.activation import dropout
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
-_attention, _matmul, _transpose, _softmax, _where, _tril, _full, _logical_and = (
-    FUNCTIONS[n] for n in ("attention", "matmul", "transpose", "softmax", "where", "tril", "full", "logical_and")
-)
+_attention = FUNCTIONS["attention"]
 
 
 def scaled_dot_product_attention(
@@ -40,26 +39,26 @@ def scaled_dot_product_attention(
     if dropout_p == 0:
         out: Tensor = _attention(query, key, value, attn_mask, causal, scale)[0]
         return out
-    return _matmul(dropout(attention_weights(query, key, attn_mask, causal, scale), dropout_p, True, generator), value)  # type: ignore[no-any-return]
+    return ops.matmul(
+        dropout(attention_weights(query, key, attn_mask, causal, scale), dropout_p, True, generator), value
+    )
 
 
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
 ) -> Tensor:
     """The probabilities (..., T, S) themselves, for dropout and for looking at them."""
-    scores = _matmul(query, _transpose(key)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    scores = ops.matmul(query, ops.transpose(key)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if causal:
         mask = _masked(mask, _first_aligned(query, key))
     if mask is not None:
-        scores = _where(mask, scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
-    out: Tensor = _softmax(scores, -1)
-    return out
+        scores = ops.where(mask, scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
+    return ops.softmax(scores, -1)
 
 
 def _first_aligned(query: Tensor, key: Tensor) -> Tensor:
     """True where key j <= query i."""
-    out: Tensor = _tril(_full((query.shape[-2], key.shape[-2]), True, dtypes.bool_, device=query.device))
-    return out
+    return ops.tril(ops.full((query.shape[-2], key.shape[-2]), True, dtypes.bool_, device=query.device))
 
 
 def _masked(mask: Tensor | None, keep: Tensor) -> Tensor:
@@ -67,5 +66,5 @@ def _masked(mask: Tensor | None, keep: Tensor) -> Tensor:
     if mask is None:
         return keep
     if mask.dtype is dtypes.bool_:
-        return _logical_and(mask, keep)  # type: ignore[no-any-return]
-    return _where(keep, mask, -math.inf)  # type: ignore[no-any-return]
+        return ops.logical_and(mask, keep)
+    return ops.where(keep, mask, -math.inf)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
-
-_conv2d, _max_pool2d, _avg_pool2d, _pad, _mean, _concat = (
-    FUNCTIONS[n] for n in ("conv2d", "max_pool2d", "avg_pool2d", "pad", "mean", "concat")
-)
 
 Pair = int | tuple[int, int]
 Padding = Pair | Literal["same", "valid"]
@@ -42,8 +38,7 @@ def pad(x: Tensor, widths: Sequence[int], value: float = 0.0) -> Tensor:
     if any(w < 0 for p in pairs for w in p):
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pairs, strict=True))]
         pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
-    out: Tensor = _pad(x, tuple(pairs), value)
-    return out
+    return ops.pad(x, tuple(pairs), value)  # type: ignore[arg-type]  the stub has the default's type
 
 
 def _same(
@@ -86,10 +81,10 @@ def conv2d(
         if all(a == b for a, b in frame):
             sides = (frame[0][0], frame[1][0])
         else:
-            x, sides = _pad(x, ((0, 0), (0, 0), *frame), 0.0), (0, 0)
+            x, sides = ops.pad(x, ((0, 0), (0, 0), *frame), 0), (0, 0)
     else:
         sides = pair(padding, "padding")
-    out: Tensor = _conv2d(x, weight, bias, steps, sides, spread, groups)
+    out: Tensor = ops.conv2d(x, weight, bias, steps, sides, spread, groups)
     return out[0] if single else out
 
 
@@ -100,7 +95,7 @@ def max_pool2d(
     kernel = pair(kernel_size, "kernel_size")
     steps = kernel if stride is None else pair(stride, "stride")
     single = x.ndim == 3
-    out: Tensor = _max_pool2d(
+    out: Tensor = ops.max_pool2d(
         x[None] if single else x, kernel, steps, pair(padding, "padding"), pair(dilation, "dilation")
     )
     return out[0] if single else out
@@ -113,7 +108,7 @@ def avg_pool2d(
     kernel = pair(kernel_size, "kernel_size")
     steps = kernel if stride is None else pair(stride, "stride")
     single = x.ndim == 3
-    out: Tensor = _avg_pool2d(
+    out: Tensor = ops.avg_pool2d(
         x[None] if single else x, kernel, steps, pair(padding, "padding"), bool(count_include_pad)
     )
     return out[0] if single else out
@@ -128,8 +123,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, int | No
     wanted = (output_size, output_size) if isinstance(output_size, int) else output_size
     parts = tuple(n if w is None else w for n, w in zip(x.shape[-2:], wanted, strict=True))
     if parts == (1, 1):
-        out: Tensor = _mean(x, (-2, -1), True)
-        return out
+        return ops.mean(x, (-2, -1), True)
     if all(n % p == 0 for n, p in zip(x.shape[-2:], parts, strict=True)):
         return avg_pool2d(x, (x.shape[-2] // parts[0], x.shape[-1] // parts[1]))
     # The mean over a rectangle is the mean over its rows of the means over its columns.
@@ -146,6 +140,5 @@ def _divide_axis(x: Tensor, axis: int, parts: int) -> Tensor:
     for i in range(parts):
         part = slice(i * length // parts, -(-(i + 1) * length // parts))
         index = (..., part, slice(None)) if axis == -2 else (..., part)
-        means.append(_mean(x[index], axis, True))
-    out: Tensor = _concat(means, axis)
-    return out
+        means.append(ops.mean(x[index], axis, True))
+    return ops.concat(means, axis)

@@ -5,28 +5,23 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from polyhal import functions as ops
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
-_sum, _mean, _abs, _square, _where, _less, _softplus, _not_equal, _permute, _reshape, _rows_loss, _log_softmax = (
-    FUNCTIONS[n]
-    for n in (
-        "sum", "mean", "abs", "square", "where", "less", "softplus", "not_equal", "permute", "reshape",
-        "cross_entropy_rows", "log_softmax",
-    )
-)  # fmt: skip
-_take_along, _embedding, _cast = FUNCTIONS["take_along_axis"], FUNCTIONS["embedding"], FUNCTIONS["cast"]
+_rows_loss = FUNCTIONS["cross_entropy_rows"]
+
 
 Reduction = Literal["mean", "sum", "none"]
 
 
 def _reduce(loss: Tensor, reduction: Reduction) -> Tensor:
     if reduction == "mean":
-        return _mean(loss)  # type: ignore[no-any-return]
+        return ops.mean(loss)
     if reduction == "sum":
-        return _sum(loss)  # type: ignore[no-any-return]
+        return ops.sum(loss)
     if reduction == "none":
         return loss
     raise ValueError(message("loss", f"reduction {reduction!r}", expected="mean, sum or none"))
@@ -44,13 +39,13 @@ def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
 def mse_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:  # noqa: A002
     """`(input - target)**2`."""
     _same_shape("mse_loss", input, target)
-    return _reduce(_square(input - target), reduction)
+    return _reduce(ops.square(input - target), reduction)
 
 
 def l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:  # noqa: A002
     """`|input - target|`."""
     _same_shape("l1_loss", input, target)
-    return _reduce(_abs(input - target), reduction)
+    return _reduce(ops.abs(input - target), reduction)
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean", beta: float = 1.0) -> Tensor:  # noqa: A002
@@ -60,8 +55,8 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean",
         raise ValueError(message("smooth_l1_loss", f"beta is {beta}", expected="0 or more"))
     if beta == 0:
         return l1_loss(input, target, reduction)
-    size = _abs(input - target)
-    return _reduce(_where(_less(size, beta), _square(size) * (0.5 / beta), size - 0.5 * beta), reduction)
+    size = ops.abs(input - target)
+    return _reduce(ops.where(ops.less(size, beta), ops.square(size) * (0.5 / beta), size - 0.5 * beta), reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -76,7 +71,7 @@ def binary_cross_entropy_with_logits(
     `weight` multiplies each element's loss, `pos_weight` the part that belongs to positive targets; both broadcast.
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
-    tail = _softplus(-input)
+    tail = ops.softplus(-input)
     if pos_weight is not None:
         tail = tail * ((pos_weight - 1.0) * target + 1.0)
     loss = (1.0 - target) * input + tail
@@ -92,19 +87,19 @@ def _by_rows(op: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
             message(op, f"input {x.shape} and target {target.shape}", expected="(N, C, d1, ...) and (N, d1, ...)")
         )
     if x.ndim <= 2:
-        return _reshape(x, (-1, x.shape[-1])) if x.ndim == 1 else x, _reshape(
+        return ops.reshape(x, (-1, x.shape[-1])) if x.ndim == 1 else x, ops.reshape(
             target, (-1,)
         ) if target.ndim != 1 else target
-    rows = _permute(x, (0, *range(2, x.ndim), 1))
-    return _reshape(rows, (math.prod(wanted), x.shape[1])), _reshape(target, (-1,))
+    rows = ops.permute(x, (0, *range(2, x.ndim), 1))
+    return ops.reshape(rows, (math.prod(wanted), x.shape[1])), ops.reshape(target, (-1,))
 
 
 def _weighted(losses: Tensor, weights: Tensor, shape: tuple[int, ...], reduction: Reduction) -> Tensor:
     """Reduce row losses; the mean is over the sum of `weights`, which the losses contain already."""
     if reduction == "mean":
-        return _sum(losses) / _sum(weights)  # type: ignore[no-any-return]
+        return ops.sum(losses) / ops.sum(weights)
     if losses.shape != shape:
-        losses = _reshape(losses, shape)
+        losses = ops.reshape(losses, shape)
     return _reduce(losses, reduction)
 
 
@@ -120,14 +115,14 @@ def nll_loss(
     Targets equal to `ignore_index` do not count. `weight` (C,) weighs classes; the mean is over the weights used.
     """
     rows, classes = _by_rows("nll_loss", input, target)
-    used = _not_equal(classes, ignore_index)
-    safe = _where(used, classes, 0)
-    counts = _cast(used, accumulator(rows.dtype))
+    used = ops.not_equal(classes, ignore_index)
+    safe = ops.where(used, classes, 0)
+    counts = ops.cast(used, accumulator(rows.dtype))
     if weight is not None:
-        counts = counts * _reshape(_embedding(_reshape(weight, (-1, 1)), safe), (-1,))
-    chosen = _reshape(_take_along(rows, _reshape(safe, (-1, 1)), 1), (-1,))
+        counts = counts * ops.reshape(ops.embedding(ops.reshape(weight, (-1, 1)), safe), (-1,))
+    chosen = ops.reshape(ops.take_along_axis(rows, ops.reshape(safe, (-1, 1)), 1), (-1,))
     # where, not the product alone: an ignored row may hold -inf, and 0 * inf is NaN.
-    return _weighted(_where(used, -chosen * counts, 0.0), counts, target.shape, reduction).to(input.dtype)
+    return _weighted(ops.where(used, -chosen * counts, 0.0), counts, target.shape, reduction).to(input.dtype)
 
 
 def cross_entropy(
@@ -151,9 +146,9 @@ def cross_entropy(
     rows, classes = _by_rows("cross_entropy", input, target)
     losses = _rows_loss(rows, classes, ignore_index, float(label_smoothing))[0]
     if reduction == "mean":
-        out = _weighted(losses, _cast(_not_equal(classes, ignore_index), losses.dtype), target.shape, reduction)
+        out = _weighted(losses, ops.cast(ops.not_equal(classes, ignore_index), losses.dtype), target.shape, reduction)
     else:
-        out = _reduce(_reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
+        out = _reduce(ops.reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
     # Half-precision losses are added up in float32 and rounded once: a batch may have more rows than float16 can count.
     return out.to(input.dtype)
 
@@ -162,12 +157,14 @@ def _weighted_cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor, ignore_index: int, reduction: Reduction, smoothing: float
 ) -> Tensor:
     rows, classes = _by_rows("cross_entropy", x, target)
-    log_p = _log_softmax(rows, 1)
-    used = _not_equal(classes, ignore_index)
-    safe = _where(used, classes, 0)
-    counts = _cast(used, accumulator(rows.dtype)) * _reshape(_embedding(_reshape(weight, (-1, 1)), safe), (-1,))
-    losses = -_reshape(_take_along(log_p, _reshape(safe, (-1, 1)), 1), (-1,)) * counts
+    log_p = ops.log_softmax(rows, 1)
+    used = ops.not_equal(classes, ignore_index)
+    safe = ops.where(used, classes, 0)
+    counts = ops.cast(used, accumulator(rows.dtype)) * ops.reshape(
+        ops.embedding(ops.reshape(weight, (-1, 1)), safe), (-1,)
+    )
+    losses = -ops.reshape(ops.take_along_axis(log_p, ops.reshape(safe, (-1, 1)), 1), (-1,)) * counts
     if smoothing:
-        even = -_sum(log_p * weight, 1) * (smoothing / rows.shape[1])
+        even = -ops.sum(log_p * weight, 1) * (smoothing / rows.shape[1])
         losses = losses * (1 - smoothing) + even
-    return _weighted(_where(used, losses, 0.0), counts, target.shape, reduction).to(x.dtype)
+    return _weighted(ops.where(used, losses, 0.0), counts, target.shape, reduction).to(x.dtype)

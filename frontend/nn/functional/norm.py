@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import math
 
+from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal.dtypes import finfo
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
-_layer_norm, _rms_norm, _batch_norm, _rsqrt, _reshape, _maximum, _abs, _sum, _sqrt, _square, _pow, _max = (
-    FUNCTIONS[n]
-    for n in (
-        "layer_norm",
-        "rms_norm",
-        "batch_norm",
-        "rsqrt",
-        "reshape",
-        "maximum",
-        "abs",
-        "sum",
-        "sqrt",
-        "square",
-        "pow",
-        "max",
-    )
-)
+_layer_norm, _rms_norm, _batch_norm = FUNCTIONS["layer_norm"], FUNCTIONS["rms_norm"], FUNCTIONS["batch_norm"]
 
 
 def _check_trailing(op: str, x: Tensor, normalized_shape: tuple[int, ...]) -> int:
@@ -77,8 +62,8 @@ def group_norm(
                 expected="(N, C, ...) with C a multiple of the groups",
             )
         )
-    rows = _reshape(x, (x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups))
-    out: Tensor = _reshape(_layer_norm(rows, None, None, 1, eps)[0], x.shape)
+    rows = ops.reshape(x, (x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups))
+    out: Tensor = ops.reshape(_layer_norm(rows, None, None, 1, eps)[0], x.shape)
     out = out if weight is None else out * _per_channel(weight, x)
     return out if bias is None else out + _per_channel(bias, x)
 
@@ -103,7 +88,7 @@ def batch_norm(
             raise ValueError(
                 message("batch_norm", "there are no running statistics to use", expected="both, or training=True")
             )
-        scale = _rsqrt(running_var + eps)
+        scale = ops.rsqrt(running_var + eps)
         scale = scale if weight is None else scale * weight
         shift = -running_mean * scale
         shift = shift if bias is None else shift + bias
@@ -130,19 +115,18 @@ def _move(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
 
 
 def _per_channel(x: Tensor, like: Tensor) -> Tensor:
-    out: Tensor = _reshape(x, (1, -1, *(1,) * (like.ndim - 2)))
-    return out
+    return ops.reshape(x, (1, -1, *(1,) * (like.ndim - 2)))
 
 
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """`x` divided by its p-norm along `dim`, or by `eps` where that is larger."""
     if p == 2:
-        size = _sqrt(_sum(_square(x), dim, True))
+        size = ops.sqrt(ops.sum(ops.square(x), dim, True))
     elif p == 1:
-        size = _sum(_abs(x), dim, True)
+        size = ops.sum(ops.abs(x), dim, True)
     elif p == math.inf:
-        size = _max(_abs(x), dim, True)
+        size = ops.max(ops.abs(x), dim, True)
     else:
-        size = _pow(_sum(_pow(_abs(x), p), dim, True), 1 / p)
-    out: Tensor = x / _maximum(size, eps)
+        size = ops.pow(ops.sum(ops.pow(ops.abs(x), p), dim, True), 1 / p)
+    out: Tensor = x / ops.maximum(size, eps)
     return out

@@ -1,0 +1,64 @@
+# Every target works alone on a machine with Python 3.11 or newer and make: it creates .venv and installs what it needs.
+
+PYTHON ?= python3
+VENV ?= .venv
+# A plain `torch` would bring CUDA; this is only what gradients are compared with.
+TORCH ?= torch==2.13.0
+# Processes that run tests at once.
+JOBS ?= 2
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+RUNTIME := $(VENV)/.installed-runtime
+DEVELOPMENT := $(VENV)/.installed-development
+
+.DEFAULT_GOAL := help
+.PHONY: help train test conformance lint typecheck bench clean
+
+help:
+	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
+	@echo "make test         unit tests and the conformance kit; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
+	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
+	@echo "make lint         ruff"
+	@echo "make typecheck    mypy --strict"
+	@echo "make bench        benchmarks"
+	@echo "make clean        remove what these targets made"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): $(BIN)/python pyproject.toml
+	$(PIP) -e ".[cpu]"
+	@touch $@
+
+$(DEVELOPMENT): $(BIN)/python pyproject.toml
+	$(PIP) "$(TORCH)"
+	$(PIP) -e ".[dev,cpu]"
+	@touch $@ $(RUNTIME)
+
+train: $(RUNTIME)
+	$(BIN)/polyhal train $(ARGS)
+
+test: $(DEVELOPMENT)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+conformance: $(DEVELOPMENT)
+	$(BIN)/python -m pytest -n $(JOBS) --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
+
+lint: $(DEVELOPMENT)
+	$(BIN)/ruff check .
+
+# mypy finds a package by its folder, and the folders here are mapped to packages by pyproject.toml: link them into place.
+typecheck: $(DEVELOPMENT)
+	rm -rf .typecheck
+	mkdir -p .typecheck/polyhal
+	ln -s $(addprefix ../../,$(wildcard frontend/*)) .typecheck/polyhal/
+	ln -s ../../hal ../../backends ../../shaders .typecheck/polyhal/
+	cd .typecheck && ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache -p polyhal
+
+bench: $(DEVELOPMENT)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) .typecheck .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
