@@ -11,11 +11,11 @@ def acos(x: Any) -> Tensor:
     """Inverse cosine, in radians."""
 def add(x: Any, y: Any) -> Tensor:
     """Sum `x + y`."""
-def all(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def all(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """True where every element is non-zero."""
-def any(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def any(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """True where any element is non-zero."""
-def arange(start: Any, stop: Any, step: int = ..., dtype: Any = ..., device: Any = ...) -> Tensor:
+def arange(start: Any, stop: Any, step: Any = ..., dtype: Any = ..., device: Any = ...) -> Tensor:
     """Evenly spaced numbers from `start` up to, not including, `stop`."""
 def argmax(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Position of the first largest element over one axis or all; a NaN counts as largest."""
@@ -47,11 +47,11 @@ def cast(x: Any, dtype: Any) -> Tensor:
     """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
 def ceil(x: Any) -> Tensor:
     """Smallest integer not below `x`."""
-def chunk(x: Any, chunks: Any, axis: int = ...) -> tuple[Tensor, ...]:
+def chunk(x: Any, chunks: int, axis: int = ...) -> tuple[Tensor, ...]:
     """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
-def concat(xs: Sequence[Tensor], axis: int = ...) -> Tensor:
+def concat(xs: Sequence[Tensor], axis: Any = ...) -> Tensor:
     """Tensors joined along an existing axis."""
 def contiguous(x: Any) -> Tensor:
     """The tensor in row-major order, itself if it already is."""
@@ -65,7 +65,7 @@ def cosh(x: Any) -> Tensor:
     """Hyperbolic cosine."""
 def divide(x: Any, y: Any) -> Tensor:
     """Quotient `x / y`, floating point also for integers."""
-def elu(x: Any, alpha: float = ...) -> Tensor:
+def elu(x: Any, alpha: Any = ...) -> Tensor:
     """`x` if positive, else `alpha * (exp(x) - 1)`."""
 def embedding(weight: Any, index: Any) -> Tensor:
     """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
@@ -101,7 +101,7 @@ def isinf(x: Any) -> Tensor:
     """True where `x` is infinite."""
 def isnan(x: Any) -> Tensor:
     """True where `x` is NaN."""
-def leaky_relu(x: Any, negative_slope: float = ...) -> Tensor:
+def leaky_relu(x: Any, negative_slope: Any = ...) -> Tensor:
     """`x` if positive, else `negative_slope * x`."""
 def less(x: Any, y: Any) -> Tensor:
     """True where `x < y`."""
@@ -131,19 +131,19 @@ def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """`log(sum_(exp(x)))` over `axis` without overflow."""
 def matmul(x: Any, y: Any) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
-def max(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def max(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """Largest element over `axis`; NaN if any is NaN."""
 def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Tensor:
     """Largest element of each window; NaN if any is NaN. Padding never wins."""
 def maximum(x: Any, y: Any) -> Tensor:
     """The larger of `x` and `y`; NaN if either is NaN."""
-def mean(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def mean(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """Arithmetic mean over `axis`."""
-def min(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def min(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """Smallest element over `axis`; NaN if any is NaN."""
 def minimum(x: Any, y: Any) -> Tensor:
     """The smaller of `x` and `y`; NaN if either is NaN."""
-def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
+def moveaxis(x: Any, source: int, destination: int) -> Tensor:
     """The tensor with axis `source` moved to position `destination`. A view."""
 def multiply(x: Any, y: Any) -> Tensor:
     """Product `x * y`."""
@@ -151,13 +151,13 @@ def negative(x: Any) -> Tensor:
     """`-x`."""
 def not_equal(x: Any, y: Any) -> Tensor:
     """True where `x != y`."""
-def pad(x: Any, widths: Any, value: int = ...) -> Tensor:
+def pad(x: Any, widths: Any, value: Any = ...) -> Tensor:
     """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
 def permute(x: Any, axes: Any) -> Tensor:
     """The tensor with axis `axes[i]` at position i. A view."""
 def pow(x: Any, y: Any) -> Tensor:
     """`x` to the power `y`."""
-def prod(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def prod(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """Product over `axis`."""
 def reciprocal(x: Any) -> Tensor:
     """`1 / x`."""
@@ -195,7 +195,7 @@ def squeeze(x: Any, axis: Any = ...) -> Tensor:
     """The tensor without the given axes of length 1, by default all of them. A view."""
 def stack(xs: Any, axis: int = ...) -> Tensor:
     """Tensors of one shape joined along a new axis."""
-def std(x: Any, axis: Any = ..., keepdims: bool = ..., correction: int = ...) -> Tensor:
+def std(x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Tensor:
     """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
 def subtract(x: Any, y: Any) -> Tensor:
     """Difference `x - y`."""
@@ -205,7 +205,7 @@ def sum_to(x: Any, shape: Any) -> Tensor:
     """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
 def take(x: Any, index: Any, axis: int = ...) -> Tensor:
     """The slices of `x` along `axis` that integer tensor `index` numbers: its axes replace `axis`. Negative numbers wrap."""
-def take_along_axis(x: Any, index: Any, axis: Any) -> Tensor:
+def take_along_axis(x: Any, index: Any, axis: int) -> Tensor:
     """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
 def tan(x: Any) -> Tensor:
     """Tangent of `x` radians."""
@@ -221,9 +221,9 @@ def trunc(x: Any) -> Tensor:
     """`x` without its fraction."""
 def truncating_divide(x: Any, y: Any) -> Tensor:
     """Integer quotient rounded towards zero, as in C."""
-def unsqueeze(x: Any, axis: Any) -> Tensor:
+def unsqueeze(x: Any, axis: int) -> Tensor:
     """The tensor with a new axis of length 1 at position `axis`. A view."""
-def var(x: Any, axis: Any = ..., keepdims: bool = ..., correction: int = ...) -> Tensor:
+def var(x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Tensor:
     """Variance over `axis`, divided by n - `correction`."""
 def where(cond: Any, x: Any, y: Any) -> Tensor:
     """`x` where `cond` is true, else `y`."""

@@ -1,6 +1,6 @@
 """Generated from the op declarations by `python -m polyhal.hal.ops.stubs`; do not edit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 OPERATORS: dict[str, str]
@@ -54,9 +54,9 @@ class Methods:
         """Inverse cosine, in radians."""
     def add(self, y: Any) -> Self:
         """Sum `x + y`."""
-    def all(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def all(self, axis: Any = ..., keepdims: Any = ...) -> Self:
         """True where every element is non-zero."""
-    def any(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def any(self, axis: Any = ..., keepdims: Any = ...) -> Self:
         """True where any element is non-zero."""
     def argmax(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Position of the first largest element over one axis or all; a NaN counts as largest."""
@@ -88,21 +88,13 @@ class Methods:
         """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
     def ceil(self) -> Self:
         """Smallest integer not below `x`."""
-    def chunk(self, chunks: Any, axis: int = ...) -> tuple[Self, ...]:
+    def chunk(self, chunks: int, axis: int = ...) -> tuple[Self, ...]:
         """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
     def clip(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
     def contiguous(self) -> Self:
         """The tensor in row-major order, itself if it already is."""
-    def conv2d(
-        self,
-        weight: Any,
-        bias: Any = ...,
-        stride: Any = ...,
-        padding: Any = ...,
-        dilation: Any = ...,
-        groups: int = ...,
-    ) -> Self:
+    def conv2d(self, weight: Any, bias: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ...) -> Self:
         """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
     def copy(self) -> Self:
         """A new tensor with the same elements, in row-major order."""
@@ -112,7 +104,7 @@ class Methods:
         """Hyperbolic cosine."""
     def divide(self, y: Any) -> Self:
         """Quotient `x / y`, floating point also for integers."""
-    def elu(self, alpha: float = ...) -> Self:
+    def elu(self, alpha: Any = ...) -> Self:
         """`x` if positive, else `alpha * (exp(x) - 1)`."""
     def embedding(self, index: Any) -> Self:
         """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
@@ -146,7 +138,7 @@ class Methods:
         """True where `x` is infinite."""
     def isnan(self) -> Self:
         """True where `x` is NaN."""
-    def leaky_relu(self, negative_slope: float = ...) -> Self:
+    def leaky_relu(self, negative_slope: Any = ...) -> Self:
         """`x` if positive, else `negative_slope * x`."""
     def less(self, y: Any) -> Self:
         """True where `x < y`."""
@@ -176,19 +168,19 @@ class Methods:
         """`log(sum_(exp(x)))` over `axis` without overflow."""
     def matmul(self, y: Any) -> Self:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
-    def max(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def max(self, axis: Any = ..., keepdims: Any = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
     def max_pool2d(self, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Self:
         """Largest element of each window; NaN if any is NaN. Padding never wins."""
     def maximum(self, y: Any) -> Self:
         """The larger of `x` and `y`; NaN if either is NaN."""
-    def mean(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def mean(self, axis: Any = ..., keepdims: Any = ...) -> Self:
         """Arithmetic mean over `axis`."""
-    def min(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def min(self, axis: Any = ..., keepdims: Any = ...) -> Self:
         """Smallest element over `axis`; NaN if any is NaN."""
     def minimum(self, y: Any) -> Self:
         """The smaller of `x` and `y`; NaN if either is NaN."""
-    def moveaxis(self, source: Any, destination: Any) -> Self:
+    def moveaxis(self, source: int, destination: int) -> Self:
         """The tensor with axis `source` moved to position `destination`. A view."""
     def multiply(self, y: Any) -> Self:
         """Product `x * y`."""
@@ -196,13 +188,13 @@ class Methods:
         """`-x`."""
     def not_equal(self, y: Any) -> Self:
         """True where `x != y`."""
-    def pad(self, widths: Any, value: int = ...) -> Self:
+    def pad(self, widths: Any, value: Any = ...) -> Self:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
     def permute(self, axes: Any) -> Self:
         """The tensor with axis `axes[i]` at position i. A view."""
     def pow(self, y: Any) -> Self:
         """`x` to the power `y`."""
-    def prod(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def prod(self, axis: Any = ..., keepdims: Any = ...) -> Self:
         """Product over `axis`."""
     def reciprocal(self) -> Self:
         """`1 / x`."""
@@ -238,7 +230,7 @@ class Methods:
         """`x * x`."""
     def squeeze(self, axis: Any = ...) -> Self:
         """The tensor without the given axes of length 1, by default all of them. A view."""
-    def std(self, axis: Any = ..., keepdims: bool = ..., correction: int = ...) -> Self:
+    def std(self, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Self:
         """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
     def subtract(self, y: Any) -> Self:
         """Difference `x - y`."""
@@ -246,7 +238,7 @@ class Methods:
         """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
     def take(self, index: Any, axis: int = ...) -> Self:
         """The slices of `x` along `axis` that integer tensor `index` numbers: its axes replace `axis`. Negative numbers wrap."""
-    def take_along_axis(self, index: Any, axis: Any) -> Self:
+    def take_along_axis(self, index: Any, axis: int) -> Self:
         """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
     def tan(self) -> Self:
         """Tangent of `x` radians."""
@@ -262,7 +254,7 @@ class Methods:
         """`x` without its fraction."""
     def truncating_divide(self, y: Any) -> Self:
         """Integer quotient rounded towards zero, as in C."""
-    def unsqueeze(self, axis: Any) -> Self:
+    def unsqueeze(self, axis: int) -> Self:
         """The tensor with a new axis of length 1 at position `axis`. A view."""
-    def var(self, axis: Any = ..., keepdims: bool = ..., correction: int = ...) -> Self:
+    def var(self, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Self:
         """Variance over `axis`, divided by n - `correction`."""

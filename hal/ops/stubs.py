@@ -22,16 +22,23 @@ def _parameters(function: Callable[..., Any], skip_first: bool, tensor: str) -> 
     """The parameter list, with types from the declaration's inputs and defaults."""
     op: OpDef | None = getattr(function, "op", None)
     parts = ["self"] if skip_first else []
+    source = function if op is None else op.reference
+    written = {p.name: str(p.annotation) for p in inspect.signature(source).parameters.values()}
     for i, p in enumerate(inspect.signature(function).parameters.values()):
         if i == 0 and skip_first:
             continue
         if op is not None and p.name in op.inputs:
             kind = f"Sequence[{tensor}]" if op.variadic else "Any"
         else:
-            kind = type(p.default).__name__ if type(p.default) in (bool, int, float, str) else "Any"
+            kind = written.get(p.name, "Any")
+            kind = kind if kind in _WORDS else "Any"
         default = "" if p.default is p.empty else " = ..."
         parts.append(f"{p.name}: {kind}{default}")
     return ", ".join(parts)
+
+
+_WORDS = ("bool", "int", "float", "str", "int | None", "float | None")
+"""Annotations that are copied to the stubs; richer ones would need imports."""
 
 
 def _result(function: Callable[..., Any], tensor: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from polyhal import functions as ops
 from polyhal.hal.errors import ShapeError, message
@@ -38,7 +38,8 @@ def pad(x: Tensor, widths: Sequence[int], value: float = 0.0) -> Tensor:
     if any(w < 0 for p in pairs for w in p):
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pairs, strict=True))]
         pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
-    return ops.pad(x, tuple(pairs), value)  # type: ignore[arg-type]  the stub has the default's type
+    fill: Any = value
+    return ops.pad(x, tuple(pairs), fill)
 
 
 def _same(

@@ -1,0 +1,13 @@
+"""Runs every benchmark in turn: `python -m benchmarks`, or `make bench`."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import overhead, train_gpt
+
+if __name__ == "__main__":
+    failed = overhead.main()
+    print()
+    train_gpt.main()
+    sys.exit(failed)
