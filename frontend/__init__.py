@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from polyhal.hal import errors
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import (
@@ -31,9 +35,20 @@ from polyhal.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_gr
 from polyhal.creation import empty, eye, full_like, linspace, ones, ones_like, tensor, zeros, zeros_like  # isort: skip
 from polyhal.random import Generator, bernoulli, manual_seed, rand, randint, randn, randperm  # isort: skip
 from polyhal.serialize import load, load_checkpoint, save, save_checkpoint  # isort: skip
-from polyhal import data, models, nn, optim, random, text  # isort: skip
+from polyhal import data, nn, optim, random  # isort: skip
+
+if TYPE_CHECKING:
+    from polyhal import models, text
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Subpackages that not every program needs are imported when they are first named."""
+    if name in ("models", "text"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "DType",

@@ -107,8 +107,10 @@ def manual_seed(seed: int) -> Generator:
 def _draw(
     op: str, shape: Shape, params: tuple[DType, ...], generator: Generator | None, device: Device | str | None
 ) -> Tensor:
-    """Run a random op with numbers of its own from the generator. These ops have no tensor that could name the
-    device."""
+    """Run a random op with numbers of its own from the generator.
+
+    These ops have no tensor that could name the device.
+    """
     lengths, count = _size(shape)
     seed, offset = (generator or default_generator).take(count)
     out: Tensor = dispatch.apply(OPS[op], (seed, offset), (lengths, *params), Device(device))

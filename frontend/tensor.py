@@ -21,7 +21,7 @@ from polyhal.hal.protocol import Number
 if TYPE_CHECKING:
     from polyhal.autograd.tape import Node
 
-_cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
+_cast, _copy, _permute, _reshape = (FUNCTIONS[n] for n in ("cast", "copy", "permute", "reshape"))
 
 
 class Tensor(Array, Methods):
@@ -236,6 +236,20 @@ class Tensor(Array, Methods):
 
     def __reduce__(self) -> Any:
         raise TypeError("a tensor cannot be pickled; use polyhal.save, or .numpy() to send it to another process")
+
+    # --- shapes, also as separate arguments -------------------------------------------------------------------------
+
+    def reshape(self, *shape: Any) -> Tensor:  # type: ignore[override]
+        """The same elements in row-major order in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
+        result: Tensor = _reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+        return result
+
+    view = reshape
+
+    def permute(self, *axes: Any) -> Tensor:  # type: ignore[override]
+        """The tensor with axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`. A view."""
+        result: Tensor = _permute(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+        return result
 
     # --- autograd ---------------------------------------------------------------------------------------------------
 

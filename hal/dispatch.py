@@ -174,7 +174,7 @@ def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
     for x in inputs:
         if hasattr(x, "device") and x.device is not device:
             raise _mismatch(op, (*inputs, *outs))
-    aliases = tuple(_alias(out, inputs) for out in outs)
+    aliases = _aliases(inputs, outs)
     key = (op, params, *specs, "into", *[o.ref.spec for o in outs], aliases)
     plan = device.plans.get(key)
     if plan is None:
@@ -185,15 +185,22 @@ def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
         out.buffer.version += 1
 
 
-def _alias(out: Any, inputs: tuple[Any, ...]) -> int:
-    """Which input `out` is, exactly; SEPARATE if it shares no memory with any, OVERLAPPING if it does in another way."""
-    found = SEPARATE
+def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:
+    """Which input each output is, exactly; SEPARATE if it shares memory with none, OVERLAPPING if it does in another way."""
+    holders: dict[int, int] = {}
+    shared: set[int] = set()
     for i, x in enumerate(inputs):
-        if hasattr(x, "ref") and x.buffer is out.buffer:
-            if x.ref.offset != out.ref.offset or x.ref.spec != out.ref.spec or found != SEPARATE:
-                return OVERLAPPING
-            found = i
-    return found
+        if hasattr(x, "ref") and holders.setdefault(id(x.buffer), i) != i:
+            shared.add(id(x.buffer))
+    found = []
+    for out in outs:
+        i = holders.get(id(out.buffer), SEPARATE)
+        if i != SEPARATE:
+            x = inputs[i]
+            exact = x.ref.offset == out.ref.offset and x.ref.spec == out.ref.spec
+            i = i if exact and id(out.buffer) not in shared else OVERLAPPING
+        found.append(i)
+    return tuple(found)
 
 
 def input_spec(x: Any) -> Any:
@@ -249,12 +256,17 @@ def _convert(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device
         target = frontend.device(thread.device if device is None else device)
     elif device is not None and frontend.device(device) is not target:
         raise _mismatch(op, inputs)
-    converted = tuple(
-        x if x is None or type(x) in _NUMBERS or hasattr(x, "ref") else frontend.convert(x, target) for x in inputs
-    )
+    converted = tuple(_converted(x, target) for x in inputs)
     if op.inputs and op.family != "random" and not any(hasattr(x, "ref") for x in converted):
         converted = (frontend.convert(converted[0], target), *converted[1:])
     return eager(op, converted, params, target)
+
+
+def _converted(x: Any, device: Any) -> Any:
+    """An operand as a number or an array. NumPy numbers count as Python numbers, so that they do not widen a tensor."""
+    if isinstance(x, np.generic):
+        return x.item()
+    return x if x is None or type(x) in _NUMBERS or hasattr(x, "ref") else frontend.convert(x, device)
 
 
 def _mismatch(op: OpDef, inputs: tuple[Any, ...]) -> DeviceMismatchError:

@@ -31,8 +31,10 @@ class Batched(Protocol):
 
 
 class TensorDataset:
-    """Rows of arrays of equal length: sample i is the tuple of rows i. Tensors are copied to the host once, at the
-    start."""
+    """Rows of arrays of equal length: sample i is the tuple of rows i.
+
+    Tensors are copied to the host once, at the start.
+    """
 
     def __init__(self, *arrays: Any) -> None:
         if not arrays:

@@ -110,8 +110,10 @@ class DataLoader:
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Have the next pass continue where `state_dict` was called. Raises IncompatibleFileError for other data or
-        settings."""
+        """Have the next pass continue where `state_dict` was called.
+
+        Raises IncompatibleFileError for other data or settings.
+        """
         wrong = [f"{k} was {state.get(k)}, here {v}" for k, v in self._identity().items() if state.get(k) != v]
         if wrong:
             raise IncompatibleFileError(
@@ -194,8 +196,10 @@ class _Prefetched:
             yield batch
 
     def close(self) -> None:
-        """Stop the thread and wait for it and for copies under way. Called on exhaustion, on errors and on early exit
-        alike."""
+        """Stop the thread and wait for it and for copies under way.
+
+        Called on exhaustion, on errors and on early exit alike.
+        """
         if self._closed:
             return
         self._closed = True

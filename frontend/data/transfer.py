@@ -1,5 +1,7 @@
-"""Moving batches to a device: through page-locked memory where the device has it, so that copying overlaps
-computing."""
+"""Moving batches to a device.
+
+Through page-locked memory where the device has it, so that copying overlaps computing.
+"""
 
 from __future__ import annotations
 

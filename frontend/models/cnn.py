@@ -13,8 +13,10 @@ from polyhal.tensor import Tensor
 
 
 class CNN(Module):
-    """Two convolutions with batch norm, a pooling step and a linear layer: images (N, 1, size, size) to logits (N,
-    classes)."""
+    """Two convolutions with batch norm, a pooling step and a linear layer.
+
+    Images (N, 1, size, size) to logits (N, classes).
+    """
 
     def __init__(
         self, size: int = 8, classes: int = 10, channels: int = 16, device: Device | str | None = None

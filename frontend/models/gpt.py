@@ -174,8 +174,10 @@ class GPT(Module):
         return self.transformer["wpe"](numbers)  # type: ignore[no-any-return]
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross entropy, in nats per token, of predicting `targets` (B, T) from `ids` (B, T); -100 does not
-        count."""
+        """Mean cross entropy, in nats per token, of predicting `targets` (B, T) from `ids` (B, T).
+
+        -100 does not count.
+        """
         logits = self(ids)
         return F.cross_entropy(ops.reshape(logits, (-1, logits.shape[-1])), ops.reshape(targets, (-1,)))
 

@@ -170,8 +170,10 @@ class KVCache:
         self.length = 0
 
     def mask(self, count: int) -> Tensor | None:
-        """Which cached positions each of `count` new ones may see, (count, span); None when causal order says it
-        all."""
+        """Which cached positions each of `count` new ones may see, (count, span).
+
+        None when causal order says it all.
+        """
         if count > self.capacity - self.length:
             raise ShapeError(
                 message(

@@ -19,8 +19,10 @@ Fan = Literal["fan_in", "fan_out"]
 
 
 def fans(x: Tensor) -> tuple[int, int]:
-    """How many inputs feed one output and how many outputs one input feeds: weights (out, in, ...). Raises
-    ShapeError."""
+    """How many inputs feed one output and how many outputs one input feeds: weights (out, in, ...).
+
+    Raises ShapeError.
+    """
     if x.ndim < 2:
         raise ShapeError(message("init", f"shape {x.shape} has no fan-in and fan-out", expected="at least 2 axes"))
     receptive = math.prod(x.shape[2:])
@@ -122,8 +124,10 @@ def kaiming_normal_(
 def trunc_normal_(
     x: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Generator | None = None
 ) -> Tensor:
-    """Normal, restricted to [a, b] (absolute bounds, not multiples of `std`), by inverting the distribution
-    function."""
+    """Normal, restricted to [a, b] (absolute bounds, not multiples of `std`).
+
+    Drawn by inverting the distribution function.
+    """
     low, high = (math.erf((edge - mean) / (std * math.sqrt(2.0))) for edge in (a, b))
     drawn = random.uniform(low, high, x.shape, generator=generator, device=x.device)
     # float32 can round a draw to exactly -1 or 1, where the inverse is infinite.

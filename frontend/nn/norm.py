@@ -81,8 +81,10 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Zero mean and unit variance per channel over batch and image: (N, C, H, W), then scale and shift. See
-    BatchNorm1d."""
+    """Zero mean and unit variance per channel over batch and image: (N, C, H, W), then scale and shift.
+
+    See BatchNorm1d.
+    """
 
     _ndims = (4,)
     _expected = "(N, {c}, H, W)"
@@ -93,8 +95,10 @@ def _trailing(shape: int | tuple[int, ...] | list[int]) -> tuple[int, ...]:
 
 
 class LayerNorm(Module):
-    """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift. Source:
-    arXiv:1607.06450."""
+    """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift.
+
+    Source: arXiv:1607.06450.
+    """
 
     def __init__(
         self,
@@ -144,8 +148,10 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Zero mean and unit variance over groups of channels (N, C, ...), then scale and shift. Source:
-    arXiv:1803.08494."""
+    """Zero mean and unit variance over groups of channels (N, C, ...), then scale and shift.
+
+    Source: arXiv:1803.08494.
+    """
 
     def __init__(
         self,

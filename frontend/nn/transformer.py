@@ -24,8 +24,10 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F
 
 
 class PositionalEncoding(Module):
-    """Adds sines and cosines of the position to (N, L, E), then dropout. Source: Vaswani et al., arXiv:1706.03762,
-    3.5."""
+    """Adds sines and cosines of the position to (N, L, E), then dropout.
+
+    Source: Vaswani et al., arXiv:1706.03762, 3.5.
+    """
 
     table: Tensor
 

@@ -59,8 +59,10 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with weight decay applied to the parameters instead of the gradients. Source: Loshchilov and Hutter,
-    arXiv:1711.05101."""
+    """Adam with weight decay applied to the parameters instead of the gradients.
+
+    Source: Loshchilov and Hutter, arXiv:1711.05101.
+    """
 
     decoupled = True
 

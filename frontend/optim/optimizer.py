@@ -57,8 +57,10 @@ class Optimizer:
         self.param_groups.append({**self.defaults, **group, "params": params})
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update every parameter that has a gradient. `closure`, if given, computes the loss first, which is
-        returned."""
+        """Update every parameter that has a gradient.
+
+        `closure`, if given, computes the loss first, which is returned.
+        """
         loss = None
         if closure is not None:
             with enable_grad():

@@ -38,6 +38,8 @@ def sync_folder(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        # Some network file systems refuse this; the replacement itself has happened by now.
+        with suppress(OSError):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -58,15 +58,21 @@ def _save_folder(folder: Path, tree: Any, encoder: Encoder) -> None:
         with replacing(folder / _STATE_FILE) as file:
             file.write(json.dumps(content, indent=1).encode())
     except BaseException:
-        with suppress(FileNotFoundError):
-            tensors.unlink()
+        if not _is_current(folder, tensors.name):
+            tensors.unlink(missing_ok=True)
         if not existed:
             with suppress(OSError):
                 folder.rmdir()
         raise
     for path in old:
-        path.unlink()
+        path.unlink(missing_ok=True)
     sync_folder(folder)
+
+
+def _is_current(folder: Path, tensors: str) -> bool:
+    """Whether `state.json` names this tensor file already: an interrupt may come after the replacement."""
+    state = folder / _STATE_FILE
+    return state.exists() and tensors in state.read_text()
 
 
 def _number(path: Path) -> int:

@@ -57,8 +57,10 @@ def _described(x: Tensor | np.ndarray) -> tuple[DType, tuple[int, ...]]:
 
 
 def write(file: BinaryIO, tensors: Mapping[str, Tensor | np.ndarray], metadata: Mapping[str, str]) -> None:
-    """Write a whole safetensors file. Tensors are downloaded one at a time; their hashes are put into the header at
-    the end."""
+    """Write a whole safetensors file.
+
+    Tensors are downloaded one at a time; their hashes are put into the header at the end.
+    """
     file.write(_header(tensors, metadata, dict.fromkeys(tensors, _BLANK)))
     hashes: dict[str, str] = {}
     for name, x in tensors.items():
@@ -86,8 +88,10 @@ def _header(
 
 
 class TensorFile:
-    """A safetensors file on disk. Each read opens it anew, so that nothing stays open and the file may be replaced
-    meanwhile."""
+    """A safetensors file on disk.
+
+    Each read opens it anew, so that nothing stays open and the file may be replaced meanwhile.
+    """
 
     def __init__(self, path: Path) -> None:
         """Read the header. Raises CorruptFileError, naming the first tensor that is cut off."""

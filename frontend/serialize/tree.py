@@ -63,8 +63,10 @@ class Encoder:
         )
 
     def _name(self, value: Tensor | np.ndarray, path: str) -> str:
-        """A name that is not taken; tensors that share all their memory share a name too, and stay shared when
-        loaded."""
+        """A name that is not taken.
+
+        Tensors that share all their memory share a name too, and stay shared when loaded.
+        """
         identity = (id(value.buffer), value.ref.spec, value.ref.offset) if isinstance(value, Tensor) else (id(value),)
         if identity in self._seen:
             return self._seen[identity]

@@ -43,8 +43,10 @@ class BPETokenizer:
 
     @classmethod
     def train(cls, text: str | Iterable[str], vocab_size: int = 1024, min_frequency: int = 2) -> BPETokenizer:
-        """Learn up to `vocab_size` tokens from a text or several. Raises ValueError, and ImportError without the
-        library."""
+        """Learn up to `vocab_size` tokens from a text or several.
+
+        Raises ValueError, and ImportError without the library.
+        """
         smallest = 256 + 2
         if vocab_size < smallest:
             raise ValueError(
@@ -81,8 +83,10 @@ class BPETokenizer:
         return fit(self._tokenizer.encode(text).ids, max_len, self.pad_id)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of token numbers without special tokens; bytes that are no UTF-8 become U+FFFD. Raises
-        ValueError."""
+        """The text of token numbers without special tokens; bytes that are no UTF-8 become U+FFFD.
+
+        Raises ValueError.
+        """
         numbers = [int(i) for i in ids]
         size = self.vocab_size
         for i in numbers:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _SMALL = 128
 """Elements: what a kernel interpreter such as Oclgrind gets through in milliseconds."""
-_SHARE = 2
-"""Calls with elements, other than those on special values, in each dtype that is not the primary one."""
+_SHARE = 1
+"""Calls in each dtype that is not the primary one, besides those without elements and those on special values."""
 
 
 @dataclass(frozen=True, slots=True)

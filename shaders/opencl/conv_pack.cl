@@ -50,10 +50,14 @@ __kernel void pack_windows(__global const STORAGE(DTYPE) *x, const ulong x_offse
 #if TRANSPOSED
                 const int ty = (int)py + origin_h + (int)r * dilation_h, y = ty / stride_h;
                 const bool inside = ty >= 0 && ty % stride_h == 0 && y < height;
-                for (uint i = 0; i < run; i++) {
-                    const int tx = (int)(px + i) + origin_w + (int)s * dilation_w, at = tx / stride_w;
-                    const bool hit = inside && tx >= 0 && tx % stride_w == 0 && at < width;
-                    target[i] = hit ? LOAD(DTYPE, x, y * x_row + at * x_column) : (REAL)0;
+                for (uint i = 0; i < run; i++) target[i] = 0;
+                if (inside) {
+                    // The first pixel of the run whose tap is whole and not before the row; then every stride_w-th.
+                    const int tx = (int)px + origin_w + (int)s * dilation_w;
+                    const int skip = tx < 0 ? -tx : (stride_w - tx % stride_w) % stride_w;
+                    int at = (tx + skip) / stride_w;
+                    for (int i = skip; i < (int)run && at < width; i += stride_w, at++)
+                        target[i] = LOAD(DTYPE, x, y * x_row + at * x_column);
                 }
 #else
                 const int y = (int)py * stride_h + origin_h + (int)r * dilation_h;

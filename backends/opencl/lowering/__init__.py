@@ -21,6 +21,7 @@ from typing import Any
 
 from polyhal.backends.opencl.lowering import (
     attention,
+    batch_norm,
     convolution,
     elementwise,
     indexing,
@@ -29,6 +30,7 @@ from polyhal.backends.opencl.lowering import (
     movement,
     norm,
     optimizer,
+    pooling,
     random,
     reduce,
     softmax,
@@ -41,7 +43,10 @@ LoweringFunction = Callable[
     [Runtime, tuple[InputSpec | None, ...], tuple[Spec, ...], Mapping[str, Any]], Launch | Declined
 ]
 
-_FAMILIES = (elementwise, movement, reduce, indexing, matmul, softmax, norm, loss, optimizer, attention, random, convolution)
+_FAMILIES = (
+    elementwise, movement, reduce, indexing, matmul, softmax, norm, loss, optimizer, attention, random, convolution,
+    pooling, batch_norm,
+)  # fmt: skip
 
 
 def table() -> dict[str, LoweringFunction]:

@@ -189,4 +189,105 @@ def _rows_each(runtime: Runtime, count: int, rows: int, tile: int) -> int:
     return each * tile
 
 
-LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {"attention": _attention}
+def _attention_grad(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    g, q, k, v, mask, out, lse = inputs
+    refusal = _refusal(runtime, (q, k, v, g, out), mask)
+    if refusal:
+        return Declined(refusal)
+    assert isinstance(g, Spec)
+    assert isinstance(q, Spec)
+    assert isinstance(k, Spec)
+    assert isinstance(v, Spec)
+    assert isinstance(out, Spec)
+    real = real_type(q.dtype)
+    if not isinstance(lse, Spec) or lse.dtype.name != ("float64" if real == "double" else "float32"):
+        return Declined("a logsumexp of an unexpected dtype")
+    if not out.is_contiguous or not lse.is_contiguous:
+        return Declined("the saved results are not contiguous")
+    (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
+    if max(d, e) > _MAX_FEATURES:
+        return Declined(f"heads of {max(d, e)} features; the kernel takes {_MAX_FEATURES}")
+    shape = _arrange((g, q, k, v), mask if isinstance(mask, Spec) else None, t, s, d, e)
+    if isinstance(shape, Declined):
+        return shape
+    tile = _tile(runtime, real)
+    key_vectors, value_vectors = tile.panel(d), tile.panel(e)
+    key_panel, value_panel = key_vectors * tile.width, value_vectors * tile.width
+    item = 8 if real == "double" else 4
+    # Arguments: 7 inputs, 3 outputs, then the workspaces.
+    base = 10
+    steps: list[Launch] = []
+    sizes: list[int] = []
+
+    def pack(spec: Spec, place: int, operand: int, columns: int, turned: bool) -> Workspace:
+        """Pack an input by rows, or turned so that its rows become columns."""
+        length, features = spec.shape[-2:]
+        rows, across = (features, length) if turned else (length, features)
+        row, column = (spec.strides[-1], spec.strides[-2]) if turned else (spec.strides[-2], spec.strides[-1])
+        target = base + len(sizes)
+        steps.append(_pack(runtime, spec.dtype, real, columns, place, target, shape, operand, rows, across, row, column))
+        sizes.append(shape.count * round_up(across, columns) * rows * item)
+        return Workspace(target)
+
+    keys_turned = pack(k, 2, 2, tile.columns, True)
+    values_turned = pack(v, 3, 3, tile.columns, True)
+    keys = pack(k, 2, 2, key_panel, False)
+    queries_turned = pack(q, 1, 1, tile.columns, True)
+    slopes_turned = pack(g, 0, 0, tile.columns, True)
+    queries = pack(q, 1, 1, key_panel, False)
+    slopes = pack(g, 0, 0, value_panel, False)
+    delta = Workspace(base + len(sizes))
+    sizes.append(shape.count * t * item)
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": q.dtype.name, "GRADIENT_DTYPE": g.dtype.name, "REAL": real, "WIDTH": tile.width, "MR": tile.rows,
+        "VECTORS": tile.vectors, "KEY_VECTORS": key_vectors, "VALUE_VECTORS": value_vectors, "MAX_FEATURES": _bound(d, key_panel),
+        "MAX_VALUES": _bound(e, value_panel), "CAUSAL": bool(params["causal"]), "MASK": _mask_kind(mask),
+        "POLYNOMIAL_EXP": own_exp(runtime, q.dtype),
+    }  # fmt: skip
+    masked: list[Parameter] = []
+    mask_steps: list[Parameter] = []
+    if isinstance(mask, Spec):
+        definitions["MASK_DTYPE"] = mask.dtype.name
+        masked = [Tensor(4)]
+        spread = broadcast_strides(mask.shape, mask.strides, (*q.shape[:-2], t, s))
+        mask_steps = _numbers("long", *shape.steps[4], *spread[-2:])
+    batches = _numbers("uint", *shape.batch[1:])
+    by_queries = definitions | {"ROWS_ARE_KEYS": False}
+    steps.append(
+        runtime.launch(
+            "attention_delta", "attention_grad", by_queries,
+            [
+                Tensor(0), Tensor(5), delta, *_numbers("uint", shape.count * t, t, e), *batches,
+                *_numbers("long", *shape.steps[0], *g.strides[-2:]),
+            ],
+            (shape.count * t,), (runtime.features.group_size,), kernel="attention_delta",
+        )
+    )  # fmt: skip
+    scale = Constant(params["scale"], "double" if real == "double" else "float")
+
+    def gradient(
+        defined: Mapping[str, Any], first: tuple[int, Spec, int], second: tuple[int, Spec, int], packed: Sequence[Parameter],
+        results: Sequence[Parameter], rows: int,
+    ) -> None:  # fmt: skip
+        each = _rows_each(runtime, shape.count, rows, tile.rows)
+        strides = [
+            Constant(n, "long") for _, spec, operand in (first, second) for n in (*shape.steps[operand], *spec.strides[-2:])
+        ]  # fmt: skip
+        parameters: list[Parameter] = [
+            Tensor(first[0]), Tensor(second[0]), *packed, *masked, Tensor(6), delta, *results, *_numbers("uint", t, s, d, e, each),
+            scale, *batches, *strides, *mask_steps,
+        ]  # fmt: skip
+        items = (ceil_div(rows, each), shape.count)
+        steps.append(runtime.launch("attention_grad", "attention_grad", dict(defined), parameters, items, (1, 1)))
+
+    gradient(by_queries, (1, q, 1), (0, g, 0), (keys_turned, values_turned, keys), (Tensor(7),), t)
+    gradient(
+        definitions | {"ROWS_ARE_KEYS": True}, (2, k, 2), (3, v, 3), (queries_turned, slopes_turned, queries, slopes),
+        (Tensor(8), Tensor(9)), s,
+    )  # fmt: skip
+    return LaunchSequence("attention_grad", steps, tuple(sizes))
+
+
+LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {"attention": _attention, "attention_grad": _attention_grad}

@@ -64,8 +64,10 @@ def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Tensor:
-    """In training, zeroes elements with probability `p` and scales the others by 1/(1-p). Source: JMLR 15 (2014)
-    1929-1958."""
+    """In training, zeroes elements with probability `p` and scales the others by 1/(1-p).
+
+    Source: JMLR 15 (2014) 1929-1958.
+    """
     if not 0 <= p <= 1:
         raise ValueError(message("dropout", f"p is {p}", expected="a probability from 0 to 1"))
     if not training or p == 0:

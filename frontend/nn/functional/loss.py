@@ -13,7 +13,6 @@ from polyhal.tensor import Tensor
 
 _rows_loss = FUNCTIONS["cross_entropy_rows"]
 
-
 Reduction = Literal["mean", "sum", "none"]
 
 
@@ -79,8 +78,10 @@ def binary_cross_entropy_with_logits(
 
 
 def _by_rows(op: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores (N, C, d1, ...) as rows (N*d1*..., C), targets (N, d1, ...) to match; scores (C,) go with a single
-    target."""
+    """Scores (N, C, d1, ...) as rows (N*d1*..., C), targets (N, d1, ...) to match.
+
+    Scores (C,) go with a single target.
+    """
     wanted = x.shape[1:] if x.ndim == 1 else (x.shape[0], *x.shape[2:])
     if x.ndim == 0 or target.shape != wanted:
         raise ShapeError(

@@ -34,8 +34,10 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift. Source:
-    arXiv:1607.06450."""
+    """Zero mean and unit variance over the last axes, of `normalized_shape`, then scale and shift.
+
+    Source: arXiv:1607.06450.
+    """
     out: Tensor = _layer_norm(x, weight, bias, _check_trailing("layer_norm", x, normalized_shape), eps)[0]
     return out
 
@@ -52,8 +54,10 @@ def rms_norm(
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Zero mean and unit variance over each of `num_groups` groups of channels (N, C, ...). Source:
-    arXiv:1803.08494."""
+    """Zero mean and unit variance over each of `num_groups` groups of channels (N, C, ...).
+
+    Source: arXiv:1803.08494.
+    """
     if x.ndim < 2 or x.shape[1] % num_groups:
         raise ShapeError(
             message(

@@ -1,0 +1,176 @@
+// Batch norm of x (images, channels, inner), inner being contiguous. A group of GROUP work-items gathers the statistics of one
+// channel, the variance around the mean in a second pass; then work-items of another launch apply them plane by plane.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef WEIGHT
+#define WEIGHT 1
+#endif
+#ifndef BIAS
+#define BIAS 1
+#endif
+#ifndef WEIGHT_DTYPE
+#define WEIGHT_DTYPE DTYPE
+#endif
+#ifndef BIAS_DTYPE
+#define BIAS_DTYPE DTYPE
+#endif
+#ifndef GRADIENT_DTYPE
+#define GRADIENT_DTYPE WEIGHT_DTYPE
+#endif
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+#define ALIGNED 0
+#include "dtypes.h"
+#include "vectors.h"
+#include "groups.h"
+
+typedef VEC(REAL) V;
+#include "lanes.h"
+
+#if WIDTH == 1
+#define READ(name, i) LOAD(DTYPE, name, i)
+#define WRITE(name, value, i) STORE(DTYPE, value, name, i)
+#else
+#define READ(name, i) LOADV(DTYPE, (name) + (i))
+#define WRITE(name, value, i) STOREV(DTYPE, value, (name) + (i))
+#endif
+#define WHOLE (inner / WIDTH * WIDTH)
+#define FOR_VECTORS for (uint i = GROUP_ME * WIDTH; i < WHOLE; i += GROUP * WIDTH)
+#define FOR_TAIL for (uint i = WHOLE + GROUP_ME; i < inner; i += GROUP)
+#define SHAPE const uint images, const uint channels, const uint inner
+#define STEPS(name) const long name##_image, const long name##_channel
+
+__kernel void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *means,
+                               const ulong means_offset, __global REAL *variances, const ulong variances_offset, SHAPE,
+                               STEPS(x)) {
+    GROUP_SCRATCH(REAL)
+    const uint channel = get_group_id(0);
+    x += (long)x_offset + channel * x_channel;
+    const REAL count = (REAL)images * inner;
+    V sums = (V)(0);
+    REAL mean = 0;
+    for (uint image = 0; image < images; image++) {
+        __global const STORAGE(DTYPE) *plane = x + image * x_image;
+        FOR_VECTORS sums += READ(plane, i);
+        FOR_TAIL mean += LOAD(DTYPE, plane, i);
+    }
+    mean += LANES_SUM(sums);
+    GROUP_SUM(mean)
+    mean /= count;
+    V squares = (V)(0);
+    REAL variance = 0;
+    for (uint image = 0; image < images; image++) {
+        __global const STORAGE(DTYPE) *plane = x + image * x_image;
+        FOR_VECTORS {
+            const V centred = READ(plane, i) - mean;
+            squares += centred * centred;
+        }
+        FOR_TAIL {
+            const REAL centred = LOAD(DTYPE, plane, i) - mean;
+            variance += centred * centred;
+        }
+    }
+    variance += LANES_SUM(squares);
+    GROUP_SUM(variance)
+    if (GROUP_ME == 0) {
+        means[means_offset + channel] = mean;
+        variances[variances_offset + channel] = variance / count;
+    }
+}
+
+__kernel void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+#if WEIGHT
+                          __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
+#endif
+#if BIAS
+                          __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
+#endif
+                          __global STORAGE(DTYPE) *out, const ulong out_offset, __global const REAL *means,
+                          const ulong means_offset, __global const REAL *variances, const ulong variances_offset,
+                          const REAL eps, SHAPE, STEPS(x)) {
+    const uint channel = get_group_id(0), image = get_group_id(1);
+    x += (long)x_offset + channel * x_channel + image * x_image;
+    out += out_offset + ((ulong)image * channels + channel) * inner;
+    const REAL mean = means[means_offset + channel];
+    REAL scale = 1 / sqrt(variances[variances_offset + channel] + eps);
+#if WEIGHT
+    scale *= LOAD(WEIGHT_DTYPE, weight, weight_offset + channel);
+#endif
+#if BIAS
+    const REAL shift = LOAD(BIAS_DTYPE, bias, bias_offset + channel);
+#else
+    const REAL shift = 0;
+#endif
+    FOR_VECTORS WRITE(out, (READ(x, i) - mean) * scale + shift, i);
+    FOR_TAIL STORE(DTYPE, (LOAD(DTYPE, x, i) - mean) * scale + shift, out, i);
+}
+
+// Per channel the sums of g * (x - mean) * scale and of g: the gradients of weight and bias, kept in `sums` too.
+__kernel void batch_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
+                         const ulong x_offset, __global const REAL *means, const ulong means_offset,
+                         __global const REAL *variances, const ulong variances_offset,
+                         __global STORAGE(GRADIENT_DTYPE) *dweight, const ulong dweight_offset,
+                         __global STORAGE(GRADIENT_DTYPE) *dbias, const ulong dbias_offset, __global REAL *sums,
+                         const REAL eps, SHAPE, STEPS(g), STEPS(x)) {
+    GROUP_SCRATCH(REAL)
+    const uint channel = get_group_id(0);
+    g += (long)g_offset + channel * g_channel;
+    x += (long)x_offset + channel * x_channel;
+    const REAL mean = means[means_offset + channel];
+    V products = (V)(0), slopes = (V)(0);
+    REAL product = 0, slope = 0;
+    for (uint image = 0; image < images; image++) {
+        __global const STORAGE(DTYPE) *g_plane = g + image * g_image;
+        __global const STORAGE(DTYPE) *x_plane = x + image * x_image;
+        FOR_VECTORS {
+            const V value = READ(g_plane, i);
+            products += value * (READ(x_plane, i) - mean);
+            slopes += value;
+        }
+        FOR_TAIL {
+            const REAL value = LOAD(DTYPE, g_plane, i);
+            product += value * (LOAD(DTYPE, x_plane, i) - mean);
+            slope += value;
+        }
+    }
+    product += LANES_SUM(products);
+    GROUP_SUM(product)
+    slope += LANES_SUM(slopes);
+    GROUP_SUM(slope)
+    if (GROUP_ME == 0) {
+        product *= 1 / sqrt(variances[variances_offset + channel] + eps);
+        sums[channel] = product;
+        sums[channels + channel] = slope;
+        STORE(GRADIENT_DTYPE, product, dweight, dweight_offset + channel);
+        STORE(GRADIENT_DTYPE, slope, dbias, dbias_offset + channel);
+    }
+}
+
+__kernel void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
+                               const ulong x_offset,
+#if WEIGHT
+                               __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
+#endif
+                               __global const REAL *means, const ulong means_offset, __global const REAL *variances,
+                               const ulong variances_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset,
+                               __global const REAL *sums, const REAL eps, SHAPE, STEPS(g), STEPS(x)) {
+    const uint channel = get_group_id(0), image = get_group_id(1);
+    g += (long)g_offset + channel * g_channel + image * g_image;
+    x += (long)x_offset + channel * x_channel + image * x_image;
+    dx += dx_offset + ((ulong)image * channels + channel) * inner;
+    const REAL count = (REAL)images * inner, mean = means[means_offset + channel];
+    const REAL deviation = 1 / sqrt(variances[variances_offset + channel] + eps);
+    REAL scale = deviation;
+#if WEIGHT
+    scale *= LOAD(WEIGHT_DTYPE, weight, weight_offset + channel);
+#endif
+    const REAL product = sums[channel] / count * deviation, slope = sums[channels + channel] / count;
+    FOR_VECTORS WRITE(dx, (READ(g, i) - slope - (READ(x, i) - mean) * product) * scale, i);
+    FOR_TAIL STORE(DTYPE, (LOAD(DTYPE, g, i) - slope - (LOAD(DTYPE, x, i) - mean) * product) * scale, dx, i);
+}
