@@ -94,7 +94,7 @@ def rounds(op: OpDef, dtype: DType | None, samples: int, scope: Scope) -> int:
     """How often samples are repeated, so that few of them still meet every arrangement in the primary dtype."""
     if scope.full:
         return len(ARRANGEMENTS)
-    return -(-len(ARRANGEMENTS) // max(samples, 1)) if dtype is primary(op) else 1
+    return -(-len(ARRANGEMENTS) // max(samples, 1)) if dtype is primary(op) and not scope.small else 1
 
 
 def shift(op: OpDef, dtype: DType | None) -> int:

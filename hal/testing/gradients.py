@@ -250,7 +250,7 @@ def second_order(device: Device, op: OpDef, scope: Scope) -> None:
             if not abs(predicted - measured) <= limit:
                 raise AssertionError(
                     f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}; "
-                f"{limit:.3g} apart allowed"
+                    f"{limit:.3g} apart allowed"
                 )
 
 

@@ -21,6 +21,8 @@ _SMALL = 128
 """Elements: what a kernel interpreter such as Oclgrind gets through in milliseconds."""
 _SHARE = 1
 """Calls in each dtype that is not the primary one, besides those without elements and those on special values."""
+_SMALL_CALLS = 3
+"""Calls in the primary dtype of a small run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,10 @@ class Scope:
 
     def share(self, op: OpDef, dtype: DType | None, plain: Sequence[int]) -> frozenset[int]:
         """Which of the sample numbers `plain` are run in `dtype`."""
-        if self.full or dtype is None or dtype is primary(op) or not plain:
+        if self.full or dtype is None or not plain:
             return frozenset(plain)
+        if dtype is primary(op):
+            return frozenset(plain[:: -(-len(plain) // _SMALL_CALLS)] if self.small else plain)
         start = op.dtypes.index(dtype) * _SHARE
         return frozenset(plain[(start + k) % len(plain)] for k in range(_SHARE))
 

@@ -25,7 +25,13 @@ st = pytest.importorskip("hypothesis.strategies")
 
 _DTYPES = (dtypes.float32, dtypes.float16, dtypes.int32, dtypes.uint8, dtypes.int64)
 _LONGEST = 7
-_ELEMENTWISE: dict[str, Callable[..., Any]] = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "less": np.less}
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "less": np.less,
+}
 _REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max}
 
 

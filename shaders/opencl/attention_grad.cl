@@ -215,18 +215,26 @@ __kernel void attention_grad(__global const STORAGE(FIRST_DTYPE) *first, const u
             const uint columns = min((uint)NR, other - column);
             multiply(left, first_columns + (ulong)column * d, d, p);
             multiply(right, second_columns + (ulong)column * e, e, ds);
-            for (uint r = 0; r < rows; r++)
-                for (uint c = 0; c < columns; c++) {
-                    const uint query = ROWS_ARE_KEYS ? column + c : row + r, key = ROWS_ARE_KEYS ? row + r : column + c;
+#if MASK || CAUSAL
+#if !MASK && ROWS_ARE_KEYS
+            // Only tiles that the diagonal crosses hide anything.
+            if ((long)row + rows - 1 > (long)column + shift)
+#elif !MASK
+            if ((long)column + columns - 1 > (long)row + shift)
+#endif
+                for (uint r = 0; r < rows; r++)
+                    for (uint c = 0; c < columns; c++) {
+                        const uint query = ROWS_ARE_KEYS ? column + c : row + r, key = ROWS_ARE_KEYS ? row + r : column + c;
 #if MASK == 1
-                    if (!mask[query * mask_row + key * mask_column]) p[r * NR + c] = -INFINITY;
+                        if (!mask[query * mask_row + key * mask_column]) p[r * NR + c] = -INFINITY;
 #elif MASK == 2
-                    p[r * NR + c] += LOAD(MASK_DTYPE, mask, query * mask_row + key * mask_column);
+                        p[r * NR + c] += LOAD(MASK_DTYPE, mask, query * mask_row + key * mask_column);
 #endif
 #if CAUSAL
-                    if ((long)key > (long)query + shift) p[r * NR + c] = -INFINITY;
+                        if ((long)key > (long)query + shift) p[r * NR + c] = -INFINITY;
 #endif
-                }
+                    }
+#endif
             if (columns < NR)
                 for (uint r = 0; r < MR; r++)
                     for (uint c = columns; c < NR; c++) p[r * NR + c] = -INFINITY;

@@ -40,10 +40,11 @@ def test_a_number_keeps_the_tensors_dtype(dtype: DType, number: float, expected:
     np.testing.assert_allclose((x * number).numpy().astype(np.float64), np.array([1, 0, 1]) * number)
 
 
-def test_numbers_of_numpy_are_tensors_of_their_own_dtype(numpy_device: Device) -> None:
+def test_numbers_of_numpy_count_as_python_numbers(numpy_device: Device) -> None:
     x = polyhal.ones((2,), device=numpy_device)
     assert (x * np.float32(2)).dtype is dtypes.float32
-    assert (x * np.float64(2)).dtype is dtypes.float64
+    assert (x * np.float64(2)).dtype is dtypes.float32
+    assert (x + np.int64(2)).dtype is dtypes.float32
     assert (np.array([1, 2]) + x).dtype is dtypes.float32
     assert isinstance(np.ones(2, np.float32) + x, Tensor)
 

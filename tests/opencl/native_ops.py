@@ -1,0 +1,91 @@
+"""Running an op through its native kernel and comparing it with the op's NumPy reference in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Ref, ScalarSpec, Spec
+from polyhal.hal.ops import OPS
+from polyhal.hal.protocol import Declined, Launch
+
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-22, "float64": 2.0**-50}
+
+
+def upload(device: Any, array: np.ndarray) -> Ref:
+    """`array` with its strides: the whole of the contiguous array under a view is sent, and the view rebuilt there."""
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    if not base.flags.c_contiguous:
+        base = array = np.ascontiguousarray(array)
+    ref = device.upload(base)
+    distance = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+    strides = tuple(s // array.itemsize for s in array.strides)
+    return device.view(ref, array.shape, strides, distance // array.itemsize)  # type: ignore[no-any-return]
+
+
+def _spec(x: Any) -> Any:
+    if x is None or isinstance(x, Ref):
+        return None if x is None else x.spec
+    return ScalarSpec(dtypes.int64 if isinstance(x, int) else dtypes.float32)
+
+
+def lower(device: Any, op: str, inputs: list[Any], params: dict[str, Any]) -> tuple[Launch | Declined, list[Spec]]:
+    """What the backend answers for these refs and numbers, and the specs of the outputs."""
+    specs = tuple(_spec(x) for x in inputs)
+    bound = {**OPS[op].params, **params}
+    outputs = [device.empty(d, shape).spec for d, shape in OPS[op].infer(specs, bound)]
+    return device.backend.lower(op, specs, tuple(outputs), bound), outputs
+
+
+def run(device: Any, op: str, arrays: list[Any], **params: Any) -> list[np.ndarray]:
+    """All outputs of an op. Inputs are arrays, Python numbers or None."""
+    refs = [upload(device, x) if isinstance(x, np.ndarray) else x for x in arrays]
+    launch, outputs = lower(device, op, refs, params)
+    assert not isinstance(launch, Declined), launch.reason
+    results = [device.empty(s.dtype, s.shape) for s in outputs]
+    for result in results:
+        # What a kernel forgets to write must not look like an answer.
+        device.backend.fill(77, result)
+    launch(*refs, *results, *[device.backend.allocate(n) for n in launch.workspace])
+    return [device.download(r) for r in results]
+
+
+def check(device: Any, op: str, arrays: list[Any], dtype: DType = dtypes.float32, ulps: float = 8.0, **params: Any) -> None:
+    """Every output is within `ulps` units, at the largest magnitude of that output, of the reference in float64.
+
+    Float64 arrays are cast to `dtype` first, keeping their strides.
+    """
+    if dtype is dtypes.float64 and not device.backend.features.fp64:
+        return
+    cast = [_cast(x, dtype) for x in arrays]
+    got = run(device, op, cast, **params)
+    wide = [x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind in "fV" else x for x in cast]
+    with np.errstate(all="ignore"):
+        want = OPS[op].reference(*wide, **{**OPS[op].params, **params})
+    for result, expected in zip(got, want if isinstance(want, tuple) else (want,), strict=True):
+        if result.dtype.kind not in "fV":
+            np.testing.assert_array_equal(result, expected)
+            continue
+        limit = np.nanmax(np.abs(np.where(np.isfinite(expected), expected, 0))) if np.size(expected) else 0.0
+        kind = dtypes.as_dtype(result.dtype)
+        narrow = max(EPSILON[kind.name], EPSILON[dtype.name] if dtype.is_floating_point else 0.0)
+        np.testing.assert_allclose(result.astype(np.float64), expected, rtol=0, atol=ulps * narrow * max(limit, 1e-30))
+
+
+def _cast(x: Any, dtype: DType) -> Any:
+    if not isinstance(x, np.ndarray) or x.dtype != np.float64:
+        return x
+    base = x
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    if base is x or not base.flags.c_contiguous:
+        return np.ascontiguousarray(x).astype(dtype.numpy)
+    narrow = base.astype(dtype.numpy)
+    offset = (x.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // x.itemsize * narrow.itemsize
+    strides = tuple(s // x.itemsize * narrow.itemsize for s in x.strides)
+    return np.ndarray(x.shape, narrow.dtype, narrow, offset, strides)

@@ -1,0 +1,75 @@
+"""Attention against its reference: shapes around the tiles, masks, causality, views, rows that see nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from native_ops import check, upload
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops import OPS
+from polyhal.hal.protocol import Declined
+
+SHAPES = [((), 3, 4, 5, 5), ((2, 3), 70, 70, 32, 32), ((2,), 1, 130, 64, 64), ((3,), 65, 33, 16, 40), ((2,), 100, 257, 80, 130)]
+
+
+def _attends(device: Any) -> bool:
+    spec = upload(device, np.zeros((4, 8), np.float32)).spec
+    out = upload(device, np.zeros(4, np.float32)).spec
+    params = {"causal": False, "scale": 1.0}
+    return not isinstance(device.backend.lower("attention", (spec, spec, spec, None), (spec, out), params), Declined)
+
+
+def _both(device: Any, inputs: list[Any], dtype: dtypes.DType = dtypes.float32, **params: Any) -> None:
+    if not _attends(device):
+        pytest.skip("this device composes attention of products and softmax")
+    check(device, "attention", inputs, dtype, ulps=32, **params)
+    wide = [x if x is None or x.dtype == bool else x.astype(dtype.numpy).astype(np.float64) for x in inputs]
+    out, lse = OPS["attention"].reference(*wide, **params)
+    g = np.random.default_rng(3).uniform(-1, 1, out.shape)
+    statistic = np.float64 if dtype is dtypes.float64 else np.float32
+    saved = [out, np.asarray(lse).astype(statistic)]
+    check(device, "attention_grad", [g, *inputs, *saved], dtype, ulps=64, **params)
+
+
+def _draw(rng: Any, lead: tuple[int, ...], t: int, s: int, d: int, e: int) -> list[Any]:
+    return [rng.uniform(-2, 2, (*lead, t, d)), rng.uniform(-2, 2, (*lead, s, d)), rng.uniform(-1, 1, (*lead, s, e))]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kind", ["none", "bool", "float"])
+def test_shapes_and_masks(device: Any, rng: Any, shape: Any, causal: bool, kind: str) -> None:
+    lead, t, s, _, _ = shape
+    keep = rng.random((t, s)) < 0.7
+    keep[:, 0] = True
+    mask = {"none": None, "bool": keep, "float": rng.uniform(-1, 1, (*lead, 1, s))}[kind]
+    _both(device, [*_draw(rng, *shape), mask], causal=causal)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
+def test_dtypes(device: Any, rng: Any, dtype: dtypes.DType) -> None:
+    _both(device, [*_draw(rng, (2,), 40, 70, 24, 24), None], dtype, causal=True)
+
+
+def test_heads_as_views(device: Any, rng: Any) -> None:
+    q, k, v = (rng.uniform(-1, 1, (2, 50, 3, 16)).transpose(0, 2, 1, 3) for _ in range(3))
+    _both(device, [q, k, v, None], causal=True)
+
+
+def test_rows_that_see_nothing(device: Any, rng: Any) -> None:
+    """They give 0, a logsumexp of -inf, and no gradient."""
+    mask = np.ones((9, 20), bool)
+    mask[[0, 5]] = False
+    _both(device, [*_draw(rng, (2,), 9, 20, 8, 8), mask], causal=False)
+    # More queries than keys: the first ones come before every key.
+    _both(device, [*_draw(rng, (2,), 20, 9, 8, 8), None], causal=True)
+
+
+def test_large_scores_do_not_overflow(device: Any, rng: Any) -> None:
+    q, k, v = _draw(rng, (2,), 30, 90, 16, 16)
+    if not _attends(device):
+        pytest.skip("this device composes attention of products and softmax")
+    check(device, "attention", [q * 100, k * 100, v, None], ulps=20000, causal=False)

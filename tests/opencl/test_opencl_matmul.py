@@ -1,0 +1,82 @@
+"""Matrix products of all shapes, strides, batches and dtypes, through each of the kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from native_ops import check, run
+
+from polyhal.hal import dtypes
+
+DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64]
+# Vectors, products below the packing threshold, edges of register tiles and local tiles, more than one pass over the terms.
+SHAPES = [(1, 70, 65), (3, 100, 129), (65, 3, 70), (2, 2, 5000), (13, 33, 40), (70, 130, 40), (129, 65, 400), (100, 257, 900)]
+
+
+def _draw(rng: Any, *shape: int) -> Any:
+    return rng.uniform(-1, 1, shape)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("transposed", ["nn", "nt", "tn", "tt"])
+def test_transposed_views(device: Any, rng: Any, shape: tuple[int, int, int], transposed: str) -> None:
+    m, n, k = shape
+    x = _draw(rng, k, m).T if transposed[0] == "t" else _draw(rng, m, k)
+    y = _draw(rng, n, k).T if transposed[1] == "t" else _draw(rng, k, n)
+    check(device, "matmul", [x, y], ulps=8 + k**0.5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", SHAPES[::2], ids=str)
+def test_dtypes(device: Any, rng: Any, shape: tuple[int, int, int], dtype: dtypes.DType) -> None:
+    m, n, k = shape
+    check(device, "matmul", [_draw(rng, m, k), _draw(rng, k, n)], dtype, ulps=4 + (k**0.5 if dtype.itemsize >= 4 else 0))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.int64, dtypes.int8, dtypes.uint8], ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 33, 400), (70, 130, 40)], ids=str)
+def test_integers_wrap(device: Any, rng: Any, shape: tuple[int, int, int], dtype: dtypes.DType) -> None:
+    m, n, k = shape
+    x, y = (rng.integers(0, 100, s).astype(dtype.numpy) for s in ((m, k), (k, n)))
+    (out,) = run(device, "matmul", [x, y])
+    np.testing.assert_array_equal(out, (x.astype(np.int64) @ y.astype(np.int64)).astype(dtype.numpy))
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [((5, 20, 64), (64, 50)), ((2, 3, 40, 50), (50, 60)), ((2, 1, 40, 50), (3, 50, 60)), ((40, 50), (3, 50, 60)),
+     ((7, 1, 30), (30, 40)), ((3, 2, 4, 5), (3, 2, 5, 4)), ((2, 1, 40, 50), (1, 5, 50, 60))],
+)  # fmt: skip
+def test_batches(device: Any, rng: Any, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    check(device, "matmul", [_draw(rng, *x), _draw(rng, *y)], ulps=16)
+
+
+def test_heads_as_views(device: Any, rng: Any) -> None:
+    """(batch, time, heads, features) seen as (batch, heads, time, features), without a copy."""
+    q, k = (_draw(rng, 2, 40, 3, 16) for _ in range(2))
+    check(device, "matmul", [q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1)], ulps=16)
+
+
+def test_negative_and_wide_strides(device: Any, rng: Any) -> None:
+    check(device, "matmul", [_draw(rng, 2, 50, 80)[:, ::-1, ::2], _draw(rng, 80, 70)[::-2, ::-1]], ulps=16)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize(("lead", "inner", "outer"), [((), 64, 50), ((5,), 64, 2), ((3, 20), 65, 50), ((130,), 700, 90)])
+def test_linear(device: Any, rng: Any, lead: tuple[int, ...], inner: int, outer: int, dtype: dtypes.DType) -> None:
+    x, weight, bias = _draw(rng, *lead, inner), _draw(rng, outer, inner), _draw(rng, outer)
+    ulps = 8 + (inner**0.5 if dtype.itemsize >= 4 else 0)
+    check(device, "linear", [x, weight, bias], dtype, ulps)
+    check(device, "linear", [x, weight, None], dtype, ulps)
+
+
+def test_few_tiles_share_out_the_terms(device: Any, rng: Any) -> None:
+    """The shape of a weight's gradient: few results, many terms."""
+    check(device, "matmul", [_draw(rng, 5000, 48).T, _draw(rng, 5000, 40)], ulps=80)
+
+
+def test_repeated_runs_are_equal(device: Any, rng: Any) -> None:
+    x, y = _draw(rng, 3000, 64).T.astype(np.float32), _draw(rng, 3000, 64).astype(np.float32)
+    np.testing.assert_array_equal(run(device, "matmul", [x, y])[0], run(device, "matmul", [x, y])[0])

@@ -1,0 +1,45 @@
+"""Softmax along any axis of any layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from native_ops import check, run
+
+from polyhal.hal import dtypes
+
+DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64]
+CASES = [((7,), 0), ((1000, 17), 1), ((5, 1025), 1), ((64, 33), 0), ((3, 40, 6), 1), ((2, 5000), 1), ((), 0)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize(("shape", "axis"), CASES)
+def test_forward_and_backward(device: Any, rng: Any, shape: tuple[int, ...], axis: int, dtype: dtypes.DType) -> None:
+    if not shape:
+        np.testing.assert_array_equal(run(device, "softmax", [np.float32(3).reshape(())], axis=0)[0], 1)
+        return
+    x, g = rng.uniform(-30, 30, shape), rng.uniform(-1, 1, shape)
+    check(device, "softmax", [x], dtype, ulps=32, axis=axis)
+    check(device, "log_softmax", [x], dtype, axis=axis)
+    e = np.exp(x - x.max(axis, keepdims=True))
+    out = e / e.sum(axis, keepdims=True)
+    check(device, "softmax_grad", [g, out], dtype, axis=axis)
+    check(device, "log_softmax_grad", [g, np.log(out)], dtype, ulps=64, axis=axis)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_views(device: Any, rng: Any, axis: int) -> None:
+    x = rng.uniform(-4, 4, (6, 40, 8))[::2, :, ::-1].transpose(1, 2, 0)
+    check(device, "softmax", [x], axis=axis)
+
+
+def test_special_values(device: Any) -> None:
+    inf, nan = np.inf, np.nan
+    x = np.array([[0.0, -inf, 1.0] * 11, [nan] + [0.0] * 32, [inf] + [0.0] * 32, [-inf] * 33])
+    check(device, "softmax", [x], axis=1)
+
+
+def test_large_logits_do_not_overflow(device: Any, rng: Any) -> None:
+    check(device, "softmax", [rng.uniform(-1e4, 1e4, (9, 70))], ulps=16, axis=1)
