@@ -276,8 +276,8 @@ def _fix(failure: Failure) -> str:
     if "polyhal_disable" in text:
         return f"remove {failure.source} from POLYHAL_DISABLE"
     if "opencl" in failure.source:
-        if "no module named" in text:
-            return "install pyopencl: pip install pyopencl"
+        if "modulenotfounderror" in text or "importerror" in text:
+            return f"reinstall pyopencl (pip install --force-reinstall pyopencl), and {_opencl_driver()}"
         return _opencl_driver()
     if "wgpu" in failure.source:
         return "install wgpu (pip install 'polyhal[wgpu]') and " + _vulkan_driver()

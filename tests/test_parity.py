@@ -54,14 +54,15 @@ def _classifier(device: Device, make: Callable[[], Any], theirs: Any, shape: tup
     expected = torch.nn.functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y))
     expected.backward()
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
-    _compare(ours, [q.grad.numpy() for q in theirs.parameters()])
+    for (name, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        _compare(name, p, q.grad.numpy())
 
 
-def _compare(ours: nn.Module, expected: list[np.ndarray]) -> None:
-    for (name, p), want in zip(ours.named_parameters(), expected, strict=True):
-        assert p.grad is not None, name
-        error = np.linalg.norm(p.grad.numpy() - want) / max(np.linalg.norm(want), 1e-12)
-        assert error <= GRADIENT_BOUND, f"{name}: {error:.1e}"
+def _compare(name: str, p: Tensor, want: np.ndarray) -> None:
+    assert p.grad is not None, name
+    assert p.grad.shape == want.shape, name
+    error = np.linalg.norm(p.grad.numpy() - want) / max(np.linalg.norm(want), 1e-12)
+    assert error <= GRADIENT_BOUND, f"{name}: {error:.1e}"
 
 
 def test_mlp_gradients_are_those_of_pytorch(device: Device) -> None:
@@ -90,7 +91,9 @@ def test_gpt_gradients_are_those_of_pytorch(device: Device) -> None:
     expected = theirs.loss(torch.tensor(x), torch.tensor(y))
     expected.backward()
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
-    _compare(ours, [q.grad.numpy() for q in theirs.parameters()])
+    grads = {name: q.grad.numpy() for name, q in theirs.named_parameters()}
+    for name, p in ours.named_parameters():
+        _compare(name, p, grads[name])
 
 
 def _curve(device: Device, steps: int) -> list[float]:

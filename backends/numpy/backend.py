@@ -195,8 +195,8 @@ class NumpyBackend:
             arrays = [x if x is None or i in numbers else _wide(array(x)) for i, x in enumerate(args[:count])]
             with np.errstate(all="ignore"):
                 result = reference(*arrays, **params)
-            for value, out in zip(result if isinstance(result, tuple) else (result,), args[count:], strict=True):
-                array(out)[...] = value
+                for value, out in zip(result if isinstance(result, tuple) else (result,), args[count:], strict=True):
+                    array(out)[...] = value
 
         return SimpleLaunch(f"numpy {op}", run)
 

@@ -58,7 +58,10 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
                 raise
             fail(sentence(error))
             raise typer.Exit(BAD_INPUT) from error
-        except (typer.Exit, typer.Abort, typer.BadParameter, KeyboardInterrupt):
+        except KeyboardInterrupt as error:
+            fail("interrupted")
+            raise typer.Exit(INTERRUPTED) from error
+        except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except (
             Exception

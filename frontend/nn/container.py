@@ -46,6 +46,9 @@ class Sequential(Module):
         modules = list(self)
         return Sequential(*modules[index]) if isinstance(index, slice) else modules[index]
 
+    def __setitem__(self, index: int, module: Module) -> None:
+        self.add_module(list(self._modules)[index], module)
+
 
 class ModuleList(Module):
     """A list of modules that are registered under their positions."""

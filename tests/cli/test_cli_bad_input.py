@@ -67,7 +67,7 @@ def test_a_context_longer_than_the_data(polyhal: Command, text: Path) -> None:
         (["--tokenizer", "words"], "--tokenizer is words; expected char or bpe"),
         (["--tokenizer", "bpe", "--vocabulary", 5], "--vocabulary is 5"),
         (["--schedule", "square"], "--schedule is square; expected cosine, linear, constant"),
-        (["--layers", "two"], "'two' is not a valid int"),
+        (["--layers", "two"], "Invalid value for '--layers'"),
         (["--stop-after", 0], "0 steps are too few"),
         (["--resume", "--overwrite"], "expected one of them"),
         (["--device", "opencl:99"], "device 'opencl:99' is not available"),
@@ -155,7 +155,9 @@ def _spoil(folder: Path, how: str) -> None:
         os.truncate(tensors, tensors.stat().st_size // 2)
     elif how == "altered":
         data = bytearray(tensors.read_bytes())
-        data[-5] ^= 1
+        header = 8 + int.from_bytes(data[:8], "little")
+        for position in range(header, len(data), 64):  # some in every tensor
+            data[position] ^= 1
         tensors.write_bytes(bytes(data))
     elif how == "lost":
         tensors.unlink()

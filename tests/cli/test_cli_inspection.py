@@ -43,8 +43,8 @@ def test_version_and_help(polyhal: Command) -> None:
 
 def test_help_loads_no_driver_and_no_plotting() -> None:
     heavy = "{'pyopencl', 'matplotlib', 'tokenizers', 'wgpu', 'polyhal.training', 'polyhal.models'}"
-    code = f"import sys\nfrom polyhal.cli.app import run\nrun(['train', '--help'])\nsys.exit(len({heavy} & set(sys.modules)))"
-    assert _python(code).returncode == 0
+    code = f"import sys\nfrom polyhal.cli.app import run\nrun(['train', '--help'])\nprint({heavy} & set(sys.modules))"
+    assert _python(code).stdout.splitlines()[-1] == "set()"
 
 
 def test_devices_are_listed_with_the_default_marked(polyhal: Command) -> None:
@@ -157,7 +157,7 @@ def test_a_machine_without_drivers_trains_on_numpy_and_is_told_what_to_install(
     assert "polyhal[wgpu]" in advice
     assert "driver" in advice
     if case == "no pyopencl":
-        assert "pip install pyopencl" in advice
+        assert "reinstall pyopencl" in advice
 
 
 def test_colours_stay_out_of_pipes_and_of_no_color(text: Path) -> None:

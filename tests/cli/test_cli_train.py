@@ -70,8 +70,9 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(
     assert rows(tmp_path / "a") != rows(tmp_path / "c")
 
 
-@pytest.mark.parametrize("device", ["numpy", *(["opencl"] if registry().probe("opencl") else [])])
-@pytest.mark.parametrize("first", [7, 10])
+@pytest.mark.parametrize(
+    ("device", "first"), [("numpy", 7), ("numpy", 10), *([("opencl", 10)] if registry().probe("opencl") else [])]
+)
 def test_stopping_and_resuming_changes_no_bit(
     polyhal: Command, text: Path, tmp_path: Path, device: str, first: int
 ) -> None:

@@ -211,3 +211,10 @@ def test_copies_and_pickles(device: ph.Device) -> None:
         copy.deepcopy(layer(ph.ones((1, 2), device=device)))
     with pytest.raises(TypeError, match=r"polyhal\.save"):
         pickle.dumps(layer)
+
+
+def test_sequential_replaces_a_module_in_place() -> None:
+    model = nn.Sequential(nn.Linear(2, 3, device="numpy"), nn.ReLU())
+    model[-1] = nn.Tanh()
+    assert [type(m).__name__ for m in model] == ["Linear", "Tanh"]
+    assert list(model.state_dict()) == ["0.weight", "0.bias"]

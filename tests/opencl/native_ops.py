@@ -21,7 +21,7 @@ def upload(device: Any, array: np.ndarray) -> Ref:
     while isinstance(base.base, np.ndarray):
         base = base.base
     if not base.flags.c_contiguous:
-        base = array = np.ascontiguousarray(array)
+        base = array = array.copy()
     ref = device.upload(base)
     distance = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
     strides = tuple(s // array.itemsize for s in array.strides)
@@ -55,8 +55,10 @@ def run(device: Any, op: str, arrays: list[Any], **params: Any) -> list[np.ndarr
     return [device.download(r) for r in results]
 
 
-def check(device: Any, op: str, arrays: list[Any], dtype: DType = dtypes.float32, ulps: float = 8.0, **params: Any) -> None:
-    """Every output is within `ulps` units, at the largest magnitude of that output, of the reference in float64.
+def check(
+    device: Any, op: str, arrays: list[Any], dtype: DType = dtypes.float32, ulps: float = 8.0, magnitude: float = 0.0, **params: Any
+) -> None:
+    """Every output is within `ulps` units, at its largest magnitude or at `magnitude`, of the reference in float64.
 
     Float64 arrays are cast to `dtype` first, keeping their strides.
     """
@@ -73,8 +75,8 @@ def check(device: Any, op: str, arrays: list[Any], dtype: DType = dtypes.float32
             continue
         limit = np.nanmax(np.abs(np.where(np.isfinite(expected), expected, 0))) if np.size(expected) else 0.0
         kind = dtypes.as_dtype(result.dtype)
-        narrow = max(EPSILON[kind.name], EPSILON[dtype.name] if dtype.is_floating_point else 0.0)
-        np.testing.assert_allclose(result.astype(np.float64), expected, rtol=0, atol=ulps * narrow * max(limit, 1e-30))
+        unit = max(EPSILON[kind.name], EPSILON[dtype.name] if dtype.is_floating_point else 0.0)
+        np.testing.assert_allclose(result.astype(np.float64), expected, rtol=0, atol=ulps * unit * max(limit, magnitude, 1e-30))
 
 
 def _cast(x: Any, dtype: DType) -> Any:
@@ -84,7 +86,7 @@ def _cast(x: Any, dtype: DType) -> Any:
     while isinstance(base.base, np.ndarray):
         base = base.base
     if base is x or not base.flags.c_contiguous:
-        return np.ascontiguousarray(x).astype(dtype.numpy)
+        return x.astype(dtype.numpy, order="C")
     narrow = base.astype(dtype.numpy)
     offset = (x.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // x.itemsize * narrow.itemsize
     strides = tuple(s // x.itemsize * narrow.itemsize for s in x.strides)

@@ -45,6 +45,8 @@ def test_shapes_and_masks(device: Any, rng: Any, shape: Any, causal: bool, kind:
     lead, t, s, _, _ = shape
     keep = rng.random((t, s)) < 0.7
     keep[:, 0] = True
+    if kind != "none" and causal != (kind == "float"):
+        pytest.skip("one combination per kind of mask: each is a compilation")
     mask = {"none": None, "bool": keep, "float": rng.uniform(-1, 1, (*lead, 1, s))}[kind]
     _both(device, [*_draw(rng, *shape), mask], causal=causal)
 

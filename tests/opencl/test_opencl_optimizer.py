@@ -39,7 +39,7 @@ def test_adam_keeps_half_precision_parameters_beside_single_precision_state(
 def test_adam_in_place(device: Any, rng: Any) -> None:
     arrays = [x.astype(np.float32) for x in (*_tensors(rng), *_tensors(rng), *_tensors(rng), *_tensors(rng, 0.01))]
     want = run(device, "adam_step", [*arrays, *ADAM], count=COUNT, decoupled=True)
-    refs = [upload(device, np.ascontiguousarray(x)) for x in arrays]
+    refs = [upload(device, x.copy()) for x in arrays]
     launch, _ = lower(device, "adam_step", [*refs, *ADAM], {"count": COUNT, "decoupled": True})
     assert not isinstance(launch, Declined)
     outputs = [*refs[:COUNT], *refs[2 * COUNT :]]
@@ -64,7 +64,7 @@ def test_sgd_with_momentum(device: Any, rng: Any, nesterov: bool) -> None:
 def test_gradient_scaling(device: Any, rng: Any) -> None:
     xs = _tensors(rng)
     check(device, "sum_of_squares", xs, ulps=64)
-    factor = np.float32(0.3).reshape(())
+    factor = np.full((), 0.3, np.float32)
     got = run(device, "scale_all", [*[x.astype(np.float32) for x in xs], factor])
     for result, x in zip(got, xs, strict=True):
         np.testing.assert_array_equal(result, x.astype(np.float32) * np.float32(0.3))

@@ -6,27 +6,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_ops import check, run
+from native_ops import check
 
 from polyhal.hal import dtypes
 
 DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64]
-CASES = [((7,), 0), ((1000, 17), 1), ((5, 1025), 1), ((64, 33), 0), ((3, 40, 6), 1), ((2, 5000), 1), ((), 0)]
+CASES = [((7,), 0), ((1000, 17), 1), ((5, 1025), 1), ((64, 33), 0), ((3, 40, 6), 1), ((2, 5000), 1)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
 @pytest.mark.parametrize(("shape", "axis"), CASES)
 def test_forward_and_backward(device: Any, rng: Any, shape: tuple[int, ...], axis: int, dtype: dtypes.DType) -> None:
-    if not shape:
-        np.testing.assert_array_equal(run(device, "softmax", [np.float32(3).reshape(())], axis=0)[0], 1)
-        return
     x, g = rng.uniform(-30, 30, shape), rng.uniform(-1, 1, shape)
     check(device, "softmax", [x], dtype, ulps=32, axis=axis)
     check(device, "log_softmax", [x], dtype, axis=axis)
     e = np.exp(x - x.max(axis, keepdims=True))
     out = e / e.sum(axis, keepdims=True)
-    check(device, "softmax_grad", [g, out], dtype, axis=axis)
-    check(device, "log_softmax_grad", [g, np.log(out)], dtype, ulps=64, axis=axis)
+    check(device, "softmax_grad", [g, out], dtype, magnitude=1, axis=axis)
+    check(device, "log_softmax_grad", [g, np.log(out)], dtype, ulps=64, magnitude=1, axis=axis)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

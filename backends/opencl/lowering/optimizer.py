@@ -92,7 +92,7 @@ def _too_large(specs: Sequence[Spec]) -> bool:
     return any(s.size >= 1 << 31 for s in specs)
 
 
-def _derived(runtime: Runtime, steps: Sequence[Step], derive: Callable[..., tuple[float, ...]], first: int, total: int) -> Step:
+def _derived(steps: Sequence[Step], derive: Callable[..., tuple[float, ...]], first: int, total: int) -> Step:
     """Run `steps` with numbers computed from the op's own (at positions from `first` on) appended to the arguments.
 
     `total` is how many arguments there are before the appended ones.
@@ -180,12 +180,12 @@ def _step(
             slots.append((tuple(given_to), params[i].size))
         kind_of_number: ScalarType = "double" if real == "double" else "float"
         numbers: list[Parameter] = [Number(total + i, kind_of_number) for i in range(derived_count)]
-        for batch in batches(runtime, slots):
+        for batch in batches(runtime, kinds, slots):
             group = int(defined["GROUP"])
             steps.append(
                 runtime.launch(kernel, kernel, defined, [*batch.parameters, *numbers], (batch.chunks * group,), (group,))
             )
-    run = _derived(runtime, steps, derive, count * kinds, total)
+    run = _derived(steps, derive, count * kinds, total)
     return LaunchSequence(kernel, (run,), tuple(workspace))
 
 
@@ -222,7 +222,7 @@ def _scale_all(
         }  # fmt: skip
         group = int(defined["GROUP"])
         slots = [((Tensor(len(inputs) + i),), outputs[i].size) for i in members]
-        for batch in batches(runtime, slots):
+        for batch in batches(runtime, 1, slots):
             parameters = [*batch.parameters, Tensor(count)]
             steps.append(runtime.launch("scale_all", "scale_all", defined, parameters, (batch.chunks * group,), (group,)))
     return LaunchSequence("scale_all", steps)
@@ -247,7 +247,7 @@ def _sum_of_squares(
         defined = definitions(runtime, [Operand("x", _storage(key[0]), read_only=True)], real) | {"DTYPE": key[0].name}
         group = int(defined["GROUP"])
         slots = [(_with_offset(given[i]), tensors[i].size) for i in members]
-        for batch in batches(runtime, slots):
+        for batch in batches(runtime, 1, slots):
             parameters = [*batch.parameters, Workspace(first_workspace), Constant(place, "uint")]
             steps.append(
                 runtime.launch(

@@ -77,20 +77,20 @@ def chunk_size(runtime: Runtime) -> int:
     return _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
 
 
-def batches(runtime: Runtime, tensors: Sequence[tuple[tuple[Parameter, ...], int]]) -> list[Batch]:
-    """Launches for these slots, each given by its operands and its number of elements.
+def batches(runtime: Runtime, operands: int, tensors: Sequence[tuple[tuple[Parameter, ...], int]]) -> list[Batch]:
+    """Launches for slots of `operands` tensors, each given by its parameters and its number of elements.
 
     Slots left over repeat the first one's operands and start past the last chunk, so that no chunk finds them.
     """
-    per_launch = slots_per_launch(runtime, len(tensors[0][0]))
+    per_launch = slots_per_launch(runtime, operands)
     size_of_chunk = chunk_size(runtime)
     out = []
     for at in range(0, len(tensors), per_launch):
         part = tensors[at : at + per_launch]
         parameters: list[Parameter] = []
         start = 0
-        for operands, size in part:
-            parameters += [*operands, Constant(size, "uint"), Constant(start, "uint")]
+        for given, size in part:
+            parameters += [*given, Constant(size, "uint"), Constant(start, "uint")]
             start += ceil_div(size, size_of_chunk)
         for _ in range(per_launch - len(part)):
             parameters += [*part[0][0], Constant(0, "uint"), Constant(start, "uint")]
