@@ -239,14 +239,14 @@ class Tensor(Array, Methods):
 
     # --- shapes, also as separate arguments -------------------------------------------------------------------------
 
-    def reshape(self, *shape: Any) -> Tensor:  # type: ignore[override]
+    def reshape(self, *shape: Any) -> Tensor:
         """The same elements in row-major order in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
         result: Tensor = _reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
         return result
 
     view = reshape
 
-    def permute(self, *axes: Any) -> Tensor:  # type: ignore[override]
+    def permute(self, *axes: Any) -> Tensor:
         """The tensor with axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`. A view."""
         result: Tensor = _permute(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
         return result

@@ -112,7 +112,7 @@ EXPRESSIONS: dict[str, Expression] = {
         },
         2,
     ),
-    "pow": Expression({"float": "pow(x, y)", "int": "integer_pow(x, y)", "uint": "integer_pow(x, y)"}, 2),
+    "pow": Expression({"float": "signed_power(x, y)", "int": "integer_pow(x, y)", "uint": "integer_pow(x, y)"}, 2),
     "maximum": _numeric("select(y, x, x > y)", 2, float="select(y, x, (x > y) | isnan(x))"),
     "minimum": _numeric("select(y, x, x < y)", 2, float="select(y, x, (x < y) | isnan(x))"),
     "negative": _numeric("-x", 1),

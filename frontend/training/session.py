@@ -100,7 +100,7 @@ class Session:
             self.corpus.text[int(len(self.corpus.text) * (1 - self.trainer.options.val_split)) :] or self.corpus.text
         )
         line = next((line for line in held_out.splitlines()[1:] if line.strip()), held_out)
-        return line.strip()[:_PROMPT_CHARACTERS]
+        return line.strip()[:_PROMPT_CHARACTERS] or held_out[:1]
 
     def sample(self, prompt: str) -> str:
         """What the model writes after `prompt`. Draws from a stream of its own, so that training is not disturbed."""

@@ -1,6 +1,6 @@
 """Generated from the op declarations by `python -m polyhal.hal.ops.stubs`; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 OPERATORS: dict[str, str]

@@ -57,7 +57,7 @@ def _doc(function: Callable[..., Any], indent: str) -> str:
 
 def methods_stub() -> str:
     """The text of hal/ops/methods.pyi."""
-    lines = [_HEADER + "from collections.abc import Callable, Sequence\nfrom typing import Any, Self\n"]
+    lines = [_HEADER + "from collections.abc import Callable\nfrom typing import Any, Self\n"]
     lines += [
         "OPERATORS: dict[str, str]",
         "COMPARISONS: dict[str, str]",

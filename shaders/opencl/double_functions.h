@@ -8,6 +8,14 @@ typedef VEC(double) D;
 
 inline D sine_double(D x) { PERIODIC(double, long, sin, x, 1.0e9) }
 inline D cosine_double(D x) { PERIODIC(double, long, cos, x, 1.0e9) }
+// The sign apart from the size: a driver's vector pow may be wrong for negative x.
+inline D signed_power_double(D x, D y) {
+    const D size = pow(fabs(x), y);
+    const D half_y = 0.5 * y;
+    const D signed_size = SELECT(size, copysign(size, x), (floor(y) == y) & (floor(half_y) != half_y));
+    return SELECT(signed_size, (D)(NAN), (x < 0.0) & (x > (D)(-INFINITY)) & (floor(y) != y));
+}
+
 inline D tangent_double(D x) { PERIODIC(double, long, tan, x, 1.0e9) }
 
 inline D error_function_double(D x) { return erf(x); }

@@ -8,6 +8,14 @@ typedef VEC(float) F;
 
 inline F sine_float(F x) { PERIODIC(float, int, sin, x, 3.0e4f) }
 inline F cosine_float(F x) { PERIODIC(float, int, cos, x, 3.0e4f) }
+// The sign apart from the size: a driver's vector pow may be wrong for negative x.
+inline F signed_power_float(F x, F y) {
+    const F size = pow(fabs(x), y);
+    const F half_y = 0.5f * y;
+    const F signed_size = SELECT(size, copysign(size, x), (floor(y) == y) & (floor(half_y) != half_y));
+    return SELECT(signed_size, (F)(NAN), (x < 0.0f) & (x > (F)(-INFINITY)) & (floor(y) != y));
+}
+
 inline F tangent_float(F x) { PERIODIC(float, int, tan, x, 3.0e4f) }
 
 // log(erfc(a)) for 1 <= a <= 4 and erf(a)/a in terms of a*a for a <= 1: minimax polynomials fitted in float64 with weights

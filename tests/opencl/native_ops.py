@@ -56,7 +56,13 @@ def run(device: Any, op: str, arrays: list[Any], **params: Any) -> list[np.ndarr
 
 
 def check(
-    device: Any, op: str, arrays: list[Any], dtype: DType = dtypes.float32, ulps: float = 8.0, magnitude: float = 0.0, **params: Any
+    device: Any,
+    op: str,
+    arrays: list[Any],
+    dtype: DType = dtypes.float32,
+    ulps: float = 8.0,
+    magnitude: float = 0.0,
+    **params: Any,
 ) -> None:
     """Every output is within `ulps` units, at its largest magnitude or at `magnitude`, of the reference in float64.
 
@@ -76,7 +82,9 @@ def check(
         limit = np.nanmax(np.abs(np.where(np.isfinite(expected), expected, 0))) if np.size(expected) else 0.0
         kind = dtypes.as_dtype(result.dtype)
         unit = max(EPSILON[kind.name], EPSILON[dtype.name] if dtype.is_floating_point else 0.0)
-        np.testing.assert_allclose(result.astype(np.float64), expected, rtol=0, atol=ulps * unit * max(limit, magnitude, 1e-30))
+        np.testing.assert_allclose(
+            result.astype(np.float64), expected, rtol=0, atol=ulps * unit * max(limit, magnitude, 1e-30)
+        )
 
 
 def _cast(x: Any, dtype: DType) -> Any:

@@ -23,6 +23,10 @@ _BATCH_AXES = 3
 _MAX_FEATURES = 256
 _PACK_ROWS = 32
 _TILES_EACH = 8
+_GPU_GROUP = 256
+_GPU_SIDE = 16
+_GPU_TILE = 64
+_GPU_DEPTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +113,8 @@ def _pack(
     )  # fmt: skip
 
 
-def _refusal(runtime: Runtime, tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
+def _refusal(tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
     """Why the kernels cannot take these operands; empty when they can."""
-    if not runtime.features.cpu:
-        return "the tiled kernel is written for CPUs"
     if any(not isinstance(s, Spec) for s in tensors):
         return "an operand is a number"
     if any(s is not None and s.dtype is not tensors[0].dtype for s in tensors):  # type: ignore[union-attr]
@@ -130,7 +132,7 @@ def _attention(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     q, k, v, mask = inputs
-    refusal = _refusal(runtime, (q, k, v), mask)
+    refusal = _refusal((q, k, v), mask)
     if refusal:
         return Declined(refusal)
     assert isinstance(q, Spec)
@@ -143,6 +145,8 @@ def _attention(
     if isinstance(shape, Declined):
         return shape
     real = real_type(q.dtype)
+    if not runtime.features.cpu:
+        return _tiles(runtime, shape, q, k, v, mask, outputs[0], params)
     tile = _tile(runtime, real)
     value_vectors = tile.panel(e)
     panel = value_vectors * tile.width
@@ -180,6 +184,42 @@ def _attention(
     return LaunchSequence("attention", (*packs, attend), sizes)
 
 
+def _tiles(
+    runtime: Runtime, shape: Shape, q: Spec, k: Spec, v: Spec, mask: InputSpec | None, out: Spec, params: Mapping[str, Any]
+) -> Launch | Declined:
+    """The GPU's kernel, which stages tiles in local memory."""
+    real = real_type(q.dtype)
+    item = 8 if real == "double" else 4
+    quads = ceil_div(shape.e, _GPU_TILE)
+    if quads == 3:  # few distinct values, so that few programs are built
+        quads = 4
+    pitch = _GPU_TILE + 4
+    rows = _GPU_DEPTH * (2 * pitch if quads == 1 else pitch + quads * _GPU_TILE + 4)
+    local = (rows + _GPU_TILE * pitch + _GPU_TILE * (_GPU_SIDE + 4)) * item
+    limits = runtime.capabilities.limits
+    if local > limits.local_memory or limits.max_group_size < _GPU_GROUP:
+        return Declined(f"the kernel needs {local} bytes of local memory and groups of {_GPU_GROUP}")
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": q.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real, "VALUE_QUADS": quads, "CAUSAL": bool(params["causal"]),
+        "MASK": _mask_kind(mask),
+    }  # fmt: skip
+    masked: list[Parameter] = []
+    mask_steps: list[Parameter] = []
+    if isinstance(mask, Spec):
+        definitions["MASK_DTYPE"] = mask.dtype.name
+        masked = [Tensor(3)]
+        spread = broadcast_strides(mask.shape, mask.strides, (*q.shape[:-2], shape.t, shape.s))
+        mask_steps = _numbers("long", *shape.steps[3], *spread[-2:])
+    strides = [n for steps, spec in zip(shape.steps, (q, k, v), strict=False) for n in (*steps, *spec.strides[-2:])]
+    parameters: list[Parameter] = [
+        Tensor(0), Tensor(1), Tensor(2), *masked, Tensor(4), Tensor(5), *_numbers("uint", shape.t, shape.s, shape.d, shape.e),
+        Constant(params["scale"], "double" if real == "double" else "float"), *_numbers("uint", *shape.batch[1:]),
+        *_numbers("long", *strides), *mask_steps,
+    ]  # fmt: skip
+    items = (ceil_div(shape.t, _GPU_TILE) * _GPU_GROUP, shape.count)
+    return runtime.launch("attention", "attention_tiles", definitions, parameters, items, (_GPU_GROUP, 1))
+
+
 def _rows_each(runtime: Runtime, count: int, rows: int, tile: int) -> int:
     """Rows per work-item, in whole tiles: several, but no fewer items than keep every core busy."""
     wanted = 4 * runtime.features.compute_units
@@ -193,7 +233,9 @@ def _attention_grad(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     g, q, k, v, mask, out, lse = inputs
-    refusal = _refusal(runtime, (q, k, v, g, out), mask)
+    if not runtime.features.cpu:
+        return Declined("the kernel of the gradient is written for CPUs")
+    refusal = _refusal((q, k, v, g, out), mask)
     if refusal:
         return Declined(refusal)
     assert isinstance(g, Spec)

@@ -42,9 +42,15 @@ def _gather(runtime: Runtime, index: Spec, x: Spec, places: tuple[int, int, int]
     else:
         each, across = 1, round_up(min(width, runtime.features.group_size), _ROW_GROUP)
     parameters: list[Parameter] = [
-        *(Tensor(i) for i in places), Constant(count, "uint"), Constant(width, "uint"), Constant(x.shape[0], "ulong"),
-        Constant(each, "uint"), Constant(step, "long"), Constant(x.strides[0], "long"), Constant(x.strides[1] if width > 1 else 1, "long"),
-    ]  # fmt: skip
+        *(Tensor(i) for i in places),
+        Constant(count, "uint"),
+        Constant(width, "uint"),
+        Constant(x.shape[0], "ulong"),
+        Constant(each, "uint"),
+        Constant(step, "long"),
+        Constant(x.strides[0], "long"),
+        Constant(x.strides[1] if width > 1 else 1, "long"),
+    ]
     definitions: dict[str, str | int | bool] = {"INDEX_DTYPE": index.dtype.name, "ELEMENT": _ELEMENTS[x.dtype.itemsize]}
     group = (1, 1) if runtime.features.cpu else (_ROW_GROUP, 1)
     return runtime.launch("gather", "gather", definitions, parameters, (across, ceil_div(count, each)), group)
@@ -72,12 +78,22 @@ def _scatter(
     while cpu and span > 16 and ceil_div(width, span) < 2 * runtime.features.compute_units:
         span //= 2
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name, "REAL": real_type(out.dtype), "BY_COLUMNS": cpu, "GROUP": _SCATTER_GROUP,
-    }  # fmt: skip
+        "DTYPE": out.dtype.name,
+        "INDEX_DTYPE": index.dtype.name,
+        "REAL": real_type(out.dtype),
+        "BY_COLUMNS": cpu,
+        "GROUP": _SCATTER_GROUP,
+    }
     parameters: list[Parameter] = [
-        *(Tensor(i) for i in places), Constant(count, "uint"), Constant(width, "uint"), Constant(out.shape[0], "ulong"),
-        Constant(span, "uint"), Constant(step, "long"), Constant(row_step, "long"), Constant(column_step, "long"),
-    ]  # fmt: skip
+        *(Tensor(i) for i in places),
+        Constant(count, "uint"),
+        Constant(width, "uint"),
+        Constant(out.shape[0], "ulong"),
+        Constant(span, "uint"),
+        Constant(step, "long"),
+        Constant(row_step, "long"),
+        Constant(column_step, "long"),
+    ]
     items = (ceil_div(width, span), 1) if cpu else (round_up(width, _SCATTER_GROUP), count)
     return runtime.launch(
         "scatter_add", "scatter_add", definitions, parameters, items, (1, 1) if cpu else (_SCATTER_GROUP, 1)
@@ -136,14 +152,21 @@ def _thirds(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple[int, int
 def _along(
     runtime: Runtime, name: str, data: Spec, index: Spec, out: Spec, axis: int, length: int, items: int
 ) -> Launch | Declined:
-    thirds = _thirds(data, axis), _thirds(index, axis)
-    if thirds[0] is None or thirds[1] is None:
+    source, positions = _thirds(data, axis), _thirds(index, axis)
+    if source is None or positions is None:
         return Declined("the axes beside the indexed one cannot be merged")
-    (_, data_steps), ((_, picked, inner), index_steps) = thirds
+    data_steps = source[1]
+    (_, picked, inner), index_steps = positions
     parameters: list[Parameter] = [
-        Tensor(0), Tensor(1), Tensor(2), Constant(items, "ulong"), Constant(picked, "ulong"), Constant(inner, "ulong"),
-        Constant(length, "long"), *(Constant(v, "long") for v in (*data_steps, *index_steps)),
-    ]  # fmt: skip
+        Tensor(0),
+        Tensor(1),
+        Tensor(2),
+        Constant(items, "ulong"),
+        Constant(picked, "ulong"),
+        Constant(inner, "ulong"),
+        Constant(length, "long"),
+        *(Constant(v, "long") for v in (*data_steps, *index_steps)),
+    ]
     # Elements that are only moved need no arithmetic type.
     dtype = (
         {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}[out.dtype.itemsize]

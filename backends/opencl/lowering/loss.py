@@ -30,9 +30,12 @@ def _forward(
     smoothing = params["label_smoothing"]
     definitions = arranged.definitions | {"INDEX_DTYPE": target.dtype.name, "SMOOTHED": smoothing != 0}
     parameters: list[Parameter] = [
-        *(Tensor(i) for i in range(4)), Constant(target.strides[0], "long"), Constant(params["ignore_index"], "long"),
-        _number(smoothing, arranged), *arranged.parameters,
-    ]  # fmt: skip
+        *(Tensor(i) for i in range(4)),
+        Constant(target.strides[0], "long"),
+        Constant(params["ignore_index"], "long"),
+        _number(smoothing, arranged),
+        *arranged.parameters,
+    ]
     return runtime.launch("cross_entropy", "cross_entropy", definitions, parameters, arranged.items, arranged.group)
 
 
@@ -47,7 +50,10 @@ def _backward(
     assert isinstance(logits, Spec)
     assert isinstance(target, Spec)
     assert isinstance(lse, Spec)
-    if lse.dtype.name != ("float64" if rows.real_type(logits.dtype) == "double" else "float32") or not g.dtype.is_floating_point:
+    if (
+        lse.dtype.name != ("float64" if rows.real_type(logits.dtype) == "double" else "float32")
+        or not g.dtype.is_floating_point
+    ):
         return Declined(f"g is {g.dtype.name} and lse {lse.dtype.name}")
     arranged = rows.arrange(runtime, (logits, dx), 1)
     if isinstance(arranged, Declined):
@@ -55,9 +61,12 @@ def _backward(
     definitions = arranged.definitions | {"INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name}
     steps = [Constant(s.strides[0], "long") for s in (g, target, lse)]
     parameters: list[Parameter] = [
-        *(Tensor(i) for i in range(5)), *steps, Constant(params["ignore_index"], "long"),
-        _number(params["label_smoothing"], arranged), *arranged.parameters,
-    ]  # fmt: skip
+        *(Tensor(i) for i in range(5)),
+        *steps,
+        Constant(params["ignore_index"], "long"),
+        _number(params["label_smoothing"], arranged),
+        *arranged.parameters,
+    ]
     return runtime.launch(
         "cross_entropy_grad", "cross_entropy_grad", definitions, parameters, arranged.items, arranged.group
     )

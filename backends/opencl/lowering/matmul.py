@@ -322,12 +322,12 @@ def _blocks(runtime: Runtime, p: Product, tile: RegisterTile) -> tuple[int, int]
 def _tiles(runtime: Runtime, p: Product) -> Launch:
     units = runtime.features.compute_units
     element = _ELEMENT[p.real]
-    quads = 2
-    if element.itemsize > 4 or _tile_count(p, 128) < units:
-        quads = 1
+    # Large tiles reuse more; where there are too few to go round, their terms are shared out, or the tiles made smaller.
+    few = _tile_count(p, 128) < units
+    quads = 1 if element.itemsize > 4 or (few and _tile_count(p, 128) * (p.k // _SPLIT_TERMS) < units) else 2
     tile = 64 * quads
     tiles = _tile_count(p, tile)
-    splits = max(1, min(2 * units // tiles, p.k // _SPLIT_TERMS, _MAX_SPLITS)) if tiles < units else 1
+    splits = max(1, min(4 * units // tiles, p.k // _SPLIT_TERMS, _MAX_SPLITS)) if tiles < 2 * units else 1
     depth = 8 * (3 - quads)
     terms = round_up(ceil_div(p.k, splits), depth)
     splits = ceil_div(p.k, terms)

@@ -46,7 +46,9 @@ def _refusal(*small: InputSpec | None) -> str:
 
 
 def _forward(centred: bool) -> Lower:
-    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+    def lower(
+        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
         x = inputs[0]
         weight = inputs[1]
         bias = inputs[2] if centred else None
@@ -60,10 +62,12 @@ def _forward(centred: bool) -> Lower:
         if isinstance(arranged, Declined):
             return arranged
         definitions = arranged.definitions | {
-            "CENTRED": centred, "WEIGHT": weight is not None, "BIAS": bias is not None,
+            "CENTRED": centred,
+            "WEIGHT": weight is not None,
+            "BIAS": bias is not None,
             "WEIGHT_DTYPE": weight.dtype.name if weight is not None else "DTYPE",
             "BIAS_DTYPE": bias.dtype.name if bias is not None else "DTYPE",
-        }  # fmt: skip
+        }
         first_output = len(inputs)
         present = [i for i, s in enumerate(inputs) if s is not None]
         tensors = [Tensor(i) for i in (*present, *range(first_output, first_output + len(outputs)))]
@@ -75,14 +79,18 @@ def _forward(centred: bool) -> Lower:
 
 
 def _backward(centred: bool) -> Lower:
-    def lower(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+    def lower(
+        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
         g, x, weight = inputs[:3]
         statistics = inputs[3:]
         dx, dweight = outputs[:2]
         if not isinstance(g, Spec) or not isinstance(x, Spec) or g.dtype is not x.dtype:
             return Declined("operands of different dtypes")
         refusal = _refusal(weight, *statistics)
-        if any(s is None or rows.real_type(s.dtype) != rows.real_type(x.dtype) or s.dtype.itemsize < 4 for s in statistics):
+        if any(
+            s is None or rows.real_type(s.dtype) != rows.real_type(x.dtype) or s.dtype.itemsize < 4 for s in statistics
+        ):
             refusal = "statistics of an unexpected dtype"
         flat = [_flat(s, params["axes"]) for s in (g, x, dx)]
         if refusal or None in flat:
@@ -95,13 +103,16 @@ def _backward(centred: bool) -> Lower:
         if isinstance(arranged, Declined):
             return arranged
         definitions = arranged.definitions | {
-            "CENTRED": centred, "WEIGHT": weight is not None,
+            "CENTRED": centred,
+            "WEIGHT": weight is not None,
             "WEIGHT_DTYPE": weight.dtype.name if weight is not None else "DTYPE",
-        }  # fmt: skip
+        }
         present = [i for i, s in enumerate(inputs) if s is not None]
         first_output = len(inputs)
         parameters = [*(Tensor(i) for i in present), Tensor(first_output), *arranged.parameters]
-        input_grad = runtime.launch("norm_rows_grad", "norm_rows_grad", definitions, parameters, arranged.items, arranged.group)
+        input_grad = runtime.launch(
+            "norm_rows_grad", "norm_rows_grad", definitions, parameters, arranged.items, arranged.group
+        )
 
         columns, vectors = (arranged.definitions["WIDTH"], _COLUMN_VECTORS) if runtime.features.cpu else (1, 1)
         assert isinstance(columns, int)
@@ -111,27 +122,49 @@ def _backward(centred: bool) -> Lower:
         chunk = ceil_div(arranged.rows, parts)
         parts = ceil_div(arranged.rows, chunk)
         common: dict[str, str | int | bool] = {
-            "DTYPE": x.dtype.name, "OUT_DTYPE": dweight.dtype.name, "REAL": rows.real_type(x.dtype), "WIDTH": columns,
-            "VECTORS": vectors, "CENTRED": centred,
-        }  # fmt: skip
+            "DTYPE": x.dtype.name,
+            "OUT_DTYPE": dweight.dtype.name,
+            "REAL": rows.real_type(x.dtype),
+            "WIDTH": columns,
+            "VECTORS": vectors,
+            "CENTRED": centred,
+        }
         after = first_output + len(outputs)
         sums: list[Parameter] = [
-            Tensor(0), Tensor(1), *(Tensor(3 + i) for i in range(len(statistics))), Workspace(after),
-            Constant(arranged.rows, "uint"), Constant(arranged.length, "uint"), Constant(chunk, "uint"), Constant(g_row, "long"),
+            Tensor(0),
+            Tensor(1),
+            *(Tensor(3 + i) for i in range(len(statistics))),
+            Workspace(after),
+            Constant(arranged.rows, "uint"),
+            Constant(arranged.length, "uint"),
+            Constant(chunk, "uint"),
+            Constant(g_row, "long"),
             Constant(x_row, "long"),
-        ]  # fmt: skip
+        ]
         group = (1, 1) if runtime.features.cpu else (_group(runtime, blocks), 1)
         partial = runtime.launch(
-            "norm_weight_partial", "norm_weight_grad", common, sums, (blocks, parts), group, kernel="norm_weight_partial"
+            "norm_weight_partial",
+            "norm_weight_grad",
+            common,
+            sums,
+            (blocks, parts),
+            group,
+            kernel="norm_weight_partial",
         )
         total = runtime.launch(
-            "norm_weight_total", "norm_weight_grad", common,
+            "norm_weight_total",
+            "norm_weight_grad",
+            common,
             [
-                Workspace(after), *(Tensor(first_output + 1 + i) for i in range(len(outputs) - 1)),
-                Constant(arranged.length, "uint"), Constant(parts, "uint"),
+                Workspace(after),
+                *(Tensor(first_output + 1 + i) for i in range(len(outputs) - 1)),
+                Constant(arranged.length, "uint"),
+                Constant(parts, "uint"),
             ],
-            (arranged.length,), (min(runtime.features.group_size, 64),), kernel="norm_weight_total",
-        )  # fmt: skip
+            (arranged.length,),
+            (min(runtime.features.group_size, 64),),
+            kernel="norm_weight_total",
+        )
         item = 8 if common["REAL"] == "double" else 4
         workspace = parts * 2 * math.prod(dweight.shape) * item
         return LaunchSequence("norm_grad", (input_grad, partial, total), (workspace,))

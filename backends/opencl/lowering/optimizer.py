@@ -49,7 +49,9 @@ def _settle(runtime: Runtime, pairs: Sequence[tuple[int, int]], inputs: Inputs, 
     return run
 
 
-def _dense(runtime: Runtime, specs: Mapping[int, Spec], first_workspace: int) -> tuple[list[Step], list[int], dict[int, Parameter]]:
+def _dense(
+    runtime: Runtime, specs: Mapping[int, Spec], first_workspace: int
+) -> tuple[list[Step], list[int], dict[int, Parameter]]:
     """Steps that make the inputs at these positions contiguous in workspaces, their sizes, and how a kernel is given each."""
     steps: list[Step] = []
     workspace: list[int] = []
@@ -62,7 +64,9 @@ def _dense(runtime: Runtime, specs: Mapping[int, Spec], first_workspace: int) ->
         copy = movement.copy(runtime, spec, target)
         place = first_workspace + len(workspace)
 
-        def gather(*args: Any, copy: Launch = copy, position: int = position, place: int = place, target: Spec = target) -> None:
+        def gather(
+            *args: Any, copy: Launch = copy, position: int = position, place: int = place, target: Spec = target
+        ) -> None:
             copy(args[position], Ref(args[place], target, 0))
 
         steps.append(gather)
@@ -108,7 +112,14 @@ def _derived(steps: Sequence[Step], derive: Callable[..., tuple[float, ...]], fi
 
 
 def _adam_numbers(
-    decoupled: bool, lr: float, beta1: float, beta2: float, eps: float, decay: float, correction1: float, correction2: float
+    decoupled: bool,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    decay: float,
+    correction1: float,
+    correction2: float,
 ) -> tuple[float, ...]:
     """The kernel's numbers, in double precision: 1 - 0.999 in single precision would be off by 5e-5."""
     shrink, coupled = (1 - lr * decay, 0.0) if decoupled else (1.0, decay)
@@ -155,7 +166,10 @@ def _step(
     # Outputs are the parameters and then each state.
     written = [i for i in range(kinds) if i != 1]
     settle = _settle(
-        runtime, [(kind * count + i, n * count + i) for n, kind in enumerate(written) for i in range(count)], inputs, outputs
+        runtime,
+        [(kind * count + i, n * count + i) for n, kind in enumerate(written) for i in range(count)],
+        inputs,
+        outputs,
     )
     first_workspace = len(inputs) + len(outputs)
     dense, workspace, given = _dense(runtime, {count + i: s for i, s in enumerate(grads)}, first_workspace)
@@ -165,10 +179,15 @@ def _step(
     for key, members in _by_dtype(keys).items():
         wide = dtypes.float64 if dtypes.float64 in key else dtypes.float32
         real = real_type(wide)
-        operands = [Operand(name, _storage(d), read_only=i == 1) for i, (name, d) in enumerate(zip(names, key, strict=True))]
+        operands = [
+            Operand(name, _storage(d), read_only=i == 1) for i, (name, d) in enumerate(zip(names, key, strict=True))
+        ]
         defined = definitions(runtime, operands, real) | {
-            "PARAMETER_DTYPE": key[0].name, "GRADIENT_DTYPE": key[1].name, "STATE_DTYPE": key[2].name if kinds > 2 else "float32", **flags
-        }  # fmt: skip
+            "PARAMETER_DTYPE": key[0].name,
+            "GRADIENT_DTYPE": key[1].name,
+            "STATE_DTYPE": key[2].name if kinds > 2 else "float32",
+            **flags,
+        }
         slots = []
         for i in members:
             given_to: list[Parameter] = []
@@ -183,7 +202,9 @@ def _step(
         for batch in batches(runtime, kinds, slots):
             group = int(defined["GROUP"])
             steps.append(
-                runtime.launch(kernel, kernel, defined, [*batch.parameters, *numbers], (batch.chunks * group,), (group,))
+                runtime.launch(
+                    kernel, kernel, defined, [*batch.parameters, *numbers], (batch.chunks * group,), (group,)
+                )
             )
     run = _derived(steps, derive, count * kinds, total)
     return LaunchSequence(kernel, (run,), tuple(workspace))
@@ -218,13 +239,16 @@ def _scale_all(
     for key, members in _by_dtype([(s.dtype,) for s in outputs]).items():
         real = real_type(key[0])
         defined = definitions(runtime, [Operand("x", _storage(key[0]))], real) | {
-            "DTYPE": key[0].name, "FACTOR_DTYPE": factor.dtype.name
-        }  # fmt: skip
+            "DTYPE": key[0].name,
+            "FACTOR_DTYPE": factor.dtype.name,
+        }
         group = int(defined["GROUP"])
         slots = [((Tensor(len(inputs) + i),), outputs[i].size) for i in members]
         for batch in batches(runtime, 1, slots):
             parameters = [*batch.parameters, Tensor(count)]
-            steps.append(runtime.launch("scale_all", "scale_all", defined, parameters, (batch.chunks * group,), (group,)))
+            steps.append(
+                runtime.launch("scale_all", "scale_all", defined, parameters, (batch.chunks * group,), (group,))
+            )
     return LaunchSequence("scale_all", steps)
 
 
@@ -251,19 +275,28 @@ def _sum_of_squares(
             parameters = [*batch.parameters, Workspace(first_workspace), Constant(place, "uint")]
             steps.append(
                 runtime.launch(
-                    "squares_of_chunks", "sum_of_squares", defined, parameters, (batch.chunks * group,), (group,),
+                    "squares_of_chunks",
+                    "sum_of_squares",
+                    defined,
+                    parameters,
+                    (batch.chunks * group,),
+                    (group,),
                     kernel="squares_of_chunks",
                 )
-            )  # fmt: skip
+            )
             place += batch.chunks
     group = int(defined["GROUP"])
     steps.append(
         runtime.launch(
-            "total_of_chunks", "sum_of_squares", defined,
-            [Workspace(first_workspace), Tensor(len(inputs)), Constant(place, "uint")], (group,), (group,),
+            "total_of_chunks",
+            "sum_of_squares",
+            defined,
+            [Workspace(first_workspace), Tensor(len(inputs)), Constant(place, "uint")],
+            (group,),
+            (group,),
             kernel="total_of_chunks",
         )
-    )  # fmt: skip
+    )
     return LaunchSequence("sum_of_squares", steps, (place * 4, *workspace))
 
 

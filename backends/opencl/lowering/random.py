@@ -28,7 +28,7 @@ def _lowering(op: str) -> Callable[..., Launch | Declined]:
             return Declined("seed or offset is a tensor")
         (out,) = outputs
         definitions: dict[str, str | int | bool] = {"OUT_DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op]}
-        parameters = [Tensor(2), Constant(out.size, "ulong"), Number(0, "ulong"), Number(1, "ulong")]
+        parameters: list[Parameter] = [Tensor(2), Constant(out.size, "ulong"), Number(0, "ulong"), Number(1, "ulong")]
         group = runtime.features.group_size
         return runtime.launch(op, "random", definitions, parameters, (ceil_div(out.size, _WORDS),), (group,))
 
@@ -39,7 +39,6 @@ def _dropout(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     x, seed, offset = inputs
-    (out,) = outputs
     if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(offset, ScalarSpec):
         return Declined("x is a number, or seed or offset a tensor")
     lengths, (steps,) = collapse(x.shape, (x.strides,))
@@ -51,10 +50,16 @@ def _dropout(
     real = real_type(x.dtype)
     definitions: dict[str, str | int | bool] = {"DTYPE": x.dtype.name, "REAL": real, "STRIDED": not x.is_contiguous}
     parameters: list[Parameter] = [
-        Tensor(0), Tensor(3), Constant(x.size, "ulong"), Number(1, "ulong"), Number(2, "ulong"),
-        Constant(min(int(p * 2**32), _LARGEST_WORD), "uint"), Constant(1 / (1 - p), "double" if real == "double" else "float"),
-        *(Constant(n, "ulong") for n in lengths[1:]), *(Constant(n, "long") for n in steps),
-    ]  # fmt: skip
+        Tensor(0),
+        Tensor(3),
+        Constant(x.size, "ulong"),
+        Number(1, "ulong"),
+        Number(2, "ulong"),
+        Constant(min(int(p * 2**32), _LARGEST_WORD), "uint"),
+        Constant(1 / (1 - p), "double" if real == "double" else "float"),
+        *(Constant(n, "ulong") for n in lengths[1:]),
+        *(Constant(n, "long") for n in steps),
+    ]
     group = runtime.features.group_size
     return runtime.launch("dropout", "dropout", definitions, parameters, (ceil_div(x.size, _WORDS),), (group,))
 

@@ -38,12 +38,9 @@ class Rows:
 
 def arrange(runtime: Runtime, specs: Sequence[Spec], axis: int) -> Rows | Declined:
     """Rows along `axis` of operands of equal shape. Vectors are used where the axis is contiguous in all of them."""
-    shape = specs[0].shape
-    if not shape:
-        shape, strides = (1,), [(1,) for _ in specs]
-        axis = 0
-    else:
-        strides = [s.strides for s in specs]
+    shape = specs[0].shape or (1,)
+    strides: list[tuple[int, ...]] = [s.strides or (1,) for s in specs]
+    axis = axis if specs[0].shape else 0
     length = shape[axis]
     outer = tuple(n for i, n in enumerate(shape) if i != axis)
     lengths, steps = collapse(outer, tuple(tuple(t for i, t in enumerate(s) if i != axis) for s in strides))
@@ -58,8 +55,12 @@ def arrange(runtime: Runtime, specs: Sequence[Spec], axis: int) -> Rows | Declin
     lengths = (1,) * fill + lengths
     definitions, each, items, group = geometry(runtime, specs[0].dtype, rows, length, vectors)
     parameters: list[Parameter] = [
-        Constant(rows, "ulong"), Constant(length, "uint"), Constant(each, "uint"), Constant(lengths[1], "uint"), Constant(lengths[2], "uint"),
-    ]  # fmt: skip
+        Constant(rows, "ulong"),
+        Constant(length, "uint"),
+        Constant(each, "uint"),
+        Constant(lengths[1], "uint"),
+        Constant(lengths[2], "uint"),
+    ]
     for step, stride in zip(along, steps, strict=True):
         parameters += [Constant(v, "long") for v in ((0,) * fill + stride)]
         parameters.append(Constant(step, "long"))
