@@ -51,7 +51,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles
     , const long mask_batch0, const long mask_batch1, const long mask_batch2, const long mask_row, const long mask_column
 #endif
 ) {
-    __local REAL left[DEPTH * PITCH], right[DEPTH * (VALUES > TILE ? VALUE_PITCH : PITCH)], scores[TILE * PITCH];
+    __local REAL left[DEPTH * PITCH] __attribute__((aligned(32)));
+    __local REAL right[DEPTH * VALUE_PITCH] __attribute__((aligned(32)));
+    __local REAL scores[TILE * PITCH] __attribute__((aligned(32)));
     __local REAL parts[TILE * (SIDE + 1)], tops[TILE], totals[TILE], shrinks[TILE];
     const uint me = get_local_id(0);
     const uint batch = get_group_id(1);

@@ -58,8 +58,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void matmul_tiles(
     const uint m, const uint n, const uint k, const uint terms, const long a_row, const long a_column, const long b_row,
     const long b_column, const uint batch1, const uint batch2, const long a_batch0, const long a_batch1,
     const long a_batch2, const long b_batch0, const long b_batch1, const long b_batch2) {
-    __local REAL left[2][DEPTH * PITCH];
-    __local REAL right[2][DEPTH * PITCH];
+    __local REAL left[2][DEPTH * PITCH] __attribute__((aligned(32)));
+    __local REAL right[2][DEPTH * PITCH] __attribute__((aligned(32)));
     const uint me = get_local_id(0);
     const uint across = (n + TILE - 1) / TILE, down = (m + TILE - 1) / TILE;
     const uint tile = get_group_id(0);

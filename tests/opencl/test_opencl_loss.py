@@ -12,7 +12,9 @@ from scipy.special import logsumexp
 from polyhal.hal import dtypes
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name
+)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize(("rows", "classes"), [(1, 2), (65, 10), (33, 65), (5, 3000)])
 def test_forward_and_backward(

@@ -12,7 +12,16 @@ from polyhal.hal import dtypes
 
 DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64]
 # Vectors, products below the packing threshold, edges of register tiles and local tiles, more than one pass over the terms.
-SHAPES = [(1, 70, 65), (3, 100, 129), (65, 3, 70), (2, 2, 5000), (13, 33, 40), (70, 130, 40), (129, 65, 400), (100, 257, 900)]
+SHAPES = [
+    (1, 70, 65),
+    (3, 100, 129),
+    (65, 3, 70),
+    (2, 2, 5000),
+    (13, 33, 40),
+    (70, 130, 40),
+    (129, 65, 400),
+    (100, 257, 900),
+]
 
 
 def _draw(rng: Any, *shape: int) -> Any:
@@ -32,7 +41,9 @@ def test_transposed_views(device: Any, rng: Any, shape: tuple[int, int, int], tr
 @pytest.mark.parametrize("shape", SHAPES[::2], ids=str)
 def test_dtypes(device: Any, rng: Any, shape: tuple[int, int, int], dtype: dtypes.DType) -> None:
     m, n, k = shape
-    check(device, "matmul", [_draw(rng, m, k), _draw(rng, k, n)], dtype, ulps=4 + (k**0.5 if dtype.itemsize >= 4 else 0))
+    check(
+        device, "matmul", [_draw(rng, m, k), _draw(rng, k, n)], dtype, ulps=4 + (k**0.5 if dtype.itemsize >= 4 else 0)
+    )
 
 
 @pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.int64, dtypes.int8, dtypes.uint8], ids=lambda d: d.name)
@@ -64,7 +75,9 @@ def test_negative_and_wide_strides(device: Any, rng: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
-@pytest.mark.parametrize(("lead", "inner", "outer"), [((), 64, 50), ((5,), 64, 2), ((3, 20), 65, 50), ((130,), 700, 90)])
+@pytest.mark.parametrize(
+    ("lead", "inner", "outer"), [((), 64, 50), ((5,), 64, 2), ((3, 20), 65, 50), ((130,), 700, 90)]
+)
 def test_linear(device: Any, rng: Any, lead: tuple[int, ...], inner: int, outer: int, dtype: dtypes.DType) -> None:
     x, weight, bias = _draw(rng, *lead, inner), _draw(rng, outer, inner), _draw(rng, outer)
     ulps = 8 + (inner**0.5 if dtype.itemsize >= 4 else 0)

@@ -15,7 +15,9 @@ DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
-@pytest.mark.parametrize(("shape", "axes"), [((2, 3, 4), 2), ((7,), 1), ((130, 65), 1), ((3, 1000), 1), ((300, 384), 1)])
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((2, 3, 4), 2), ((7,), 1), ((130, 65), 1), ((3, 1000), 1), ((300, 384), 1)]
+)
 @pytest.mark.parametrize("affine", [False, True])
 def test_row_norms(device: Any, rng: Any, shape: tuple[int, ...], axes: int, dtype: dtypes.DType, affine: bool) -> None:
     tail = shape[len(shape) - axes :]

@@ -72,5 +72,7 @@ def test_gradient_scaling(device: Any, rng: Any) -> None:
 
 def test_the_reference_is_adam_as_published() -> None:
     p, g, zero = np.array([1.0]), np.array([0.5]), np.array([0.0])
-    new, *_ = OPS["adam_step"].reference(p, g, zero, zero, 0.1, 0.9, 0.999, 0.0, 0.0, 0.1, 0.001, count=1, decoupled=True)
+    new, *_ = OPS["adam_step"].reference(
+        p, g, zero, zero, 0.1, 0.9, 0.999, 0.0, 0.0, 0.1, 0.001, count=1, decoupled=True
+    )
     np.testing.assert_allclose(new, 0.9)

@@ -25,7 +25,9 @@ def test_normal(device: Any) -> None:
     assert abs(out.std() - 1) < 0.01
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name
+)
 def test_dropout(device: Any, rng: Any, dtype: dtypes.DType) -> None:
     check(device, "dropout", [rng.uniform(0.5, 2, (33, 70)), 42, 3], dtype, ulps=1, p=0.3)
 

@@ -174,18 +174,23 @@ def _attention(
         mask_steps = _numbers("long", *shape.steps[3], *spread[-2:])
     each = _rows_each(runtime, shape.count, t, tile.rows)
     parameters: list[Parameter] = [
-        Tensor(0), Workspace(workspace), Workspace(workspace + 1), *masked, Tensor(4), Tensor(5), *_numbers("uint", t, s, d, e, each),
-        Constant(params["scale"], "double" if real == "double" else "float"), *_numbers("uint", *shape.batch[1:]),
-        *_numbers("long", *shape.steps[0], *q.strides[-2:]), *mask_steps,
+        Tensor(0), Workspace(workspace), Workspace(workspace + 1), *masked, Tensor(4), Tensor(5), *_numbers("uint", t, s, d, e),
+        Constant(each, "uint"), Constant(params["scale"], "double" if real == "double" else "float"),
+        *_numbers("uint", *shape.batch[1:]), *_numbers("long", *shape.steps[0], *q.strides[-2:]), *mask_steps,
     ]  # fmt: skip
-    attend = runtime.launch(
-        "attention", "attention", definitions, parameters, (ceil_div(t, each), shape.count), (1, 1)
-    )
+    attend = runtime.launch("attention", "attention", definitions, parameters, (ceil_div(t, each), shape.count), (1, 1))
     return LaunchSequence("attention", (*packs, attend), sizes)
 
 
 def _tiles(
-    runtime: Runtime, shape: Shape, q: Spec, k: Spec, v: Spec, mask: InputSpec | None, out: Spec, params: Mapping[str, Any]
+    runtime: Runtime,
+    shape: Shape,
+    q: Spec,
+    k: Spec,
+    v: Spec,
+    mask: InputSpec | None,
+    out: Spec,
+    params: Mapping[str, Any],
 ) -> Launch | Declined:
     """The GPU's kernel, which stages tiles in local memory."""
     real = real_type(q.dtype)
@@ -200,8 +205,8 @@ def _tiles(
     if local > limits.local_memory or limits.max_group_size < _GPU_GROUP:
         return Declined(f"the kernel needs {local} bytes of local memory and groups of {_GPU_GROUP}")
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": q.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real, "VALUE_QUADS": quads, "CAUSAL": bool(params["causal"]),
-        "MASK": _mask_kind(mask),
+        "DTYPE": q.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real, "VALUE_QUADS": quads,
+        "CAUSAL": bool(params["causal"]), "MASK": _mask_kind(mask),
     }  # fmt: skip
     masked: list[Parameter] = []
     mask_steps: list[Parameter] = []
@@ -212,7 +217,8 @@ def _tiles(
         mask_steps = _numbers("long", *shape.steps[3], *spread[-2:])
     strides = [n for steps, spec in zip(shape.steps, (q, k, v), strict=False) for n in (*steps, *spec.strides[-2:])]
     parameters: list[Parameter] = [
-        Tensor(0), Tensor(1), Tensor(2), *masked, Tensor(4), Tensor(5), *_numbers("uint", shape.t, shape.s, shape.d, shape.e),
+        Tensor(0), Tensor(1), Tensor(2), *masked, Tensor(4), Tensor(5),
+        *_numbers("uint", shape.t, shape.s, shape.d, shape.e),
         Constant(params["scale"], "double" if real == "double" else "float"), *_numbers("uint", *shape.batch[1:]),
         *_numbers("long", *strides), *mask_steps,
     ]  # fmt: skip
@@ -269,7 +275,9 @@ def _attention_grad(
         rows, across = (features, length) if turned else (length, features)
         row, column = (spec.strides[-1], spec.strides[-2]) if turned else (spec.strides[-2], spec.strides[-1])
         target = base + len(sizes)
-        steps.append(_pack(runtime, spec.dtype, real, columns, place, target, shape, operand, rows, across, row, column))
+        steps.append(
+            _pack(runtime, spec.dtype, real, columns, place, target, shape, operand, rows, across, row, column)
+        )
         sizes.append(shape.count * round_up(across, columns) * rows * item)
         return Workspace(target)
 
@@ -284,9 +292,9 @@ def _attention_grad(
     sizes.append(shape.count * t * item)
     definitions: dict[str, str | int | bool] = {
         "DTYPE": q.dtype.name, "GRADIENT_DTYPE": g.dtype.name, "REAL": real, "WIDTH": tile.width, "MR": tile.rows,
-        "VECTORS": tile.vectors, "KEY_VECTORS": key_vectors, "VALUE_VECTORS": value_vectors, "MAX_FEATURES": _bound(d, key_panel),
-        "MAX_VALUES": _bound(e, value_panel), "CAUSAL": bool(params["causal"]), "MASK": _mask_kind(mask),
-        "POLYNOMIAL_EXP": own_exp(runtime, q.dtype),
+        "VECTORS": tile.vectors, "KEY_VECTORS": key_vectors, "VALUE_VECTORS": value_vectors,
+        "MAX_FEATURES": _bound(d, key_panel), "MAX_VALUES": _bound(e, value_panel), "CAUSAL": bool(params["causal"]),
+        "MASK": _mask_kind(mask), "POLYNOMIAL_EXP": own_exp(runtime, q.dtype),
     }  # fmt: skip
     masked: list[Parameter] = []
     mask_steps: list[Parameter] = []
@@ -318,8 +326,8 @@ def _attention_grad(
             Constant(n, "long") for _, spec, operand in (first, second) for n in (*shape.steps[operand], *spec.strides[-2:])
         ]  # fmt: skip
         parameters: list[Parameter] = [
-            Tensor(first[0]), Tensor(second[0]), *packed, *masked, Tensor(6), delta, *results, *_numbers("uint", t, s, d, e, each),
-            scale, *batches, *strides, *mask_steps,
+            Tensor(first[0]), Tensor(second[0]), *packed, *masked, Tensor(6), delta, *results, *_numbers("uint", t, s, d, e),
+            Constant(each, "uint"), scale, *batches, *strides, *mask_steps,
         ]  # fmt: skip
         items = (ceil_div(rows, each), shape.count)
         steps.append(runtime.launch("attention_grad", "attention_grad", dict(defined), parameters, items, (1, 1)))

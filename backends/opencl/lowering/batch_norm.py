@@ -58,7 +58,9 @@ def _refusal(x: InputSpec | None, *small: InputSpec | None) -> str:
     return ""
 
 
-def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+def _forward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
     x, weight, bias = inputs
     refusal = _refusal(x, weight, bias)
     if refusal:
@@ -90,7 +92,9 @@ def _eps(definitions: Mapping[str, Any], params: Mapping[str, Any]) -> Constant:
     return Constant(params["eps"], "double" if definitions["REAL"] == "double" else "float")
 
 
-def _backward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+def _backward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
     g, x, weight, mean, variance = inputs
     refusal = _refusal(x, weight, mean, variance)
     if refusal:

@@ -1,7 +1,7 @@
 """Convolution and its gradients.
 
-On CPUs the windows are unrolled, some images at a time, straight into the panels of the matrix product (conv_pack.cl), whose kernel
-then does the work. Groups of few channels, as in depthwise convolution, are computed directly.
+On CPUs the windows are unrolled, some images at a time, straight into the panels of the matrix product (conv_pack.cl),
+whose kernel then does the work. Groups of few channels, as in depthwise convolution, are computed directly.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ def _refusal(runtime: Runtime, g: Geometry, *specs: InputSpec | None) -> str:
         return "an operand is a number"
     if any(s is not None and specs[0] is not None and s.dtype is not specs[0].dtype for s in specs):
         return "operands of different dtypes"
-    if max(g.images * g.groups * g.pixels, g.groups * g.channels * g.size[0] * g.size[1], g.images * g.pixels * g.taps) >= 1 << 31:
+    if (
+        max(g.images * g.groups * g.pixels, g.groups * g.channels * g.size[0] * g.size[1], g.images * g.pixels * g.taps)
+        >= 1 << 31
+    ):
         return "2^31 elements or more"
     if not runtime.features.cpu and g.filters > _FEW:
         return "on GPUs convolution is composed of windows and a matrix product"
@@ -92,7 +95,15 @@ def _refusal(runtime: Runtime, g: Geometry, *specs: InputSpec | None) -> str:
 
 
 def _window(
-    g: Geometry, channels: int, size: Pair, across: int, pixels: int, stride: Pair, origin: Pair, dilation: Pair, source: Spec
+    g: Geometry,
+    channels: int,
+    size: Pair,
+    across: int,
+    pixels: int,
+    stride: Pair,
+    origin: Pair,
+    dilation: Pair,
+    source: Spec,
 ) -> list[Parameter]:
     """WINDOW of conv_pack.cl: windows of `source`, whose images have this size, for `pixels` pixels in rows of `across`."""
     return [
@@ -128,7 +139,9 @@ def _product(
     )  # fmt: skip
 
 
-def _forward(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+def _forward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
     x, weight, bias = inputs
     (out,) = outputs
     if not isinstance(x, Spec) or not isinstance(weight, Spec):
@@ -201,7 +214,11 @@ def _input_grad(
     real = real_type(out.dtype)
     inner = g.size[0] * g.size[1]
     if g.filters <= _FEW:
-        definitions: dict[str, str | int | bool] = {"DTYPE": slope.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real}
+        definitions: dict[str, str | int | bool] = {
+            "DTYPE": slope.dtype.name,
+            "OUT_DTYPE": out.dtype.name,
+            "REAL": real,
+        }
         parameters = [Tensor(0), Tensor(1), Tensor(2), *g.parameters(), *_steps(slope)]
         items = (inner, g.groups * g.channels, g.images)
         return runtime.launch(
@@ -265,7 +282,10 @@ def _weight_grad(
     # (group, filter, image, pixel): the terms of the product are the pixels of all images.
     s = slope.strides
     view = Spec(
-        slope.dtype, (g.groups, g.filters, g.images, *g.result), (s[1] * g.filters, s[1], s[0], s[2], s[3]), slope.aligned
+        slope.dtype,
+        (g.groups, g.filters, g.images, *g.result),
+        (s[1] * g.filters, s[1], s[0], s[2], s[3]),
+        slope.aligned,
     )
     copy, copied_bytes = _copy_step(runtime, view, 0, 3)
     tile = register_tile(runtime, real, g.filters)

@@ -281,7 +281,12 @@ def multiply_panels(
     partial: list[Parameter] = [Workspace(p.temporary + 1)] if partial_bytes(p) else []
     block_rows, block_columns = _blocks(runtime, p, tile)
     definitions = p.definitions(
-        REAL_DTYPE=_ELEMENT[p.real].name, WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, DEPTH=_DEPTH, SPLIT=bool(partial)
+        REAL_DTYPE=_ELEMENT[p.real].name,
+        WIDTH=tile.width,
+        MR=tile.rows,
+        VECTORS=tile.vectors,
+        DEPTH=_DEPTH,
+        SPLIT=bool(partial),
     )
     if bias_by_rows and p.bias is not None:
         definitions["BIAS"] = 2

@@ -96,5 +96,3 @@ def batches(runtime: Runtime, operands: int, tensors: Sequence[tuple[tuple[Param
             parameters += [*part[0][0], Constant(0, "uint"), Constant(start, "uint")]
         out.append(Batch(tuple(parameters), start))
     return out
-
-
