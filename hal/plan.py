@@ -9,59 +9,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyhal.hal import config, dispatch, dtypes
-from polyhal.hal.dtypes import DType
-from polyhal.hal.errors import FallbackRefusedError, PolyhalError, ShapeError, UnsupportedOpError, message
+from polyhal.hal.core import Run, core_run
+from polyhal.hal.errors import FallbackRefusedError, ShapeError, UnsupportedOpError, message
 from polyhal.hal.graph import Graph, Slot, trace
-from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, contiguous_strides, place
-from polyhal.hal.ops.opdef import CoreCall, OpDef, Piece, Specs
+from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
+from polyhal.hal.ops.opdef import OpDef, Piece, Specs
 from polyhal.hal.pool import bucket
-from polyhal.hal.protocol import Ability, Declined, Number
+from polyhal.hal.protocol import Ability, Declined
+from polyhal.hal.resolution import Resolution
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
-Run = Callable[[Sequence[Any], Sequence[Ref]], None]
-"""Runs with inputs (refs, numbers, None) and outputs."""
-
 _WEAK = {float: ScalarSpec(dtypes.DEFAULT_FLOAT), int: ScalarSpec(dtypes.DEFAULT_INT), bool: ScalarSpec(dtypes.bool_)}
-
-
-@dataclass(slots=True)
-class Resolution:
-    """How one op runs: the step that was taken, what was passed over and why, and the parts of a decomposition."""
-
-    op: str
-    specs: str
-    how: str
-    skipped: list[str] = field(default_factory=list)
-    parts: list[Resolution] = field(default_factory=list)
-
-    @property
-    def uses_host(self) -> bool:
-        return self.how.startswith("host") or any(p.uses_host for p in self.parts)
-
-    def lines(self, indent: int = 0, told: frozenset[str] = frozenset()) -> list[str]:
-        """One line per op, then why earlier steps were passed over and the parts. Reasons already `told` are not repeated."""
-        pad = "  " * indent
-        out = [f"{pad}{self.op}({self.specs}): {self.how}"]
-        out += [f"{pad}  passed over {reason}" for reason in self.skipped if reason not in told]
-        told |= frozenset(self.skipped)
-        counts: dict[tuple[str, ...], int] = {}
-        for part in self.parts:
-            text = tuple(part.lines(indent + 1, told))
-            counts[text] = counts.get(text, 0) + 1
-        for text, count in counts.items():
-            out += [text[0] + (f"  ({count} times)" if count > 1 else ""), *text[1:]]
-        return out
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
 
 
 class Plan:
@@ -233,97 +198,12 @@ class Planner:
         if any(isinstance(s, Spec) and not s.size for s in inputs):
             note.skipped.append("core method: an input is empty")
             return None
-        run = self._run_core(call, inputs, outputs[0])
+        run = core_run(self._device, call, inputs, outputs[0])
         if run is None:
             note.skipped.append(f"core method {call.name}: no dtype of the device computes {call.result.name}")
             return None
         note.how = f"core method {call.name}"
         return run, None
-
-    def _run_core(self, call: CoreCall, inputs: Specs, output: Spec) -> Run | None:
-        """Present every input contiguous and in a dtype the backend computes in, call, and bring the result home."""
-        storage, compute = self._backend.capabilities.storage, self._backend.capabilities.compute
-        take, copy, fill, run_core = self._device.pool.take, self._backend.copy, self._backend.fill, call.run
-
-        def computing(dtype: DType) -> DType | None:
-            if dtype in compute and dtype in storage:
-                return dtype
-            wider = _WIDER[dtype.kind]
-            return next((w for w in wider if w.itemsize >= dtype.itemsize and w in compute and w in storage), None)
-
-        prepare: list[Callable[[Any, list[Any]], Any]] = []
-        for spec, wanted in zip(inputs, call.inputs, strict=True):
-            if wanted is None:
-                continue
-            dtype = wanted.dtype if wanted.exact else computing(wanted.dtype)
-            if dtype is None:
-                return None
-            target = contiguous(dtype, wanted.shape)
-            size = bucket(target.nbytes)
-            if isinstance(spec, ScalarSpec):
-
-                def from_number(x: Number, keep: list[Any], target: Spec = target, size: int = size) -> Ref:
-                    buffer = take(size)
-                    keep.append(buffer)
-                    ref = Ref(buffer.handle, target, 0)
-                    fill(x, ref)
-                    return ref
-
-                prepare.append(from_number)
-                continue
-            assert isinstance(spec, Spec)
-            view = wanted.view or View(spec.shape, spec.strides)
-            layout = place(spec, view)
-            if layout.is_contiguous and spec.dtype is dtype:
-                placed = target._replace(aligned=layout.aligned)
-
-                def direct(x: Ref, keep: list[Any], target: Spec = placed, delta: int = view.offset) -> Ref:
-                    return Ref(x.handle, target, x.offset + delta)
-
-                prepare.append(direct)
-            else:
-                dense = contiguous(dtype, view.shape)
-
-                def copied(
-                    x: Ref,
-                    keep: list[Any],
-                    layout: Spec = layout,
-                    dense: Spec = dense,
-                    target: Spec = target,
-                    size: int = size,
-                    delta: int = view.offset,
-                ) -> Ref:
-                    buffer = take(size)
-                    keep.append(buffer)
-                    copy(Ref(x.handle, layout, x.offset + delta), Ref(buffer.handle, dense, 0))
-                    return Ref(buffer.handle, target, 0)
-
-                prepare.append(copied)
-        used = [i for i, wanted in enumerate(call.inputs) if wanted is not None]
-        result = call.result if call.result_exact else computing(call.result)
-        if result is None:
-            return None
-        shaped = contiguous(result, call.shape)
-        if result is output.dtype:
-            shaped = shaped._replace(aligned=output.aligned)
-
-            def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-                keep: list[Any] = []
-                refs = [p(args[i], keep) for p, i in zip(prepare, used, strict=True)]
-                run_core(*refs, Ref(outs[0].handle, shaped, outs[0].offset))
-
-            return run
-        size = bucket(shaped.nbytes)
-        dense_output = contiguous(result, output.shape)
-
-        def run_and_cast(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-            keep: list[Any] = []
-            refs = [p(args[i], keep) for p, i in zip(prepare, used, strict=True)]
-            buffer = take(size)
-            run_core(*refs, Ref(buffer.handle, shaped, 0))
-            copy(Ref(buffer.handle, dense_output, 0), outs[0])
-
-        return run_and_cast
 
     def _assemble(
         self,
@@ -530,13 +410,6 @@ def _numbers_spread(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _HALF = (dtypes.float16, dtypes.bfloat16)
-_WIDER: dict[str, tuple[DType, ...]] = {
-    "float": (dtypes.float32, dtypes.float64),
-    "int": (dtypes.int32, dtypes.int64),
-    "uint": (dtypes.uint32, dtypes.uint64, dtypes.int32),
-    "bool": (dtypes.uint32, dtypes.int32),
-}
-"""What a device may compute a kind in when it does not compute the dtype itself, in order of preference."""
 
 
 def _node_spec(graph: Graph, x: Any) -> Any:
@@ -554,4 +427,4 @@ def _listed(specs: Specs) -> str:
     return ", ".join("none" if s is None else str(s) for s in specs)
 
 
-__all__ = ["Plan", "Planner", "PolyhalError", "Resolution", "byte_view", "contiguous_strides", "decomposition"]
+__all__ = ["Plan", "Planner", "Resolution", "byte_view", "decomposition"]
