@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,21 @@ class Plan:
         self.buckets = tuple(bucket(s.nbytes) for s in outputs)
         self.bucket = self.buckets[0] if outputs else 0
         self.spec = outputs[0] if outputs else None
+
+
+_Found = tuple[Run, Callable[..., None] | None]
+"""How to run an op; and, where a launch is all there is to it, that launch."""
+
+
+class _Request(NamedTuple):
+    """An op to be resolved, and the record of how that goes."""
+
+    op: OpDef
+    inputs: Specs
+    outputs: tuple[Spec, ...]
+    params: dict[str, Any]
+    aliases: tuple[int, ...]
+    note: Resolution
 
 
 def _nothing(inputs: Sequence[Any], outs: Sequence[Ref]) -> None:
@@ -140,24 +155,19 @@ class Planner:
         tensors = [s for s in inputs if isinstance(s, Spec)]
         if tensors and not any(s.size for s in tensors):
             resolution.how = "constant: all inputs are empty"
-            return self._upload(lambda: self._reference(op, inputs, outputs, params)), None, resolution
+            empty = [np.empty(s.shape, s.dtype.numpy) if isinstance(s, Spec) else None for s in inputs]
+            return self._upload(lambda args: _reference(op, empty, params)), None, resolution
+        request = _Request(op, inputs, outputs, params, aliases, resolution)
         for attempt in (self._lower, self._core, self._assemble, self._constant, self._decompose, self._host):
-            found = attempt(op, inputs, outputs, params, aliases, resolution)
+            found = attempt(request)
             if found is not None:
                 return *found, resolution
         raise UnsupportedOpError(
             message(op.name, f"no way to run {_listed(inputs)}: " + "; ".join(resolution.skipped), device=self._device)
         )
 
-    def _lower(
-        self,
-        op: OpDef,
-        inputs: Specs,
-        outputs: tuple[Spec, ...],
-        params: dict[str, Any],
-        aliases: tuple[int, ...],
-        note: Resolution,
-    ) -> tuple[Run, Callable[..., None] | None] | None:
+    def _lower(self, request: _Request) -> _Found | None:
+        op, inputs, outputs, params, _, note = request
         if not self._lowers:
             note.skipped.append("native kernel: the backend lowers no ops")
             return None
@@ -180,15 +190,8 @@ class Planner:
 
         return run, None
 
-    def _core(
-        self,
-        op: OpDef,
-        inputs: Specs,
-        outputs: tuple[Spec, ...],
-        params: dict[str, Any],
-        aliases: tuple[int, ...],
-        note: Resolution,
-    ) -> tuple[Run, Callable[..., None] | None] | None:
+    def _core(self, request: _Request) -> _Found | None:
+        op, inputs, outputs, params, _, note = request
         if op.core is None:
             return None
         call = op.core(self._backend, inputs, outputs, params)
@@ -205,15 +208,8 @@ class Planner:
         note.how = f"core method {call.name}"
         return run, None
 
-    def _assemble(
-        self,
-        op: OpDef,
-        inputs: Specs,
-        outputs: tuple[Spec, ...],
-        params: dict[str, Any],
-        aliases: tuple[int, ...],
-        note: Resolution,
-    ) -> tuple[Run, Callable[..., None] | None] | None:
+    def _assemble(self, request: _Request) -> _Found | None:
+        op, inputs, outputs, params, _, note = request
         if op.assemble is None:
             return None
         pieces: list[Piece] = [p for p in op.assemble(inputs, outputs, params) if 0 not in p.target.shape]
@@ -238,52 +234,29 @@ class Planner:
 
         return run, None
 
-    def _constant(
-        self,
-        op: OpDef,
-        inputs: Specs,
-        outputs: tuple[Spec, ...],
-        params: dict[str, Any],
-        aliases: tuple[int, ...],
-        note: Resolution,
-    ) -> tuple[Run, Callable[..., None] | None] | None:
+    def _constant(self, request: _Request) -> _Found | None:
+        op, params, note = request.op, request.params, request.note
         if op.constant is None:
             return None
         note.how = "constant uploaded from the host"
         make = op.constant
-        return self._upload(lambda: [make(params)]), None
+        return self._upload(lambda args: make(params)), None
 
-    def _upload(self, make: Callable[[], Sequence[np.ndarray]]) -> Run:
+    def _upload(self, make: Callable[[Sequence[Any]], Any]) -> Run:
+        """Compute on the host what `make` says, an array or a tuple of them, and copy it to the outputs."""
         backend = self._backend
 
         def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-            for array, out in zip(make(), outs, strict=True):
-                if not out.size:
-                    continue
-                dense = np.ascontiguousarray(np.broadcast_to(array, out.shape), dtype=out.dtype.numpy)
-                backend.copy_to_device(byte_view(dense), out.handle, out.offset * out.dtype.itemsize)
+            result = make(args)
+            for array, out in zip(result if isinstance(result, tuple) else (result,), outs, strict=True):
+                if out.size:
+                    dense = np.ascontiguousarray(np.broadcast_to(array, out.shape), dtype=out.dtype.numpy)
+                    backend.copy_to_device(byte_view(dense), out.handle, out.offset * out.dtype.itemsize)
 
         return run
 
-    def _reference(
-        self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any]
-    ) -> list[np.ndarray]:
-        """The op's reference on empty arrays."""
-        arrays = [np.empty(s.shape, s.dtype.numpy) if isinstance(s, Spec) else None for s in inputs]
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            result = op.reference(*arrays, **params)
-        return list(result) if isinstance(result, tuple) else [result]
-
-    def _decompose(
-        self,
-        op: OpDef,
-        inputs: Specs,
-        outputs: tuple[Spec, ...],
-        params: dict[str, Any],
-        aliases: tuple[int, ...],
-        note: Resolution,
-    ) -> tuple[Run, Callable[..., None] | None] | None:
+    def _decompose(self, request: _Request) -> _Found | None:
+        op, inputs, outputs, params, aliases, note = request
         if op.decompose is None:
             note.skipped.append("decomposition: the op has none")
             return None
@@ -320,15 +293,8 @@ class Planner:
             steps.append(run)
         return Composite(graph, steps, aliases, self._device).run
 
-    def _host(
-        self,
-        op: OpDef,
-        inputs: Specs,
-        outputs: tuple[Spec, ...],
-        params: dict[str, Any],
-        aliases: tuple[int, ...],
-        note: Resolution,
-    ) -> tuple[Run, Callable[..., None] | None] | None:
+    def _host(self, request: _Request) -> _Found | None:
+        op, inputs, outputs, params, _, note = request
         moved = sum(s.nbytes for s in (*inputs, *outputs) if isinstance(s, Spec))
         policy = config.fallback_policy()
         if policy == "error":
@@ -351,18 +317,17 @@ class Planner:
                 stacklevel=6,
             )
         note.how = f"host reference, moving {moved} bytes"
-        download, upload = self._device.download, self._backend.copy_to_device
+        download = self._device.download
+        return self._upload(
+            lambda args: _reference(op, [download(x) if isinstance(x, Ref) else x for x in args], params)
+        ), None
 
-        def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-            arrays = [download(x) if isinstance(x, Ref) else x for x in args]
-            with np.errstate(all="ignore"):
-                result = op.reference(*arrays, **params)
-            for array, out in zip(result if isinstance(result, tuple) else (result,), outs, strict=True):
-                if out.size:
-                    dense = np.ascontiguousarray(np.broadcast_to(array, out.shape), dtype=out.dtype.numpy)
-                    upload(byte_view(dense), out.handle, out.offset * out.dtype.itemsize)
 
-        return run, None
+def _reference(op: OpDef, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The op's reference; NaN, infinities and means of nothing are values here and warn nobody."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return op.reference(*arrays, **params)
 
 
 def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:

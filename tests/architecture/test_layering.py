@@ -18,7 +18,6 @@ LONGER = {
     "hal/ops/movement.py": "one declaration per op",
     "hal/ops/norm.py": "three norms, each with reference, decomposition and gradient",
     "hal/ops/reduction.py": "one declaration per op",
-    "hal/plan.py": "the four steps of resolution",
 }
 """The exceptions, with their reasons."""
 
