@@ -27,6 +27,7 @@ from . import (  # isort: skip  # noqa: F401  families in dependency order
     triangle,
     softmax,
     norm,
+    batch_norm,
     loss,
     attention,
     random,

@@ -1,4 +1,4 @@
-"""Normalisation: layer, root-mean-square and batch norm, with the statistics that their gradients need."""
+"""Normalisation over trailing axes: layer and root-mean-square norm, with the statistics that their gradients need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, To
 from polyhal.hal.ops.reduction import mean, sum_
 
 
-def _first(specs: Specs) -> Spec:
+def float_input(specs: Specs) -> Spec:
+    """The first input, which must be floating point. Raises TypeError."""
     spec = specs[0]
     assert isinstance(spec, Spec)
     if not spec.dtype.is_floating_point:
@@ -24,7 +25,8 @@ def _first(specs: Specs) -> Spec:
     return spec
 
 
-def _check(name: str, spec: Any, shape: tuple[int, ...]) -> None:
+def check_shape(name: str, spec: Any, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless an optional input has this shape."""
     if spec is not None and spec.shape != shape:
         raise ValueError(f"{name} has shape {spec.shape}; expected {shape}")
 
@@ -42,8 +44,9 @@ def _width(specs: Specs, params: Params) -> int:
     return math.prod(_split(spec, dict(params))[1])
 
 
-def _everything(specs: Specs, params: Params) -> int:
-    return _first(specs).size
+def everything(specs: Specs, params: Params) -> int:
+    """Sums of a norm's gradients run over all elements."""
+    return float_input(specs).size
 
 
 def _trailing(axes: int) -> tuple[int, ...]:
@@ -85,10 +88,10 @@ def _layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axes: int = 1, 
 
 
 def _infer_layer_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    spec = _first(specs)
+    spec = float_input(specs)
     lead, tail = _split(spec, params)
-    _check("weight", specs[1], tail)
-    _check("bias", specs[2], tail)
+    check_shape("weight", specs[1], tail)
+    check_shape("bias", specs[2], tail)
     wide = accumulator(spec.dtype)
     return [(spec.dtype, spec.shape), (wide, lead), (wide, lead)]
 
@@ -122,9 +125,9 @@ def _infer_layer_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]
     x = specs[1]
     assert isinstance(x, Spec)
     lead, tail = _split(x, params)
-    _check("weight", specs[2], tail)
-    _check("mean", specs[3], lead)
-    _check("rstd", specs[4], lead)
+    check_shape("weight", specs[2], tail)
+    check_shape("mean", specs[3], lead)
+    check_shape("rstd", specs[4], lead)
     w = specs[2].dtype if specs[2] is not None else x.dtype
     return [(x.dtype, x.shape), (w, tail), (w, tail)]
 
@@ -170,7 +173,7 @@ layer_norm_grad = declare(
     decompose=_layer_norm_grad_decomposed,
     samples=_norm_grad_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
+    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
 )
 
 
@@ -211,9 +214,9 @@ def _rms_norm(x: Any, weight: Any = None, *, axes: int = 1, eps: float = 1e-6) -
 
 
 def _infer_rms_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    spec = _first(specs)
+    spec = float_input(specs)
     lead, tail = _split(spec, params)
-    _check("weight", specs[1], tail)
+    check_shape("weight", specs[1], tail)
     return [(spec.dtype, spec.shape), (accumulator(spec.dtype), lead)]
 
 
@@ -236,8 +239,8 @@ def _infer_rms_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     x = specs[1]
     assert isinstance(x, Spec)
     lead, tail = _split(x, params)
-    _check("weight", specs[2], tail)
-    _check("rstd", specs[3], lead)
+    check_shape("weight", specs[2], tail)
+    check_shape("rstd", specs[3], lead)
     return [(x.dtype, x.shape), (specs[2].dtype if specs[2] is not None else x.dtype, tail)]
 
 
@@ -256,7 +259,7 @@ rms_norm_grad = declare(
     outputs=("dx", "dweight"),
     decompose=_rms_norm_grad_decomposed,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
+    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
     samples=lambda rng: [
         Sample(
             (s.inputs[0], s.inputs[1], s.inputs[2], _rms_norm(s.inputs[1], axes=s.params["axes"])[1]),
@@ -285,142 +288,4 @@ rms_norm = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=2.0, terms=_width),
     samples=lambda rng: [Sample(s.inputs[:2], s.params) for s in _norm_samples(rng) if s.inputs[2] is None],
-)
-
-# --- batch norm -----------------------------------------------------------------------------------------------------
-
-
-def _channels(x: Any) -> tuple[int, ...]:
-    """All axes but the second."""
-    return (0, *range(2, x.ndim))
-
-
-def _per_channel(statistic: Any, x: Any) -> Any:
-    return reshape(statistic, (1, -1, *(1,) * (x.ndim - 2)))
-
-
-def _np_per_channel(statistic: Any, x: Any) -> Any:
-    return np.reshape(statistic, (1, -1, *(1,) * (x.ndim - 2)))
-
-
-def _batch_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
-    """Zero mean and unit variance per channel (axis 1) over the batch, then scale and shift. Source: arXiv:1502.03167.
-
-    Returns the result and the batch's mean and (biased) variance per channel.
-    """
-    x = np.asarray(x)
-    over = _channels(x)
-    mu, var = np.mean(x, axis=over), np.var(x, axis=over)
-    out = (x - _np_per_channel(mu, x)) / np.sqrt(_np_per_channel(var, x) + eps)
-    out = out if weight is None else out * _np_per_channel(weight, x)
-    return out if bias is None else out + _np_per_channel(bias, x), mu, var
-
-
-def _infer_batch_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    spec = _first(specs)
-    if spec.ndim < 2:
-        raise ValueError(f"got shape {spec.shape}; expected (batch, channels, ...)")
-    channels = (spec.shape[1],)
-    _check("weight", specs[1], channels)
-    _check("bias", specs[2], channels)
-    wide = accumulator(spec.dtype)
-    return [(spec.dtype, spec.shape), (wide, channels), (wide, channels)]
-
-
-def _batch_norm_decomposed(x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
-    over = _channels(x)
-    mu = mean(x, over)
-    centred = x - _per_channel(mu, x)
-    var = mean(centred * centred, over)
-    scale = rsqrt(var + eps)
-    out = centred * _per_channel(scale if weight is None else scale * weight, x)
-    return out if bias is None else out + _per_channel(bias, x), mu, var
-
-
-def _batch_norm_grad(
-    grad: Any, x: Any, weight: Any = None, mu: Any = None, var: Any = None, *, eps: float = 1e-5
-) -> Any:
-    """Gradients of batch_norm with respect to input, weight and bias, from the batch's statistics."""
-    x = np.asarray(x)
-    over = _channels(x)
-    r = 1 / np.sqrt(_np_per_channel(var, x) + eps)
-    normal = (x - _np_per_channel(mu, x)) * r
-    scaled = grad if weight is None else grad * _np_per_channel(weight, x)
-    dx = r * (
-        scaled - np.mean(scaled, axis=over, keepdims=True) - normal * np.mean(scaled * normal, axis=over, keepdims=True)
-    )
-    return dx, np.sum(grad * normal, axis=over), np.sum(grad, axis=over)
-
-
-def _infer_batch_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    x = specs[1]
-    assert isinstance(x, Spec)
-    channels = (x.shape[1],)
-    for name, s in zip(("weight", "mean", "var"), specs[2:], strict=True):
-        _check(name, s, channels)
-    w = specs[2].dtype if specs[2] is not None else x.dtype
-    return [(x.dtype, x.shape), (w, channels), (w, channels)]
-
-
-def _batch_norm_grad_decomposed(g: Any, x: Any, weight: Any, mu: Any, var: Any, *, eps: float) -> Any:
-    over = _channels(x)
-    r = _per_channel(rsqrt(var + eps), x)
-    normal = (x - _per_channel(mu, x)) * r
-    scaled = g if weight is None else g * _per_channel(weight, x)
-    dx = r * (scaled - mean(scaled, over, True) - normal * mean(scaled * normal, over, True))
-    return dx, sum_(g * normal, over), sum_(g, over)
-
-
-_BATCH_SHAPES = [(4, 3), (2, 3, 5), (3, 4, 2, 3), (2, 1, 4, 4)]
-
-
-def _batch_samples(rng: np.random.Generator) -> list[Sample]:
-    out = []
-    for shape in _BATCH_SHAPES:
-        x, c = rng.uniform(-2, 2, shape) + 0.5, shape[1]
-        out.append(Sample((x, rng.uniform(0.5, 1.5, c), rng.uniform(-1, 1, c)), {"eps": 1e-5}))
-        out.append(Sample((x, None, None), {"eps": 1e-3}))
-    return out
-
-
-def _batch_grad_samples(rng: np.random.Generator) -> list[Sample]:
-    out = []
-    for s in _batch_samples(rng):
-        x, weight = s.inputs[:2]
-        _, mu, var = _batch_norm(x, eps=s.params["eps"])
-        out.append(Sample((rng.uniform(-1, 1, x.shape), x, weight, mu, var), s.params, differentiable=False))
-    return out
-
-
-batch_norm_grad = declare(
-    _batch_norm_grad,
-    name="batch_norm_grad",
-    family="norm",
-    infer=_infer_batch_norm_grad,
-    outputs=("dx", "dweight", "dbias"),
-    decompose=_batch_norm_grad_decomposed,
-    samples=_batch_grad_samples,
-    dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
-)
-
-
-def _batch_norm_rule(g: Any, x: Any, weight: Any, mean: Any, var: Any, bias_spec: Any, *, eps: float) -> Any:
-    dx, dweight, dbias = batch_norm_grad(g, x, weight, mean, var, eps)
-    return dx, None if weight is None else dweight, None if bias_spec is None else dbias
-
-
-batch_norm = declare(
-    _batch_norm,
-    name="batch_norm",
-    family="norm",
-    public=False,
-    infer=_infer_batch_norm,
-    outputs=("out", "mean", "var"),
-    decompose=_batch_norm_decomposed,
-    gradient=_batch_norm_rule,
-    samples=_batch_samples,
-    dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=_everything),
-    errors=[ErrorSample((np.zeros((2, 3)), np.zeros(2), None), {"eps": 1e-5}, ValueError, "weight has shape")],
 )

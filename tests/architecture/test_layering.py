@@ -16,7 +16,6 @@ LONGER = {
     "backends/opencl/lowering/matmul.py": "the ways to multiply, and the choice between them",
     "frontend/tensor.py": "one method per thing a tensor does",
     "hal/ops/movement.py": "one declaration per op",
-    "hal/ops/norm.py": "three norms, each with reference, decomposition and gradient",
     "hal/ops/reduction.py": "one declaration per op",
 }
 """The exceptions, with their reasons."""
