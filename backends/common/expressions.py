@@ -7,6 +7,8 @@ into its own language:
 - `select(no, yes, condition)`: componentwise choice; `condition` is comparisons joined by `|` and `&`;
 - `truth(x)`: a bool operand as such a condition;
 - `BITS`: the width in bits of the operand's storage type;
+- `quotient(x, y)`: x / y rounded as IEEE 754 asks, where a language's own `/` may be off by some units;
+- `shift_left(x, n)`, `shift_right(x, n)`: by 0 <= n < BITS, arithmetic on signed integers;
 - any other called name is a function of the dialect's runtime library.
 
 Comparisons follow IEEE 754, so that a NaN makes `<`, `>` and `==` false.
@@ -87,14 +89,14 @@ EXPRESSIONS: dict[str, Expression] = {
     "multiply": _numeric("x * y", 2, bool="x & y"),
     "divide": Expression(
         {
-            "float": "x / y",
+            "float": "quotient(x, y)",
             "int": f"select(select(x / {_GUARDED}, -x, y == K(-1)), K(0), y == K(0))",
             "uint": f"select(x / {_SAFE}, K(0), y == K(0))",
         },
         2,
     ),
     "floor_divide": Expression(
-        {"float": "floor(x / y)", "int": "floor_divide(x, y)", "uint": f"select(x / {_SAFE}, K(0), y == K(0))"}, 2
+        {"float": "floor(quotient(x, y))", "int": "floor_divide(x, y)", "uint": f"select(x / {_SAFE}, K(0), y == K(0))"}, 2
     ),
     "remainder": Expression(
         {
@@ -115,7 +117,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "pow": Expression({"float": "signed_power(x, y)", "int": "integer_pow(x, y)", "uint": "integer_pow(x, y)"}, 2),
     "maximum": _numeric("select(y, x, x > y)", 2, float="select(y, x, (x > y) | isnan(x))"),
     "minimum": _numeric("select(y, x, x < y)", 2, float="select(y, x, (x < y) | isnan(x))"),
-    "negative": _numeric("-x", 1),
+    "negative": _numeric("-x", 1, uint="K(0) - x"),
     "positive": _numeric("x", 1),
     "abs": _numeric("select(x, -x, x < K(0))", 1, float="fabs(x)", uint="x", bool="x"),
     "sign": _numeric(
@@ -177,15 +179,15 @@ EXPRESSIONS: dict[str, Expression] = {
     "bitwise_invert": Expression({"int": "~x", "uint": "~x", "bool": "x ^ K(1)"}, 1),
     "bitwise_left_shift": Expression(
         {
-            "int": "select(x << (y & K(BITS - 1)), K(0), (y < K(0)) | (y >= K(BITS)))",
-            "uint": "select(x << (y & K(BITS - 1)), K(0), y >= K(BITS))",
+            "int": "select(shift_left(x, y & K(BITS - 1)), K(0), (y < K(0)) | (y >= K(BITS)))",
+            "uint": "select(shift_left(x, y & K(BITS - 1)), K(0), y >= K(BITS))",
         },
         2,
     ),
     "bitwise_right_shift": Expression(
         {
-            "int": "x >> select(y, K(BITS - 1), (y < K(0)) | (y >= K(BITS)))",
-            "uint": "select(x >> (y & K(BITS - 1)), K(0), y >= K(BITS))",
+            "int": "shift_right(x, select(y, K(BITS - 1), (y < K(0)) | (y >= K(BITS))))",
+            "uint": "select(shift_right(x, y & K(BITS - 1)), K(0), y >= K(BITS))",
         },
         2,
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from polyhal.backends.common.elementwise import single
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, lowering
 from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, movement, reduce
@@ -107,7 +108,7 @@ class OpenCLBackend:
         self._launch((op, dtype, specs, out.spec), lambda: self._build(op, dtype, specs, out.spec))(*inputs, out)
 
     def _build(self, op: str, dtype: DType, inputs: tuple[Spec, ...], out: Spec) -> Launch:
-        launch = elementwise.single(self.runtime, op, dtype, inputs, (out,))
+        launch = single(elementwise.group, self.runtime, op, dtype, inputs, (out,))
         if isinstance(launch, Declined):
             error = UnsupportedOpError if "no expression" in launch.reason else UnsupportedDTypeError
             raise error(message(op, launch.reason, device=self.info.name))

@@ -1,25 +1,23 @@
 """Launches: kernels bound to constants and to positions in the argument list of an op.
 
-A kernel parameter is described by one of the small records below. A tensor takes two parameters of the kernel, its
-memory and its offset in elements, because views and arenas start anywhere inside a buffer.
+In a kernel, a `Tensor` is `__global T *p, ulong offset`, a `Workspace` is `__global T *p`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 
+from polyhal.backends.common.launch import Constant, Number, Tensor, Workspace
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.program import Kernel
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.runtime import Runtime
-
-ScalarType = Literal["int", "uint", "long", "ulong", "float", "double"]
 
 _NUMPY: dict[str, type[np.generic]] = {
     "int": np.int32,
@@ -29,36 +27,6 @@ _NUMPY: dict[str, type[np.generic]] = {
     "float": np.float32,
     "double": np.float64,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """Argument `index`, a Ref: `__global T *p, ulong offset`."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    """Argument `index`, a handle of temporary memory: `__global T *p`."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """Argument `index`, a Python number: a scalar parameter."""
-
-    index: int
-    type: ScalarType
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A value known when the launch is made: a scalar parameter."""
-
-    value: int | float
-    type: ScalarType
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +135,3 @@ class KernelLaunch:
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "int": int, "uint": int, "long": int, "ulong": int, "float": float, "double": float,
 }  # fmt: skip
-
-
-class LaunchSequence:
-    """Several launches as one. All of them receive the same argument list, workspace included."""
-
-    __slots__ = ("_steps", "name", "workspace")
-
-    def __init__(self, name: str, steps: Sequence[Callable[..., None]], workspace: tuple[int, ...] = ()) -> None:
-        self.name = name
-        self._steps = tuple(steps)
-        self.workspace = workspace
-
-    def __call__(self, *args: Any) -> None:
-        for step in self._steps:
-            step(*args)

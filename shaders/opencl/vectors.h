@@ -40,6 +40,11 @@
 #endif
 #endif
 
+// Words of the shared expression language that are operators here.
+#define quotient(x, y) ((x) / (y))
+#define shift_left(x, n) ((x) << (n))
+#define shift_right(x, n) ((x) >> (n))
+
 inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
     const VEC(uint) bits = AS(uint, value);
     const VEC(uint) rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

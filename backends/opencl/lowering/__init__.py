@@ -9,16 +9,14 @@ To add a kernel:
 3. Add the module to `_FAMILIES` here.
 
 A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)`. The
-parameters of a kernel are listed with `Tensor`, `Number`, `Workspace`, `Constant` and `LocalMemory` from `launch.py`, by
-position in the argument list inputs + outputs + workspace. Several launches become one with `LaunchSequence`.
+parameters of a kernel are listed with the records of `backends.common.launch` and `LocalMemory`, by position in the
+argument list inputs + outputs + workspace. Several launches become one with `LaunchSequence`.
 `runtime.features` says what the device is like, for choosing among kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
+from polyhal.backends.common.lowering import LoweringFunction, merge
 from polyhal.backends.opencl.lowering import (
     attention,
     batch_norm,
@@ -35,13 +33,6 @@ from polyhal.backends.opencl.lowering import (
     reduce,
     softmax,
 )  # fmt: skip
-from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
-
-LoweringFunction = Callable[
-    [Runtime, tuple[InputSpec | None, ...], tuple[Spec, ...], Mapping[str, Any]], Launch | Declined
-]
 
 _FAMILIES = (
     elementwise, movement, reduce, indexing, matmul, softmax, norm, loss, optimizer, attention, random, convolution,
@@ -50,11 +41,5 @@ _FAMILIES = (
 
 
 def table() -> dict[str, LoweringFunction]:
-    """Every op that has a native kernel. Raises ValueError when two families claim one op."""
-    merged: dict[str, LoweringFunction] = {}
-    for family in _FAMILIES:
-        for op, function in family.LOWERINGS.items():
-            if op in merged:
-                raise ValueError(f"two lowering functions claim the op {op!r}, the second in {family.__name__}")
-            merged[op] = function
-    return merged
+    """Every op that has a native kernel."""
+    return merge(_FAMILIES)

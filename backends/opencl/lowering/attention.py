@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.opencl.launch import Constant, LaunchSequence, Parameter, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launch import Constant, LaunchSequence, ScalarType, Tensor, Workspace
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.rows import own_exp, real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes

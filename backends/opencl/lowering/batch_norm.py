@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyhal.backends.opencl.launch import Constant, LaunchSequence, Parameter, Tensor, Workspace
+from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec, collapse

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.opencl.launch import Constant, LaunchSequence, Parameter, Tensor, Workspace
+from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement
 from polyhal.backends.opencl.lowering.matmul import Product, RegisterTile, multiply_panels, partial_bytes, register_tile
 from polyhal.backends.opencl.lowering.rows import real_type

@@ -7,46 +7,22 @@ innermost axis. Shapes, strides and offsets are arguments, so one program serves
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
-from polyhal.backends.common.expressions import EXPRESSIONS, find, register_class, render
+from polyhal.backends.common.elementwise import Operand, Step, lay_out, lowerings
+from polyhal.backends.common.expressions import find, register_class, render
 from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.launch import Constant, Number, ScalarType, Tensor
 from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
-from polyhal.backends.opencl.launch import Constant, Number, Parameter, ScalarType, Tensor
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import ScalarSpec, Spec, broadcast_strides, collapse
-from polyhal.hal.ops.elementwise import operand_dtype
-from polyhal.hal.protocol import Declined, InputSpec, Launch
-
-Walk = Literal["unit", "splat", "step"]
-"""Along the innermost axis: consecutive elements, the same element, or a fixed distance."""
+from polyhal.hal.layout import ScalarSpec, Spec
+from polyhal.hal.protocol import InputSpec, Launch
 
 _INT32_LIMIT = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One op of a group. `arguments` number the values: first the inputs of the launch, then the results of steps."""
-
-    op: str
-    arguments: tuple[int, ...]
-    dtype: DType
-    """What the operands are cast to; the condition of `where` stays bool."""
-    params: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """A tensor on the merged axes. `position` is its place in the launch's argument list."""
-
-    position: int
-    dtype: DType
-    strides: tuple[int, ...]
-    walk: Walk
 
 
 @dataclass(slots=True)
@@ -66,7 +42,7 @@ class _Space:
     width: int
     aligned: bool
     wide: bool
-    operands: tuple[_Operand, ...]
+    operands: tuple[Operand, ...]
 
     @property
     def chunks(self) -> int:
@@ -142,29 +118,13 @@ def group(
 
 
 def _lay_out(runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Space:
-    shape = outputs[0].shape
-    tensors = [(i, s) for i, s in enumerate([*inputs, *outputs]) if isinstance(s, Spec)]
-    strides = [broadcast_strides(s.shape, s.strides, shape) for _, s in tensors]
-    target = strides[-1]
-    if not outputs[0].is_contiguous:
-        # Walk the output in the order of its memory; the inputs follow.
-        order = sorted(range(len(shape)), key=lambda axis: -abs(target[axis]))
-        shape = tuple(shape[a] for a in order)
-        strides = [tuple(s[a] for a in order) for s in strides]
-    axes, merged = collapse(shape, tuple(strides))
-    operands = tuple(
-        _Operand(i, s.dtype, steps, "splat" if steps[-1] == 0 else "unit" if steps[-1] == 1 else "step")
-        for (i, s), steps in zip(tensors, merged, strict=True)
-    )
-    width, aligned = _width(runtime, axes, operands, [s.aligned for _, s in tensors])
-    reach = max(sum(abs(step) * (n - 1) for n, step in zip(axes, o.strides, strict=True)) for o in operands)
-    wide = max(reach, math.prod(axes) + 2 * width) > _INT32_LIMIT
+    axes, operands = lay_out(inputs, outputs)
+    width, aligned = _width(runtime, axes, operands)
+    wide = max(*[o.reach(axes) for o in operands], math.prod(axes) + 2 * width) > _INT32_LIMIT
     return _Space(axes, width, aligned, wide, operands)
 
 
-def _width(
-    runtime: Runtime, axes: tuple[int, ...], operands: Sequence[_Operand], aligned: Sequence[bool]
-) -> tuple[int, bool]:
+def _width(runtime: Runtime, axes: tuple[int, ...], operands: Sequence[Operand]) -> tuple[int, bool]:
     """Elements per work-item, and whether its vectors are aligned.
 
     CPUs take unaligned and gathered vectors in their stride. GPUs gain from vectors only when they are aligned, and
@@ -177,8 +137,8 @@ def _width(
         return next((w for w in (full, 4) if inner >= w), 1), False
     full = 8 if itemsize <= 2 else 4 if itemsize == 4 else 2
     whole = all(
-        o.walk == "splat" or (o.walk == "unit" and ok and all(s % full == 0 for s in o.strides[:-1]))
-        for o, ok in zip(operands, aligned, strict=True)
+        o.walk == "splat" or (o.walk == "unit" and o.aligned and all(s % full == 0 for s in o.strides[:-1]))
+        for o in operands
     )
     return (full, True) if whole and inner >= full else (1, False)
 
@@ -228,7 +188,7 @@ def _emit_number(text: _Text, position: int, dtype: DType) -> _Value:
     return _Value(f"r{position}", dtype)
 
 
-def _emit_load(text: _Text, o: _Operand) -> _Value:
+def _emit_load(text: _Text, o: Operand) -> _Value:
     register, pointer, name = f"r{o.position}", f"q{o.position}", o.dtype.name
     text.registers.append(f"VEC(COMPUTE({name})) {register};")
     if o.walk == "splat":
@@ -293,88 +253,9 @@ def _emit_results(text: _Text, space: _Space, results: Sequence[_Value], outputs
             text.store_part.append(f"STORE_STEP_PART({name}, {register}, {pointer}, {_step(o)})")
 
 
-def _step(o: _Operand) -> str:
+def _step(o: Operand) -> str:
     # An output of one element may have walk "splat": its stride means nothing.
     return f"t{o.position}" if o.walk == "step" else "0"
 
 
-# --- ops of the framework -------------------------------------------------------------------------------------------
-
-
-def _number_spec(spec: InputSpec | None, dtype: DType) -> InputSpec | None:
-    """A Python float beside float64 tensors keeps its precision."""
-    if isinstance(spec, ScalarSpec) and spec.dtype.kind == "float" and dtype is dtypes.float64:
-        return ScalarSpec(dtypes.float64)
-    return spec
-
-
-def single(
-    runtime: Runtime,
-    op: str,
-    dtype: DType,
-    inputs: Sequence[InputSpec | None],
-    outputs: Sequence[Spec],
-    params: tuple[float, ...] = (),
-) -> Launch | Declined:
-    """One op on operands cast to `dtype`."""
-    expression = find(op)
-    if expression is None:
-        return Declined(f"no expression for {op}")
-    if dtype.kind not in expression.templates:
-        return Declined(f"{op} has no form for {dtype.name}")
-    if dtype is dtypes.float64 and not runtime.features.fp64:
-        return Declined("the device has no float64")
-    sources = [_number_spec(s, dtype) for s in inputs]
-    step = Step(op, tuple(range(len(inputs))), dtype, params)
-    return group(runtime, f"elementwise.{op}", sources, outputs, [step], [len(inputs)])
-
-
-def _plain(op: str) -> Callable[..., Launch | Declined]:
-    def lower(
-        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
-        values = tuple(float(params[p]) for p in EXPRESSIONS[op].params)
-        return single(runtime, op, operand_dtype(op, inputs), inputs, outputs, values)
-
-    return lower
-
-
-def _gelu(op: str, tanh_form: str) -> Callable[..., Launch | Declined]:
-    def lower(
-        runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
-        form = tanh_form if params.get("approximate", "none") == "tanh" else op
-        return single(runtime, form, operand_dtype(op, inputs), inputs, outputs)
-
-    return lower
-
-
-def _clip(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    dtype = operand_dtype("clip", inputs)
-    sources = [_number_spec(s, dtype) for s in inputs]
-    steps, value = [], 0
-    for place, op in ((1, "clip_low"), (2, "clip_high")):
-        if inputs[place] is not None:
-            steps.append(Step(op, (value, place), dtype))
-            value = 2 + len(steps)
-    return group(runtime, "elementwise.clip", sources, outputs, steps, [value])
-
-
-def _cast_op(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    return group(runtime, "elementwise.cast", inputs, outputs, [], [0])
-
-
-_PARTS = frozenset({"clip_low", "clip_high", "gelu_tanh", "gelu_tanh_grad", "gelu", "gelu_grad", "cast"})
-"""Expressions that are parts or variants of an op, and those with a lowering function of their own."""
-
-LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
-    **{op: _plain(op) for op in EXPRESSIONS if op not in _PARTS},
-    "gelu": _gelu("gelu", "gelu_tanh"),
-    "gelu_grad": _gelu("gelu_grad", "gelu_tanh_grad"),
-    "clip": _clip,
-    "cast": _cast_op,
-}
+LOWERINGS = lowerings(group)

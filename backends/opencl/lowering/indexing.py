@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.opencl.launch import Constant, LaunchSequence, Parameter, Tensor
+from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime

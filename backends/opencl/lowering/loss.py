@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyhal.backends.opencl.launch import Constant, Parameter, Tensor
+from polyhal.backends.common.launch import Constant, Tensor
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import rows
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec

@@ -17,8 +17,9 @@ from typing import Any
 
 from polyhal.backends.common.expressions import register_class
 from polyhal.backends.common.geometry import ceil_div, round_up
+from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.dialect import type_name
-from polyhal.backends.opencl.launch import Constant, KernelLaunch, LaunchSequence, Parameter, Tensor, Workspace
+from polyhal.backends.opencl.launch import KernelLaunch, Parameter
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.opencl.launch import Constant, LaunchSequence, Parameter, Tensor, Workspace
+from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import rows
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec, collapse

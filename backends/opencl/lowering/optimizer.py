@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.opencl.launch import Constant, LaunchSequence, Number, Parameter, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launch import Constant, LaunchSequence, Number, ScalarType, Tensor, Workspace
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.lowering.slots import Operand, batches, definitions

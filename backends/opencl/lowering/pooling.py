@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyhal.backends.opencl.launch import Constant, Parameter, Tensor
+from polyhal.backends.common.launch import Constant, Tensor
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec

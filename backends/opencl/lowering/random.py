@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.opencl.launch import Constant, Number, Parameter, Tensor
+from polyhal.backends.common.launch import Constant, Number, Tensor
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.expressions import register_class
 from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.launch import Constant
 from polyhal.backends.opencl.dialect import type_name
-from polyhal.backends.opencl.launch import Constant, Parameter
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.opencl.launch import Constant, Parameter
+from polyhal.backends.common.launch import Constant
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
 
 _MOST_SLOTS = 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyhal.backends.opencl.launch import Tensor
+from polyhal.backends.common.launch import Tensor
 from polyhal.backends.opencl.lowering import rows
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec

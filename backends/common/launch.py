@@ -1,0 +1,58 @@
+"""What the parameters of a kernel are bound to, and several launches as one: the same for every shader language.
+
+A kernel parameter is described by one of the small records below. `index` is a position in the argument list of a
+launch: inputs, outputs, workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+ScalarType = Literal["int", "uint", "long", "ulong", "float", "double"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Argument `index`, a Ref: its memory, and its offset in elements, because views start anywhere inside a buffer."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Argument `index`, a handle of temporary memory."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Argument `index`, a Python number: a scalar parameter."""
+
+    index: int
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value known when the launch is made: a scalar parameter."""
+
+    value: int | float
+    type: ScalarType
+
+
+class LaunchSequence:
+    """Several launches as one. All of them receive the same argument list, workspace included."""
+
+    __slots__ = ("_steps", "name", "workspace")
+
+    def __init__(self, name: str, steps: Sequence[Callable[..., None]], workspace: tuple[int, ...] = ()) -> None:
+        self.name = name
+        self._steps = tuple(steps)
+        self.workspace = workspace
+
+    def __call__(self, *args: Any) -> None:
+        for step in self._steps:
+            step(*args)
