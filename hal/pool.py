@@ -47,6 +47,9 @@ class Pool:
         self._name = device_name
         # deque.append and deque.pop are atomic, so blocks may come back from any thread or from the collector.
         self._free: dict[int, deque[Handle]] = {}
+        # When tensors die in a reference cycle, a handle that only they refer to is finalised with them, and before it
+        # comes back here. So every handle is held here too.
+        self._owned: dict[int, Handle] = {}
         self.used = 0
         self.reserved = 0
         self.peak = 0
@@ -83,6 +86,7 @@ class Pool:
                 handle = self._backend.allocate(size)
             except OutOfMemoryError as error:
                 raise self._out_of_memory(size) from error
+        self._owned[id(handle)] = handle
         self.allocations += 1
         self.reserved += size
         return handle
@@ -105,7 +109,9 @@ class Pool:
         self._backend.synchronize()
         for size, blocks in self._free.items():
             while blocks:
-                self._backend.deallocate(blocks.pop())
+                handle = blocks.pop()
+                del self._owned[id(handle)]
+                self._backend.deallocate(handle)
                 self.reserved -= size
 
     def stats(self) -> MemoryStats:

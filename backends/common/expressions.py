@@ -159,7 +159,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "round": _numeric("x", 1, float="rint(x)"),
     # Comparison.
     "equal": _predicate("x == y", 2),
-    "not_equal": _predicate("x != y", 2),
+    "not_equal": _predicate("x != y", 2, float="(x != y) | isnan(x) | isnan(y)"),
     "less": _predicate("x < y", 2),
     "less_equal": _predicate("x <= y", 2),
     "greater": _predicate("x > y", 2),

@@ -1,0 +1,73 @@
+"""The expression language of `backends.common.expressions` in WGSL, on one element at a time."""
+
+from __future__ import annotations
+
+from polyhal.backends.common.expressions import Class
+from polyhal.hal.dtypes import DType, bool_
+
+_TYPES: dict[Class, str] = {
+    "float": "f32", "int": "i32", "uint": "u32", "long": "i64", "ulong": "u64", "bool": "u32",
+}  # fmt: skip
+_SUFFIXES: dict[Class, str] = {"float": "f", "int": "i", "uint": "u", "long": "li", "ulong": "lu", "bool": "u"}
+
+
+def type_name(cls: Class) -> str:
+    """The WGSL type of a register class; booleans are u32 of value 0 or 1. Raises KeyError for float64."""
+    return _TYPES[cls]
+
+
+class WGSLDialect:
+    """Spells words and remembers which function libraries they need."""
+
+    def __init__(self) -> None:
+        self.libraries: set[Class] = set()
+
+    def constant(self, text: str, cls: Class) -> str:
+        if cls == "float":
+            return f"{float(text)!r}f"
+        return f"{_TYPES[cls]}({text})" if cls in ("int", "uint", "bool") else f"({text}{_SUFFIXES[cls]})"
+
+    def select(self, no: str, yes: str, condition: str) -> str:
+        return f"select({no}, {yes}, {condition})"
+
+    def truth(self, register: str, cls: Class) -> str:
+        return f"({register} != 0u)"
+
+    def function(self, name: str, cls: Class) -> str:
+        self.libraries.add(cls)
+        return f"{name}_{_TYPES[cls]}"
+
+    def predicate(self, condition: str, cls: Class) -> str:
+        return f"select(0u, 1u, {condition})"
+
+
+def convert(register: str, source: DType, target: DType, from_class: Class, to_class: Class) -> str:
+    """A register of one dtype as one of another, by C's rules; floats outside an integer's range saturate, NaN is 0.
+
+    Small targets go through 32 bits, so that -1.0 becomes 255 as it does on common CPUs.
+    """
+    if source is target:
+        return register
+    if target is bool_:
+        # On bits, because WGSL compilers take a NaN for equal to 0.
+        size = f"(bitcast<u32>({register}) & 0x7fffffffu)" if source.kind == "float" else register
+        zero = "0u" if source.kind == "float" else f"{_TYPES[from_class]}(0)"
+        return register if source is bool_ else f"select(0u, 1u, {size} != {zero})"
+    if source.kind == "float" and target.kind != "float":
+        kind = "i32" if target.itemsize < 4 else _TYPES[to_class]
+        converted = f"{kind}_of_float({register})"
+        return narrow(converted if kind == _TYPES[to_class] else f"{_TYPES[to_class]}({converted})", target)
+    moved = register if _TYPES[from_class] == _TYPES[to_class] else f"{_TYPES[to_class]}({register})"
+    if target.kind == "float" or source is bool_ or (source.kind == target.kind and source.itemsize <= target.itemsize):
+        return moved
+    return narrow(moved, target)
+
+
+def narrow(register: str, dtype: DType) -> str:
+    """A 32-bit register wrapped to the range of a small integer dtype."""
+    if not dtype.is_integral or dtype.itemsize >= 4:
+        return register
+    if dtype.kind == "uint":
+        return f"({register} & {'0xffu' if dtype.itemsize == 1 else '0xffffu'})"
+    shift = 32 - dtype.bits
+    return f"(({register} << {shift}u) >> {shift}u)"

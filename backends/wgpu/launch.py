@@ -1,0 +1,204 @@
+"""Launches: pipelines bound to constants and to positions in the argument list of an op.
+
+In a kernel, the buffers of `Tensor` and `Workspace` parameters are bindings 0, 1, ... of group 0 in the order of the
+parameter list, and everything else is a member of the struct `Parameters`, in that order too: one `u32` for the offset of
+each `Tensor`, and each number in its own type, 64-bit integers as two `u32`, the low half first.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from polyhal.backends.common.launch import Constant, Number, Tensor, Workspace
+from polyhal.backends.wgpu.memory import Block
+from polyhal.backends.wgpu.shader import Pipeline
+from polyhal.hal.errors import BackendError, message
+
+if TYPE_CHECKING:
+    from polyhal.backends.wgpu.runtime import Runtime
+
+Parameter = Tensor | Workspace | Number | Constant
+
+_CODES = {"int": "i", "uint": "I", "long": "q", "ulong": "Q", "float": "f"}
+_MOST_GROUPS_KEPT = 512
+"""Bind groups that one launch keeps; the pool makes buffers recur, so that few are ever needed."""
+
+
+def _wrap(bits: int, signed: bool) -> Callable[[Any], int]:
+    """Python integers as a fixed-width integer holds them."""
+    mask, sign = (1 << bits) - 1, 1 << (bits - 1)
+
+    def convert(value: Any) -> int:
+        n = int(value) & mask
+        return n - (1 << bits) if signed and n & sign else n
+
+    return convert
+
+
+def _float(value: Any) -> float:
+    try:
+        struct.pack("<f", value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    return float(value)
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "int": _wrap(32, True), "uint": _wrap(32, False), "long": _wrap(64, True), "ulong": _wrap(64, False), "float": _float,
+}  # fmt: skip
+
+
+class KernelLaunch:
+    """One dispatch of one pipeline. Satisfies `polyhal.hal.protocol.Launch`."""
+
+    __slots__ = (
+        "_aliased",
+        "_buffers",
+        "_grid",
+        "_groups",
+        "_make_aliased",
+        "_numbers",
+        "_packed",
+        "_pipeline",
+        "_runtime",
+        "_struct",
+        "_template",
+        "_tensors",
+        "name",
+        "workspace",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        pipeline: Pipeline,
+        make_aliased: Callable[[], Pipeline],
+        parameters: Sequence[Parameter],
+        grid: tuple[int, int],
+        workspace: tuple[int, ...] = (),
+    ) -> None:
+        """`make_aliased` builds the variant for one buffer that is both read and written; `workspace` is in bytes."""
+        self._runtime = runtime
+        self.name = name
+        self.workspace = workspace
+        self._pipeline = pipeline
+        self._make_aliased = make_aliased
+        self._aliased: Pipeline | None = None
+        self._grid = grid
+        template, codes = [], "<"
+        tensors: list[tuple[int, int, int]] = []
+        numbers: list[tuple[int, int, Callable[[Any], Any]]] = []
+        buffers: list[tuple[int, bool]] = []
+        for p in parameters:
+            if isinstance(p, Tensor):
+                tensors.append((len(template), p.index, len(buffers)))
+                buffers.append((p.index, True))
+                template.append(0)
+                codes += "I"
+            elif isinstance(p, Workspace):
+                buffers.append((p.index, False))
+            else:
+                if isinstance(p, Number):
+                    numbers.append((len(template), p.index, _CONVERTERS[p.type]))
+                    template.append(0)
+                else:
+                    template.append(_CONVERTERS[p.type](p.value))
+                codes += _CODES[p.type]
+        self._template = template
+        self._tensors = tuple(tensors)
+        self._numbers = tuple(numbers)
+        self._buffers = tuple(buffers)
+        self._struct = struct.Struct(codes)
+        self._packed = b"" if numbers or not template else self._struct.pack(*template)
+        self._groups: dict[Any, tuple[Pipeline, Any]] = {}
+
+    def __call__(self, *args: Any) -> None:
+        blocks = [args[index].handle if tensor else args[index] for index, tensor in self._buffers]
+        for block in blocks:
+            if block.large:
+                self._run_windowed(args, blocks)
+                return
+        data = self._packed
+        offsets = [args[index].offset for _, index, _ in self._tensors]
+        if not data or any(offsets):
+            data = self._pack(args, offsets)
+        key = tuple([b.key for b in blocks])
+        found = self._groups.get(key)
+        if found is None:
+            found = self._bind(key, blocks, [(0, b.nbytes) for b in blocks])
+        self._runtime.recorder.dispatch(found[0], found[1], data, *self._grid)
+
+    def _pack(self, args: Sequence[Any], offsets: Sequence[int]) -> bytes:
+        values = self._template.copy()
+        for (place, _, _), offset in zip(self._tensors, offsets, strict=True):
+            values[place] = offset
+        for place, index, convert in self._numbers:
+            values[place] = convert(args[index])
+        return self._struct.pack(*values)
+
+    def _run_windowed(self, args: Sequence[Any], blocks: list[Block]) -> None:
+        """Bind, of buffers larger than a binding may be, the part from just before each operand on."""
+        limit = self._runtime.features.max_binding
+        windows, offsets = [], {}
+        by_buffer = {binding: (place, index) for place, index, binding in self._tensors}
+        for binding, block in enumerate(blocks):
+            start = 0
+            if block.large and binding in by_buffer:
+                ref = args[by_buffer[binding][1]]
+                start = self._window(ref, block, limit)
+                offsets[by_buffer[binding][0]] = ref.offset - start // ref.dtype.itemsize
+            windows.append((start, min(limit, block.nbytes - start)))
+        shifted = [offsets.get(place, args[index].offset) for place, index, _ in self._tensors]
+        key = (tuple(b.key for b in blocks), tuple(windows))
+        pipeline, group = self._groups.get(key) or self._bind(key, blocks, windows)
+        self._runtime.recorder.dispatch(pipeline, group, self._pack(args, shifted), *self._grid)
+
+    def _window(self, ref: Any, block: Block, limit: int) -> int:
+        low, high = _extent(ref)
+        start = low // 256 * 256
+        if high - start > limit:
+            raise BackendError(
+                message(
+                    self.name,
+                    f"an operand spans {(high - low) / 2**20:.0f} MiB of one buffer",
+                    expected=f"at most {limit / 2**20:.0f} MiB, which is what a kernel can see at once",
+                    fix="work on a part of the tensor at a time",
+                    device=self._runtime.info.name,
+                )
+            )
+        return int(start)
+
+    def _bind(self, key: Any, blocks: list[Block], windows: Sequence[tuple[int, int]]) -> tuple[Pipeline, Any]:
+        pipeline = self._pipeline
+        if len({b.key for b in blocks}) < len(blocks) and self._written_twice(blocks):
+            if self._aliased is None:
+                self._aliased = self._make_aliased()
+            pipeline = self._aliased
+        group = self._runtime.device.create_bind_group(
+            label=self.name,
+            layout=pipeline.layout,
+            entries=[
+                {"binding": i, "resource": {"buffer": block.buffer, "offset": start, "size": size}}
+                for i, (block, (start, size)) in enumerate(zip(blocks, windows, strict=True))
+            ],
+        )
+        if len(self._groups) >= _MOST_GROUPS_KEPT:
+            self._groups.clear()
+        self._groups[key] = (pipeline, group)
+        return pipeline, group
+
+    def _written_twice(self, blocks: list[Block]) -> bool:
+        """Whether a buffer that is written is bound a second time."""
+        keys = [b.key for b in blocks]
+        return any(keys.count(keys[i]) > 1 for i in self._pipeline.written)
+
+
+def _extent(ref: Any) -> tuple[int, int]:
+    """The bytes of its buffer that a reference touches: first, and one past the last."""
+    spans = [(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)]
+    low = ref.offset + sum(s for s in spans if s < 0)
+    high = ref.offset + sum(s for s in spans if s > 0) + 1
+    return low * ref.dtype.itemsize, high * ref.dtype.itemsize

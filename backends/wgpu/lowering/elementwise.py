@@ -1,0 +1,190 @@
+"""Elementwise ops, alone or as a fused group, over operands of any layout: one generated kernel per pattern.
+
+A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, how it walks the
+innermost axis. Shapes, strides and offsets are parameters, so one pipeline serves every size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyhal.backends.common.elementwise import Operand, Step, lay_out, lowerings
+from polyhal.backends.common.expressions import Class, find, register_class, render
+from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.launch import Constant, LaunchSequence, Number, ScalarType, Tensor
+from polyhal.backends.wgpu.dialect import WGSLDialect, convert, narrow, type_name
+from polyhal.backends.wgpu.launch import Parameter
+from polyhal.backends.wgpu.lowering.windows import split
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import ScalarSpec, Spec
+from polyhal.hal.protocol import InputSpec, Launch
+
+_LANES = 4
+_SMALLEST = 8
+"""Elements of the innermost axis below which four of them at a time do not pay."""
+
+
+@dataclass(slots=True)
+class _Value:
+    """A register. `exact` is False while a small integer may still exceed its range."""
+
+    register: str
+    dtype: DType
+    exact: bool = True
+
+
+@dataclass(slots=True)
+class _Body:
+    """The generated part of a kernel: how one element is computed."""
+
+    numbers: list[str] = field(default_factory=list)
+    bindings: list[Parameter] = field(default_factory=list)
+    prepare: list[str] = field(default_factory=list)
+    compute: list[str] = field(default_factory=list)
+
+
+def group(
+    runtime: Runtime,
+    name: str,
+    inputs: Sequence[InputSpec | None],
+    outputs: Sequence[Spec],
+    steps: Sequence[Step],
+    results: Sequence[int],
+) -> Launch:
+    """A launch that evaluates `steps` and writes value `results[i]` to output i.
+
+    Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may
+    be exactly an input. Raises KernelBuildError.
+    """
+    parts = split(runtime, inputs, outputs)
+    if parts is not None:
+        launches = [part.around(group(runtime, name, part.inputs, part.outputs, steps, results)) for part in parts]
+        return LaunchSequence(name, launches)
+    axes, operands = lay_out(inputs, outputs)
+    width, lanes = _width(axes, operands, len(inputs))
+    body, dialect = _Body(), WGSLDialect()
+    values = [_input(body, i, spec) for i, spec in enumerate(inputs)]
+    for step in steps:
+        values.append(_emit_step(body, step, values, len(values), dialect))
+    targets = [o for o in operands if o.position >= len(inputs)]
+    written = [_cast(values[i], o.dtype) for i, o in zip(results, targets, strict=True)]
+    size = runtime.features.group_size
+    definitions: dict[str, Any] = {
+        "WIDTH": width,
+        "AXES": len(axes),
+        "GROUP": size,
+        "OPERANDS": [
+            {
+                "name": f"a{o.position}",
+                "dtype": o.dtype.name,
+                "role": "input" if o.position < len(inputs) else "output",
+                "walk": _walk(o),
+                "lanes": lanes[o.position],
+            }
+            for o in operands
+        ],
+        "NUMBERS": ", ".join(body.numbers),
+        "PREPARE": body.prepare,
+        "COMPUTE": body.compute,
+        "RESULTS": written,
+        "INTEGER_LIBRARIES": sorted(type_name(c) for c in dialect.libraries - _FLOAT),
+    }
+    chunks = ceil_div(axes[-1], width)
+    items = math.prod(axes[:-1]) * chunks
+    parameters: list[Parameter] = []
+    for o in operands:
+        parameters.append(Tensor(o.position))
+        parameters += [Constant(s, "uint") for s in o.strides[:-1]]
+        if _walk(o) == "step":
+            parameters.append(Constant(o.strides[-1], "uint"))
+    parameters += [Constant(n, "uint") for n in (*axes[1:-1], axes[-1], chunks, items)]
+    return runtime.launch(name, "elementwise", definitions, [*parameters, *body.bindings], ceil_div(items, size))
+
+
+_FLOAT: frozenset[Class] = frozenset({"float", "bool"})
+
+
+def _walk(o: Operand) -> str:
+    return o.walk
+
+
+def _width(axes: tuple[int, ...], operands: Sequence[Operand], inputs: int) -> tuple[int, dict[int, int]]:
+    """Elements per invocation, and for each operand, by position, how many of them one access moves.
+
+    Four at a time pay where all operands are walked in whole vectors, and where outputs are smaller than a word, which
+    would otherwise be written byte by byte.
+    """
+    scalar = dict.fromkeys((o.position for o in operands), 1)
+    if axes[-1] < _SMALLEST:
+        return 1, scalar
+    whole = {o.position: o.walk == "unit" and o.aligned and all(s % _LANES == 0 for s in o.strides[:-1]) for o in operands}
+    targets = [o for o in operands if o.position >= inputs]
+    if not all(whole[o.position] for o in targets):
+        return 1, scalar
+    vectors = all(whole[o.position] or o.walk == "splat" for o in operands)
+    if not vectors and all(o.dtype.itemsize >= 4 for o in targets):
+        return 1, scalar
+    return _LANES, {o.position: _LANES if whole[o.position] and o.dtype.itemsize <= 4 else 1 for o in operands}
+
+
+def _input(body: _Body, position: int, spec: InputSpec | None) -> _Value:
+    if spec is None:
+        return _Value("", dtypes.float32)
+    if isinstance(spec, Spec):
+        return _Value(f"r_a{position}", spec.dtype)
+    return _number(body, position, spec)
+
+
+def _number(body: _Body, position: int, spec: ScalarSpec) -> _Value:
+    # Integers wrap to the width of their register instead of failing to pack.
+    cls = register_class(spec.dtype)
+    name, register = f"x{position}", f"r_x{position}"
+    wire: ScalarType = "float" if cls in ("float", "double") else "uint" if cls == "bool" else cls
+    body.bindings.append(Number(position, wire))
+    dtype = dtypes.float32 if spec.dtype is dtypes.float64 else spec.dtype
+    if wire in ("long", "ulong"):
+        body.numbers.append(f"{name}_low: u32, {name}_high: u32")
+        held = type_name(cls)
+        body.prepare.append(f"let {register} = ({held}(p.{name}_high) << 32u) | {held}(p.{name}_low);")
+    else:
+        body.numbers.append(f"{name}: {type_name(register_class(dtype))}")
+        body.prepare.append(f"let {register} = p.{name};")
+    return _Value(register, dtype)
+
+
+def _cast(value: _Value, target: DType) -> str:
+    register = value.register if value.exact else narrow(value.register, value.dtype)
+    return convert(register, value.dtype, target, register_class(value.dtype), register_class(target))
+
+
+def _emit_step(body: _Body, step: Step, values: Sequence[_Value], number: int, dialect: WGSLDialect) -> _Value:
+    expression = find(step.op)
+    assert expression is not None, step.op
+    operands = []
+    for place, argument in enumerate(step.arguments):
+        wanted = dtypes.bool_ if step.op == "where" and place == 0 else step.dtype
+        operands.append(_named(body, _cast(values[argument], wanted), f"a{number}_{place}"))
+    names = {}
+    for parameter, value in zip(expression.params, step.params, strict=True):
+        body.bindings.append(Constant(value, "float"))
+        body.numbers.append(f"k{number}_{parameter}: f32")
+        names[parameter] = f"p.k{number}_{parameter}"
+    result = dtypes.bool_ if expression.predicate else step.dtype
+    body.compute.append(f"let r{number} = {render(expression, step.dtype, operands, names, dialect)};")
+    return _Value(f"r{number}", result, exact=not result.is_integral or result.itemsize >= 4)
+
+
+def _named(body: _Body, expression: str, name: str) -> str:
+    """A register for a converted operand, so that a template which repeats it does not repeat the conversion."""
+    if expression.isidentifier():
+        return expression
+    body.compute.append(f"let {name} = {expression};")
+    return name
+
+
+LOWERINGS = lowerings(group)

@@ -1,0 +1,2 @@
+LOWERINGS = {}
+build = batched = gather = scatter_add = None

@@ -1,0 +1,152 @@
+"""Launches are recorded here and submitted together: one command buffer per flush.
+
+Within a compute pass the API itself orders dispatches that touch the same memory, so a recorded sequence behaves like an
+in-order queue.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from polyhal.backends.wgpu import faults
+from polyhal.backends.wgpu.capabilities import Features
+from polyhal.backends.wgpu.profiling import Timestamps
+from polyhal.backends.wgpu.shader import Pipeline
+from polyhal.hal.errors import PolyhalError
+
+_MOST_DISPATCHES = 256
+"""Recorded dispatches after which a submission is made, so that the device starts working while more are recorded."""
+_SLOT = 256
+"""Bytes of the uniform ring per dispatch; also the alignment that dynamic offsets need everywhere."""
+_RING = 512 * _SLOT
+
+
+class Recorder:
+    """The command encoder that is being filled, and the queue that it goes to."""
+
+    def __init__(self, device: Any, features: Features, device_name: str) -> None:
+        self._device = device
+        self._queue = device.queue
+        self._name = device_name
+        self._immediates = features.immediates > 0
+        self._encoder: Any = None
+        self._pass: Any = None
+        self._last: Any = None
+        self._recorded: list[tuple[Pipeline, Any, bytes, int, int]] = []
+        self.lock = threading.RLock()
+        self.timestamps: Timestamps | None = None
+        """Set while profiling: every dispatch is then a pass of its own."""
+        self.submissions = 0
+        self.parameter_layout: Any = None
+        self._ring: Any = None
+        self._ring_group: Any = None
+        self._ring_bytes = bytearray()
+        if not self._immediates:
+            self._create_ring()
+
+    def _create_ring(self) -> None:
+        import wgpu
+
+        self.parameter_layout = self._device.create_bind_group_layout(
+            label="parameters",
+            entries=[
+                {
+                    "binding": 0,
+                    "visibility": wgpu.ShaderStage.COMPUTE,
+                    "buffer": {"type": "uniform", "has_dynamic_offset": True},
+                }
+            ],
+        )
+        usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
+        self._ring = self._device.create_buffer(label="parameters", size=_RING, usage=usage)
+        self._ring_group = self._device.create_bind_group(
+            layout=self.parameter_layout,
+            entries=[{"binding": 0, "resource": {"buffer": self._ring, "offset": 0, "size": _SLOT}}],
+        )
+
+    def dispatch(self, pipeline: Pipeline, group: Any, parameters: bytes, x: int, y: int) -> None:
+        """Record one dispatch of x * y groups."""
+        with self.lock:
+            commands = self._pass
+            if commands is None or self.timestamps is not None:
+                commands = self._begin(pipeline.name)
+            if self._last is not pipeline:
+                commands.set_pipeline(pipeline.native)
+                self._last = pipeline
+            commands.set_bind_group(0, group)
+            if not parameters:
+                pass
+            elif self._immediates:
+                commands.set_immediates(0, parameters, 0, len(parameters))
+            else:
+                commands.set_bind_group(1, self._ring_group, [len(self._ring_bytes)])
+                self._ring_bytes += parameters.ljust(_SLOT, b"\0")
+            commands.dispatch_workgroups(x, y)
+            recorded = self._recorded
+            recorded.append((pipeline, group, parameters, x, y))
+            if len(recorded) >= _MOST_DISPATCHES:
+                self.flush()
+
+    def _begin(self, name: str) -> Any:
+        if self._encoder is None:
+            self._encoder = self._device.create_command_encoder()
+        if self._pass is not None:
+            self._pass.end()
+        extra = self.timestamps.next(name) if self.timestamps is not None else {}
+        self._pass = self._encoder.begin_compute_pass(**extra)
+        self._last = None
+        return self._pass
+
+    def copy(self, source: Any, source_offset: int, target: Any, target_offset: int, nbytes: int) -> None:
+        """Record a copy between buffers; offsets and size are multiples of 4."""
+        with self.lock:
+            if self._encoder is None:
+                self._encoder = self._device.create_command_encoder()
+            if self._pass is not None:
+                self._pass.end()
+                self._pass = None
+            self._encoder.copy_buffer_to_buffer(source, source_offset, target, target_offset, nbytes)
+
+    def flush(self) -> None:
+        """Submit what was recorded. Raises the typed error of the first launch that the API refuses."""
+        import wgpu
+
+        with self.lock:
+            if self._encoder is None:
+                return
+            encoder, commands, recorded = self._encoder, self._pass, self._recorded
+            self._encoder = self._pass = self._last = None
+            self._recorded = []
+            parameters, self._ring_bytes = self._ring_bytes, bytearray()
+            try:
+                if commands is not None:
+                    commands.end()
+                buffer = encoder.finish()
+                if parameters:
+                    self._queue.write_buffer(self._ring, 0, parameters)
+                self._queue.submit([buffer])
+                self.submissions += 1
+            except (wgpu.GPUError, RuntimeError) as error:
+                raise self._blame(recorded, error) from error
+
+    def _blame(self, recorded: list[tuple[Pipeline, Any, bytes, int, int]], error: Exception) -> PolyhalError:
+        """The error of the launch that alone is refused too; validation speaks of a submission as a whole."""
+        import wgpu
+
+        for pipeline, group, parameters, x, y in recorded:
+            encoder = self._device.create_command_encoder()
+            commands = encoder.begin_compute_pass()
+            try:
+                commands.set_pipeline(pipeline.native)
+                commands.set_bind_group(0, group)
+                if parameters and self._immediates:
+                    commands.set_immediates(0, parameters, 0, len(parameters))
+                elif parameters:
+                    commands.set_bind_group(1, self._ring_group, [0])
+                commands.dispatch_workgroups(x, y)
+                commands.end()
+                encoder.finish()
+            except (wgpu.GPUError, RuntimeError) as own:
+                return faults.translate(own, pipeline.name, f"launching {x} x {y} groups", self._name)
+        return faults.translate(error, None, f"submitting {len(recorded)} launches", self._name)

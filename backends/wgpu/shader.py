@@ -1,0 +1,116 @@
+"""Shader text to pipelines: templates rendered once, modules compiled once, with the typed error when that fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+
+from polyhal.backends.wgpu.capabilities import Features
+from polyhal.backends.wgpu.trusted import compile_module
+from polyhal.hal import config
+from polyhal.hal.errors import KernelBuildError, message
+
+_BINDING = re.compile(r"@group\(0\) @binding\((\d+)\) var<storage, (read|read_write)>")
+_BLANK_LINES = re.compile(r"\n\s*\n+")
+
+Definitions = Mapping[str, Any]
+
+
+class Pipeline:
+    """A compiled kernel: which bindings it writes, and its pipeline for the current device."""
+
+    __slots__ = ("layout", "name", "native", "written")
+
+    def __init__(self, name: str, native: Any, layout: Any, written: frozenset[int]) -> None:
+        self.name = name
+        self.native = native
+        self.layout = layout
+        """The layout of bind group 0."""
+        self.written = written
+
+
+class PipelineStore:
+    """The pipelines of one device, by rendered text."""
+
+    def __init__(self, device: Any, features: Features, parameter_layout: Any, device_name: str) -> None:
+        self._device = device
+        self._features = features
+        self._parameter_layout = parameter_layout
+        self._device_name = device_name
+        self._templates = environment()
+        self._pipelines: dict[str, Pipeline] = {}
+        self.builds = 0
+
+    def render(self, source: str, definitions: Definitions) -> str:
+        """The text of shaders/wgsl/`source`.wgsl for this device."""
+        facts = {
+            "F16": self._features.float16,
+            "INT64": self._features.int64,
+            "IMMEDIATES": self._features.immediates > 0,
+            "SUBGROUPS": self._features.subgroups,
+        }
+        text = self._templates.get_template(f"{source}.wgsl").render({**facts, **definitions})
+        return _BLANK_LINES.sub("\n", text)
+
+    def pipeline(self, name: str, source: str, definitions: Definitions, immediate_size: int) -> Pipeline:
+        """The pipeline of a shader file. Raises KernelBuildError."""
+        text = self.render(source, definitions)
+        found = self._pipelines.get(text)
+        if found is None:
+            found = self._pipelines[text] = self._build(name, text, immediate_size)
+        return found
+
+    def _build(self, name: str, text: str, immediate_size: int) -> Pipeline:
+        import wgpu
+
+        access = {int(number): mode for number, mode in _BINDING.findall(text)}
+        try:
+            module = compile_module(self._device, text, name, checked=config.debug())
+            layout = self._device.create_bind_group_layout(
+                label=name,
+                entries=[
+                    {
+                        "binding": number,
+                        "visibility": wgpu.ShaderStage.COMPUTE,
+                        "buffer": {"type": "read-only-storage" if mode == "read" else "storage"},
+                    }
+                    for number, mode in sorted(access.items())
+                ],
+            )
+            groups = [layout] if self._features.immediates else [layout, self._parameter_layout]
+            sizes = {"immediate_size": immediate_size} if self._features.immediates else {}
+            native = self._device.create_compute_pipeline(
+                label=name,
+                layout=self._device.create_pipeline_layout(label=name, bind_group_layouts=groups, **sizes),
+                compute={"module": module, "entry_point": "main"},
+            )
+        except (wgpu.GPUError, RuntimeError) as error:
+            raise KernelBuildError(
+                message(
+                    None,
+                    f"the kernel {name!r} does not compile: {error}\n{numbered(text)}",
+                    fix="report it with the text above and the output of `polyhal doctor`",
+                    device=self._device_name,
+                )
+            ) from error
+        self.builds += 1
+        return Pipeline(name, native, layout, frozenset(n for n, mode in access.items() if mode == "read_write"))
+
+
+def environment() -> jinja2.Environment:
+    """Templates over shaders/wgsl; an undefined name without a default is an error."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("polyhal.shaders.wgsl", ""),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701  # this is not HTML
+    )
+
+
+def numbered(text: str) -> str:
+    """Source with line numbers, as compilers count them."""
+    return "\n".join(f"{i:4} | {line}" for i, line in enumerate(text.split("\n"), 1))
