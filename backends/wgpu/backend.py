@@ -80,5 +80,3 @@ class WGPUBackend:
             "pipelines_built": self.runtime.pipelines.builds,
             "submissions": self.runtime.recorder.submissions,
         }
-
-

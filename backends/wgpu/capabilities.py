@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ _WANTED_LIMITS = (
     "max-compute-workgroups-per-dimension",
     "max-immediate-size",
 )  # fmt: skip
+_SUBGROUP_SIZES = {0x10DE: (32, 32), 0x1002: (32, 64), 0x8086: (8, 32), 0x106B: (32, 32)}
+"""By the PCI number of NVIDIA, AMD, Intel and Apple; wgpu-native reports no sizes."""
 _MOST_IMMEDIATES = 128
 """Bytes: what every Vulkan device has; more would only fit some."""
 
@@ -98,10 +101,17 @@ def features(adapter: Any, kind: DeviceType, limits: dict[str, int]) -> Features
 
 
 def _subgroup_sizes(adapter: Any) -> tuple[int, int]:
+    """The bounds that the adapter reports, else those that its maker's devices keep, else those of the specification.
+
+    A device may choose the size for every kernel anew, so that no trial tells the bounds.
+    """
     about = adapter.info
-    low = about.get("subgroup_min_size") or about.get("stackgroup_min_size") or 4
-    high = about.get("subgroup_max_size") or about.get("stackgroup_max_size") or 128
-    return int(low), int(high)
+    if about.get("subgroup_min_size"):
+        return int(about["subgroup_min_size"]), int(about["subgroup_max_size"])
+    vector = re.search(r"llvmpipe.* (\d+) bits", str(about["device"]))
+    if vector:
+        return int(vector[1]) // 32, int(vector[1]) // 32
+    return _SUBGROUP_SIZES.get(int(about["vendor_id"]), (4, 128))
 
 
 def capabilities(adapter: Any, found: Features, limits: dict[str, int]) -> Capabilities:

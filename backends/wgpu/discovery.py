@@ -94,7 +94,9 @@ def _describe(adapter: Any) -> DeviceInfo:
         type=kind,
         memory=_host_memory() if kind is DeviceType.CPU else 0,
         driver=f"{about['backend_type']} {about['description']}".strip(),
-        id=f"{int(about['vendor_id']):04x}:{int(about['device_id']):04x}:{name}" if not software else f"software:{name}",
+        id=f"{int(about['vendor_id']):04x}:{int(about['device_id']):04x}:{name}"
+        if not software
+        else f"software:{name}",
         vendor=str(about["vendor"]),
     )
 

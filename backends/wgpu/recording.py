@@ -11,6 +11,7 @@ from typing import Any
 
 from polyhal.backends.wgpu import faults
 from polyhal.backends.wgpu.capabilities import Features
+from polyhal.backends.wgpu.native import record, recorder
 from polyhal.backends.wgpu.profiling import Timestamps
 from polyhal.backends.wgpu.shader import Pipeline
 from polyhal.hal.errors import PolyhalError
@@ -30,6 +31,7 @@ class Recorder:
         self._queue = device.queue
         self._name = device_name
         self._immediates = features.immediates > 0
+        self._record = recorder()
         self._encoder: Any = None
         self._pass: Any = None
         self._last: Any = None
@@ -71,22 +73,21 @@ class Recorder:
             commands = self._pass
             if commands is None or self.timestamps is not None:
                 commands = self._begin(pipeline.name)
-            if self._last is not pipeline:
-                commands.set_pipeline(pipeline.native)
-                self._last = pipeline
-            commands.set_bind_group(0, group)
-            if not parameters:
-                pass
-            elif self._immediates:
-                commands.set_immediates(0, parameters, 0, len(parameters))
+            native = None if self._last is pipeline else pipeline.native
+            self._last = pipeline
+            if self._immediates:
+                self._record(commands, native, group, parameters, x, y)
             else:
-                commands.set_bind_group(1, self._ring_group, [len(self._ring_bytes)])
-                self._ring_bytes += parameters.ljust(_SLOT, b"\0")
-            commands.dispatch_workgroups(x, y)
+                self._record_with_ring(commands, native, group, parameters, x, y)
             recorded = self._recorded
             recorded.append((pipeline, group, parameters, x, y))
             if len(recorded) >= _MOST_DISPATCHES:
                 self.flush()
+
+    def _record_with_ring(self, commands: Any, native: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
+        commands.set_bind_group(1, self._ring_group, [len(self._ring_bytes)])
+        self._ring_bytes += parameters.ljust(_SLOT, b"\0")
+        record(commands, native, group, b"", x, y)
 
     def _begin(self, name: str) -> Any:
         if self._encoder is None:
@@ -138,13 +139,9 @@ class Recorder:
             encoder = self._device.create_command_encoder()
             commands = encoder.begin_compute_pass()
             try:
-                commands.set_pipeline(pipeline.native)
-                commands.set_bind_group(0, group)
-                if parameters and self._immediates:
-                    commands.set_immediates(0, parameters, 0, len(parameters))
-                elif parameters:
+                if not self._immediates:
                     commands.set_bind_group(1, self._ring_group, [0])
-                commands.dispatch_workgroups(x, y)
+                record(commands, pipeline.native, group, parameters if self._immediates else b"", x, y)
                 commands.end()
                 encoder.finish()
             except (wgpu.GPUError, RuntimeError) as own:

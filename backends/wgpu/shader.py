@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 
 from polyhal.backends.wgpu.capabilities import Features
-from polyhal.backends.wgpu.trusted import compile_module
+from polyhal.backends.wgpu.native import compile_module
 from polyhal.hal import config
 from polyhal.hal.errors import KernelBuildError, message
 
@@ -107,7 +107,7 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=False,  # noqa: S701  # this is not HTML
+        autoescape=False,  # this is not HTML
     )
 
 

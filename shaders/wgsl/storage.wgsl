@@ -10,7 +10,7 @@
   - `scratch(binding, name, type, access)` declares workspace of plain WGSL elements.
   - `parameters(members)` declares the struct of numbers `p`.
   - `register(dtype)` is the type in which an element is computed: f32, i32, u32, i64 or u64; a bool is a u32 of 0 or 1.
-  - `main(size)` opens the kernel: `group` numbers the group, `lane` the invocation in it.
+  - `main(size, builtins)` opens the kernel: `group` numbers the group, `lane` the invocation in it; `builtins` declares more.
 
   Types smaller than a word share words. Each invocation then changes its own bytes only, atomically, so that neighbours
   may be written by others. -#}
@@ -155,11 +155,11 @@ var<immediate> p: Parameters;
 {% endif %}
 {% endmacro %}
 
-{% macro main(size) %}
+{% macro main(size, builtins="") %}
 @compute @workgroup_size({{ size }})
 fn main(
     @builtin(workgroup_id) group_place: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) lane: u32, {{ builtins }}
 ) {
     let group = group_place.y * grid.x + group_place.x;
 {% endmacro %}

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common import transposition
 from polyhal.backends.common.launch import Constant, Tensor
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.elementwise import group
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import ScalarSpec, Spec, collapse
+from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.protocol import Declined, Launch
 
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {}
 
-_SHORTEST_SIDE = 8
-"""Sides below which a transposition gains nothing from tiles."""
 _UNITS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
 _LOCAL_TILE, _LOCAL_GROUP, _BLOCK_TILE = 32, 256, 16
 
@@ -39,27 +37,17 @@ def number_dtype(dtype: DType) -> DType:
 
 def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     """A tiled kernel where the source's neighbours lie along another axis than the target's, or None."""
-    if source.dtype.itemsize != target.dtype.itemsize or source.dtype is not target.dtype:
+    t = transposition.find(source, target)
+    if t is None:
         return None
-    order = sorted(range(target.ndim), key=lambda axis: -abs(target.strides[axis]))
-    axes, (x, out) = collapse(
-        tuple(target.shape[a] for a in order),
-        (tuple(source.strides[a] for a in order), tuple(target.strides[a] for a in order)),
-    )
-    if not 2 <= len(axes) <= 4 or out[-1] != 1 or x[-1] in (0, 1) or 1 not in x:
-        return None
-    row = x.index(1)
-    if min(axes[row], axes[-1]) < _SHORTEST_SIDE:
-        return None
-    batch = [(1, 0, 0)] * 2 + [(axes[a], x[a], out[a]) for a in range(len(axes) - 1) if a != row]
-    (b0, x0, out0), (b1, x1, out1) = batch[-2:]
     parameters: list[Parameter] = [
-        Tensor(0), Tensor(1), Constant(axes[row], "ulong"), Constant(axes[-1], "ulong"), Constant(x[-1], "long"),
-        Constant(out[row], "long"), Constant(b1, "ulong"), *[Constant(v, "long") for v in (x0, x1, out0, out1)],
+        Tensor(0), Tensor(1), Constant(t.rows, "ulong"), Constant(t.columns, "ulong"), Constant(t.source_step, "long"),
+        Constant(t.target_step, "long"), Constant(t.batch[1], "ulong"),
+        *[Constant(v, "long") for v in (*t.source_batch, *t.target_batch)],
     ]  # fmt: skip
     definitions: dict[str, str | int | bool] = {"UNIT": _UNITS[source.dtype.itemsize]}
     tile = _BLOCK_TILE if runtime.features.cpu else _LOCAL_TILE
-    squares = ceil_div(axes[row], tile) * ceil_div(axes[-1], tile) * b0 * b1
+    squares = t.tiles(tile)
     if runtime.features.cpu:
         parameters.append(Constant(squares, "ulong"))
         return runtime.launch(

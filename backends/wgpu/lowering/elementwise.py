@@ -21,7 +21,7 @@ from polyhal.backends.wgpu.lowering.windows import split
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import ScalarSpec, Spec
+from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import InputSpec, Launch
 
 _LANES = 4
@@ -68,7 +68,7 @@ def group(
     axes, operands = lay_out(inputs, outputs)
     width, lanes = _width(axes, operands, len(inputs))
     body, dialect = _Body(), WGSLDialect()
-    values = [_input(body, i, spec) for i, spec in enumerate(inputs)]
+    values = [_input(body, i, spec, runtime.features.int64) for i, spec in enumerate(inputs)]
     for step in steps:
         values.append(_emit_step(body, step, values, len(values), dialect))
     targets = [o for o in operands if o.position >= len(inputs)]
@@ -83,7 +83,7 @@ def group(
                 "name": f"a{o.position}",
                 "dtype": o.dtype.name,
                 "role": "input" if o.position < len(inputs) else "output",
-                "walk": _walk(o),
+                "walk": o.walk,
                 "lanes": lanes[o.position],
             }
             for o in operands
@@ -100,17 +100,13 @@ def group(
     for o in operands:
         parameters.append(Tensor(o.position))
         parameters += [Constant(s, "uint") for s in o.strides[:-1]]
-        if _walk(o) == "step":
+        if o.walk == "step":
             parameters.append(Constant(o.strides[-1], "uint"))
     parameters += [Constant(n, "uint") for n in (*axes[1:-1], axes[-1], chunks, items)]
     return runtime.launch(name, "elementwise", definitions, [*parameters, *body.bindings], ceil_div(items, size))
 
 
 _FLOAT: frozenset[Class] = frozenset({"float", "bool"})
-
-
-def _walk(o: Operand) -> str:
-    return o.walk
 
 
 def _width(axes: tuple[int, ...], operands: Sequence[Operand], inputs: int) -> tuple[int, dict[int, int]]:
@@ -122,7 +118,9 @@ def _width(axes: tuple[int, ...], operands: Sequence[Operand], inputs: int) -> t
     scalar = dict.fromkeys((o.position for o in operands), 1)
     if axes[-1] < _SMALLEST:
         return 1, scalar
-    whole = {o.position: o.walk == "unit" and o.aligned and all(s % _LANES == 0 for s in o.strides[:-1]) for o in operands}
+    whole = {
+        o.position: o.walk == "unit" and o.aligned and all(s % _LANES == 0 for s in o.strides[:-1]) for o in operands
+    }
     targets = [o for o in operands if o.position >= inputs]
     if not all(whole[o.position] for o in targets):
         return 1, scalar
@@ -132,27 +130,30 @@ def _width(axes: tuple[int, ...], operands: Sequence[Operand], inputs: int) -> t
     return _LANES, {o.position: _LANES if whole[o.position] and o.dtype.itemsize <= 4 else 1 for o in operands}
 
 
-def _input(body: _Body, position: int, spec: InputSpec | None) -> _Value:
+def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> _Value:
     if spec is None:
         return _Value("", dtypes.float32)
     if isinstance(spec, Spec):
         return _Value(f"r_a{position}", spec.dtype)
-    return _number(body, position, spec)
+    dtype = dtypes.float32 if spec.dtype.kind == "float" else spec.dtype
+    if dtype.itemsize == 8 and not int64:
+        # Such a device has no tensor in which the upper half could show.
+        dtype = dtypes.int32
+    return _number(body, position, dtype)
 
 
-def _number(body: _Body, position: int, spec: ScalarSpec) -> _Value:
+def _number(body: _Body, position: int, dtype: DType) -> _Value:
     # Integers wrap to the width of their register instead of failing to pack.
-    cls = register_class(spec.dtype)
+    cls = register_class(dtype)
     name, register = f"x{position}", f"r_x{position}"
-    wire: ScalarType = "float" if cls in ("float", "double") else "uint" if cls == "bool" else cls
+    wire: ScalarType = "uint" if cls == "bool" else cls
     body.bindings.append(Number(position, wire))
-    dtype = dtypes.float32 if spec.dtype is dtypes.float64 else spec.dtype
     if wire in ("long", "ulong"):
         body.numbers.append(f"{name}_low: u32, {name}_high: u32")
         held = type_name(cls)
         body.prepare.append(f"let {register} = ({held}(p.{name}_high) << 32u) | {held}(p.{name}_low);")
     else:
-        body.numbers.append(f"{name}: {type_name(register_class(dtype))}")
+        body.numbers.append(f"{name}: {type_name(cls)}")
         body.prepare.append(f"let {register} = p.{name};")
     return _Value(register, dtype)
 

@@ -68,7 +68,7 @@ def check(
 
     Float64 arrays are cast to `dtype` first, keeping their strides.
     """
-    if dtype is dtypes.float64 and not device.backend.features.fp64:
+    if dtype not in device.backend.capabilities.storage:
         return
     cast = [_cast(x, dtype) for x in arrays]
     got = run(device, op, cast, **params)

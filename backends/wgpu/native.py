@@ -1,0 +1,80 @@
+"""Two things that the native library offers and wgpu's Python package makes slow or leaves out.
+
+- Shader modules without run-time checks. These bound every index and count the turns of every loop, which keeps web
+  pages safe and costs a matrix product about half its speed.
+- Recording a dispatch with four plain calls. The package's own methods check and convert each argument and look for
+  errors after each call, which takes four times as long; an encoder reports its errors when it is finished anyway.
+
+Both go through the package's own binding. Where a release of it has another shape, its public methods are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_CHECKS = 0
+"""WGPUShaderRuntimeChecks_None"""
+
+Record = Callable[[Any, Any, Any, bytes, int, int], None]
+"""(pass, pipeline or None for the one set before, bind group, parameters, groups along x, along y)"""
+
+
+def _binding(*names: str) -> Any:
+    """The package's binding, or None where this release lacks one of `names`."""
+    try:
+        from wgpu.backends.wgpu_native import _api as api
+    except ImportError:
+        return None
+    return api if all(hasattr(api, name) for name in names) else None
+
+
+def compile_module(device: Any, text: str, label: str, *, checked: bool = False) -> Any:
+    """A shader module of WGSL `text`. Raises wgpu.GPUError when it does not compile."""
+    api = None if checked else _binding("new_struct_p", "to_c_string_view", "ffi", "lib", "libf", "GPUShaderModule")
+    create = getattr(api.libf, "wgpuDeviceCreateShaderModuleTrusted", None) if api else None
+    if api is None or create is None:
+        return device.create_shader_module(label=label, code=text)
+    source = api.new_struct_p("WGPUShaderSourceWGSL *", code=api.to_c_string_view(text))
+    source[0].chain.next = api.ffi.NULL
+    source[0].chain.sType = api.lib.WGPUSType_ShaderSourceWGSL
+    descriptor = api.new_struct_p(
+        "WGPUShaderModuleDescriptor *",
+        nextInChain=api.ffi.cast("WGPUChainedStruct *", source),
+        label=api.to_c_string_view(label),
+    )
+    return api.GPUShaderModule(label, create(device._internal, descriptor, _CHECKS), device)
+
+
+def recorder() -> Record:
+    """The fastest way to record a dispatch whose parameters are immediates."""
+    api = _binding("ffi", "lib")
+    try:
+        set_pipeline = api.lib.wgpuComputePassEncoderSetPipeline
+        set_bind_group = api.lib.wgpuComputePassEncoderSetBindGroup
+        set_immediates = api.lib.wgpuComputePassEncoderSetImmediates
+        dispatch = api.lib.wgpuComputePassEncoderDispatchWorkgroups
+        none = api.ffi.NULL
+    except AttributeError:
+        return record
+
+    def record_natively(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
+        handle = commands._internal
+        if pipeline is not None:
+            set_pipeline(handle, pipeline._internal)
+        set_bind_group(handle, 0, group._internal, 0, none)
+        if parameters:
+            set_immediates(handle, 0, parameters, len(parameters))
+        dispatch(handle, x, y, 1)
+
+    return record_natively
+
+
+def record(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
+    """The same through the package's public methods."""
+    if pipeline is not None:
+        commands.set_pipeline(pipeline)
+    commands.set_bind_group(0, group)
+    if parameters:
+        commands.set_immediates(0, parameters, 0, len(parameters))
+    commands.dispatch_workgroups(x, y)

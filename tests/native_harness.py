@@ -1,0 +1,65 @@
+"""A backend with the little that the framework adds: the tests of kernels run on it, without pool, planning or dispatch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous
+from polyhal.hal.protocol import Declined
+
+
+class Harness:
+    """Upload, allocate, download, and run an op through `lower`, on one opened backend."""
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+
+    def upload(self, array: Any, dtype: DType | None = None) -> Ref:
+        """A contiguous Ref that holds `array`."""
+        given = np.asarray(array)
+        d = dtype or dtypes.as_dtype(given.dtype)
+        dense = np.ascontiguousarray(given.astype(d.numpy))
+        ref = self.empty(d, given.shape)
+        self.backend.copy_to_device(memoryview(dense.reshape(-1).view(np.uint8)), ref.handle, 0)
+        return ref
+
+    def empty(self, dtype: DType, shape: Sequence[int]) -> Ref:
+        nbytes = max(1, math.prod(shape)) * dtype.itemsize
+        return Ref(self.backend.allocate(nbytes), contiguous(dtype, tuple(shape)))
+
+    def view(self, ref: Ref, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Ref:
+        """The same memory through another layout."""
+        at = ref.offset + offset
+        return Ref(ref.handle, Spec(ref.dtype, shape, strides, at % 16 == 0), at)
+
+    def download(self, ref: Ref) -> np.ndarray:
+        """The elements of a contiguous Ref."""
+        out = np.empty(ref.shape, ref.dtype.numpy)
+        flat = memoryview(out.reshape(-1).view(np.uint8))
+        self.backend.copy_from_device(ref.handle, ref.offset * ref.dtype.itemsize, flat)
+        return out
+
+    def run(self, op: str, inputs: Sequence[Any], result: DType, shape: Sequence[int], **params: Any) -> np.ndarray:
+        """The op's output of dtype `result`. Inputs are Refs, Python numbers or None."""
+        specs = tuple(_spec(x) for x in inputs)
+        out = self.empty(result, shape)
+        if op == "fmod":  # a name of the contract only
+            self.backend.binary(op, *inputs, out)
+            return self.download(out)
+        launch = self.backend.lower(op, specs, (out.spec,), params)
+        assert not isinstance(launch, Declined), launch.reason
+        workspace = [self.backend.allocate(n) for n in launch.workspace]
+        launch(*inputs, out, *workspace)
+        return self.download(out)
+
+
+def _spec(x: Any) -> Any:
+    if x is None or isinstance(x, Ref):
+        return x if x is None else x.spec
+    return ScalarSpec(dtypes.bool_ if isinstance(x, bool) else dtypes.int64 if isinstance(x, int) else dtypes.float32)

@@ -1,0 +1,90 @@
+"""Rows gathered and scattered, by native kernels, on tables of every size, split tables among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from native_harness import Harness
+from native_ops import check, run
+
+from polyhal.backends.wgpu import discovery
+from polyhal.backends.wgpu.backend import WGPUBackend
+from polyhal.backends.wgpu.lowering import indexing
+from polyhal.hal import dtypes
+
+
+def _has(device: Any, *kinds: dtypes.DType) -> bool:
+    return all(k in device.backend.capabilities.storage for k in kinds)
+
+
+def _index_type(device: Any) -> type:
+    return np.int64 if _has(device, dtypes.int64) else np.int32
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bool_, dtypes.bfloat16, dtypes.int64], ids=lambda d: d.name)
+@pytest.mark.parametrize("kind", [dtypes.int32, dtypes.int64, dtypes.uint8], ids=lambda d: d.name)
+def test_embedding(device: Any, rng: Any, dtype: dtypes.DType, kind: dtypes.DType) -> None:
+    if not _has(device, dtype, kind):
+        pytest.skip("the device does not store these dtypes")
+    for width in (1, 21, 64):
+        table = rng.integers(0, 2, (37, width)).astype(dtype.numpy)
+        outside = [37, 255 if kind.kind == "uint" else -1]
+        index = np.array([[3, 0, 36], [36, *outside]], kind.numpy)
+        (got,) = run(device, "embedding", [table, index])
+        inside = (index >= 0) & (index < 37)
+        expected = np.where(inside[..., None], table[np.clip(index, 0, 36)], np.zeros((), dtype.numpy))
+        np.testing.assert_array_equal(got.astype(np.float32), expected.astype(np.float32))
+
+
+def test_embedding_of_views(device: Any, rng: Any) -> None:
+    table = rng.uniform(-1, 1, (40, 64))
+    index = rng.integers(0, 20, 50).astype(np.int32)
+    check(device, "embedding", [table[::2, ::2], index[::-1]], ulps=0)
+    check(device, "embedding", [table[:20, 3:24], index[1::3]], ulps=0)
+    check(device, "embedding", [rng.uniform(-1, 1, (30, 20)).T, index], ulps=0)
+
+
+@pytest.mark.parametrize("found", discovery.devices()[:1], ids=lambda f: f.api)
+def test_a_table_that_a_kernel_cannot_see_whole_is_cut(found: discovery.Found, rng: Any) -> None:
+    device = Harness(WGPUBackend(found, binding_limit=1 << 14))
+    table, index = rng.uniform(-1, 1, (300, 32)), rng.integers(-3, 303, 500)
+    check(device, "embedding", [table, index.astype(_index_type(device))], ulps=0)
+
+
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float32, dtypes.int32, dtypes.int64, dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name
+)
+@pytest.mark.parametrize("way", ["chosen", "rows"])
+@pytest.mark.parametrize(("rows", "width", "count"), [(9, 33, 200), (5, 1, 3000), (300, 64, 50), (4, 7, 1), (70, 384, 300)])
+def test_scatter_rows(
+    device: Any, rng: Any, dtype: dtypes.DType, way: str, rows: int, width: int, count: int, monkeypatch: Any
+) -> None:
+    if not _has(device, dtype):
+        pytest.skip("the device does not store this dtype")
+    if way == "rows":
+        monkeypatch.setattr(type(device.backend.features), "cpu", False)
+    elif device.backend.features.cpu and dtype.kind == "float" and dtype.itemsize < 4:
+        pytest.skip("composed from sums in single precision")
+    src = rng.integers(-9, 9, (count, width)).astype(dtype.numpy)
+    index = rng.integers(-2, rows + 2, count).astype(_index_type(device))
+    (got,) = run(device, "scatter_rows", [src, index], rows=rows)
+    want = np.zeros((rows, width))
+    inside = (index >= 0) & (index < rows)
+    np.add.at(want, index[inside], src[inside].astype(np.float64))
+    np.testing.assert_array_equal(got.astype(np.float64), want)
+
+
+@pytest.mark.parametrize("way", ["chosen", "rows"])
+def test_scatter_add_keeps_what_is_there(device: Any, rng: Any, way: str, monkeypatch: Any) -> None:
+    if way == "rows":
+        monkeypatch.setattr(indexing, "_is_cpu", lambda runtime: False)
+    for rows, count in ((9, 200), (300, 50)):
+        start, src = rng.integers(-9, 9, (rows, 12)).astype(np.float32), rng.integers(-9, 9, (count, 12)).astype(np.float32)
+        index = rng.integers(-2, rows + 2, count).astype(np.int32)
+        out = device.upload(start)
+        device.backend.scatter_add(device.upload(index), device.upload(src), out)
+        inside = (index >= 0) & (index < rows)
+        np.add.at(start, index[inside], src[inside])
+        np.testing.assert_array_equal(device.download(out), start)

@@ -1,0 +1,255 @@
+"""Memory, transfers, recording, splitting, profiling, discovery and errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from native_harness import Harness
+
+from polyhal.backends.common.launch import Constant, Tensor
+from polyhal.backends.wgpu import discovery, native, recording
+from polyhal.backends.wgpu.backend import WGPUBackend, create
+from polyhal.backends.wgpu.capabilities import Features
+from polyhal.hal import dtypes
+from polyhal.hal.device import Device
+from polyhal.hal.errors import BackendError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
+from polyhal.hal.protocol import Ability, abilities
+
+
+def test_source_may_change_after_an_upload(device: Any) -> None:
+    for size in (16, 100_001, 3 * 2**20):
+        data = np.arange(size, dtype=np.uint8)
+        ref = device.upload(data)
+        expected = data.copy()
+        data[:] = 0
+        np.testing.assert_array_equal(device.download(ref), expected)
+
+
+def test_transfers_at_any_byte(device: Any) -> None:
+    """The API moves whole words only."""
+    backend = device.backend
+    for offset, size in ((0, 1), (1, 1), (3, 2), (2, 5), (5, 3), (1, 4), (77, 17 * 2**10 + 3)):
+        handle = backend.allocate(1 << 15)
+        around = np.full(1 << 15, 0xA5, np.uint8)
+        backend.copy_to_device(memoryview(around), handle, 0)
+        data = np.random.default_rng(size).integers(0, 255, size, np.uint8)
+        backend.copy_to_device(memoryview(data), handle, offset)
+        around[offset : offset + size] = data
+        back = np.empty_like(around)
+        backend.copy_from_device(handle, 0, memoryview(back))
+        np.testing.assert_array_equal(back, around)
+        part = np.empty(size, np.uint8)
+        backend.copy_from_device(handle, offset, memoryview(part))
+        np.testing.assert_array_equal(part, data)
+        backend.deallocate(handle)
+
+
+def test_reads_larger_than_the_ring(device: Any) -> None:
+    data = np.random.default_rng(3).integers(0, 255, 65 * 2**20 + 5, np.uint8)
+    np.testing.assert_array_equal(device.download(device.upload(data)), data)
+
+
+def test_an_upload_waits_for_recorded_readers(device: Any) -> None:
+    """Memory that is used again must keep its old contents for the launches recorded before."""
+    x = device.upload(np.ones(1000, np.float32))
+    y = device.empty(dtypes.float32, (1000,))
+    device.backend.unary("neg", x, y)
+    device.backend.copy_to_device(memoryview(np.zeros(4000, np.uint8)), x.handle, 0)
+    assert (device.download(y) == -1).all()
+
+
+def test_memory_given_back_while_in_use(device: Any) -> None:
+    x = device.upload(np.arange(1000, dtype=np.float32))
+    y = device.empty(dtypes.float32, (1000,))
+    device.backend.unary("neg", x, y)
+    device.backend.deallocate(x.handle)
+    np.testing.assert_array_equal(device.download(y), -np.arange(1000, dtype=np.float32))
+
+
+def test_too_large_an_allocation_is_a_typed_error(device: Any) -> None:
+    with pytest.raises(OutOfMemoryError, match="MiB"):
+        device.backend.allocate(device.backend.capabilities.limits.max_allocation + 4096)
+
+
+def test_launches_are_recorded_and_submitted_together(device: Any) -> None:
+    x = device.upload(np.ones(10, np.float32))
+    device.backend.synchronize()
+    before = device.backend.runtime.recorder.submissions
+    for _ in range(recording._MOST_DISPATCHES - 1):
+        device.backend.binary("add", x, x, x)
+    assert device.backend.runtime.recorder.submissions == before
+    device.backend.flush()
+    assert device.backend.runtime.recorder.submissions == before + 1
+    device.backend.flush()
+    assert device.backend.runtime.recorder.submissions == before + 1
+    assert np.isinf(device.download(x)).all()
+
+
+def test_an_input_that_is_the_output(device: Any, rng: np.random.Generator) -> None:
+    data = rng.standard_normal(1000).astype(np.float32)
+    x = device.upload(data)
+    device.backend.binary("mul", x, x, x)
+    np.testing.assert_array_equal(device.download(x), data * data)
+
+
+def test_more_groups_than_one_axis_takes(device: Any) -> None:
+    group = device.backend.features.group_size
+    for extra in (0, 1, group):
+        size = 65535 * group + extra
+        x = device.upload(np.arange(size, dtype=np.uint32) % 251)
+        y = device.empty(dtypes.uint8, (size,))
+        z = device.empty(dtypes.uint32, (size,))
+        device.backend.unary("not", x, z)
+        device.backend.copy(x, y)
+        np.testing.assert_array_equal(device.download(z), ~(np.arange(size, dtype=np.uint32) % 251))
+        np.testing.assert_array_equal(device.download(y), np.arange(size, dtype=np.uint32) % 251)
+        for ref in (x, y, z):
+            device.backend.deallocate(ref.handle)
+
+
+@pytest.fixture(scope="module")
+def narrow(found: discovery.Found) -> Harness:
+    """A device whose kernels see 64 KiB of a buffer at most."""
+    return Harness(WGPUBackend(found, binding_limit=1 << 16))
+
+
+def test_elementwise_work_beyond_the_binding_limit_is_split(narrow: Harness, rng: np.random.Generator) -> None:
+    a = rng.standard_normal((300, 401)).astype(np.float32)
+    b = rng.standard_normal(401).astype(np.float32)
+    x, y = narrow.upload(a), narrow.upload(b)
+    np.testing.assert_array_equal(narrow.run("add", [x, y], dtypes.float32, a.shape), a + b)
+    turned = narrow.view(x, (401, 300), (1, 401))
+    np.testing.assert_array_equal(narrow.run("multiply", [turned, 2.0], dtypes.float32, (401, 300)), a.T * 2)
+    np.testing.assert_array_equal(narrow.run("less", [x, 0.0], dtypes.bool_, a.shape), a < 0)
+
+
+def test_a_small_view_of_a_large_buffer(narrow: Harness, rng: np.random.Generator) -> None:
+    a = rng.standard_normal((300, 401)).astype(np.float32)
+    x = narrow.upload(a)
+    for row in (0, 7, 299):
+        part = narrow.view(x, (401,), (1,), row * 401)
+        np.testing.assert_array_equal(narrow.run("negative", [part], dtypes.float32, (401,)), -a[row])
+
+
+def test_parameters_through_the_uniform_ring(found: discovery.Found, rng: np.random.Generator) -> None:
+    """What devices without immediates do; more launches than the ring has room for."""
+    backend = WGPUBackend(found)
+    plain = Harness(_without_immediates(backend, found))
+    data = rng.standard_normal(100).astype(np.float32)
+    x = plain.upload(data)
+    results = [plain.run("multiply", [x, float(k)], dtypes.float32, (100,)) for k in range(3)]
+    for k, result in enumerate(results):
+        np.testing.assert_array_equal(result, data * np.float32(k))
+    total = plain.upload(np.zeros(100, np.float32))
+    for _ in range(700):
+        plain.backend.binary("add", total, x, total)
+    np.testing.assert_allclose(plain.download(total), 700 * data, rtol=1e-3)
+
+
+def _without_immediates(backend: WGPUBackend, found: discovery.Found) -> WGPUBackend:
+    from polyhal.backends.wgpu.recording import Recorder
+    from polyhal.backends.wgpu.shader import PipelineStore
+
+    runtime = backend.runtime
+    features: Features = dataclasses.replace(runtime.features, immediates=0)
+    runtime.features = features
+    runtime.recorder = Recorder(runtime.device, features, found.info.name)
+    runtime.pipelines = PipelineStore(runtime.device, features, runtime.recorder.parameter_layout, found.info.name)
+    backend.flush = runtime.recorder.flush
+    return backend
+
+
+def test_public_and_native_recording_agree(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = device.upload(np.arange(100, dtype=np.float32))
+    fast = device.run("multiply", [x, 3.0], dtypes.float32, (100,))
+    monkeypatch.setattr(device.backend.runtime.recorder, "_record", native.record)
+    np.testing.assert_array_equal(device.run("multiply", [x, 3.0], dtypes.float32, (100,)), fast)
+
+
+def test_threads_may_launch_at_once(device: Any) -> None:
+    failures: list[str] = []
+
+    def work(k: int) -> None:
+        x = device.upload(np.full(1000, k, np.float32))
+        for _ in range(50):
+            out = device.run("multiply", [x, 2.0], dtypes.float32, (1000,))
+            if not (out == 2 * k).all():
+                failures.append(f"thread {k}")
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_a_shader_that_does_not_compile_shows_its_text(device: Any) -> None:
+    with pytest.raises(KernelBuildError, match=r"(?s)'broken' does not compile.*\n +\d+ \| .*nonsense"):
+        definitions = {"COMPUTE": ["let r2 = nonsense;"]}
+        device.backend.runtime.launch("broken", "elementwise", definitions, [Tensor(0), Tensor(1), Tensor(2)], 1)
+
+
+def test_a_refused_launch_names_its_op(device: Any) -> None:
+    """Validation speaks of the whole submission; the error names the one launch that caused it."""
+    recorder = device.backend.runtime.recorder
+    x = device.upload(np.ones(10, np.float32))
+    device.backend.binary("add", x, x, x)
+    launch = device.backend.runtime.launch(
+        "culprit", "elementwise", {}, [Tensor(0), Tensor(1), Tensor(2), *[Constant(1, "uint")] * 3], 1
+    )
+    launch._grid = (65536, 1)
+    launch(x, x, device.empty(dtypes.float32, (10,)))
+    with pytest.raises(BackendError, match=r"\[culprit\] launching 65536 x 1 groups"):
+        recorder.flush()
+    device.backend.binary("add", x, x, x)
+    assert (device.download(x) >= 2).all()
+
+
+def test_profiling_times_every_launch(device: Any) -> None:
+    if not abilities(device.backend) & Ability.PROFILING:
+        pytest.skip("no timestamps on this device")
+    x = device.upload(np.ones(1 << 16, np.float32))
+    device.backend.start_profiling()
+    for _ in range(3):
+        device.backend.unary("exp", x, x)
+    found = device.backend.stop_profiling()
+    assert [name for name, _, _ in found] == ["elementwise.exp"] * 3
+    assert all(end >= start > 0 for _, start, end in found)
+    assert not device.backend.runtime.recorder.timestamps
+
+
+def test_tensors_that_die_in_a_cycle_leave_usable_memory(found: discovery.Found) -> None:
+    """A reference cycle finalises a tensor and what it holds in any order; the pool then gets the memory back."""
+    device = Device.opened("wgpu:cycle", WGPUBackend(found))
+    for _ in range(3):
+        holder: list[Any] = [device.upload(np.ones(1000, np.float32), dtypes.float32) for _ in range(4)]
+        holder.append(holder)
+        del holder
+        gc.collect()
+    _, ref = device.upload(np.arange(1000, dtype=np.float32), dtypes.float32)
+    np.testing.assert_array_equal(device.download(ref), np.arange(1000, dtype=np.float32))
+
+
+def test_an_unknown_device_lists_the_known_ones() -> None:
+    if not discovery.devices():
+        pytest.skip("no adapter")
+    with pytest.raises(DeviceUnavailableError, match="no wgpu device 'nonsense'; expected one of 0 = "):
+        create("nonsense")
+
+
+def test_one_physical_device_is_listed_once() -> None:
+    listed = [f.info.id for f in discovery.devices()]
+    assert len(listed) == len(set(listed))
+    assert len(discovery.devices(every_api=True)) >= len(listed)
+
+
+def test_software_rasterisers_are_cpus() -> None:
+    for f in discovery.devices(every_api=True):
+        if "llvmpipe" in f.info.name.lower():
+            assert f.info.type == "cpu"

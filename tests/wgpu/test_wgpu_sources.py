@@ -1,0 +1,45 @@
+"""The shader files themselves: each renders and compiles alone with its defaults, with and without every extra feature."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from polyhal.backends.common.expressions import EXPRESSIONS, Class, render
+from polyhal.backends.wgpu.dialect import WGSLDialect
+from polyhal.backends.wgpu.native import compile_module
+from polyhal.backends.wgpu.shader import environment
+from polyhal.hal import dtypes
+
+SHADERS = sorted(f.name for f in resources.files("polyhal.shaders.wgsl").iterdir() if f.name.endswith(".wgsl"))
+
+
+@pytest.mark.parametrize("name", SHADERS)
+def test_compiles_alone(device: Any, name: str) -> None:
+    text = environment().get_template(name).render()
+    compile_module(device.backend.runtime.device, text, name, checked=True)
+
+
+@pytest.mark.parametrize("name", SHADERS)
+def test_compiles_with_the_features_of_the_device(device: Any, name: str) -> None:
+    runtime = device.backend.runtime
+    compile_module(runtime.device, runtime.pipelines.render(name.removesuffix(".wgsl"), {}), name)
+
+
+def test_every_float_function_of_the_expressions_exists() -> None:
+    library = environment().get_template("float_functions.wgsl").render()
+    named: set[str] = set()
+
+    class Noting(WGSLDialect):
+        def function(self, name: str, cls: Class) -> str:
+            named.add(super().function(name, cls))
+            return name
+
+    for expression in EXPRESSIONS.values():
+        if "float" in expression.templates:
+            params = dict.fromkeys(expression.params, "0.0")
+            render(expression, dtypes.float32, ["x", "y", "z"][: expression.arity], params, Noting())
+    assert len(named) > 20
+    assert not [f for f in sorted(named) if f"fn {f}(" not in library]
