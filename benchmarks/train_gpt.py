@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import polyhal
+from benchmarks.machine import describe
 from benchmarks.measure import Timing, alternate
 from polyhal import Device
 from polyhal.hal.registry import registry
@@ -133,7 +134,8 @@ def main() -> None:
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
     rows = compare(names, args.repetitions)
     if args.json:
-        args.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+        found = {"benchmark": "train_gpt", **describe([Device(n) for n in names]), "rows": rows}
+        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

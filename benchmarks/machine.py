@@ -1,0 +1,34 @@
+"""What every file of results says about where and when it was made."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polyhal
+from polyhal import Device
+
+
+def describe(devices: Sequence[Device]) -> dict[str, Any]:
+    """Date, processor, and the devices with their drivers."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "polyhal": polyhal.__version__,
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "devices": {d.name: {"name": d.info.name, "driver": d.info.driver, "type": d.type.value} for d in devices},
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
