@@ -96,7 +96,12 @@ EXPRESSIONS: dict[str, Expression] = {
         2,
     ),
     "floor_divide": Expression(
-        {"float": "floor(quotient(x, y))", "int": "floor_divide(x, y)", "uint": f"select(x / {_SAFE}, K(0), y == K(0))"}, 2
+        {
+            "float": "floor(quotient(x, y))",
+            "int": "floor_divide(x, y)",
+            "uint": f"select(x / {_SAFE}, K(0), y == K(0))",
+        },
+        2,
     ),
     "remainder": Expression(
         {
@@ -196,7 +201,9 @@ EXPRESSIONS: dict[str, Expression] = {
     "clip_low": _numeric("select(x, y, x < y)", 2, float="select(x, y, (x < y) | isnan(y))"),
     "clip_high": _numeric("select(x, y, x > y)", 2, float="select(x, y, (x > y) | isnan(y))"),
     # Activations and their gradients; in the latter `x` is the incoming gradient.
-    "relu": _numeric("select(x, K(0), x < K(0))", 1, uint="x", bool="x"),
+    "relu": _numeric(
+        "select(x, K(0), x < K(0))", 1, float="select(K(0), x, (x > K(0)) | isnan(x))", uint="x", bool="x"
+    ),
     "relu_grad": _numeric("select(K(0), x, y > K(0))", 2),
     "leaky_relu": _float("select(x * negative_slope, x, x > K(0))", params=("negative_slope",)),
     "elu": _float("select(alpha * expm1(x), x, x > K(0))", params=("alpha",)),

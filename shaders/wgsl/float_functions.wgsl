@@ -2,17 +2,11 @@
     these are built from +, -, *, /, sqrt, floor and bit operations. The polynomials of the trigonometric functions are the
     published minimax ones of Cephes (Moshier); those of erf were fitted in float64. -#}
 {% include "logarithm.wgsl" %}
-// The 64-bit product of two words, high half first.
-fn product(a: u32, b: u32) -> vec2<u32> {
-    let low = (a & 0xffffu) * (b & 0xffffu);
-    let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
-    let other = (a & 0xffffu) * (b >> 16u) + (middle & 0xffffu);
-    return vec2<u32>((a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u), a * b);
-}
+{% include "wide_product.wgsl" %}
+{% include "quarter_turns.wgsl" %}
 var<private> two_over_pi: array<u32, 7> = array<u32, 7>(
     0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
 
-struct Turn { angle: f32, quarters: i32 }
 // x less a multiple of pi/2, and that multiple modulo 4 (Payne and Hanek, SIGNUM Newsletter 18, 1983).
 fn reduced_far(x: f32) -> Turn {
     let bits = bitcast<u32>(x);
@@ -52,18 +46,6 @@ fn reduced(x: f32) -> Turn {
         return Turn(angle, i32(n) & 3);
     }
     return reduced_far(x);
-}
-fn sine_near(r: f32) -> f32 {
-    let z = r * r;
-    return ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
-}
-fn cosine_near(r: f32) -> f32 {
-    let z = r * r;
-    return ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
-}
-fn quarter_sine(turn: Turn) -> f32 {
-    let value = select(sine_near(turn.angle), cosine_near(turn.angle), (turn.quarters & 1) == 1);
-    return select(value, -value, (turn.quarters & 2) == 2);
 }
 fn sine_f32(x: f32) -> f32 {
     if (!isfinite_f32(x)) { return not_a_number(); }
@@ -220,7 +202,7 @@ fn error_function_f32(x: f32) -> f32 {
     let size = fabs_f32(x);
     let a = select(size, 4.0f, size > 4.0f);
     let far = copysign_f32(1.0f - exp_f32(log_erfc(a)), x);
-    return select(far, x * erf_over_x(a * a), a < 1.0f);
+    return select(select(far, x * erf_over_x(a * a), a < 1.0f), x, isnan_f32(x));
 }
 // (1 + erf(x / sqrt 2)) / 2; for x < 0 formed from erfc, so that nothing cancels.
 fn normal_distribution_f32(x: f32) -> f32 {
