@@ -29,7 +29,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(RUNTIME): $(BIN)/python pyproject.toml
-	$(PIP) -e ".[cpu,plot]"
+	$(PIP) -e ".[cpu,wgpu,plot]"
 	@touch $@
 
 $(DEVELOPMENT): $(BIN)/python pyproject.toml

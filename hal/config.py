@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -10,6 +11,17 @@ import platformdirs
 
 def _flag(name: str) -> bool:
     return os.environ.get(name, "").lower() not in ("", "0", "false", "no", "off")
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise ValueError(f"{name} is {text!r}; expected a number of seconds, 0 or more")
+    return value
 
 
 def default_device() -> str | None:
@@ -36,9 +48,24 @@ def disabled_backends() -> frozenset[str]:
     return frozenset(n.strip() for n in os.environ.get("POLYHAL_DISABLE", "").split(",") if n.strip())
 
 
+def probe_timeout() -> float:
+    """POLYHAL_PROBE_TIMEOUT: seconds that a plug-in may take to load, and again to list its devices; 10 by default."""
+    return _seconds("POLYHAL_PROBE_TIMEOUT", 10.0)
+
+
+def measure_timeout() -> float:
+    """POLYHAL_MEASURE_TIMEOUT: seconds that measuring one device may take, 30 by default; 0 uses no figures."""
+    return _seconds("POLYHAL_MEASURE_TIMEOUT", 30.0)
+
+
 def no_program_cache() -> bool:
     """POLYHAL_NO_PROGRAM_CACHE: compile kernels anew in every process."""
     return _flag("POLYHAL_NO_PROGRAM_CACHE")
+
+
+def strict() -> bool:
+    """POLYHAL_STRICT: raise where a native kernel does not build, instead of warning and taking a slower way."""
+    return _flag("POLYHAL_STRICT")
 
 
 def debug() -> bool:

@@ -8,63 +8,24 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import itertools
 import os
 import platform
+import re
 import sys
-import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from polyhal.hal import config, dispatch
-from polyhal.hal.device import Device
-from polyhal.hal.dtypes import float32
+from polyhal.hal import config
 from polyhal.hal.errors import DeviceUnavailableError
-from polyhal.hal.ops import FUNCTIONS
-from polyhal.hal.registry import Candidate, Failure, Registry, describe, registry
+from polyhal.hal.plugins import Failure, describe, fix
+from polyhal.hal.probing import Candidate
+from polyhal.hal.registry import Registry, registry
+from polyhal.hal.selftest import SelfTest, self_test
 
-_DISTRIBUTIONS = (
-    "polyhal",
-    "numpy",
-    "ml_dtypes",
-    "pyopencl",
-    "pocl-binary-distribution",
-    "intel-opencl-rt",
-    "wgpu",
-    "safetensors",
-    "tokenizers",
-    "matplotlib",
-)
-"""What is worth knowing the version of: the framework, its drivers from PyPI and the packages behind extras."""
-_FOREIGN_VARIABLES = (
-    "OCL_ICD_",
-    "OPENCL_",
-    "PYOPENCL_",
-    "POCL_",
-    "CUDA_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "WGPU_",
-    "VK_ICD_",
-)
-"""Beginnings of the names of other software's variables that change which devices are seen."""
-_TOLERANCE = 1e-4
-_SIZE = 256
-
-
-@dataclass(frozen=True, slots=True)
-class SelfTest:
-    """A small computation compared with NumPy; `error` is the largest relative difference."""
-
-    name: str
-    passed: bool
-    seconds: float
-    """From the call to the result on the host, kernels already built."""
-    first_seconds: float
-    """The same for the first call, which builds the kernel or loads it from the cache."""
-    error: float = 0.0
-    problem: str = ""
+_UNKNOWN_FIX = "see the reason; the other devices are not affected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +38,10 @@ class DeviceReport:
     default: bool
     hidden: bool
     problem: str = ""
+    fix: str = ""
     tests: tuple[SelfTest, ...] = ()
+    speed: dict[str, Any] | None = None
+    """The remembered measurement (see `polyhal.hal.speeds`) with `ratio`, times NumPy; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +104,12 @@ class Report:
 
 def examine(*, tests: bool = True, hidden: bool = False) -> Report:
     """Look at everything. `tests` runs the self tests; `hidden` lists test backends too, which are never tested."""
-    ours, unknown = _environment()  # before drivers are looked for, which sets some of these variables
+    variables = dict(os.environ)  # before drivers are looked for, which sets some of them
     found = registry()
     candidates = found.candidates(hidden=hidden)
     default, reason = _default(found)
     devices = tuple(_device(found, c, default, tests) for c in candidates)
+    ours, unknown = _environment(variables, tuple(itertools.chain(*(s.environment for s in found.backends.values()))))
     failures = [f for f in dict.fromkeys(found.failures) if f.source not in {c.name for c in candidates}]
     return Report(
         system={
@@ -153,7 +118,7 @@ def examine(*, tests: bool = True, hidden: bool = False) -> Report:
             "processors": str(os.cpu_count()),
             "python": f"{platform.python_version()} ({sys.executable})",
         },
-        distributions={name: _version(name) for name in _DISTRIBUTIONS},
+        distributions=_distributions(found),
         entry_points=tuple(found.sources),
         backends=tuple(found.backends),
         driver_files=driver_files(),
@@ -164,30 +129,6 @@ def examine(*, tests: bool = True, hidden: bool = False) -> Report:
         cache=_cache(config.cache_dir()),
         default=default,
         default_reason=reason,
-    )
-
-
-def self_test(device: Device) -> tuple[SelfTest, ...]:
-    """Add two vectors and multiply two matrices on `device`, and compare with NumPy."""
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((_SIZE, _SIZE), np.float32) for _ in range(2))
-    return _check("a + b", "add", device, a, b, a + b), _check("a @ b", "matmul", device, a, b, a @ b)
-
-
-def _check(name: str, op: str, device: Device, a: np.ndarray, b: np.ndarray, expected: np.ndarray) -> SelfTest:
-    seconds: list[float] = []
-    try:
-        for _ in range(2):
-            x, y = (dispatch.frontend.wrap(device, *device.upload(v, float32)) for v in (a, b))
-            begin = time.perf_counter()
-            got = device.download(FUNCTIONS[op](x, y).ref)
-            seconds.append(time.perf_counter() - begin)
-    except Exception as error:  # a driver may raise anything; the report is the place for it
-        return SelfTest(name, False, 0.0, 0.0, problem=describe(error))
-    difference = float(np.max(np.abs(got - expected)) / np.max(np.abs(expected)))
-    passed = difference <= _TOLERANCE
-    return SelfTest(
-        name, passed, seconds[1], seconds[0], difference, "" if passed else "the result differs from NumPy's"
     )
 
 
@@ -232,10 +173,19 @@ def _device(found: Registry, candidate: Candidate, default: str, tests: bool) ->
     try:
         device = found.open(name)
     except DeviceUnavailableError as error:
-        reason = describe(error.__cause__) if error.__cause__ else str(error).splitlines()[0]
-        return DeviceReport(name, info, {}, False, hidden, problem=reason)
+        cause = error.__cause__ or error
+        return DeviceReport(name, info, {}, False, hidden, problem=describe(cause), fix=fix(cause) or _UNKNOWN_FIX)
     results = self_test(device) if tests and not hidden else ()
-    return DeviceReport(name, info, device.capabilities.to_json(), device.name == default, hidden, tests=results)
+    speed = found.speeds.known(candidate)
+    return DeviceReport(
+        name,
+        info,
+        device.capabilities.to_json(),
+        device.name == default,
+        hidden,
+        tests=results,
+        speed=None if speed is None else {**asdict(speed), "ratio": found.speeds.ratio(candidate)},
+    )
 
 
 def _version(name: str) -> str:
@@ -245,12 +195,37 @@ def _version(name: str) -> str:
         return ""
 
 
-def _environment() -> tuple[dict[str, str], tuple[str, ...]]:
+def _environment(given: Mapping[str, str], foreign: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Variables of ours and those that the backends name; and those that only look like ours."""
     known = variables()
-    ours = {k: v for k, v in os.environ.items() if k in known or k.startswith(_FOREIGN_VARIABLES)}
-    return dict(sorted(ours.items())), tuple(
-        sorted(k for k in os.environ if k.startswith("POLYHAL_") and k not in known)
-    )
+    named = {k: v for k, v in given.items() if k in known or k.startswith(foreign)}
+    return dict(sorted(named.items())), tuple(sorted(k for k in given if k.startswith("POLYHAL_") and k not in known))
+
+
+def _distributions(found: Registry) -> dict[str, str]:
+    """Versions of the framework, of what it asks for outside of development, and of every plug-in and what that asks for."""
+    names = ["polyhal", *(o.distribution for o in found.origins.values() if o.distribution)]
+    versions: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        versions[name] = _version(name)
+        for requirement in _requirements(name):
+            versions[requirement] = _version(requirement)
+    return versions
+
+
+def _requirements(name: str) -> list[str]:
+    """The names of the distributions that one requires, extras for users included, in the order in which it says so."""
+    try:
+        listed = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found = []
+    for text in listed:
+        requirement, _, marker = text.partition(";")
+        match = re.match(r"[A-Za-z0-9._-]+", requirement)
+        if match and match[0].lower() != name.lower() and not re.search(r"extra\s*==\s*['\"]dev['\"]", marker):
+            found.append(match[0])
+    return found
 
 
 def _cache(folder: Path) -> Cache:
@@ -267,62 +242,20 @@ def _cache(folder: Path) -> Cache:
 
 
 def _problem(failure: Failure) -> Problem:
-    return Problem(failure.source, failure.reason, _fix(failure))
+    disabled = f"remove {failure.source} from POLYHAL_DISABLE" if "POLYHAL_DISABLE" in failure.reason else ""
+    return Problem(failure.source, failure.reason, failure.fix or disabled or _UNKNOWN_FIX)
 
 
-def _fix(failure: Failure) -> str:
-    """What to do about a plug-in or backend that could not be used."""
-    text = failure.reason.lower()
-    if "polyhal_disable" in text:
-        return f"remove {failure.source} from POLYHAL_DISABLE"
-    if "opencl" in failure.source:
-        if "modulenotfounderror" in text or "importerror" in text:
-            return f"reinstall pyopencl (pip install --force-reinstall pyopencl), and {_opencl_driver()}"
-        return _opencl_driver()
-    if "wgpu" in failure.source:
-        return "install wgpu (pip install 'polyhal[wgpu]') and " + _vulkan_driver()
-    if failure.source.startswith("entry point"):
-        return "update or uninstall the distribution that provides this plug-in"
-    return "see the reason; the other backends are not affected"
-
-
-def _missing(found: Registry, candidates: list[Candidate]) -> tuple[Problem, ...]:
-    """Advice for a machine on which only the reference backend was found."""
-    if any(c.backend.name != "numpy" and not c.backend.hidden for c in candidates):
+def _missing(found: Registry, candidates: Sequence[Candidate]) -> tuple[Problem, ...]:
+    """Advice for a machine on which only the lowest backend in priority was found, the reference."""
+    shown = [s for s in found.backends.values() if not s.hidden]
+    last = min(shown, key=lambda s: s.priority, default=None)
+    if any(c.backend is not last and not c.backend.hidden for c in candidates):
         return ()
     return (
         Problem(
             "devices",
-            "only the NumPy reference device was found, which is the slowest",
-            f"{_opencl_driver()}; or, for GPUs without an OpenCL driver, install polyhal[wgpu] and {_vulkan_driver()}",
+            "only the reference device was found, which is the slowest" if candidates else "no device was found",
+            "install your GPU's driver from its maker, and pip install 'polyhal[all]' for every backend and a CPU driver",
         ),
     )
-
-
-def _opencl_driver() -> str:
-    """Where an OpenCL driver comes from on this system."""
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
-    packaged = "pip install 'polyhal[cpu]' for a CPU device (Intel's runtime, any x86-64 processor)"
-    if sys.platform == "darwin":
-        return "macOS brings its own OpenCL: pip install --force-reinstall pyopencl to get the wheel that uses it"
-    if sys.platform == "win32":
-        maker = "install the current graphics driver of NVIDIA, AMD or Intel, which contains OpenCL"
-        return f"{maker}; or {packaged}" if x86 else maker
-    maker = (
-        "install your GPU's driver (NVIDIA: the proprietary driver; AMD: rocm-opencl-runtime or mesa-opencl-icd; "
-        "Intel: intel-opencl-icd)"
-    )
-    cpu = (
-        f"{packaged}, or pip install pocl-binary-distribution (PoCL)"
-        if x86
-        else "the package pocl-opencl-icd for a CPU device"
-    )
-    return f"{maker}; or {cpu}"
-
-
-def _vulkan_driver() -> str:
-    if sys.platform == "darwin":
-        return "nothing else: macOS brings Metal"
-    if sys.platform == "win32":
-        return "a current graphics driver, which contains Direct3D 12 and Vulkan"
-    return "a Vulkan driver (Debian and Ubuntu: mesa-vulkan-drivers and libvulkan1)"

@@ -23,7 +23,14 @@ class OutOfMemoryError(PolyhalError, MemoryError):
 
 
 class KernelBuildError(BackendError):
-    """A kernel did not compile; the message carries numbered source, options and the driver's log."""
+    """A kernel did not compile; the message carries numbered source, options and, after a line `log:`, the driver's log."""
+
+    @property
+    def gist(self) -> str:
+        """The first line of the driver's log, or of the message where that carries none."""
+        text = str(self).strip()
+        log = text.partition("\nlog:\n")[2].strip() or text
+        return log.splitlines()[0].strip() if log else type(self).__name__
 
 
 class DeviceLostError(BackendError):

@@ -25,20 +25,24 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 class BackendSpec:
     """How to find and open the devices of one backend.
 
-    `probe` lists the devices that exist now; it may import heavy modules and may raise, with a message that says what to
-    install. `create` opens the device with that `DeviceInfo.selector`. Both may be given as "module:function".
+    `probe` lists the devices that exist now; it may import heavy modules and may raise. What to install then belongs into
+    the message, or into a note of the exception (`add_note`), which `doctor` prints as the fix. It has a limited time
+    (POLYHAL_PROBE_TIMEOUT) and runs in a thread of its own. `create` opens the device with that `DeviceInfo.selector`.
+    Both may be given as "module:function".
     """
 
     name: str
     probe: Callable[[], Sequence[DeviceInfo]] | str
     create: Callable[[str], ComputeBackend] | str
     priority: int = 0
-    """Breaks ties between equally fast devices; higher wins. Our own: opencl 50, wgpu 40, numpy -100."""
+    """Breaks ties between devices that were not measured or are equally fast; higher wins. Ours lie between -100 and 50."""
     api_version: int = API_VERSION
     aliases: tuple[str, ...] = ()
     """Other names that people try, as in `Device("cl:0")`."""
     hidden: bool = False
     """True for test and teaching backends: opened by name only, never a default, listed only on request."""
+    environment: tuple[str, ...] = ()
+    """Beginnings of the names of environment variables that change which devices are seen, for `doctor`."""
 
 
 class HookSpecs:

@@ -1,7 +1,8 @@
 """The contract between a device and everything above it.
 
 A backend is any object with the members of `ComputeBackend`. The framework allocates every output and temporary, so
-a backend never decides where results go. Except for `copy` and `fill`, whose references may have any strides, core
+a backend never decides where results go. Members may be called from any thread, and from several at once; what one thread
+enqueues runs in the order of its calls. Except for `copy` and `fill`, whose references may have any strides, core
 methods receive contiguous references of equal shape and of one dtype (booleans for conditions and comparison
 results). Sizes of zero never reach a backend.
 
@@ -66,7 +67,8 @@ class ComputeBackend(Protocol):
     def copy(self, src: Ref, out: Ref) -> None:
         """Copy equal shapes of any strides (0 repeats an element) with a cast.
 
-        Casts follow C: floats truncate towards zero, integers wrap, anything non-zero is True.
+        Casts follow C: floats truncate towards zero, integers wrap, anything non-zero is True. What C leaves open, a NaN or
+        an out-of-range float as an integer, is the backend's choice.
         """
 
     def unary(self, op: str, x: Ref, out: Ref) -> None:
@@ -180,14 +182,16 @@ class Event(Protocol):
     def wait(self) -> None:
         """Block until everything before the event is done."""
 
-    def is_complete(self) -> bool: ...
+    def is_complete(self) -> bool:
+        """Whether that is so already; does not block. Errors of the work surface in `wait` and `synchronize`."""
 
 
 @runtime_checkable
 class Profiling(Protocol):
     """Device timestamps around launches."""
 
-    def start_profiling(self) -> None: ...
+    def start_profiling(self) -> None:
+        """Time every launch from now on, which may make launches slower."""
 
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
         """(kernel name, start, end) of every launch since `start_profiling`, in nanoseconds of the device's clock."""
@@ -197,7 +201,10 @@ class Profiling(Protocol):
 class PeerCopy(Protocol):
     """Direct copies between two devices of this backend."""
 
-    def copy_to_peer(self, src: Handle, peer: ComputeBackend, dst: Handle, nbytes: int) -> None: ...
+    def copy_to_peer(
+        self, src: Handle, src_offset: int, peer: ComputeBackend, dst: Handle, dst_offset: int, nbytes: int
+    ) -> None:
+        """Copy bytes to a buffer of `peer`, after all work enqueued before on either device; later work of both sees it."""
 
 
 class Ability(enum.Flag):
@@ -212,7 +219,7 @@ class Ability(enum.Flag):
     PEER_COPY = enum.auto()
 
 
-_PROTOCOLS: dict[Ability, type] = {
+PROTOCOLS: dict[Ability, type] = {
     Ability.LOWERING: Lowering,
     Ability.FLUSH: Flush,
     Ability.PINNED_MEMORY: PinnedMemory,
@@ -225,7 +232,7 @@ _PROTOCOLS: dict[Ability, type] = {
 def abilities(backend: ComputeBackend) -> Ability:
     """The optional protocols that `backend` implements. Costs tens of microseconds: call once per device."""
     found = Ability.NONE
-    for bit, protocol in _PROTOCOLS.items():
+    for bit, protocol in PROTOCOLS.items():
         if isinstance(backend, protocol):
             found |= bit
     return found

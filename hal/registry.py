@@ -6,119 +6,119 @@ Each entry point loads on its own, so that a broken plug-in is recorded and hide
 from __future__ import annotations
 
 import functools
-import importlib
+import itertools
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
 
-import pluggy
-
-from polyhal.hal import config
-from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal import config, plugins, probing, ranking
+from polyhal.hal.admission import admit
+from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError, message
-from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, PROJECT, BackendSpec, HookSpecs
-from polyhal.hal.protocol import API_VERSION, ComputeBackend
-
-_TYPE_RANK = {DeviceType.GPU: 0, DeviceType.ACCELERATOR: 1, DeviceType.INTEGRATED_GPU: 2, DeviceType.CPU: 3}
+from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
+from polyhal.hal.plugins import UNKNOWN, Failure, Origin, PluginError, describe
+from polyhal.hal.probing import Candidate
+from polyhal.hal.protocol import ComputeBackend
+from polyhal.hal.speeds import Measure, Speeds
 
 _SYNONYMS: dict[str, tuple[DeviceType, ...]] = {
     "cpu": (DeviceType.CPU,),
     "gpu": (DeviceType.GPU, DeviceType.INTEGRATED_GPU),
 }
-"""Names that stand for the best device of a kind, on whatever backend."""
+"""Names that stand for the best device of a kind, on whatever backend; `plugins.RESERVED` keeps them free."""
 
 _FOREIGN = {"cuda": "gpu", "mps": "gpu", "rocm": "gpu", "xpu": "gpu"}
 """What users of other frameworks type, and what to suggest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why an entry point, a probe or a device is not available."""
-
-    source: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A device that exists and could be opened."""
-
-    backend: BackendSpec
-    info: DeviceInfo
-
-    @property
-    def name(self) -> str:
-        return f"{self.backend.name}:{self.info.selector}" if self.info.selector else self.backend.name
-
-
 class Registry:
-    """The backends of this process, their devices and the devices that are open."""
+    """The backends of this process, their devices and the devices that are open.
 
-    def __init__(self, points: Sequence[EntryPoint] | None = None) -> None:
+    `measure` finds the speed of a device; by default in a process of its own.
+    """
+
+    def __init__(self, points: Sequence[EntryPoint] | None = None, *, measure: Measure | None = None) -> None:
         self.failures: list[Failure] = []
         self.sources: list[tuple[str, str]] = []
         """(entry point, distribution) of everything that loaded, for `doctor`."""
         self.backends: dict[str, BackendSpec] = {}
+        self.origins: dict[str, Origin] = {}
+        """Where each backend comes from."""
+        self.speeds = Speeds(measure, self.origins)
+        self._aliases: dict[str, str] = {}
         self._probed: dict[str, list[Candidate]] = {}
         self._open: dict[str, Device] = {}
         self._default: Device | None = None
-        disabled = config.disabled_backends()
-        for point in entry_points(group=ENTRY_POINT_GROUP) if points is None else points:
-            if point.name in disabled:
-                self.failures.append(Failure(point.name, "disabled by POLYHAL_DISABLE"))
-                continue
-            try:
-                self._load(point)
-            except Exception as error:  # a plug-in may raise anything; it is reported and hides no other
-                self.failures.append(Failure(f"entry point {point.name} = {point.value}", describe(error)))
+        for point in _installed() if points is None else points:
+            self._load(point)
 
     def _load(self, point: EntryPoint) -> None:
-        plugin = point.load()
-        manager = pluggy.PluginManager(PROJECT)
-        manager.add_hookspecs(HookSpecs)
-        manager.register(plugin, point.name)
-        manager.check_pending()
-        offers = manager.hook.polyhal_backends()
-        if not offers:
-            raise TypeError(f"{point.value} has no function polyhal_backends marked with hookimpl")
-        for spec in offers[0]:
-            self.add(spec)
-        self.sources.append((f"{point.name} = {point.value}", point.dist.name if point.dist else ""))
+        """Register what an entry point offers, and record what is wrong with it."""
+        where = plugins.origin(point)
+        source = f"entry point {where.point}"
+        if point.name in config.disabled_backends():
+            self.failures.append(Failure(point.name, "disabled by POLYHAL_DISABLE"))
+            return
+        try:
+            offers = plugins.load(point)
+        except PluginError as error:
+            self.failures.append(plugins.failure(source, error))
+            return
+        for spec in offers:
+            try:
+                self.add(spec, where)
+            except PluginError as error:
+                fix = error.fix or f"update or uninstall {where.distribution or point.value}"
+                self.failures.append(Failure(source, describe(error), fix))
+        self.sources.append((where.point, where.distribution))
 
-    def add(self, spec: BackendSpec) -> None:
-        """Register one backend. Raises ValueError for a name that is taken or an api_version that is not ours."""
-        if spec.api_version != API_VERSION:
-            raise ValueError(
-                f"backend {spec.name!r} is written for contract version {spec.api_version}; this Polyhal has {API_VERSION}"
-            )
+    def add(self, spec: BackendSpec, where: Origin = UNKNOWN) -> None:
+        """Register one backend.
+
+        Raises PluginError, a ValueError, for a spec that is not well formed, a name that is taken or an api_version that is
+        not ours. An alias that is taken is recorded and ignored.
+        """
+        plugins.checked(spec)
+        if spec.name in config.disabled_backends():
+            self.failures.append(Failure(spec.name, "disabled by POLYHAL_DISABLE"))
+            return
         if spec.name in self.backends:
-            raise ValueError(f"a backend named {spec.name!r} is registered already")
+            owner = self.origins[spec.name]
+            raise PluginError(
+                f"a backend named {spec.name!r} is registered already, by {owner}",
+                f"uninstall this plug-in or {owner.distribution or owner.point}",
+            )
         self.backends[spec.name] = spec
+        self.origins[spec.name] = where
+        if spec.name in self._aliases:  # names win over aliases, whatever came first
+            self._taken(self._aliases.pop(spec.name), spec.name, spec.name)
+        for alias in spec.aliases:
+            owner_name = alias if alias in self.backends else self._aliases.setdefault(alias, spec.name)
+            if owner_name != spec.name:
+                self._taken(spec.name, alias, owner_name)
+
+    def _taken(self, name: str, alias: str, owner: str) -> None:
+        reason = f"its alias {alias!r} is taken by the backend {owner!r}"
+        self.failures.append(Failure(f"backend {name}", reason, f"call it {name!r}"))
 
     def probe(self, name: str) -> list[Candidate]:
         """The devices of backend `name`; empty where probing failed, with the reason in `failures`."""
         if name not in self._probed:
-            spec = self.backends[name]
-            try:
-                infos = _callable(spec.probe)()
-                self._probed[name] = [Candidate(spec, info) for info in infos]
-            except Exception as error:  # drivers raise anything; it is reported
-                self._probed[name] = []
-                self.failures.append(Failure(f"backend {name}", describe(error)))
+            self._probed[name], failures = probing.probe(self.backends[name])
+            self.failures += failures
         return self._probed[name]
 
     def candidates(self, *, hidden: bool = False) -> list[Candidate]:
-        """Every device of every backend, best first; one physical card that two backends see stays in the list twice."""
+        """Every device of every backend, best first by what is known; a card that two backends see is there twice."""
         found = [c for name, spec in self.backends.items() if hidden or not spec.hidden for c in self.probe(name)]
-        return sorted(found, key=self.rank)
+        return ranking.order(found, self.speeds.known)
 
-    def rank(self, candidate: Candidate) -> tuple[Any, ...]:
-        """The order of preference: kind of device, then priority of its backend, then memory."""
-        info = candidate.info
-        return (_TYPE_RANK[info.type], -candidate.backend.priority, -info.memory)
+    def measure(self) -> str:
+        """Measure the speed of every device again, whatever was remembered. Returns why not; empty where it was."""
+        self.speeds.ensure(self.candidates(), anew=True)
+        self._default = None
+        return self.speeds.refusal
 
     def explain_default(self) -> str:
         """Which device is the default and why, in one sentence."""
@@ -126,60 +126,75 @@ class Registry:
         device = self.open(None)
         if named:
             return f"{device.name}, because POLYHAL_DEVICE={named}"
-        kind = device.type.value.replace("_", " ").upper().replace("INTEGRATED GPU", "integrated GPU")
-        others = [c for c in self.candidates() if c.name != device.name]
-        if not others:
-            return f"{device.name} ({device.info.name}), the only device found"
-        better = {DeviceType.CPU: "no GPU was found, and it is the fastest CPU backend by priority"}
-        return f"{device.name} ({device.info.name}): {better.get(device.type, f'the best {kind} of {len(others) + 1} devices')}"
+        found = self.candidates()
+        chosen = next((c for c in found if c.name == device.name), None)
+        if chosen is None:  # it calls itself something else than it was listed as
+            return f"{device.name} ({device.info.name})"
+        refused = [f.source for f in self.failures if f.source in {c.name for c in found}]
+        text = ranking.reason(chosen, found, self.speeds, refused)
+        refusal = self.speeds.refusal
+        return f"{chosen.name} ({device.info.name}): {text}" + (f" (not measured: {refusal})" if refusal else "")
 
     def open(self, name: str | None) -> Device:
         """The device called `name`, or the default for None. Raises DeviceUnavailableError."""
         if name is None:
             if self._default is None:
                 named = config.default_device()
-                self._default = self.open(named) if named else self._best(self.candidates(), "any device")
+                self._default = (
+                    self.open(named) if named else self._best(self._preferred(self.candidates()), "any device")
+                )
             return self._default
         if name in self._open:
             return self._open[name]
         head, _, selector = name.partition(":")
-        if head in _SYNONYMS and head not in self.backends:
-            wanted = _SYNONYMS[head]
-            kind = [c for c in self.candidates() if c.info.type in wanted]
-            if selector:
-                if not selector.isdigit() or int(selector) >= len(kind):
-                    raise self._unavailable(name, f"there are {len(kind)} devices of this kind")
-                kind = [kind[int(selector)]]
-            device = self._best(kind, name)
-        else:
-            device = self._open_named(name, head, selector)
+        device = self._open_kind(name, head, selector) if head in _SYNONYMS else self._open_named(name, head, selector)
         self._open[name] = device
         return device
 
+    def _open_kind(self, name: str, kind: str, selector: str) -> Device:
+        """The best device of a kind, or the card of that number."""
+        found = [c for c in self.candidates() if probing.kind(c.info) in _SYNONYMS[kind]]
+        if not selector:
+            return self._best(self._preferred(found), name)
+        numbered = ranking.cards(list(self._preferred(found)))
+        if not selector.isdigit() or int(selector) >= len(numbered):
+            raise self._unavailable(name, f"there are {len(numbered)} devices of this kind")
+        return self._best(numbered[int(selector)], name)
+
     def _open_named(self, name: str, head: str, selector: str) -> Device:
-        spec = next((s for s in self.backends.values() if head == s.name or head in s.aliases), None)
+        spec = self.backends.get(head) or self.backends.get(self._aliases.get(head, ""))
         if spec is None:
             hint = f'; did you mean "{_FOREIGN[head]}"?' if head in _FOREIGN else ""
             known = ", ".join(sorted(n for n, s in self.backends.items() if not s.hidden))
             raise self._unavailable(name, f"no backend is called {head!r}; there are {known}, and cpu and gpu{hint}")
         if not selector:
-            found = self.probe(spec.name)
-            if not found:
+            first = next(self._preferred(self.probe(spec.name)), None)
+            if first is None:
                 raise self._unavailable(name, "its backend found no device")
-            return self._create(min(found, key=self.rank))
+            return self._create(first)
         match = next((c for c in self.probe(spec.name) if c.info.selector == selector), None)
         if match is not None:
             return self._create(match)
         return self._connect(f"{spec.name}:{selector}", spec, selector)
 
-    def _best(self, found: Sequence[Candidate], name: str) -> Device:
+    def _preferred(self, found: Iterable[Candidate]) -> Iterator[Candidate]:
+        """The candidates, best first. Those of one kind are measured when the first of them is asked for, if they differ."""
+        for _, group in itertools.groupby(sorted(found, key=ranking.type_rank), ranking.type_rank):
+            rivals = list(group)
+            if self.speeds.differ(rivals):
+                self.speeds.ensure(rivals)
+            yield from ranking.order(rivals, self.speeds.known)
+
+    def _best(self, found: Iterable[Candidate], name: str) -> Device:
         """Open the first candidate that can be opened."""
+        candidate = None
         for candidate in found:
             try:
                 return self._create(candidate)
             except DeviceUnavailableError as error:
-                self.failures.append(Failure(candidate.name, str(error)))
-        raise self._unavailable(name, "none could be opened" if found else "none was found")
+                cause = error.__cause__ or error
+                self.failures.append(plugins.failure(candidate.name, cause))
+        raise self._unavailable(name, "none could be opened" if candidate else "none was found")
 
     def _create(self, candidate: Candidate) -> Device:
         return self._connect(candidate.name, candidate.backend, candidate.info.selector)
@@ -187,10 +202,11 @@ class Registry:
     def _connect(self, name: str, spec: BackendSpec, selector: str) -> Device:
         if name not in self._open:
             try:
-                backend: ComputeBackend = _callable(spec.create)(selector)
-            except Exception as error:  # drivers raise anything; the caller gets it with the list of candidates
+                backend: ComputeBackend = probing.target(spec.create)(selector)
+                admit(backend, spec)
+            except (Exception, SystemExit) as error:  # drivers raise anything; the caller gets it with all candidates
                 raise self._unavailable(name, describe(error)) from error
-            canonical = f"{spec.name}:{backend.info.selector}" if backend.info.selector else spec.name
+            canonical = probing.canonical(spec, backend.info)
             if canonical not in self._open:
                 self._open[canonical] = Device.opened(canonical, backend)
             self._open[name] = self._open[canonical]
@@ -204,18 +220,12 @@ class Registry:
         return DeviceUnavailableError("\n".join(lines))
 
 
-def describe(error: BaseException) -> str:
-    """An exception in one line: its type and what it says."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _callable(target: Callable[..., Any] | str) -> Callable[..., Any]:
-    if not isinstance(target, str):
-        return target
-    module, _, attribute = target.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    return found
+def _installed() -> list[EntryPoint]:
+    """The entry points of this environment, ours first, so that no stranger takes a name from us."""
+    return sorted(
+        entry_points(group=ENTRY_POINT_GROUP),
+        key=lambda p: (p.dist is None or p.dist.name != "polyhal", p.dist.name if p.dist else "", p.name),
+    )
 
 
 @functools.lru_cache(maxsize=1)

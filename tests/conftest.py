@@ -17,6 +17,9 @@ from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.registry import registry
 from polyhal.hal.testing.plugin import DEVICES
 
+os.environ.setdefault("POLYHAL_MEASURE_TIMEOUT", "0")
+"""The default device of a test must not depend on a clock; tests of measuring set it themselves."""
+
 NUMPY = ("numpy", "numpy:contiguous_only", "numpy:no_f64")
 """The plain NumPy device, one with the required members only, one without float64."""
 

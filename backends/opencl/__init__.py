@@ -17,5 +17,13 @@ def polyhal_backends() -> Sequence[BackendSpec]:
             create="polyhal.backends.opencl.backend:create",
             priority=50,
             aliases=("cl", "ocl"),
+            environment=(
+                "OCL_ICD_",
+                "OPENCL_",
+                "PYOPENCL_",
+                "POCL_",
+                "CUDA_VISIBLE_DEVICES",
+                "ROCR_VISIBLE_DEVICES",
+            ),
         )
     ]

@@ -7,14 +7,11 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.opencl import icd
+from polyhal.backends.opencl import advice, icd
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.errors import DeviceUnavailableError, message
 
-_NO_PLATFORM = (
-    "no OpenCL driver was found. Install the driver of your GPU's maker, or a CPU device with "
-    "`pip install polyhal[cpu]` (Intel's runtime, x86-64) or `pip install pocl-binary-distribution` (PoCL, Linux)"
-)
+_NO_PLATFORM = "no OpenCL driver was found (a CPU device comes with `pip install polyhal[cpu]`)"
 _RANK = {DeviceType.GPU: 0, DeviceType.INTEGRATED_GPU: 1, DeviceType.ACCELERATOR: 2, DeviceType.CPU: 3}
 _SOFTWARE = ("llvmpipe", "swiftshader", "softpipe")
 
@@ -38,14 +35,20 @@ def probe() -> list[DeviceInfo]:
 
 
 def devices() -> list[Found]:
-    """All devices with their pyopencl objects. Raises RuntimeError when there is no platform or no device."""
-    icd.prepare()
-    import pyopencl as cl
+    """All devices with their pyopencl objects.
 
+    Raises RuntimeError when there is no platform or no device, and ImportError without pyopencl; notes say what to do.
+    """
+    icd.prepare()
+    try:
+        import pyopencl as cl
+    except ImportError as error:
+        error.add_note(advice.package())
+        raise
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
-        raise RuntimeError(f"{_NO_PLATFORM} ({error})") from error
+        raise _no_driver(f" ({error})") from error
     listed = []
     for platform in platforms:
         try:
@@ -54,13 +57,19 @@ def devices() -> list[Found]:
             if error.code != cl.status_code.DEVICE_NOT_FOUND:
                 raise
     if not listed:
-        raise RuntimeError(_NO_PLATFORM)
+        raise _no_driver()
     found: dict[str, tuple[DeviceInfo, Any, str]] = {}
     for platform, device in listed:
         info = _describe(platform, device)
         found.setdefault(info.id, (info, device, platform.name))
     ordered = sorted(found.values(), key=lambda f: (_RANK[f[0].type], f[2], f[0].id))
     return [Found(device, _numbered(info, i), name) for i, (info, device, name) in enumerate(ordered)]
+
+
+def _no_driver(reason: str = "") -> RuntimeError:
+    error = RuntimeError(_NO_PLATFORM + reason)
+    error.add_note(advice.driver())
+    return error
 
 
 def select(selector: str) -> Found:

@@ -17,5 +17,6 @@ def polyhal_backends() -> Sequence[BackendSpec]:
             create="polyhal.backends.wgpu.backend:create",
             priority=40,
             aliases=("webgpu", "vulkan", "metal", "dx12"),
+            environment=("WGPU_", "VK_"),
         )
     ]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,7 +52,9 @@ def devices(*, every_api: bool = False) -> list[Found]:
         import wgpu
     except ImportError as error:
         raise RuntimeError(_MISSING) from error
-    found = [Found(a, _describe(a), str(a.info["backend_type"])) for a in wgpu.gpu.enumerate_adapters_sync()]
+    with _runtime_dir():
+        adapters = wgpu.gpu.enumerate_adapters_sync()
+    found = [Found(a, _describe(a), str(a.info["backend_type"])) for a in adapters]
     if not found:
         raise RuntimeError(_NO_ADAPTER)
     found.sort(key=lambda f: (_TYPE_RANK[f.info.type], _API_RANK.get(f.api, 9), f.info.name))
@@ -78,6 +84,19 @@ def select(selector: str) -> Found:
     raise DeviceUnavailableError(
         message(None, f"no wgpu device {selector!r}", expected=f"one of {listed}", fix="or part of a name")
     )
+
+
+@contextmanager
+def _runtime_dir() -> Iterator[None]:
+    """A value for XDG_RUNTIME_DIR while drivers are loaded: without one, the display library complains on stderr."""
+    if not sys.platform.startswith("linux") or "XDG_RUNTIME_DIR" in os.environ:
+        yield
+        return
+    os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        del os.environ["XDG_RUNTIME_DIR"]
 
 
 def _describe(adapter: Any) -> DeviceInfo:

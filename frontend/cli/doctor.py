@@ -69,8 +69,7 @@ def _print(report: Report, console: Console) -> None:
     if report.problems:
         console.print("\nNot available", style="bold")
         for problem in report.problems:
-            console.print(f"  {problem.source}: {problem.reason}", markup=False)
-            console.print(f"    fix: {problem.fix}", style="yellow", markup=False)
+            _problem(console, "  ", f"{problem.source}: {problem.reason}", problem.fix)
     console.print()
     if report.default:
         console.print(f"Default device: {report.default_reason}", style="bold green", markup=False)
@@ -91,8 +90,14 @@ def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> N
     console.print(table)
 
 
+def _problem(console: Console, margin: str, text: str, fix: str, style: str = "") -> None:
+    """What is wrong, in one line however long, so that it can be copied and searched for; and the fix in another."""
+    console.print(f"{margin}{text}", style=style, markup=False, soft_wrap=True)
+    console.print(f"{margin}  fix: {fix}", style="yellow", markup=False, soft_wrap=True)
+
+
 def _device(console: Console, device: DeviceReport) -> None:
-    from polyhal.cli.devices import dtypes, memory
+    from polyhal.cli.devices import dtypes, memory, speed
 
     info = device.info
     mark = "→" if device.default else " "
@@ -103,15 +108,19 @@ def _device(console: Console, device: DeviceReport) -> None:
         style="bold" if device.default else "",
     )
     if device.problem:
-        console.print(f"    cannot be opened: {device.problem}", style="red", markup=False)
+        _problem(console, "    ", f"cannot be opened: {device.problem}", device.fix, style="red")
         return
     features = ", ".join(f"{k} {v}" for k, v in device.capabilities["features"].items())
     console.print(f"    dtypes: {dtypes(device)}{'; ' + features if features else ''}", style="dim", markup=False)
+    if device.speed is not None:
+        problem = device.speed["problem"]
+        found = f"could not be measured: {problem}," if problem else f"{speed(device)} NumPy, measured"
+        text = f"    speed: {found} on {device.speed['date'][:10]}"
+        console.print(text, style="dim", markup=False, soft_wrap=True)
     for test in device.tests:
         if test.passed:
             timing = f"{test.seconds * 1e3:.2f} ms, first call {test.first_seconds * 1e3:.0f} ms"
             console.print(f"    {test.name}: ok ({timing}, error {test.error:.1e})", style="green", markup=False)
         else:
-            console.print(
-                f"    {test.name}: FAILED: {test.problem} (error {test.error:.1e})", style="red", markup=False
-            )
+            text = f"    {test.name}: FAILED: {test.problem} (error {test.error:.1e})"
+            console.print(text, style="red", markup=False, soft_wrap=True)

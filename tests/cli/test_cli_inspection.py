@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,11 @@ import pytest
 import polyhal as package
 from polyhal.hal import config, doctor
 from polyhal.hal.device import Device
-from polyhal.hal.registry import Failure, Registry
+from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
+from polyhal.hal.measurement import Figures
+from polyhal.hal.plugins import Failure
+from polyhal.hal.probing import Candidate
+from polyhal.hal.registry import Registry
 
 from .conftest import TINY, Command
 
@@ -67,7 +72,8 @@ def test_the_doctor_reports_everything_and_finds_it_healthy(polyhal: Command) ->
     assert report["distributions"]["polyhal"]
     assert ["numpy = polyhal.backends.numpy", "polyhal"] in report["entry_points"]
     for device in report["devices"]:
-        assert [t["name"] for t in device["tests"]] == ["a + b", "a @ b"]
+        count = len(device["capabilities"]["storage"])
+        assert [t["name"] for t in device["tests"]] == ["a + b", "a @ b", f"{count} dtypes"]
         assert all(t["passed"] and t["seconds"] > 0 for t in device["tests"])
     assert report["default"] == Device.default().name
     text = polyhal("doctor").out
@@ -110,14 +116,70 @@ def test_environment_variables_come_from_the_configuration(monkeypatch: pytest.M
 
 def test_broken_plug_ins_are_reported_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry([])
-    registry.failures.append(
-        Failure("entry point odd = odd_package", "ModuleNotFoundError: No module named 'odd_package'")
-    )
+    registry.failures.append(Failure("entry point odd = odd_package", "RuntimeError: licence expired", "uninstall odd"))
     monkeypatch.setattr(doctor, "registry", lambda: registry)
     report = doctor.examine()
     assert not report.healthy
     assert report.default == ""
-    assert any(p.source == "entry point odd = odd_package" and "uninstall" in p.fix for p in report.problems)
+    assert any(p.source == "entry point odd = odd_package" and p.fix == "uninstall odd" for p in report.problems)
+
+
+def test_packages_are_those_that_polyhal_and_its_plug_ins_ask_for() -> None:
+    found = doctor.examine(tests=False).distributions
+    assert {"polyhal", "numpy", "pluggy", "safetensors", "matplotlib"} <= set(found)
+    assert not {"pytest", "mypy", "ruff"} & set(found)
+    assert found["numpy"]
+
+
+def test_variables_that_a_backend_names_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VENDOR_TRACE", "1")
+    assert "VENDOR_TRACE" not in doctor.examine(tests=False).environment
+    registry = Registry()
+    registry.add(BackendSpec("vendor", probe=list, create=str, environment=("VENDOR_",)))
+    monkeypatch.setattr(doctor, "registry", lambda: registry)
+    assert doctor.examine(tests=False).environment["VENDOR_TRACE"] == "1"
+
+
+def test_speeds_are_shown_and_measured_again_on_request(
+    polyhal: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", "60")
+    asked: list[str] = []
+
+    def measure(candidate: Candidate, limit: float) -> Figures:
+        asked.append(candidate.name)
+        return Figures(0.5, 1.0, 512)
+
+    found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)], measure=measure)
+    monkeypatch.setattr("polyhal.hal.registry.registry", lambda: found)
+    monkeypatch.setattr(doctor, "registry", lambda: found)
+    (row,) = json.loads(polyhal("devices", "--json").out)
+    assert row["speed"] is None
+    assert asked == []
+    measured = polyhal("devices", "--measure", "--json")
+    (row,) = json.loads(measured.out)
+    assert row["speed"]["ratio"] == 2.0
+    assert measured.err.startswith("polyhal: measuring numpy once")
+    assert "2.0x" in polyhal("devices").out
+    assert "speed: 2.0x NumPy, measured on 20" in polyhal("doctor").out
+    assert asked == ["numpy"]
+    monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", "0")
+    assert "not measured: POLYHAL_MEASURE_TIMEOUT is 0" in polyhal("devices", "--measure").err
+
+
+def test_a_failed_measurement_is_told(polyhal: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", "60")
+
+    def measure(candidate: Candidate, limit: float) -> Figures:
+        raise RuntimeError("result 0 differs")
+
+    found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)], measure=measure)
+    found.measure()
+    monkeypatch.setattr(doctor, "registry", lambda: found)
+    assert "failed" in polyhal("devices").out
+    assert "speed: could not be measured: RuntimeError: result 0 differs, on 20" in polyhal("doctor").out
 
 
 def test_driver_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +216,7 @@ def test_a_machine_without_drivers_trains_on_numpy_and_is_told_what_to_install(
     report = json.loads(examined.stdout)
     assert report["default"] == "numpy"
     advice = " ".join(p["fix"] for p in report["problems"])
-    assert "polyhal[wgpu]" in advice
+    assert "polyhal[all]" in advice
     assert "driver" in advice
     if case == "no pyopencl":
         assert "reinstall pyopencl" in advice

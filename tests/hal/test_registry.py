@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
+from device_fakes import fake, info, with_backends
 
 from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
@@ -31,31 +33,6 @@ def point(name: str, monkeypatch: pytest.MonkeyPatch, hook: Callable[..., Any] |
     return EntryPoint(name, module.__name__, ENTRY_POINT_GROUP)
 
 
-def info(name: str, kind: DeviceType, memory: int = 1 << 30, selector: str = "0", backend: str = "fake") -> DeviceInfo:
-    return DeviceInfo(backend, name, kind, memory, "1.0", f"{backend}/{name}", selector)
-
-
-def fake(name: str, *devices: DeviceInfo, priority: int = 0, refuse: Sequence[str] = (), **rest: Any) -> BackendSpec:
-    """A backend whose devices are NumPy in disguise; those in `refuse` cannot be opened."""
-
-    def create(selector: str) -> NumpyBackend:
-        if selector in refuse:
-            raise RuntimeError(f"the driver refused device {selector}")
-        found = next((d for d in devices if d.selector == selector), None)
-        if found is None:
-            raise ValueError(f"no device {selector}")
-        return NumpyBackend(found)
-
-    return BackendSpec(name, probe=lambda: devices, create=create, priority=priority, **rest)
-
-
-def with_backends(*specs: BackendSpec) -> Registry:
-    found = Registry([])
-    for spec in specs:
-        found.add(spec)
-    return found
-
-
 # --- broken plug-ins ------------------------------------------------------------------------------------------------
 
 
@@ -75,6 +52,18 @@ def _duplicate() -> Sequence[BackendSpec]:
     return [BackendSpec("numpy", probe="x:y", create="x:z")]
 
 
+def _one() -> BackendSpec:
+    return BackendSpec("one", probe="x:y", create="x:z")
+
+
+def _nothing() -> None:
+    return None
+
+
+def _number() -> int:
+    return 3
+
+
 def _takes_an_argument(surprise: object) -> Sequence[BackendSpec]:
     return []
 
@@ -84,12 +73,15 @@ def _takes_an_argument(surprise: object) -> Sequence[BackendSpec]:
     [
         (_raises, "RuntimeError: licence expired"),
         (_wrong_version, "contract version 99"),
-        (_no_spec, "AttributeError"),
+        (_no_spec, "expected a BackendSpec"),
         (_duplicate, "'numpy' is registered already"),
         (_takes_an_argument, "surprise"),
+        (_one, "returned BackendSpec(name='one'"),
+        (_nothing, "returned None"),
+        (_number, "returned 3; expected a sequence"),
         (None, "no function polyhal_backends"),
     ],
-    ids=["raises", "wrong version", "no spec", "duplicate name", "wrong signature", "no hook"],
+    ids=["raises", "wrong version", "no spec", "duplicate name", "wrong signature", "one", "none", "number", "no hook"],
 )
 def test_a_broken_plugin_is_recorded_and_hides_no_other(
     hook: Any, reason: str, monkeypatch: pytest.MonkeyPatch
@@ -142,10 +134,10 @@ def test_a_probe_that_raises_is_recorded_once() -> None:
 def test_probe_and_create_may_be_strings() -> None:
     found = with_backends(
         BackendSpec(
-            "by_name", probe="polyhal.backends.numpy.backend:probe", create="polyhal.backends.numpy.backend:create"
+            "numpy", probe="polyhal.backends.numpy.backend:probe", create="polyhal.backends.numpy.backend:create"
         )
     )
-    assert found.open("by_name").info.backend == "numpy"
+    assert found.open("numpy").info.backend == "numpy"
     lost = with_backends(BackendSpec("lost", probe="polyhal.nowhere:probe", create="polyhal.nowhere:create"))
     with pytest.raises(DeviceUnavailableError, match="ModuleNotFoundError"):
         lost.open("lost")
@@ -211,8 +203,15 @@ def test_a_default_that_cannot_be_opened_gives_way_to_the_next(monkeypatch: pyte
 def test_the_default_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     found = with_backends(fake("a", info("Big card", GPU)), fake("b", info("y", CPU)))
-    assert found.explain_default() == "a:0 (Big card): the best GPU of 2 devices"
+    assert found.explain_default() == "a:0 (Big card): the only GPU of 2 devices"
     assert "only device" in with_backends(fake("b", info("y", CPU))).explain_default()
+
+
+def test_a_default_that_calls_itself_something_else_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
+    listed, opened = (replace(info("x", CPU, selector=s), backend="a") for s in ("0", "first"))
+    found = with_backends(BackendSpec("a", probe=lambda: [listed], create=lambda selector: NumpyBackend(opened)))
+    assert found.explain_default() == "a:first (x)"
 
 
 # --- names ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+"""Running a stranger's code for a limited time.
+
+Python cannot interrupt code that hangs inside a driver, but it can stop waiting for it. What hangs stays behind in a
+daemon thread, which ends with the process. Code that hangs without releasing the interpreter's lock stops everything, and
+nothing in the same process can help against that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class NoAnswerError(TimeoutError):
+    """Something took longer than it was given."""
+
+
+def within(seconds: float, work: Callable[[], T], name: str) -> T:
+    """What `work` returns or raises, run in a thread called `name`. Raises NoAnswerError when it takes longer.
+
+    Exceptions that would end a program, such as SystemExit, arrive as RuntimeError: only the user ends the program.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # handed to the thread that waits
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name=f"polyhal: {name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        error = errors[0]
+        if isinstance(error, Exception):
+            raise error
+        raise RuntimeError(f"it raised {type(error).__name__}({', '.join(map(repr, error.args))})") from error
+    if not results:
+        raise NoAnswerError(f"no answer within {seconds:g} s")
+    return results[0]

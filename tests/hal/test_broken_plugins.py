@@ -1,0 +1,128 @@
+"""Real distributions that break the rules, installed all at once: each gets its line in `doctor` and disturbs nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broken_plugins import CASES, DEVICE, LIARS, Broken
+
+
+def install(folder: Path, plugin: Broken) -> None:
+    """A distribution of one module, as pip leaves it."""
+    meta = folder / f"{plugin.module}-1.0.dist-info"
+    meta.mkdir(parents=True)
+    (meta / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {plugin.name}\nVersion: 1.0\n")
+    (meta / "entry_points.txt").write_text(f"[polyhal.backends]\n{plugin.name} = {plugin.module}\n")
+    (folder / f"{plugin.module}.py").write_text(plugin.text)
+
+
+def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    given = {"PYTHONPATH": str(folder), "POLYHAL_DISABLE": "opencl,wgpu", "POLYHAL_PROBE_TIMEOUT": "2"}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | given | environment, timeout=120
+    )
+
+
+DOCTOR = "import sys; from polyhal.cli.app import run; sys.exit(run(['doctor']))"
+WORK = """
+import json, polyhal
+from polyhal.hal.doctor import examine
+device = polyhal.Device.default()
+total = (polyhal.ones(3, device=device) + 1).sum().item()
+print(json.dumps({"device": device.name, "total": total, "report": examine(tests=False, hidden=True).to_json()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every broken plug-in."""
+    folder = tmp_path_factory.mktemp("site")
+    for plugin in CASES + LIARS:
+        install(folder, plugin)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def doctor(site: Path) -> list[str]:
+    """The lines that `polyhal doctor` prints with all of them installed."""
+    done = run(DOCTOR, site)
+    assert done.returncode == 1, done.stderr  # because of the liars
+    assert "Traceback" not in done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def report(site: Path) -> dict[str, Any]:
+    """What a program finds with all of them installed, and computes."""
+    done = run(WORK, site)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("plugin", CASES, ids=lambda p: p.name)
+def test_each_gets_one_clear_line_with_the_fix(plugin: Broken, doctor: list[str]) -> None:
+    line, fix = plugin.filled(plugin.line), plugin.filled(plugin.fix)
+    if plugin.source is DEVICE:
+        begin = next(i for i, text in enumerate(doctor) if text.startswith(f"  {plugin.name}: device of {plugin.name}"))
+        found, advice = doctor[begin + 1 : begin + 3]
+        assert found.startswith("    cannot be opened: ")
+    else:
+        source = plugin.filled(plugin.source)
+        (place,) = (i for i, text in enumerate(doctor) if text.startswith(f"  {source}: "))
+        found, advice = doctor[place : place + 2]
+    assert line in found
+    assert advice.strip().startswith(f"fix: {fix}")
+
+
+@pytest.mark.parametrize("plugin", LIARS, ids=lambda p: p.name)
+def test_a_lie_about_a_dtype_is_found(plugin: Broken, doctor: list[str]) -> None:
+    begin = next(i for i, text in enumerate(doctor) if text.startswith(f"  {plugin.name}: device of {plugin.name}"))
+    (line,) = (text for text in doctor[begin + 1 : begin + 6] if "FAILED" in text)
+    assert line.startswith(f"    13 dtypes: FAILED: {plugin.line}")
+
+
+def test_the_default_device_works_beside_all_of_them(report: dict[str, Any]) -> None:
+    assert report["device"] == "numpy"
+    assert report["total"] == 6.0
+    assert {"numpy", "null"} <= {d["name"] for d in report["report"]["devices"] if not d["problem"]}
+
+
+def test_nothing_is_reported_twice_or_without_a_fix(report: dict[str, Any]) -> None:
+    problems = report["report"]["problems"]
+    sources = [p["source"] for p in problems if p["source"].startswith(("entry point", "backend"))]
+    assert len(sources) == len(set(sources))
+    assert len(sources) == len([c for c in CASES if c.source is not DEVICE])
+    assert all(p["fix"] for p in problems)
+
+
+def test_ours_load_first_so_that_nobody_takes_their_names(report: dict[str, Any]) -> None:
+    assert report["report"]["backends"][:2] == ["null", "numpy"]
+
+
+def test_what_works_in_a_partly_broken_plug_in_is_kept(report: dict[str, Any]) -> None:
+    working = {d["name"] for d in report["report"]["devices"] if not d["problem"]}
+    assert {"takes-an-alias", "alias-is-a-name", "info-twice"} <= working
+
+
+def test_naming_a_device_waits_for_no_other_probe(site: Path) -> None:
+    code = (
+        "import time, polyhal.hal.registry as r\n"
+        "found = r.registry()\n"
+        "begun = time.perf_counter()\n"
+        "found.open('numpy')\n"
+        "print(time.perf_counter() - begun)\n"
+    )
+    assert float(run(code, site).stdout) < 1.0
+
+
+@pytest.mark.parametrize("value", ["soon", "-1"])
+def test_a_time_limit_that_is_no_number_is_refused(value: str, tmp_path: Path) -> None:
+    done = run("import polyhal; polyhal.Device('numpy')", tmp_path, POLYHAL_PROBE_TIMEOUT=value)
+    assert f"POLYHAL_PROBE_TIMEOUT is '{value}'; expected a number of seconds" in done.stderr
