@@ -1,9 +1,10 @@
 """The same ops on several devices and in PyTorch, in one run: bytes and operations per second, and ratios.
 
-python -m benchmarks.kernels [--devices wgpu,opencl:pocl] [--size cpu|gpu] [--only matmul] [--repetitions 20] [--json FILE]
+python -m benchmarks.kernels [--devices wgpu,opencl:pocl] [--size cpu|gpu] [--only matmul] [--clock wall|device] [--json FILE]
 
-Every call works on the same random data. A sample is a loop of calls and one wait, long enough for the clock; competitors
-take turns, so that a slow spell of the machine hits all alike.
+Every call works on the same random data. A sample is a loop of calls, long enough for the clock; competitors take turns,
+so that a slow spell of the machine hits all alike. The wall clock counts until the device is done; `--clock device` adds
+up what the device's own timestamps say of its kernels, without the time between them.
 """
 
 from __future__ import annotations
@@ -136,43 +137,77 @@ def cases(size: str) -> list[Case]:
     return out
 
 
-def _ours(case: Case, device: Device) -> tuple[Callable[[], object], Callable[[], object]]:
-    tensors = [polyhal.tensor(a, device=device) for a in case.arrays()]
-    return lambda: case.ours(*tensors), device.synchronize
+class _Ours:
+    """A case on one of our devices."""
+
+    def __init__(self, case: Case, device: Device) -> None:
+        self._case, self._device = case, device
+        self._tensors = [polyhal.tensor(a, device=device) for a in case.arrays()]
+
+    def run(self, calls: int) -> None:
+        for _ in range(calls):
+            self._case.ours(*self._tensors)
+
+    def wall(self, calls: int) -> float:
+        begun = time.perf_counter()
+        self.run(calls)
+        self._device.synchronize()
+        return (time.perf_counter() - begun) / calls
+
+    def device(self, calls: int) -> float:
+        backend: Any = self._device.backend
+        backend.start_profiling()
+        self.run(calls)
+        return sum(end - start for _, start, end in backend.stop_profiling()) / 1e9 / calls
 
 
-def _torchs(case: Case, place: str) -> tuple[Callable[[], object], Callable[[], object]]:
-    import torch
+class _Torchs:
+    """A case in PyTorch, on the CPU or on a CUDA device."""
 
-    function = case.torchs(torch)
-    tensors = [torch.from_numpy(a).to(place) for a in case.arrays()]
-    wait = torch.cuda.synchronize if place == "cuda" else lambda: None
-    return lambda: function(*tensors), wait
+    def __init__(self, case: Case, place: str) -> None:
+        import torch
+
+        self._torch, self._cuda = torch, place == "cuda"
+        self._function = case.torchs(torch)
+        self._tensors = [torch.from_numpy(a).to(place) for a in case.arrays()]
+
+    def run(self, calls: int) -> None:
+        for _ in range(calls):
+            self._function(*self._tensors)
+
+    def wall(self, calls: int) -> float:
+        begun = time.perf_counter()
+        self.run(calls)
+        if self._cuda:
+            self._torch.cuda.synchronize()
+        return (time.perf_counter() - begun) / calls
+
+    def device(self, calls: int) -> float:
+        """The time between events around all calls, which the device works through without a pause."""
+        if not self._cuda:
+            return self.wall(calls)
+        first, last = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        self.run(calls)
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) / 1e3 / calls
 
 
-def _calls(run: Callable[[], object], wait: Callable[[], object]) -> int:
-    """Calls that fill a sample, after one that builds what has to be built."""
-    run()
-    wait()
-    begun = time.perf_counter()
-    run()
-    wait()
-    return max(1, min(_MOST_CALLS, math.ceil(_SAMPLE_SECONDS / max(time.perf_counter() - begun, 1e-6))))
-
-
-def compare(case: Case, devices: Sequence[Device], places: Sequence[str], repetitions: int) -> dict[str, Timing]:
+def compare(
+    case: Case, devices: Sequence[Device], places: Sequence[str], repetitions: int, clock: str
+) -> dict[str, Timing]:
     """Seconds per call of each device, and of PyTorch on each of `places`."""
-    competitors = {d.name: _ours(case, d) for d in devices}
-    competitors |= {f"torch:{p}": _torchs(case, p) for p in places}
-    calls = {name: _calls(*both) for name, both in competitors.items()}
+    competitors: dict[str, Any] = {d.name: _Ours(case, d) for d in devices}
+    competitors |= {f"torch:{p}": _Torchs(case, p) for p in places}
     samples: dict[str, list[float]] = {name: [] for name in competitors}
+    calls = {}
+    for name, who in competitors.items():
+        who.wall(1)  # builds what has to be built
+        calls[name] = max(1, min(_MOST_CALLS, math.ceil(_SAMPLE_SECONDS / max(who.wall(1), 1e-6))))
     for _ in range(repetitions):
-        for name, (run, wait) in competitors.items():
-            begun = time.perf_counter()
-            for _ in range(calls[name]):
-                run()
-            wait()
-            samples[name].append((time.perf_counter() - begun) / calls[name])
+        for name, who in competitors.items():
+            samples[name].append(getattr(who, clock)(calls[name]))
     return {name: summarize(s) for name, s in samples.items()}
 
 
@@ -189,6 +224,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", default="", help="comma-separated device names; all devices by default")
     parser.add_argument("--size", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument("--clock", choices=("wall", "device"), default="wall")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
@@ -200,7 +236,7 @@ def main() -> None:
     for case in cases(args.size):
         if args.only not in case.name:
             continue
-        timings = compare(case, devices, places, args.repetitions)
+        timings = compare(case, devices, places, args.repetitions, args.clock)
         print(f"{case.name:<18} " + "   ".join(f"{n} {case.rate(t.median)}" for n, t in timings.items()), flush=True)
         rows.append({
             "case": case.name, "shapes": case.shapes, "nbytes": case.nbytes, "flops": case.flops,
@@ -211,7 +247,7 @@ def main() -> None:
         ratios = [r["seconds"][first][0] / r["seconds"][second][0] for r in rows]
         print(f"median over the cases: {first} takes {statistics.median(ratios):.2f} times as long as {second}")
     if args.json:
-        found = {"benchmark": "kernels", **describe(devices), "rows": rows}
+        found = {"benchmark": "kernels", "clock": args.clock, **describe(devices), "rows": rows}
         args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -38,7 +38,8 @@ def page(results: Iterable[dict[str, Any]]) -> str:
 
 def _heading(found: dict[str, Any], what: str) -> list[str]:
     lines = [f"## {found['place']}: {what}", ""]
-    lines.append(f"{found['date']}, {found['cores']} cores of {found['processor']}. Devices:")
+    clock = " by the devices' own timestamps" if found.get("clock") == "device" else ""
+    lines.append(f"{found['date']}{clock}, {found['cores']} cores of {found['processor']}. Devices:")
     lines += ["", *(f"- `{n}`: {d['name']}, {d['driver']}" for n, d in found["devices"].items()), ""]
     lines += [*(f"{line}" for line in found.get("notes", [])), ""] if found.get("notes") else []
     return lines
