@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 class Buffer:
     """Owner of one handle. `version` counts in-place changes, so that autograd notices a saved value that was changed."""
 
-    __slots__ = ("__weakref__", "handle", "nbytes", "pool", "version")
+    __slots__ = ("__weakref__", "handle", "nbytes", "number", "pool", "version")
 
-    def __init__(self, handle: Any, nbytes: int, pool: Pool) -> None:
+    def __init__(self, handle: Any, nbytes: int, pool: Pool, number: int) -> None:
         self.handle = handle
         self.nbytes = nbytes
+        self.number = number
+        """Which allocation of the pool it is."""
         self.pool = pool
         self.version = 0
 
     def __del__(self) -> None:
         if self.handle is not None:
-            self.pool.give(self.handle, self.nbytes)
+            self.pool.give(self.number, self.handle, self.nbytes)

@@ -1,4 +1,8 @@
-"""The memory pool of a device: a free list per size bucket in front of the backend's allocator.
+"""The memory pool of a device: free blocks per size bucket in front of the backend's allocator.
+
+Of the free blocks, the one allocated first is taken first. A program that repeats itself, as training steps do, then gets
+the same blocks at the same points whatever the order in which it let go of them, so that backends that bind memory to
+kernels in advance find their bindings again.
 
 Freed blocks are reused at once, even while work on them is still enqueued: a backend runs its work in the order in which
 it was enqueued, so the new owner's kernels come after the old owner's.
@@ -7,8 +11,8 @@ it was enqueued, so the new owner's kernels come after the old owner's.
 from __future__ import annotations
 
 import gc
-from collections import deque
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from polyhal.hal.buffer import Buffer
 from polyhal.hal.errors import OutOfMemoryError, message
@@ -45,8 +49,9 @@ class Pool:
     def __init__(self, backend: ComputeBackend, device_name: str) -> None:
         self._backend = backend
         self._name = device_name
-        # deque.append and deque.pop are atomic, so blocks may come back from any thread or from the collector.
-        self._free: dict[int, deque[Handle]] = {}
+        # Heaps of (number, handle). Their operations on tuples of unique integers run no Python code and are thus atomic, so
+        # blocks may come back from any thread or from the collector.
+        self._free: dict[int, list[tuple[int, Handle]]] = {}
         # When tensors die in a reference cycle, a handle that only they refer to is finalised with them, and before it
         # comes back here. So every handle is held here too.
         self._owned: dict[int, Handle] = {}
@@ -59,24 +64,24 @@ class Pool:
     def take(self, size: int) -> Buffer:
         """A block of `size` bytes, a value of `bucket`. Raises OutOfMemoryError."""
         if not size:
-            return Buffer(None, 0, self)
+            return Buffer(None, 0, self, 0)
         try:
-            handle = self._free[size].pop()
+            block = heappop(self._free[size])
             self.reuses += 1
         except (KeyError, IndexError):
-            handle = self._allocate(size)
+            block = self._allocate(size)
         self.used += size
         if self.used > self.peak:
             self.peak = self.used
-        return Buffer(handle, size, self)
+        return Buffer(block[1], size, self, block[0])
 
-    def give(self, handle: Handle, size: int) -> None:
+    def give(self, number: int, handle: Handle, size: int) -> None:
         """Take a block back; called by the buffer that owned it."""
         self.used -= size
-        self._free[size].append(handle)
+        heappush(self._free[size], (number, handle))
 
-    def _allocate(self, size: int) -> Handle:
-        self._free.setdefault(size, deque())
+    def _allocate(self, size: int) -> tuple[int, Handle]:
+        self._free.setdefault(size, [])
         try:
             handle = self._backend.allocate(size)
         except OutOfMemoryError:
@@ -86,10 +91,10 @@ class Pool:
                 handle = self._backend.allocate(size)
             except OutOfMemoryError as error:
                 raise self._out_of_memory(size) from error
-        self._owned[id(handle)] = handle
         self.allocations += 1
         self.reserved += size
-        return handle
+        self._owned[self.allocations] = handle
+        return self.allocations, handle
 
     def _out_of_memory(self, size: int) -> OutOfMemoryError:
         limit = self._backend.capabilities.limits.max_allocation
@@ -109,8 +114,8 @@ class Pool:
         self._backend.synchronize()
         for size, blocks in self._free.items():
             while blocks:
-                handle = blocks.pop()
-                del self._owned[id(handle)]
+                number, handle = blocks.pop()
+                del self._owned[number]
                 self._backend.deallocate(handle)
                 self.reserved -= size
 

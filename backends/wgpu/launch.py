@@ -177,14 +177,8 @@ class KernelLaunch:
             if self._aliased is None:
                 self._aliased = self._make_aliased()
             pipeline = self._aliased
-        group = self._runtime.device.create_bind_group(
-            label=self.name,
-            layout=pipeline.layout,
-            entries=[
-                {"binding": i, "resource": {"buffer": block.buffer, "offset": start, "size": size}}
-                for i, (block, (start, size)) in enumerate(zip(blocks, windows, strict=True))
-            ],
-        )
+        bindings = [(b.buffer, start, size) for b, (start, size) in zip(blocks, windows, strict=True)]
+        group = self._runtime.bind(self.name, pipeline.layout, bindings)
         if len(self._groups) >= _MOST_GROUPS_KEPT:
             self._groups.clear()
         self._groups[key] = (pipeline, group)

@@ -1,16 +1,17 @@
-"""Two things that the native library offers and wgpu's Python package makes slow or leaves out.
+"""Three things that the native library offers and wgpu's Python package makes slow or leaves out.
 
 - Shader modules without run-time checks. These bound every index and count the turns of every loop, which keeps web
   pages safe and costs a matrix product about half its speed.
 - Recording a dispatch with four plain calls. The package's own methods check and convert each argument and look for
   errors after each call, which takes four times as long; an encoder reports its errors when it is finished anyway.
+- Bind groups, for the same reason.
 
-Both go through the package's own binding. Where a release of it has another shape, its public methods are used.
+All go through the package's own binding. Where a release of it has another shape, its public methods are used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _CHECKS = 0
@@ -78,3 +79,40 @@ def record(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, 
     if parameters:
         commands.set_immediates(0, parameters, 0, len(parameters))
     commands.dispatch_workgroups(x, y)
+
+
+Binding = tuple[Any, int, int]
+"""(buffer, offset, size) in bytes"""
+
+
+def binder(device: Any) -> Callable[[str, Any, Sequence[Binding]], Any]:
+    """The fastest way to make a bind group of buffers, as a function (label, layout, bindings)."""
+    api = _binding("ffi", "libf", "GPUBindGroup")
+    if api is None:
+        return lambda label, layout, bindings: bind(device, label, layout, bindings)
+    new, create, group = api.ffi.new, api.libf.wgpuDeviceCreateBindGroup, api.GPUBindGroup
+
+    def bind_natively(label: str, layout: Any, bindings: Sequence[Binding]) -> Any:
+        entries = new("WGPUBindGroupEntry[]", len(bindings))
+        for i, (buffer, offset, size) in enumerate(bindings):
+            entry = entries[i]
+            entry.binding = i
+            entry.buffer = buffer._internal
+            entry.offset = offset
+            entry.size = size
+        descriptor = new("WGPUBindGroupDescriptor *")
+        descriptor.layout = layout._internal
+        descriptor.entries = entries
+        descriptor.entryCount = len(bindings)
+        return group(label, create(device._internal, descriptor), device)
+
+    return bind_natively
+
+
+def bind(device: Any, label: str, layout: Any, bindings: Sequence[Binding]) -> Any:
+    """The same through the package's public methods."""
+    entries = [
+        {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": size}}
+        for i, (buffer, offset, size) in enumerate(bindings)
+    ]
+    return device.create_bind_group(label=label, layout=layout, entries=entries)

@@ -12,6 +12,7 @@ from polyhal.backends.wgpu import faults
 from polyhal.backends.wgpu.discovery import Found
 from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
 from polyhal.backends.wgpu.memory import Block, Memory
+from polyhal.backends.wgpu.native import binder
 from polyhal.backends.wgpu.profiling import Timestamps
 from polyhal.backends.wgpu.recording import Recorder
 from polyhal.backends.wgpu.shader import Definitions, Pipeline, PipelineStore
@@ -36,6 +37,7 @@ class Runtime:
         self.capabilities = probed.capabilities(found.adapter, self.features, limits)
         self.recorder = Recorder(self.device, self.features, found.info.name)
         self.pipelines = PipelineStore(self.device, self.features, self.recorder.parameter_layout, found.info.name)
+        self.bind = binder(self.device)
         self.memory = Memory(self)
         self._fence = self.memory.allocate(4)
 
