@@ -50,9 +50,7 @@ class Operand:
         return sum(abs(step) * (n - 1) for n, step in zip(axes, self.strides, strict=True))
 
 
-def lay_out(
-    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]
-) -> tuple[tuple[int, ...], tuple[Operand, ...]]:
+def lay_out(inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> tuple[tuple[int, ...], tuple[Operand, ...]]:
     """The axes that remain after merging, innermost last, and the tensors on them in the order of the arguments."""
     shape = outputs[0].shape
     tensors = [(i, s) for i, s in enumerate([*inputs, *outputs]) if isinstance(s, Spec)]

@@ -57,10 +57,22 @@ def convert(register: str, source: DType, target: DType, from_class: Class, to_c
         kind = "i32" if target.itemsize < 4 else _TYPES[to_class]
         converted = f"{kind}_of_float({register})"
         return narrow(converted if kind == _TYPES[to_class] else f"{_TYPES[to_class]}({converted})", target)
-    moved = register if _TYPES[from_class] == _TYPES[to_class] else f"{_TYPES[to_class]}({register})"
+    moved = _moved(register, from_class, to_class)
     if target.kind == "float" or source is bool_ or (source.kind == target.kind and source.itemsize <= target.itemsize):
         return moved
     return narrow(moved, target)
+
+
+def _moved(register: str, from_class: Class, to_class: Class) -> str:
+    """A conversion between classes that keeps the value where it fits.
+
+    Between signed and unsigned, wgpu's compiler widens by the sign of the result, so it is widened by that of the source first.
+    """
+    if _TYPES[from_class] == _TYPES[to_class]:
+        return register
+    if (from_class, to_class) in (("uint", "long"), ("int", "ulong")):
+        register = f"{'u64' if from_class == 'uint' else 'i64'}({register})"
+    return f"{_TYPES[to_class]}({register})"
 
 
 def narrow(register: str, dtype: DType) -> str:

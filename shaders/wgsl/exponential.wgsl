@@ -25,6 +25,14 @@ fn exp_f32(x: f32) -> f32 {
     let value = scaled(1.0f + expm1_near(without_ln2(c, n)), i32(n));
     return select(value, x, isnan_f32(x));
 }
+// The same for x <= 0, without subnormal results. The comparison is one of bits, so that it is false for NaN.
+fn exp_nonpositive_f32(x: f32) -> f32 {
+    let vanishes = bitcast<u32>(x) - 0xc2ae0001u < 0x3cd20000u;
+    let c = select(x, -87.0f, vanishes);
+    let n = round(c * 1.44269504f);
+    let value = (1.0f + expm1_near(without_ln2(c, n))) * power_of_two(i32(n));
+    return select(value, 0.0f, vanishes);
+}
 fn expm1_f32(x: f32) -> f32 {
     let c = clamped(x, -18.0f, 89.0f);
     let n = round(c * 1.44269504f);

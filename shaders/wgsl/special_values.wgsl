@@ -24,7 +24,7 @@ fn quotient_f32(x: f32, y: f32) -> f32 {
     let rough = fabs_f32(q);
     let refined = q + fma(-q, y, x) / y;
     let safe = size > 1.0e-30f && size < 1.0e30f && rough > 1.0e-30f && rough < 1.0e30f;
-    let special = select(select(q, x * (1.0f / y), isnan_f32(x) || isnan_f32(y)), 0.0f * x, isinf_f32(y) && isfinite_f32(x));
+    let special = select(select(q, x * (1.0f / y), isnan_f32(x) || isnan_f32(y)), copysign_f32(0.0f, bitcast<f32>(bitcast<u32>(x) ^ bitcast<u32>(y))), isinf_f32(y) && isfinite_f32(x));
     return select(special, refined, safe);
 }
 fn sqrt_f32(x: f32) -> f32 {

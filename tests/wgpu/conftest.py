@@ -1,6 +1,8 @@
-"""The wgpu devices under test."""
+"""The wgpu devices under test: each physical device through every API that offers it, and with the kernels of a GPU."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,25 +11,41 @@ from native_harness import Harness
 from polyhal.backends.wgpu import discovery
 from polyhal.backends.wgpu.backend import WGPUBackend
 
+_GPU_GROUP = 256
 
-def _devices() -> list[discovery.Found]:
+
+def _devices() -> list[tuple[discovery.Found, bool]]:
+    """Devices, and whether they are to be treated as GPUs, which takes other kernels than a CPU."""
     try:
-        return discovery.devices()
+        found = discovery.devices(every_api=True)
     except RuntimeError:
         return []
+    return [*((f, False) for f in found), *((f, True) for f in found[:1] if f.info.type == "cpu")]
 
 
-_FOUND = _devices()
+def _name(device: tuple[discovery.Found, bool]) -> str:
+    found, as_gpu = device
+    return f"{found.info.selector}-{found.api.lower()}{'-as-gpu' if as_gpu else ''}"
 
 
-@pytest.fixture(params=_FOUND, ids=[f"{f.info.selector}-{f.api.lower()}" for f in _FOUND], scope="session")
-def found(request: pytest.FixtureRequest) -> discovery.Found:
-    return request.param  # type: ignore[no-any-return]
+_DEVICES = _devices()
+
+
+@pytest.fixture(params=_DEVICES, ids=map(_name, _DEVICES), scope="session")
+def device(request: pytest.FixtureRequest) -> Harness:
+    found, as_gpu = request.param
+    backend = WGPUBackend(found)
+    if as_gpu:
+        backend.runtime.features = backend.features = replace(backend.features, cpu=False, group_size=_GPU_GROUP)
+    return Harness(backend)
 
 
 @pytest.fixture(scope="session")
-def device(found: discovery.Found) -> Harness:
-    return Harness(WGPUBackend(found))
+def found() -> discovery.Found:
+    """The best device, for tests that open it in their own way."""
+    if not _DEVICES:
+        pytest.skip("wgpu finds no adapter")
+    return _DEVICES[0][0]
 
 
 @pytest.fixture

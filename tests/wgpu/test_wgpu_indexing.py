@@ -11,7 +11,6 @@ from native_ops import check, run
 
 from polyhal.backends.wgpu import discovery
 from polyhal.backends.wgpu.backend import WGPUBackend
-from polyhal.backends.wgpu.lowering import indexing
 from polyhal.hal import dtypes
 
 
@@ -56,16 +55,13 @@ def test_a_table_that_a_kernel_cannot_see_whole_is_cut(found: discovery.Found, r
 @pytest.mark.parametrize(
     "dtype", [dtypes.float32, dtypes.int32, dtypes.int64, dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name
 )
-@pytest.mark.parametrize("way", ["chosen", "rows"])
 @pytest.mark.parametrize(("rows", "width", "count"), [(9, 33, 200), (5, 1, 3000), (300, 64, 50), (4, 7, 1), (70, 384, 300)])
 def test_scatter_rows(
-    device: Any, rng: Any, dtype: dtypes.DType, way: str, rows: int, width: int, count: int, monkeypatch: Any
+    device: Any, rng: Any, dtype: dtypes.DType, rows: int, width: int, count: int
 ) -> None:
     if not _has(device, dtype):
         pytest.skip("the device does not store this dtype")
-    if way == "rows":
-        monkeypatch.setattr(type(device.backend.features), "cpu", False)
-    elif device.backend.features.cpu and dtype.kind == "float" and dtype.itemsize < 4:
+    if device.backend.features.cpu and dtype.kind == "float" and dtype.itemsize < 4:
         pytest.skip("composed from sums in single precision")
     src = rng.integers(-9, 9, (count, width)).astype(dtype.numpy)
     index = rng.integers(-2, rows + 2, count).astype(_index_type(device))
@@ -76,15 +72,24 @@ def test_scatter_rows(
     np.testing.assert_array_equal(got.astype(np.float64), want)
 
 
-@pytest.mark.parametrize("way", ["chosen", "rows"])
-def test_scatter_add_keeps_what_is_there(device: Any, rng: Any, way: str, monkeypatch: Any) -> None:
-    if way == "rows":
-        monkeypatch.setattr(indexing, "_is_cpu", lambda runtime: False)
+def test_scatter_add_keeps_what_is_there(device: Any, rng: Any) -> None:
     for rows, count in ((9, 200), (300, 50)):
-        start, src = rng.integers(-9, 9, (rows, 12)).astype(np.float32), rng.integers(-9, 9, (count, 12)).astype(np.float32)
+        start = rng.integers(-9, 9, (rows, 12)).astype(np.float32)
+        src = rng.integers(-9, 9, (count, 12)).astype(np.float32)
         index = rng.integers(-2, rows + 2, count).astype(np.int32)
         out = device.upload(start)
         device.backend.scatter_add(device.upload(index), device.upload(src), out)
         inside = (index >= 0) & (index < rows)
         np.add.at(start, index[inside], src[inside])
         np.testing.assert_array_equal(device.download(out), start)
+
+
+@pytest.mark.parametrize(("shape", "axis", "length"), [((4, 50), 1, 70), ((60, 5), 0, 30), ((5000,), 0, 9), ((2, 3, 4), 1, 8)])
+def test_along_an_axis(device: Any, rng: Any, shape: tuple[int, ...], axis: int, length: int) -> None:
+    """Numbers from the end count; the gradient adds up where numbers repeat."""
+    index = rng.integers(-length, length, shape).astype(_index_type(device))
+    whole = rng.integers(-9, 9, (*shape[:axis], length, *shape[axis + 1 :])).astype(np.float32)
+    check(device, "take_along_axis", [whole, index], ulps=0, axis=axis)
+    src = rng.integers(-9, 9, shape).astype(np.float32)
+    check(device, "scatter_along_axis", [src, index], ulps=0, axis=axis, length=length)
+    check(device, "scatter_along_axis", [src.T, index.T], ulps=0, axis=len(shape) - 1 - axis, length=length)

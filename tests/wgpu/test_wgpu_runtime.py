@@ -190,8 +190,8 @@ def test_threads_may_launch_at_once(device: Any) -> None:
 
 
 def test_a_shader_that_does_not_compile_shows_its_text(device: Any) -> None:
+    definitions = {"COMPUTE": ["let r2 = nonsense;"]}
     with pytest.raises(KernelBuildError, match=r"(?s)'broken' does not compile.*\n +\d+ \| .*nonsense"):
-        definitions = {"COMPUTE": ["let r2 = nonsense;"]}
         device.backend.runtime.launch("broken", "elementwise", definitions, [Tensor(0), Tensor(1), Tensor(2)], 1)
 
 

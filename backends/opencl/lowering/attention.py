@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyhal.backends.common.attentions import Shape, arrange, mask_kind, refusal
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import Constant, LaunchSequence, ScalarType, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.rows import own_exp, real_type
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import Spec, broadcast_strides, collapse
+from polyhal.hal.layout import Spec, broadcast_strides
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
-Triple = tuple[int, int, int]
 
-_BATCH_AXES = 3
 _MAX_FEATURES = 256
 _PACK_ROWS = 32
 _TILES_EACH = 8
@@ -28,40 +25,6 @@ _GPU_GROUP = 256
 _GPU_SIDE = 16
 _GPU_TILE = 64
 _GPU_DEPTH = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Attention over `count` heads: t queries, s keys of d features, values of e features. Strides are per operand."""
-
-    batch: Triple
-    t: int
-    s: int
-    d: int
-    e: int
-    steps: tuple[Triple, ...]
-    """Batch strides of every operand, in the order in which they were given."""
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.batch)
-
-
-def _arrange(operands: Sequence[Spec], mask: Spec | None, t: int, s: int, d: int, e: int) -> Shape | Declined:
-    """Merge the leading axes of all operands; the mask comes last and is broadcast."""
-    lead = operands[0].shape[:-2]
-    strides = [o.strides[:-2] for o in operands]
-    if mask is not None:
-        strides.append(broadcast_strides(mask.shape, mask.strides, (*lead, t, s))[:-2])
-    lengths, steps = collapse(lead, tuple(strides))
-    if len(lengths) > _BATCH_AXES:
-        return Declined(f"{len(lengths)} leading axes cannot be merged; the kernels take {_BATCH_AXES}")
-    fill = _BATCH_AXES - len(lengths)
-    batch = (1,) * fill + lengths
-    padded = [(0,) * fill + st for st in steps]
-    return Shape(
-        (batch[0], batch[1], batch[2]), t, s, d, e, tuple((p[0], p[1], p[2]) for p in padded)
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,35 +77,20 @@ def _pack(
     )  # fmt: skip
 
 
-def _refusal(tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
-    """Why the kernels cannot take these operands; empty when they can."""
-    if any(not isinstance(s, Spec) for s in tensors):
-        return "an operand is a number"
-    if any(s is not None and s.dtype is not tensors[0].dtype for s in tensors):  # type: ignore[union-attr]
-        return "operands of different dtypes"
-    if mask is not None and mask.dtype.kind not in ("bool", "float"):
-        return f"a mask of {mask.dtype.name}"
-    return ""
-
-
-def _mask_kind(mask: InputSpec | None) -> int:
-    return 0 if mask is None else 1 if mask.dtype is dtypes.bool_ else 2
-
-
 def _attention(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     q, k, v, mask = inputs
-    refusal = _refusal((q, k, v), mask)
-    if refusal:
-        return Declined(refusal)
+    reason = refusal((q, k, v), mask)
+    if reason:
+        return Declined(reason)
     assert isinstance(q, Spec)
     assert isinstance(k, Spec)
     assert isinstance(v, Spec)
     (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
     if max(d, e) > _MAX_FEATURES:
         return Declined(f"heads of {max(d, e)} features; the kernel takes {_MAX_FEATURES}")
-    shape = _arrange((q, k, v), mask if isinstance(mask, Spec) else None, t, s, d, e)
+    shape = arrange((q, k, v), mask if isinstance(mask, Spec) else None, t, s, d, e)
     if isinstance(shape, Declined):
         return shape
     real = real_type(q.dtype)
@@ -164,7 +112,7 @@ def _attention(
     definitions: dict[str, str | int | bool] = {
         "DTYPE": q.dtype.name, "OUT_DTYPE": outputs[0].dtype.name, "REAL": real, "WIDTH": tile.width, "MR": tile.rows,
         "VECTORS": tile.vectors, "VALUE_VECTORS": value_vectors, "MAX_FEATURES": _bound(d, 1), "MAX_VALUES": _bound(e, panel),
-        "CAUSAL": bool(params["causal"]), "MASK": _mask_kind(mask), "POLYNOMIAL_EXP": own_exp(runtime, q.dtype),
+        "CAUSAL": bool(params["causal"]), "MASK": mask_kind(mask), "POLYNOMIAL_EXP": own_exp(runtime, q.dtype),
     }  # fmt: skip
     masked: list[Parameter] = []
     mask_steps: list[Parameter] = []
@@ -207,7 +155,7 @@ def _tiles(
         return Declined(f"the kernel needs {local} bytes of local memory and groups of {_GPU_GROUP}")
     definitions: dict[str, str | int | bool] = {
         "DTYPE": q.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real, "VALUE_QUADS": quads,
-        "CAUSAL": bool(params["causal"]), "MASK": _mask_kind(mask),
+        "CAUSAL": bool(params["causal"]), "MASK": mask_kind(mask),
     }  # fmt: skip
     masked: list[Parameter] = []
     mask_steps: list[Parameter] = []
@@ -242,9 +190,9 @@ def _attention_grad(
     g, q, k, v, mask, out, lse = inputs
     if not runtime.features.cpu:
         return Declined("the kernel of the gradient is written for CPUs")
-    refusal = _refusal((q, k, v, g, out), mask)
-    if refusal:
-        return Declined(refusal)
+    reason = refusal((q, k, v, g, out), mask)
+    if reason:
+        return Declined(reason)
     assert isinstance(g, Spec)
     assert isinstance(q, Spec)
     assert isinstance(k, Spec)
@@ -258,7 +206,7 @@ def _attention_grad(
     (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
     if max(d, e) > _MAX_FEATURES:
         return Declined(f"heads of {max(d, e)} features; the kernel takes {_MAX_FEATURES}")
-    shape = _arrange((g, q, k, v), mask if isinstance(mask, Spec) else None, t, s, d, e)
+    shape = arrange((g, q, k, v), mask if isinstance(mask, Spec) else None, t, s, d, e)
     if isinstance(shape, Declined):
         return shape
     tile = _tile(runtime, real)
@@ -295,7 +243,7 @@ def _attention_grad(
         "DTYPE": q.dtype.name, "GRADIENT_DTYPE": g.dtype.name, "REAL": real, "WIDTH": tile.width, "MR": tile.rows,
         "VECTORS": tile.vectors, "KEY_VECTORS": key_vectors, "VALUE_VECTORS": value_vectors,
         "MAX_FEATURES": _bound(d, key_panel), "MAX_VALUES": _bound(e, value_panel), "CAUSAL": bool(params["causal"]),
-        "MASK": _mask_kind(mask), "POLYNOMIAL_EXP": own_exp(runtime, q.dtype),
+        "MASK": mask_kind(mask), "POLYNOMIAL_EXP": own_exp(runtime, q.dtype),
     }  # fmt: skip
     masked: list[Parameter] = []
     mask_steps: list[Parameter] = []

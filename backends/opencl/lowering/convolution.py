@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from polyhal.backends.common.convolutions import Geometry, Pair, geometry, refusal
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.products import Matrix, Product
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement
-from polyhal.backends.opencl.lowering.matmul import Product, RegisterTile, multiply_panels, partial_bytes, register_tile
+from polyhal.backends.opencl.lowering.matmul import RegisterTile, multiply_panels, partial_bytes, register_tile
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
@@ -23,7 +24,6 @@ from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
-Pair = tuple[int, int]
 Step = Callable[..., None]
 
 _FEW = 4
@@ -31,49 +31,18 @@ _FEW = 4
 _PACKED_BYTES = 64 << 20
 """Windows are unrolled for about so many bytes at a time."""
 _PACK_ROWS = 32
+_PACKED = Matrix(-1, 0, 0, (0, 0, 0))
+"""A right operand that lies in workspace, in panels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """A convolution: `channels` and `filters` count per group, `size` is the input's, `result` the output's."""
-
-    images: int
-    groups: int
-    channels: int
-    filters: int
-    size: Pair
-    result: Pair
-    kernel: Pair
-    stride: Pair
-    padding: Pair
-    dilation: Pair
-
-    @property
-    def taps(self) -> int:
-        return self.channels * math.prod(self.kernel)
-
-    @property
-    def pixels(self) -> int:
-        return math.prod(self.result)
-
-    def parameters(self) -> list[Parameter]:
-        """GEOMETRY of conv_direct.cl."""
-        counts = (self.images, self.groups, self.channels, self.filters)
-        lengths = (*self.size, *self.result, *self.kernel)
-        return [
-            *(Constant(v, "uint") for v in counts), *(Constant(v, "int") for v in lengths),
-            *(Constant(v, "int") for v in (*self.stride, *self.padding, *self.dilation)),
-        ]  # fmt: skip
-
-
-def _geometry(
-    x: tuple[int, ...], weight: tuple[int, ...], result: tuple[int, ...], params: Mapping[str, Any]
-) -> Geometry:
-    groups = params["groups"]
-    return Geometry(
-        x[0], groups, x[1] // groups, weight[0] // groups, (x[2], x[3]), (result[2], result[3]), (weight[2], weight[3]),
-        params["stride"], params["padding"], params["dilation"],
-    )  # fmt: skip
+def _parameters(g: Geometry) -> list[Parameter]:
+    """GEOMETRY of conv_direct.cl."""
+    counts = (g.images, g.groups, g.channels, g.filters)
+    lengths = (*g.size, *g.result, *g.kernel)
+    return [
+        *(Constant(v, "uint") for v in counts), *(Constant(v, "int") for v in lengths),
+        *(Constant(v, "int") for v in (*g.stride, *g.padding, *g.dilation)),
+    ]  # fmt: skip
 
 
 def _steps(spec: Spec) -> list[Parameter]:
@@ -81,18 +50,10 @@ def _steps(spec: Spec) -> list[Parameter]:
 
 
 def _refusal(runtime: Runtime, g: Geometry, *specs: InputSpec | None) -> str:
-    if not all(isinstance(s, Spec) for s in specs):
-        return "an operand is a number"
-    if any(s is not None and specs[0] is not None and s.dtype is not specs[0].dtype for s in specs):
-        return "operands of different dtypes"
-    if (
-        max(g.images * g.groups * g.pixels, g.groups * g.channels * g.size[0] * g.size[1], g.images * g.pixels * g.taps)
-        >= 1 << 31
-    ):
-        return "2^31 elements or more"
-    if not runtime.features.cpu and g.filters > _FEW:
+    found = refusal(g, *specs)
+    if not found and not runtime.features.cpu and g.filters > _FEW:
         return "on GPUs convolution is composed of windows and a matrix product"
-    return ""
+    return found
 
 
 def _window(
@@ -135,9 +96,8 @@ def _product(
 ) -> Product:
     """For each image and group, a contiguous (m, k) matrix per group times packed (k, n)."""
     left, bias, result, temporary = places
-    return Product(
-        (1, images, g.groups), m, n, k, (0, 0, m * k), k, 1, (0, 0, 0), 0, 0, dtype, out, left, -1, bias, result, temporary
-    )  # fmt: skip
+    matrix, target = Matrix(left, k, 1, (0, 0, m * k)), Matrix(result, n, 1, (0, g.groups * m * n, m * n))
+    return Product((1, images, g.groups), m, n, k, matrix, _PACKED, target, dtype, out, bias, temporary)
 
 
 def _forward(
@@ -147,10 +107,10 @@ def _forward(
     (out,) = outputs
     if not isinstance(x, Spec) or not isinstance(weight, Spec):
         return Declined("an operand is a number")
-    g = _geometry(x.shape, weight.shape, out.shape, params)
-    refusal = _refusal(runtime, g, x, weight, *([bias] if bias is not None else []))
-    if refusal or not weight.is_contiguous or (isinstance(bias, Spec) and not bias.is_contiguous):
-        return Declined(refusal or "the weight or bias is not contiguous")
+    g = geometry(x.shape, weight.shape, out.shape, params)
+    reason = _refusal(runtime, g, x, weight, *([bias] if bias is not None else []))
+    if reason or not weight.is_contiguous or (isinstance(bias, Spec) and not bias.is_contiguous):
+        return Declined(reason or "the weight or bias is not contiguous")
     bias_place = None if bias is None else 2
     if g.filters <= _FEW:
         definitions: dict[str, str | int | bool] = {
@@ -159,10 +119,10 @@ def _forward(
         tensors = [Tensor(0), Tensor(1), *([Tensor(2)] if bias is not None else []), Tensor(3)]
         items = (g.pixels, g.groups * g.filters, g.images)
         group = (runtime.features.group_size, 1, 1)
-        parameters = [*tensors, *g.parameters(), *_steps(x)]
+        parameters = [*tensors, *_parameters(g), *_steps(x)]
         return runtime.launch("conv_direct", "conv_direct", definitions, parameters, items, group)
     real = real_type(out.dtype)
-    tile = register_tile(runtime, real, g.filters)
+    tile = register_tile(runtime, _item(real), g.filters)
     per_image = g.groups * ceil_div(g.pixels, tile.columns) * tile.columns * g.taps * _item(real)
     origin = (-g.padding[0], -g.padding[1])
     steps: list[Step] = []
@@ -208,10 +168,10 @@ def _input_grad(
     (out,) = outputs
     if not isinstance(slope, Spec) or not isinstance(weight, Spec):
         return Declined("an operand is a number")
-    g = _geometry(out.shape, weight.shape, slope.shape, params)
-    refusal = _refusal(runtime, g, slope, weight)
-    if refusal or not weight.is_contiguous:
-        return Declined(refusal or "the weight is not contiguous")
+    g = geometry(out.shape, weight.shape, slope.shape, params)
+    reason = _refusal(runtime, g, slope, weight)
+    if reason or not weight.is_contiguous:
+        return Declined(reason or "the weight is not contiguous")
     real = real_type(out.dtype)
     inner = g.size[0] * g.size[1]
     if g.filters <= _FEW:
@@ -220,7 +180,7 @@ def _input_grad(
             "OUT_DTYPE": out.dtype.name,
             "REAL": real,
         }
-        parameters = [Tensor(0), Tensor(1), Tensor(2), *g.parameters(), *_steps(slope)]
+        parameters = [Tensor(0), Tensor(1), Tensor(2), *_parameters(g), *_steps(slope)]
         items = (inner, g.groups * g.channels, g.images)
         return runtime.launch(
             "conv_direct_input_grad", "conv_direct", definitions, parameters, items, (runtime.features.group_size, 1, 1),
@@ -232,7 +192,7 @@ def _input_grad(
         weight.dtype, (g.groups, g.channels, g.filters, taps), (g.filters * g.taps, taps, g.taps, 1), weight.aligned
     )
     copy, copied_bytes = _copy_step(runtime, turned, 1, 3)
-    tile = register_tile(runtime, real, g.channels)
+    tile = register_tile(runtime, _item(real), g.channels)
     depth = g.filters * taps
     per_image = g.groups * ceil_div(inner, tile.columns) * tile.columns * depth * _item(real)
     transposed = g.stride != (1, 1)
@@ -267,14 +227,14 @@ def _weight_grad(
     (out,) = outputs
     if not isinstance(slope, Spec) or not isinstance(x, Spec):
         return Declined("an operand is a number")
-    g = _geometry(x.shape, out.shape, slope.shape, params)
-    refusal = _refusal(runtime, g, slope, x)
-    if refusal:
-        return Declined(refusal)
+    g = geometry(x.shape, out.shape, slope.shape, params)
+    reason = _refusal(runtime, g, slope, x)
+    if reason:
+        return Declined(reason)
     real = real_type(out.dtype)
     if g.filters <= _FEW:
         definitions: dict[str, str | int | bool] = {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real}
-        parameters = [Tensor(0), Tensor(1), Tensor(2), *g.parameters(), *_steps(slope), *_steps(x)]
+        parameters = [Tensor(0), Tensor(1), Tensor(2), *_parameters(g), *_steps(slope), *_steps(x)]
         group = 1 if runtime.features.cpu else 32
         return runtime.launch(
             "conv_direct_weight_grad", "conv_direct", definitions, parameters, (out.size,), (group,),
@@ -289,7 +249,7 @@ def _weight_grad(
         slope.aligned,
     )
     copy, copied_bytes = _copy_step(runtime, view, 0, 3)
-    tile = register_tile(runtime, real, g.filters)
+    tile = register_tile(runtime, _item(real), g.filters)
     per_image = g.groups * ceil_div(g.taps, tile.columns) * tile.columns * g.pixels * _item(real)
     origin = (-g.padding[0], -g.padding[1])
     terms = g.images * g.pixels
@@ -309,9 +269,10 @@ def _weight_grad(
                 chunk_items, (1, 1, 1), kernel="pack_taps",
             )
         )  # fmt: skip
+        matrix = Matrix(-1, terms, 1, (0, 0, g.filters * terms))
+        target = Matrix(2, g.taps, 1, (0, 0, g.filters * g.taps))
         p = Product(
-            (1, 1, g.groups), g.filters, g.taps, count * g.pixels, (0, 0, g.filters * terms), terms, 1, (0, 0, 0), 0, 0,
-            slope.dtype, out.dtype, -1, -1, None, 2, 4,
+            (1, 1, g.groups), g.filters, g.taps, count * g.pixels, matrix, _PACKED, target, slope.dtype, out.dtype, None, 4
         )  # fmt: skip
         partial = max(partial, partial_bytes(p))
         left = (Workspace(3), Constant(first * g.pixels, "ulong"))

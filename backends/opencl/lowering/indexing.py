@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div, round_up
+from polyhal.backends.common.indexing import line_step, step_of_rows, thirds
 from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.layout import Spec, collapse
+from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
@@ -24,14 +25,8 @@ _ROW_GROUP = 32
 _SCATTER_GROUP = 128
 
 
-def _line_step(spec: Spec) -> int | None:
-    """The distance between neighbours when the whole spec is numbered in row-major order, or None if it varies."""
-    lengths, (steps,) = collapse(spec.shape, (spec.strides,))
-    return steps[0] if len(lengths) == 1 else None
-
-
 def _gather(runtime: Runtime, index: Spec, x: Spec, places: tuple[int, int, int]) -> Launch | Declined:
-    step = _line_step(index)
+    step = line_step(index)
     if step is None:
         return Declined("the index is not evenly spaced")
     count, width = index.size, x.shape[1]
@@ -68,7 +63,7 @@ def _scatter(
     runtime: Runtime, index: Spec, source: tuple[int, int, int, int], out: Spec, places: tuple[int, int, int]
 ) -> Launch | Declined:
     """`source` is (count, width, row stride, column stride)."""
-    step = _line_step(index)
+    step = line_step(index)
     if step is None:
         return Declined("the index is not evenly spaced")
     count, width, row_step, column_step = source
@@ -131,29 +126,20 @@ def _scatter_rows(
         return Declined("an operand is a number")
     if runtime.features.cpu and out.dtype.is_floating_point and out.dtype.itemsize < 4:
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
-    lengths, (steps,) = collapse(src.shape[:-1], (src.strides[:-1],))
-    if len(lengths) > 1:
+    step = step_of_rows(src)
+    if step is None:
         return Declined("the rows of the source are not evenly spaced")
     width = src.shape[-1]
     launch = _scatter(
-        runtime, index, (index.size, width, steps[0], src.strides[-1] if width > 1 else 1), out, (1, 0, 2)
+        runtime, index, (index.size, width, step, src.strides[-1] if width > 1 else 1), out, (1, 0, 2)
     )
     return launch if isinstance(launch, Declined) else _after_zeros(runtime, "scatter_rows", out, 2, launch)
-
-
-def _thirds(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
-    """Lengths and strides as (outer, axis, inner), or None where the axes on one side cannot be merged."""
-    outer, (outer_steps,) = collapse(spec.shape[:axis], (spec.strides[:axis],))
-    inner, (inner_steps,) = collapse(spec.shape[axis + 1 :], (spec.strides[axis + 1 :],))
-    if len(outer) > 1 or len(inner) > 1:
-        return None
-    return (outer[0], spec.shape[axis], inner[0]), (outer_steps[0], spec.strides[axis], inner_steps[0])
 
 
 def _along(
     runtime: Runtime, name: str, data: Spec, index: Spec, out: Spec, axis: int, length: int, items: int
 ) -> Launch | Declined:
-    source, positions = _thirds(data, axis), _thirds(index, axis)
+    source, positions = thirds(data, axis), thirds(index, axis)
     if source is None or positions is None:
         return Declined("the axes beside the indexed one cannot be merged")
     data_steps = source[1]

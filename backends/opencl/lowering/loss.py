@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from polyhal.backends.common import losses
 from polyhal.backends.common.launch import Constant, Tensor
+from polyhal.backends.common.norms import Inputs
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import rows
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
-
-Inputs = tuple[InputSpec | None, ...]
+from polyhal.hal.protocol import Declined, Launch
 
 
 def _number(value: float, arranged: rows.Rows) -> Constant:
@@ -22,9 +22,10 @@ def _number(value: float, arranged: rows.Rows) -> Constant:
 def _forward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    logits, target = inputs
-    if not isinstance(logits, Spec) or not isinstance(target, Spec):
-        return Declined("an operand is a number")
+    found = losses.forward(inputs)
+    if isinstance(found, Declined):
+        return found
+    logits, target = found
     arranged = rows.arrange(runtime, (logits,), 1)
     if isinstance(arranged, Declined):
         return arranged
@@ -43,20 +44,11 @@ def _forward(
 def _backward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    g, logits, target, lse = inputs
-    (dx,) = outputs
-    if not all(isinstance(s, Spec) for s in inputs):
-        return Declined("an operand is a number")
-    assert isinstance(g, Spec)
-    assert isinstance(logits, Spec)
-    assert isinstance(target, Spec)
-    assert isinstance(lse, Spec)
-    if (
-        lse.dtype.name != ("float64" if rows.real_type(logits.dtype) == "double" else "float32")
-        or not g.dtype.is_floating_point
-    ):
-        return Declined(f"g is {g.dtype.name} and lse {lse.dtype.name}")
-    arranged = rows.arrange(runtime, (logits, dx), 1)
+    found = losses.backward(inputs)
+    if isinstance(found, Declined):
+        return found
+    g, logits, target, lse = found
+    arranged = rows.arrange(runtime, (logits, outputs[0]), 1)
     if isinstance(arranged, Declined):
         return arranged
     definitions = arranged.definitions | {"INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name}

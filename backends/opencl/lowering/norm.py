@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from polyhal.backends.common import norms
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.norms import Inputs
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import rows
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.layout import Spec, collapse
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
 
-Inputs = tuple[InputSpec | None, ...]
 Lower = Callable[[Runtime, Inputs, tuple[Spec, ...], Mapping[str, Any]], Launch | Declined]
 
 _CHUNKS_PER_UNIT = 4
@@ -23,43 +24,16 @@ _GPU_ITEMS = 1 << 15
 _MIN_CHUNK = 16
 
 
-def _flat(spec: Spec, axes: int) -> Spec | None:
-    """The spec with its last `axes` axes as one, or None where they are not contiguous."""
-    lead, tail = spec.ndim - axes, spec.shape[spec.ndim - axes :]
-    lengths, (steps,) = collapse(tail, (spec.strides[lead:],))
-    if len(lengths) > 1 or (lengths[0] > 1 and steps[0] != 1):
-        return None
-    return Spec(spec.dtype, (*spec.shape[:lead], lengths[0]), (*spec.strides[:lead], 1), spec.aligned)
-
-
-def _row_step(spec: Spec) -> int | None:
-    """The distance between rows of a flattened spec, or None where they are not evenly spaced."""
-    lengths, (steps,) = collapse(spec.shape[:-1], (spec.strides[:-1],))
-    return steps[0] if len(lengths) == 1 else None
-
-
-def _refusal(*small: InputSpec | None) -> str:
-    """Why weights or statistics cannot be used; empty when they can."""
-    for s in small:
-        if s is not None and not (isinstance(s, Spec) and s.is_contiguous and s.dtype.is_floating_point):
-            return "a weight, bias or statistic is not contiguous"
-    return ""
-
-
 def _forward(centred: bool) -> Lower:
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        x = inputs[0]
+        found = norms.forward(inputs, outputs, params["axes"])
+        if isinstance(found, Declined):
+            return found
         weight = inputs[1]
         bias = inputs[2] if centred else None
-        if not isinstance(x, Spec) or outputs[0].dtype is not x.dtype:
-            return Declined("operands of different dtypes")
-        refusal = _refusal(weight, bias)
-        flat, out = _flat(x, params["axes"]), _flat(outputs[0], params["axes"])
-        if refusal or flat is None or out is None:
-            return Declined(refusal or "the normalised axes are not contiguous")
-        arranged = rows.arrange(runtime, (flat, out), flat.ndim - 1)
+        arranged = rows.arrange(runtime, found, found[0].ndim - 1)
         if isinstance(arranged, Declined):
             return arranged
         definitions = arranged.definitions | {
@@ -83,24 +57,13 @@ def _backward(centred: bool) -> Lower:
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        g, x, weight = inputs[:3]
-        statistics = inputs[3:]
-        dx, dweight = outputs[:2]
-        if not isinstance(g, Spec) or not isinstance(x, Spec) or g.dtype is not x.dtype:
-            return Declined("operands of different dtypes")
-        refusal = _refusal(weight, *statistics)
-        if any(
-            s is None or rows.real_type(s.dtype) != rows.real_type(x.dtype) or s.dtype.itemsize < 4 for s in statistics
-        ):
-            refusal = "statistics of an unexpected dtype"
-        flat = [_flat(s, params["axes"]) for s in (g, x, dx)]
-        if refusal or None in flat:
-            return Declined(refusal or "the normalised axes are not contiguous")
-        g_flat, x_flat, dx_flat = (s for s in flat if s is not None)
-        g_row, x_row = _row_step(g_flat), _row_step(x_flat)
-        if g_row is None or x_row is None:
-            return Declined("the rows are not evenly spaced")
-        arranged = rows.arrange(runtime, (g_flat, x_flat, dx_flat), x_flat.ndim - 1)
+        weight, statistics = inputs[2], inputs[3:]
+        dweight = outputs[1]
+        found = norms.backward(inputs, outputs, params)
+        if isinstance(found, Declined):
+            return found
+        x = found.x
+        arranged = rows.arrange(runtime, (found.g, x, found.dx), x.ndim - 1)
         if isinstance(arranged, Declined):
             return arranged
         definitions = arranged.definitions | {
@@ -139,8 +102,8 @@ def _backward(centred: bool) -> Lower:
             Constant(arranged.rows, "uint"),
             Constant(arranged.length, "uint"),
             Constant(chunk, "uint"),
-            Constant(g_row, "long"),
-            Constant(x_row, "long"),
+            Constant(found.g_row, "long"),
+            Constant(found.x_row, "long"),
         ]
         group = (1, 1) if runtime.features.cpu else (_group(runtime, blocks), 1)
         partial = runtime.launch(

@@ -11,13 +11,13 @@ from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
+from polyhal.hal.ops.random import threshold
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
 
 _WORDS = 4
 _AXES = 3
-_LARGEST_WORD = (1 << 32) - 1
 _DISTRIBUTIONS = {"random_bits": 0, "uniform": 1, "normal": 2}
 
 
@@ -56,7 +56,7 @@ def _dropout(
         Constant(x.size, "ulong"),
         Number(1, "ulong"),
         Number(2, "ulong"),
-        Constant(min(int(p * 2**32), _LARGEST_WORD), "uint"),
+        Constant(threshold(p), "uint"),
         Constant(1 / (1 - p), "double" if real == "double" else "float"),
         *(Constant(n, "ulong") for n in lengths[1:]),
         *(Constant(n, "long") for n in steps),

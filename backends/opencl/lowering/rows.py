@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.expressions import register_class
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant
+from polyhal.backends.common.rows import walk
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import Spec, collapse
+from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined
 
-_AXES = 3
 _ELEMENTS_EACH = 4096
 """A CPU's work-item takes rows of about so many elements together, so that starting it costs little."""
 _SHORT_ROW = 512
@@ -39,33 +38,20 @@ class Rows:
 
 def arrange(runtime: Runtime, specs: Sequence[Spec], axis: int) -> Rows | Declined:
     """Rows along `axis` of operands of equal shape. Vectors are used where the axis is contiguous in all of them."""
-    shape = specs[0].shape or (1,)
-    strides: list[tuple[int, ...]] = [s.strides or (1,) for s in specs]
-    axis = axis if specs[0].shape else 0
-    length = shape[axis]
-    outer = tuple(n for i, n in enumerate(shape) if i != axis)
-    lengths, steps = collapse(outer, tuple(tuple(t for i, t in enumerate(s) if i != axis) for s in strides))
-    if len(lengths) > _AXES:
-        return Declined(f"{len(lengths)} axes besides the one worked on cannot be merged; the kernels take {_AXES}")
-    if length >= 1 << 31:
-        return Declined("the axis is longer than 2^31")
-    rows = math.prod(lengths)
-    along = [s[axis] if length > 1 else 1 for s in strides]
-    vectors = all(step == 1 for step in along)
-    fill = _AXES - len(lengths)
-    lengths = (1,) * fill + lengths
-    definitions, each, items, group = geometry(runtime, specs[0].dtype, rows, length, vectors)
+    found = walk(specs, axis)
+    if isinstance(found, Declined):
+        return found
+    definitions, each, items, group = geometry(runtime, specs[0].dtype, found.count, found.length, found.contiguous)
     parameters: list[Parameter] = [
-        Constant(rows, "ulong"),
-        Constant(length, "uint"),
+        Constant(found.count, "ulong"),
+        Constant(found.length, "uint"),
         Constant(each, "uint"),
-        Constant(lengths[1], "uint"),
-        Constant(lengths[2], "uint"),
+        Constant(found.outer[1], "uint"),
+        Constant(found.outer[2], "uint"),
     ]
-    for step, stride in zip(along, steps, strict=True):
-        parameters += [Constant(v, "long") for v in ((0,) * fill + stride)]
-        parameters.append(Constant(step, "long"))
-    return Rows(rows, length, definitions, tuple(parameters), items, group)
+    for step, stride in zip(found.steps, found.strides, strict=True):
+        parameters += [Constant(v, "long") for v in (*stride, step)]
+    return Rows(found.count, found.length, definitions, tuple(parameters), items, group)
 
 
 def geometry(

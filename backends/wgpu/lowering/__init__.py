@@ -17,9 +17,27 @@ is like, for choosing among kernels.
 from __future__ import annotations
 
 from polyhal.backends.common.lowering import LoweringFunction, merge
-from polyhal.backends.wgpu.lowering import elementwise, movement
+from polyhal.backends.wgpu.lowering import (
+    attention,
+    batch_norm,
+    convolution,
+    elementwise,
+    indexing,
+    loss,
+    matmul,
+    movement,
+    norm,
+    optimizer,
+    pooling,
+    random,
+    reduce,
+    softmax,
+)  # fmt: skip
 
-_FAMILIES = (elementwise, movement)
+_FAMILIES = (
+    elementwise, movement, indexing, random, reduce, pooling, softmax, optimizer, matmul, convolution, norm, loss,
+    batch_norm, attention,
+)  # fmt: skip
 
 
 def table() -> dict[str, LoweringFunction]:

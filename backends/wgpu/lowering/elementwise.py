@@ -151,7 +151,7 @@ def _number(body: _Body, position: int, dtype: DType) -> _Value:
     if wire in ("long", "ulong"):
         body.numbers.append(f"{name}_low: u32, {name}_high: u32")
         held = type_name(cls)
-        body.prepare.append(f"let {register} = ({held}(p.{name}_high) << 32u) | {held}(p.{name}_low);")
+        body.prepare.append(f"let {register} = {held}((u64(p.{name}_high) << 32u) | u64(p.{name}_low));")
     else:
         body.numbers.append(f"{name}: {type_name(cls)}")
         body.prepare.append(f"let {register} = p.{name};")

@@ -1,2 +1,274 @@
-LOWERINGS = {}
-build = batched = gather = scatter_add = None
+"""Rows picked and added by index, and elements along an axis. Additions run in a fixed order, without atomics on floats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least
+from polyhal.backends.common.indexing import line_step, step_of_rows, thirds
+from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor
+from polyhal.backends.common.lowering import LoweringFunction
+from polyhal.backends.wgpu.launch import Parameter
+from polyhal.backends.wgpu.lowering import movement
+from polyhal.backends.wgpu.lowering.windows import Part, too_large
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.layout import ALIGNMENT, Spec, contiguous
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+Inputs = tuple[InputSpec | None, ...]
+Places = tuple[int, int, int]
+
+_LARGEST = 1 << 31
+_LANES = 4
+_FEW_COLUMNS = 32
+_FEW_OWNERS = 2048
+"""Rows of a result below which each is shared by more invocations, so that the device is busy."""
+
+
+def _uints(*values: int) -> list[Parameter]:
+    return [Constant(v, "uint") for v in values]
+
+
+# --- rows picked ----------------------------------------------------------------------------------------------------
+
+
+def _unit(x: Spec, out: Spec) -> int:
+    """Bytes that can be moved at once: whole rows of them, at multiples of them."""
+    item, width = x.dtype.itemsize, x.shape[1]
+    if x.aligned and out.aligned and (width == 1 or x.strides[1] == 1):
+        for unit in (16, 8, 4):
+            if unit > item and width * item % unit == 0 and x.strides[0] * item % unit == 0:
+                return unit
+    return item
+
+
+def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: Places) -> Launch | Declined:
+    """Rows of `x`; `places` are the arguments index, x and out. Tables and results that are too large are cut by rows."""
+    step = line_step(index)
+    if step is None:
+        return Declined("the index is not evenly spaced")
+    (rows, width), count = x.shape, index.size
+    if max(count, rows, width) >= _LARGEST:
+        return Declined("an axis is longer than 2^31")
+    table = _rows_at_once(runtime, rows, abs(x.strides[0]) * x.dtype.itemsize)
+    picked = _rows_at_once(runtime, count, max(width * x.dtype.itemsize, abs(step) * index.dtype.itemsize))
+    if table == rows and picked == count:
+        return _gather_part(runtime, (index, x, out), step, places, (0, rows))
+    launches = []
+    for at in range(0, count, picked):
+        n = min(picked, count - at)
+        index_part = Spec(index.dtype, (n,), (step,), index.aligned)
+        out_part = contiguous(out.dtype, (n, width))._replace(aligned=out.aligned)
+        for first in range(0, rows, table):
+            x_part = x._replace(shape=(min(table, rows - first), width))
+            specs = (index_part, x_part, out_part)
+            moved = (at * step, first * x.strides[0], at * width)
+            ordered = sorted(zip(places, specs, moved, strict=True))
+            part = Part((ordered[0][1], ordered[1][1]), (ordered[2][1],), tuple(o[2] for o in ordered))
+            launches.append(part.around(_gather_part(runtime, specs, step, places, (first, rows))))
+    return LaunchSequence("gather", launches)
+
+
+def _rows_at_once(runtime: Runtime, rows: int, nbytes: int) -> int:
+    """How many of `rows` rows, `nbytes` apart, a kernel can see; pieces begin at aligned elements."""
+    room = (runtime.features.max_binding - 512) // max(nbytes, 1)
+    return rows if room >= rows else max(room // ALIGNMENT * ALIGNMENT, 1)
+
+
+def _gather_part(
+    runtime: Runtime, specs: tuple[Spec, Spec, Spec], step: int, places: Places, table: tuple[int, int]
+) -> Launch:
+    """Rows that lie in the part of a table given by its first row and the whole's length."""
+    index, x, out = specs
+    unit, item = _unit(x, out), x.dtype.itemsize
+    ratio = unit // item
+    width = x.shape[1] // ratio
+    items = index.size * width
+    size = runtime.features.group_size
+    first, length = table
+    parameters: list[Parameter] = [
+        *(Tensor(i) for i in places), *_uints(items, width, length, first, x.shape[0], int(first == 0)),
+        *_uints(step, x.strides[0] // ratio, x.strides[1] if width > 1 and ratio == 1 else 1),
+    ]  # fmt: skip
+    definitions = {"INDEX": index.dtype.name, "ITEM": item, "UNIT": unit, "GROUP": size}
+    return runtime.launch("gather", "gather", definitions, parameters, ceil_div(items, size))
+
+
+def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:
+    """A launch (index, x, out): rows of `x`, zeros where an index is out of range. All contiguous."""
+    launch = _gather(runtime, index, x, out, (0, 1, 2))
+    assert not isinstance(launch, Declined)
+    return launch
+
+
+def _embedding(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    weight, index = inputs
+    if not isinstance(weight, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    return _gather(runtime, index, weight, outputs[0], (1, 0, 2))
+
+
+# --- rows added -----------------------------------------------------------------------------------------------------
+
+
+def _scatter(
+    runtime: Runtime, index: Spec, source: tuple[Spec, int, int], out: Spec, places: Places, *,
+    accumulate: bool, wrap: bool = False,
+) -> Launch | Declined:  # fmt: skip
+    """Rows of `source` (with its row and column stride) added to `out`, or, unless `accumulate`, to zeros."""
+    step = line_step(index)
+    if step is None:
+        return Declined("the index is not evenly spaced")
+    spec, row_step, column_step = source
+    count, (rows, width) = index.size, out.shape
+    if max(count, rows, width) >= _LARGEST or too_large(runtime, index, spec, out):
+        return Declined("an operand is larger than what a kernel can see at once")
+    if runtime.features.cpu:
+        launch = _by_columns(runtime, index, out, places, (count, width, rows, step, row_step, column_step), wrap)
+        return launch if accumulate else _after_zeros(runtime, launch, out, places[2])
+    by_rows = rows <= 2 * count
+    if not by_rows and not accumulate:
+        launch = _by_owners(
+            runtime, index, source, out, places, step, by_rows=by_rows, accumulate=True, wrap=wrap
+        )  # fmt: skip
+        return _after_zeros(runtime, launch, out, places[2])
+    return _by_owners(runtime, index, source, out, places, step, by_rows=by_rows, accumulate=accumulate, wrap=wrap)
+
+
+def _by_owners(
+    runtime: Runtime, index: Spec, source: tuple[Spec, int, int], out: Spec, places: Places, step: int, *,
+    by_rows: bool, accumulate: bool, wrap: bool,
+) -> Launch:  # fmt: skip
+    """A group per row of the result, or per index where there are many more rows than indices."""
+    spec, row_step, column_step = source
+    rows, width = out.shape
+    vectors = (
+        spec.aligned and out.aligned and column_step == 1 and row_step % _LANES == 0 and width % _LANES == 0
+        and out.dtype.itemsize <= 4
+    )  # fmt: skip
+    lanes = _LANES if vectors else 1
+    owners = rows if by_rows else index.size
+    units = width // lanes
+    size = runtime.features.group_size
+    columns = min(power_of_two_at_least(units), size if owners >= _FEW_OWNERS else _FEW_COLUMNS)
+    tiles = ceil_div(units, columns)
+    definitions = {
+        "INDEX": index.dtype.name, "DTYPE": out.dtype.name, "LANES": lanes, "GROUP": size, "COLUMNS": columns,
+        "BY_ROWS": by_rows, "ACCUMULATE": accumulate, "WRAP": wrap,
+    }  # fmt: skip
+    parameters: list[Parameter] = [
+        *(Tensor(i) for i in places),
+        *_uints(index.size, width, rows, owners, tiles, step, row_step, column_step),
+    ]
+    return runtime.launch("scatter_rows", "scatter_rows", definitions, parameters, owners * tiles)
+
+
+def _by_columns(
+    runtime: Runtime, index: Spec, out: Spec, places: Places, numbers: tuple[int, ...], wrap: bool
+) -> Launch:
+    """An invocation per column. Half precision would be rounded at every step, so callers keep it out."""
+    size = runtime.features.group_size
+    definitions = {"INDEX": index.dtype.name, "DTYPE": out.dtype.name, "GROUP": size, "WRAP": wrap}
+    parameters = [*(Tensor(i) for i in places), *_uints(*numbers)]
+    return runtime.launch("scatter_columns", "scatter_columns", definitions, parameters, ceil_div(out.shape[1], size))
+
+
+def _after_zeros(runtime: Runtime, launch: Launch, out: Spec, place: int) -> Launch:
+    zero = movement.fill(runtime, out)
+    return LaunchSequence(launch.name, (lambda *args: zero(0, args[place]), launch))
+
+
+def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:
+    """A launch (index, source, out) that adds rows, in the order of the index. All contiguous."""
+    launch = _scatter(runtime, index, (source, *source.strides), out, (0, 1, 2), accumulate=True)  # type: ignore[arg-type]
+    assert not isinstance(launch, Declined), launch.reason
+    return launch
+
+
+def _rounds_at_every_step(runtime: Runtime, out: Spec) -> bool:
+    return out.dtype.is_floating_point and out.dtype.itemsize < dtypes.float32.itemsize
+
+
+def _scatter_rows(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    src, index = inputs
+    (out,) = outputs
+    if not isinstance(src, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    if runtime.features.cpu and _rounds_at_every_step(runtime, out):
+        return Declined(f"sums of {out.dtype.name} would be rounded at every step")
+    step = step_of_rows(src)
+    if step is None:
+        return Declined("the rows of the source are not evenly spaced")
+    source = (src, step, src.strides[-1] if src.shape[-1] > 1 else 1)
+    return _scatter(runtime, index, source, out, (1, 0, 2), accumulate=False)
+
+
+# --- elements along an axis -----------------------------------------------------------------------------------------
+
+
+def _along(
+    runtime: Runtime, name: str, data: Spec, index: Spec, axis: int, length: int, items: int,
+    definitions: Mapping[str, Any],
+) -> Launch | Declined:  # fmt: skip
+    """A launch (data, index, out) over `items` elements or lines."""
+    lying, positions = thirds(data, axis), thirds(index, axis)
+    if lying is None or positions is None:
+        return Declined("the axes beside the indexed one cannot be merged")
+    (_, picked, inner), index_steps = positions
+    size = runtime.features.group_size
+    parameters: list[Parameter] = [
+        Tensor(0), Tensor(1), Tensor(2), *_uints(items, picked, inner, length, *lying[1], *index_steps)
+    ]  # fmt: skip
+    defined = {**definitions, "INDEX": index.dtype.name, "GROUP": size}
+    return runtime.launch(name, name, defined, parameters, ceil_div(items, size))
+
+
+def _take_along_axis(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, index = inputs
+    (out,) = outputs
+    if not isinstance(x, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    if too_large(runtime, x, index, out):
+        return Declined("an operand is larger than what a kernel can see at once")
+    axis = params["axis"]
+    definitions = {"UNIT": out.dtype.itemsize}
+    return _along(runtime, "take_along_axis", x, index, axis, x.shape[axis], out.size, definitions)
+
+
+def _scatter_along_axis(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    src, index = inputs
+    (out,) = outputs
+    if not isinstance(src, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    axis, length = params["axis"], params["length"]
+    if _rounds_at_every_step(runtime, out) and index.shape[axis] > 1:
+        return Declined(f"sums of {out.dtype.name} would be rounded at every step")
+    if too_large(runtime, src, index, out):
+        return Declined("an operand is larger than what a kernel can see at once")
+    lines = index.size // index.shape[axis]
+    if lines == 1 and not runtime.features.cpu:
+        # One long line would keep one invocation busy: its elements are rows of one column.
+        column = contiguous(out.dtype, (length, 1))._replace(aligned=out.aligned)
+        source = (src, src.strides[axis], 1)
+        line = Spec(index.dtype, (index.size,), (index.strides[axis],), index.aligned)
+        return _scatter(runtime, line, source, column, (1, 0, 2), accumulate=False, wrap=True)
+    launch = _along(runtime, "scatter_along_axis", src, index, axis, length, lines, {"DTYPE": out.dtype.name})
+    return launch if isinstance(launch, Declined) else _after_zeros(runtime, launch, out, 2)
+
+
+LOWERINGS: dict[str, LoweringFunction] = {
+    "embedding": _embedding,
+    "scatter_rows": _scatter_rows,
+    "take_along_axis": _take_along_axis,
+    "scatter_along_axis": _scatter_along_axis,
+}

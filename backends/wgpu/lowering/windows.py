@@ -40,9 +40,7 @@ def too_large(runtime: Runtime, *specs: Spec) -> bool:
     return any(_span(s) * s.dtype.itemsize > limit for s in specs)
 
 
-def split(
-    runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]
-) -> list[Part] | None:
+def split(runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> list[Part] | None:
     """The pieces of an elementwise launch, or None where every operand fits."""
     specs = [*inputs, *outputs]
     if not too_large(runtime, *[s for s in specs if isinstance(s, Spec)]):
@@ -52,19 +50,36 @@ def split(
     # Splitting the axis on which the largest operand reaches farthest shrinks its span the most.
     largest = max((i for i, s in enumerate(specs) if isinstance(s, Spec)), key=lambda i: _span(specs[i]))
     axis = max(range(len(shape)), key=lambda a: (shape[a] - 1) * abs(strides[largest][a]))
-    half = ceil_div(ceil_div(shape[axis], 2), ALIGNMENT) * ALIGNMENT
-    if half >= shape[axis]:
-        half = ceil_div(shape[axis], 2)
+    strided = [Spec(s.dtype, shape, t, s.aligned) if isinstance(s, Spec) else s for s, t in zip(specs, strides, strict=True)]
+    return _halves(strided, len(inputs), axis, frozenset())
+
+
+def halves(
+    inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], axis: int, whole: frozenset[int] = frozenset()
+) -> list[Part]:
+    """The two pieces of a launch along `axis` of every tensor but those at the positions `whole`, which both receive."""
+    return _halves([*inputs, *outputs], len(inputs), axis, whole)
+
+
+def _halves(specs: Sequence[InputSpec | None], inputs: int, axis: int, whole: frozenset[int]) -> list[Part]:
+    length = next(s.shape[axis] for i, s in enumerate(specs) if isinstance(s, Spec) and i not in whole)
+    half = ceil_div(ceil_div(length, 2), ALIGNMENT) * ALIGNMENT
+    if half >= length:
+        half = ceil_div(length, 2)
     parts = []
-    for start, length in ((0, half), (half, shape[axis] - half)):
-        cut = (*shape[:axis], length, *shape[axis + 1 :])
-        moved = [s[axis] * start if isinstance(spec, Spec) else 0 for s, spec in zip(strides, specs, strict=True)]
-        made = [
-            Spec(spec.dtype, cut, s, spec.aligned and move % ALIGNMENT == 0) if isinstance(spec, Spec) else spec
-            for spec, s, move in zip(specs, strides, moved, strict=True)
-        ]
-        n = len(inputs)
-        parts.append(Part(tuple(made[:n]), tuple(made[n:]), tuple(moved)))  # type: ignore[arg-type]
+    for start, stop in ((0, half), (half, length)):
+        made: list[Any] = []
+        moved = []
+        for i, spec in enumerate(specs):
+            if not isinstance(spec, Spec) or i in whole:
+                made.append(spec)
+                moved.append(0)
+                continue
+            move = spec.strides[axis] * start
+            cut = (*spec.shape[:axis], stop - start, *spec.shape[axis + 1 :])
+            made.append(Spec(spec.dtype, cut, spec.strides, spec.aligned and move % ALIGNMENT == 0))
+            moved.append(move)
+        parts.append(Part(tuple(made[:inputs]), tuple(made[inputs:]), tuple(moved)))
     return parts
 
 

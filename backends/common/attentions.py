@@ -1,0 +1,64 @@
+"""What an attention works on, the same for every shader language: its lengths, and the axes over which it is repeated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec, broadcast_strides, collapse
+from polyhal.hal.protocol import Declined, InputSpec
+
+Triple = tuple[int, int, int]
+
+_BATCH_AXES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Attention over `count` heads: t queries, s keys of d features, values of e features. Strides are per operand."""
+
+    batch: Triple
+    t: int
+    s: int
+    d: int
+    e: int
+    steps: tuple[Triple, ...]
+    """Batch strides of every operand, in the order in which they were given."""
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.batch)
+
+
+def arrange(operands: Sequence[Spec], mask: Spec | None, t: int, s: int, d: int, e: int) -> Shape | Declined:
+    """Merge the leading axes of all operands; the mask comes last and is broadcast."""
+    lead = operands[0].shape[:-2]
+    strides = [o.strides[:-2] for o in operands]
+    if mask is not None:
+        strides.append(broadcast_strides(mask.shape, mask.strides, (*lead, t, s))[:-2])
+    lengths, steps = collapse(lead, tuple(strides))
+    if len(lengths) > _BATCH_AXES:
+        return Declined(f"{len(lengths)} leading axes cannot be merged; the kernels take {_BATCH_AXES}")
+    fill = _BATCH_AXES - len(lengths)
+    batch = (1,) * fill + lengths
+    padded = [(0,) * fill + st for st in steps]
+    return Shape(
+        (batch[0], batch[1], batch[2]), t, s, d, e, tuple((p[0], p[1], p[2]) for p in padded)
+    )  # fmt: skip
+
+
+def refusal(tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
+    """Why the kernels cannot take these operands; empty when they can."""
+    if any(not isinstance(s, Spec) for s in tensors):
+        return "an operand is a number"
+    if any(s is not None and s.dtype is not tensors[0].dtype for s in tensors):  # type: ignore[union-attr]
+        return "operands of different dtypes"
+    if mask is not None and mask.dtype.kind not in ("bool", "float"):
+        return f"a mask of {mask.dtype.name}"
+    return ""
+
+
+def mask_kind(mask: InputSpec | None) -> int:
+    return 0 if mask is None else 1 if mask.dtype is dtypes.bool_ else 2

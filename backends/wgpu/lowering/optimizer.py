@@ -1,0 +1,76 @@
+"""Optimizer steps and gradient scaling over many tensors, a launch for as many as its buffers and parameters hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from polyhal.backends.common import optimizers
+from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.reductions import Axes
+from polyhal.backends.common.slots import Kernel, Makers, Slot
+from polyhal.backends.wgpu.launch import Parameter
+from polyhal.backends.wgpu.lowering import movement, reduce_passes, teams
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.protocol import Launch
+
+_MOST_SLOTS = 8
+_WORDS = 32
+"""Parameters that every device takes with a launch."""
+_CPU_CHUNK = 16384
+_GPU_CHUNK = 4096
+
+
+def _over_slots(
+    runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: Callable[[int], Sequence[Parameter]]
+) -> tuple[list[Launch], int]:
+    launches: list[Launch] = []
+    chunk = _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
+    chunks = 0
+    for aligned in (True, False):
+        chosen = [s for s in slots if s.aligned is aligned]
+        per_launch = _slots_per_launch(runtime, len(kernel.operands), more(0))
+        for at in range(0, len(chosen), per_launch):
+            part = chosen[at : at + per_launch]
+            groups = sum(ceil_div(s.size, chunk) for s in part)
+            parameters = [p for s in part for p in (*_with_offsets(s), Constant(s.size, "uint"))]
+            definitions = {**_definitions(runtime, kernel, aligned), "SLOTS": len(part), "CHUNK": chunk}
+            launches.append(
+                runtime.launch(kernel.name, kernel.name, definitions, [*parameters, *more(chunks)], groups)
+            )  # fmt: skip
+            chunks += groups
+    return launches, chunks
+
+
+def _slots_per_launch(runtime: Runtime, operands: int, more: Sequence[Parameter]) -> int:
+    buffers = sum(isinstance(p, (Tensor, Workspace)) for p in more)
+    words = sum(not isinstance(p, Workspace) for p in more)
+    return min(
+        _MOST_SLOTS, (runtime.features.max_buffers - buffers) // operands, (_WORDS - words) // (operands + 1)
+    )  # fmt: skip
+
+
+def _definitions(runtime: Runtime, kernel: Kernel, aligned: bool) -> dict[str, Any]:
+    operands = [{"name": o.name, "dtype": o.dtype.name, "read_only": o.read_only} for o in kernel.operands]
+    size = runtime.features.group_size
+    placed = teams.definitions(runtime, size, size)
+    return {**placed, **kernel.definitions, "OPERANDS": operands, "WIDTH": 4 if aligned else 1}
+
+
+def _with_offsets(slot: Slot) -> list[Parameter]:
+    """A workspace brings no offset; kernels over slots expect one."""
+    out: list[Parameter] = []
+    for given in slot.given:
+        out += [given, Constant(0, "uint")] if isinstance(given, Workspace) else [given]
+    return out
+
+
+def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Launch:
+    axes = Axes(((1, 0), (1, 0)), ((1, 0), (count, 1)))
+    target = reduce_passes.Target(reduce_passes.Operand(out, dtypes.float32), (0, 0))
+    return reduce_passes.one_pass(runtime, "sum", reduce_passes.Operand(partial, dtypes.float32), axes, target)
+
+
+LOWERINGS = optimizers.lowerings(Makers(movement.copy, _over_slots, _total))

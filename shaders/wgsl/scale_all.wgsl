@@ -1,0 +1,18 @@
+{#- Several tensors times one factor that lies in device memory, in place. -#}
+{% set OPERANDS = OPERANDS | default([{"name": "x", "dtype": "float32"}]) %}
+{% set GROUP = GROUP | default(64) %}
+{% set FACTOR_DTYPE = FACTOR_DTYPE | default("float32") %}
+{% import "storage.wgsl" as storage with context %}
+{% import "slots.wgsl" as slots with context %}
+{{ storage.enable() }}
+{{ storage.half_functions() }}
+{{ slots.declare(storage) }}
+{{ storage.input(slots.buffers, "factor", FACTOR_DTYPE) }}
+{{ storage.parameters(slots.members() ~ "o_factor: u32") }}
+{{ storage.main(GROUP) }}
+    let by = factor_at(p.o_factor);
+{% call(s) slots.each() %}
+            let scaled = {{ slots.get("x", s) }} * by;
+{{ slots.put("x", s, "scaled") }}
+{% endcall %}
+}

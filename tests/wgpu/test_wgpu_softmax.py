@@ -1,0 +1,67 @@
+"""Softmax along any axis of any layout: rows kept in registers, rows walked again, rows in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from native_harness import Harness
+from native_ops import check
+
+from polyhal.backends.wgpu import discovery
+from polyhal.backends.wgpu.backend import WGPUBackend
+from polyhal.hal import dtypes
+
+DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16]
+CASES = [
+    ((7,), 0), ((1000, 17), 1), ((300, 384), 1), ((5, 1025), 1), ((64, 33), 0), ((3, 40, 6), 1), ((4, 2, 5, 3), 1),
+    ((2, 5000), 1), ((3, 8192), 1), ((1, 40_001), 1), ((5000, 30), 0),
+]  # fmt: skip
+
+
+def _gradients(device: Any, rng: Any, x: np.ndarray, axis: int, dtype: dtypes.DType) -> None:
+    g = rng.uniform(-1, 1, x.shape)
+    e = np.exp(x - x.max(axis, keepdims=True))
+    out = e / e.sum(axis, keepdims=True)
+    check(device, "softmax_grad", [g, out], dtype, magnitude=1, axis=axis)
+    check(device, "log_softmax_grad", [g, np.log(out)], dtype, ulps=64, magnitude=1, axis=axis)
+
+
+@pytest.mark.parametrize(("shape", "axis"), CASES, ids=str)
+def test_forward_and_backward(device: Any, rng: Any, shape: tuple[int, ...], axis: int) -> None:
+    for dtype in DTYPES if np.prod(shape) < 30_000 else DTYPES[:1]:
+        x = rng.uniform(-30, 30, shape)
+        check(device, "softmax", [x], dtype, ulps=32, axis=axis)
+        check(device, "log_softmax", [x], dtype, axis=axis)
+        _gradients(device, rng, x, axis, dtype)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_views(device: Any, rng: Any, axis: int) -> None:
+    x = rng.uniform(-4, 4, (6, 40, 8))[::2, :, ::-1].transpose(1, 2, 0)
+    check(device, "softmax", [x], axis=axis)
+    check(device, "log_softmax", [rng.uniform(-4, 4, (5, 3, 70))[:, :, 3:67]], axis=axis)
+
+
+@pytest.mark.parametrize("length", [33, 6000, 40_000])
+def test_special_values(device: Any, length: int) -> None:
+    inf, nan = np.inf, np.nan
+    x = np.zeros((5, length))
+    x[0, :-3], x[1, 5], x[2, 0], x[3] = -inf, nan, inf, -inf
+    check(device, "softmax", [x], axis=1)
+    check(device, "log_softmax", [x], axis=1)
+
+
+def test_large_logits_do_not_overflow(device: Any, rng: Any) -> None:
+    check(device, "softmax", [rng.uniform(-1e4, 1e4, (9, 70))], ulps=16, axis=1)
+    check(device, "log_softmax", [-np.linspace(0, 1e4, 40_000).reshape(1, -1)], axis=1)
+
+
+@pytest.mark.parametrize("found", discovery.devices()[:1], ids=lambda f: f.api)
+def test_operands_that_a_kernel_cannot_see_whole(found: discovery.Found, rng: Any) -> None:
+    device = Harness(WGPUBackend(found, binding_limit=1 << 14))
+    for shape, axis in (((70, 130), 1), ((3, 50, 70), 2), ((3, 50, 30), 1)):
+        x = rng.uniform(-4, 4, shape)
+        check(device, "softmax", [x], axis=axis)
+        _gradients(device, rng, x, axis, dtypes.float32)
