@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from polyhal.hal import config
+from polyhal.hal import config, quarantine
 from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.plugins import Failure, describe, fix
 from polyhal.hal.probing import Candidate
@@ -42,6 +42,8 @@ class DeviceReport:
     tests: tuple[SelfTest, ...] = ()
     speed: dict[str, Any] | None = None
     """The remembered measurement (see `polyhal.hal.speeds`) with `ratio`, times NumPy; None where there is none."""
+    quarantined: tuple[str, ...] = ()
+    """Kernels that are passed over because `polyhal verify` found that they fail, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,7 @@ def _device(found: Registry, candidate: Candidate, default: str, tests: bool) ->
         hidden,
         tests=results,
         speed=None if speed is None else {**asdict(speed), "ratio": found.speeds.ratio(candidate)},
+        quarantined=quarantine.load(device).lines(),
     )
 
 

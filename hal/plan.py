@@ -3,6 +3,9 @@
 1. `lower`: a native kernel of the backend. 2. A required member of the contract, after copies that make inputs
 contiguous and of one dtype. 3. The op's decomposition, each of its ops resolved in turn. 4. The NumPy reference on the
 host. Every step that was passed over leaves its reason, which `explain` prints.
+
+Steps 1 and 2 are passed over too where `polyhal verify` found that they fail on this machine (see `quarantine`), and
+step 1 where its kernel does not build.
 """
 
 from __future__ import annotations
@@ -14,14 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from polyhal.hal import config, dispatch, dtypes
+from polyhal.hal.assembly import assembly_run
 from polyhal.hal.core import Run, core_run
-from polyhal.hal.errors import FallbackRefusedError, ShapeError, UnsupportedOpError, message
+from polyhal.hal.decomposition import decomposition
+from polyhal.hal.errors import FallbackRefusedError, KernelBuildError, ShapeError, UnsupportedOpError, message
 from polyhal.hal.graph import Graph, Slot, trace
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
-from polyhal.hal.ops.opdef import OpDef, Piece, Specs
+from polyhal.hal.ops.opdef import OpDef, Specs
 from polyhal.hal.pool import bucket
 from polyhal.hal.protocol import Ability, Declined
-from polyhal.hal.resolution import Resolution
+from polyhal.hal.quarantine import Quarantine, load
+from polyhal.hal.resolution import Resolution, Step, layout_of, subject
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -82,6 +88,28 @@ class Planner:
         self._backend = device.backend
         self._lowers = bool(device.abilities & Ability.LOWERING)
         self._warned: set[str] = set()
+        self._quarantine: Quarantine | None = None
+        self.record: list[Resolution] | None = None
+        """Where the conformance kit wants them: all resolutions from now on, those that fail included."""
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What is passed over on this device: what `polyhal verify` left on the disk, unless it was set otherwise."""
+        if self._quarantine is None:
+            self._quarantine = load(self._device)
+            if self._quarantine.ignored:
+                warnings.warn(message(None, self._quarantine.ignored, device=self._device), stacklevel=2)
+        return self._quarantine
+
+    @quarantine.setter
+    def quarantine(self, value: Quarantine) -> None:
+        self._quarantine = value
+        self._device.plans.clear()
+
+    def forget(self) -> None:
+        """Unmake all plans, and read the quarantine again."""
+        self._quarantine = None
+        self._device.plans.clear()
 
     def plan(self, op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...]) -> Plan:
         """Plan a call. `specs` holds specs, the types of Python numbers, and None for absent inputs."""
@@ -92,7 +120,8 @@ class Planner:
             view = op.view(inputs[0], bound)
             if view is not None:
                 spec = place(inputs[0], view)
-                return Plan((spec,), _nothing, Resolution(op.name, _listed(inputs), "view"), view=view.offset)
+                note = Resolution(op.name, _listed(inputs), "view", Step.VIEW)
+                return Plan((spec,), _nothing, note, view=view.offset)
         outputs = tuple(contiguous(d, s) for d, s in inferred)
         for spec in outputs:
             self._device.check_dtype(spec.dtype, op.name)
@@ -148,13 +177,17 @@ class Planner:
         params: dict[str, Any],
         aliases: tuple[int, ...] = (),
     ) -> tuple[Run, Callable[..., None] | None, Resolution]:
-        resolution = Resolution(op.name, _listed(inputs), "")
+        resolution = Resolution(
+            op.name, _listed(inputs), "", dtype=subject(inputs, outputs), layout=layout_of(inputs, outputs)
+        )
+        if self.record is not None:
+            self.record.append(resolution)
         if not any(s.size for s in outputs):
-            resolution.how = "nothing to do: empty outputs"
+            resolution.step, resolution.how = Step.NOTHING, "nothing to do: empty outputs"
             return _nothing, lambda *args: None, resolution
         tensors = [s for s in inputs if isinstance(s, Spec)]
         if tensors and not any(s.size for s in tensors):
-            resolution.how = "constant: all inputs are empty"
+            resolution.step, resolution.how = Step.NOTHING, "constant: all inputs are empty"
             empty = [np.empty(s.shape, s.dtype.numpy) if isinstance(s, Spec) else None for s in inputs]
             return self._upload(lambda args: _reference(op, empty, params)), None, resolution
         request = _Request(op, inputs, outputs, params, aliases, resolution)
@@ -174,11 +207,19 @@ class Planner:
         if any(isinstance(s, Spec) and not s.size for s in inputs):
             note.skipped.append("native kernel: an input is empty")
             return None
-        launch = self._backend.lower(op.name, inputs, outputs, params)  # type: ignore[attr-defined]
+        if self._quarantined(Step.NATIVE, "native kernel", note):
+            return None
+        try:
+            launch = self._backend.lower(op.name, inputs, outputs, params)  # type: ignore[attr-defined]
+        except KernelBuildError as error:
+            if config.strict():
+                raise
+            self._did_not_build(error, note)
+            return None
         if isinstance(launch, Declined):
             note.skipped.append(f"native kernel: {launch.reason}")
             return None
-        note.how = f"native kernel {launch.name}"
+        note.step, note.how = Step.NATIVE, f"native kernel {launch.name}"
         if not launch.workspace:
             return lambda args, outs: launch(*args, *outs), launch
         sizes = [bucket(n) for n in launch.workspace]
@@ -189,6 +230,28 @@ class Planner:
             launch(*args, *outs, *[b.handle for b in buffers])
 
         return run, None
+
+    def _quarantined(self, step: Step, what: str, note: Resolution) -> bool:
+        """Whether a step is not to be taken on this machine; `what` names it in the note."""
+        entry = self.quarantine.find(step, note.op, note.dtype, note.layout)
+        if entry is not None:
+            note.skipped.append(f"{what}: {entry.reason}")
+        return entry is not None
+
+    def _did_not_build(self, error: KernelBuildError, note: Resolution) -> None:
+        """Note what the driver says, and warn at the first time that a kernel of the op does not build."""
+        note.skipped.append(f"native kernel: it does not build: {error.gist}")
+        if f"build {note.op}" not in self._warned:
+            self._warned.add(f"build {note.op}")
+            warnings.warn(
+                message(
+                    note.op,
+                    f"the native kernel for ({note.specs}) does not build, and a slower way is taken: {error.gist}",
+                    fix="POLYHAL_STRICT=1 raises the error in full",
+                    device=self._device,
+                ),
+                stacklevel=6,
+            )
 
     def _core(self, request: _Request) -> _Found | None:
         op, inputs, outputs, params, _, note = request
@@ -201,44 +264,28 @@ class Planner:
         if any(isinstance(s, Spec) and not s.size for s in inputs):
             note.skipped.append("core method: an input is empty")
             return None
+        if self._quarantined(Step.CORE, f"core method {call.name}", note):
+            return None
         run = core_run(self._device, call, inputs, outputs[0])
         if run is None:
             note.skipped.append(f"core method {call.name}: no dtype of the device computes {call.result.name}")
             return None
-        note.how = f"core method {call.name}"
+        note.step, note.how = Step.CORE, f"core method {call.name}"
         return run, None
 
     def _assemble(self, request: _Request) -> _Found | None:
         op, inputs, outputs, params, _, note = request
         if op.assemble is None:
             return None
-        pieces: list[Piece] = [p for p in op.assemble(inputs, outputs, params) if 0 not in p.target.shape]
-        fill, copy, output = self._backend.fill, self._backend.copy, outputs[0]
-        placed = [(p, place(output, p.target)) for p in pieces]
-        note.how = f"assembled by {len(pieces)} core fills and copies"
-
-        def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-            out = outs[0]
-            for piece, spec in placed:
-                target = Ref(out.handle, spec, out.offset + piece.target.offset)
-                if piece.source is None:
-                    fill(args[piece.value.index] if isinstance(piece.value, Slot) else piece.value, target)
-                    continue
-                x = args[piece.source]
-                if not isinstance(x, Ref):
-                    fill(x, target)
-                elif piece.view is None:
-                    copy(x, target)
-                else:
-                    copy(Ref(x.handle, place(x.spec, piece.view), x.offset + piece.view.offset), target)
-
-        return run, None
+        pieces = [p for p in op.assemble(inputs, outputs, params) if 0 not in p.target.shape]
+        note.step, note.how = Step.CORE, f"assembled by {len(pieces)} core fills and copies"
+        return assembly_run(self._backend, pieces, outputs[0]), None
 
     def _constant(self, request: _Request) -> _Found | None:
         op, params, note = request.op, request.params, request.note
         if op.constant is None:
             return None
-        note.how = "constant uploaded from the host"
+        note.step, note.how = Step.CORE, "constant uploaded from the host"
         make = op.constant
         return self._upload(lambda args: make(params)), None
 
@@ -271,7 +318,7 @@ class Planner:
             note.parts.clear()
             note.skipped.append(f"decomposition: {error}")
             return None
-        note.how = f"decomposed into {len(graph.nodes)} ops"
+        note.step, note.how = Step.COMPOSED, f"decomposed into {len(graph.nodes)} ops"
         return run, None
 
     def _composite(self, graph: Graph, aliases: tuple[int, ...], note: Resolution) -> Run:
@@ -316,7 +363,7 @@ class Planner:
                 ),
                 stacklevel=6,
             )
-        note.how = f"host reference, moving {moved} bytes"
+        note.step, note.how = Step.HOST, f"host reference, moving {moved} bytes"
         download = self._device.download
         return self._upload(
             lambda args: _reference(op, [download(x) if isinstance(x, Ref) else x for x in args], params)
@@ -328,53 +375,6 @@ def _reference(op: OpDef, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return op.reference(*arrays, **params)
-
-
-def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
-    """The op's decomposition with half-precision inputs widened first and results cast to the declared dtypes."""
-    decompose = op.decompose
-    assert decompose is not None
-
-    def run(*values: Any, **params: Any) -> tuple[Any, ...]:
-        if op.family == "elementwise":
-            values = _numbers_spread(op, values)
-        if op.widen:
-            values = tuple(
-                v.cast(dtype=dtypes.float32)
-                if hasattr(v, "spec") and isinstance(v.spec, Spec) and v.dtype in _HALF
-                else v
-                for v in values
-            )
-        result = decompose(*values, **params)
-        results = result if isinstance(result, tuple) else (result,)
-        return tuple(r if r.dtype is s.dtype else r.cast(dtype=s.dtype) for r, s in zip(results, outputs, strict=True))
-
-    return run
-
-
-def _numbers_spread(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Numbers among the operands as tensors of one element in the operands' dtype.
-
-    An elementwise op may get a number in any place; its decomposition would compute on it alone in the default dtype.
-    """
-    from polyhal.hal.ops.elementwise import operand_dtype
-    from polyhal.hal.ops.random import spread_number
-
-    specs: list[Any] = []
-    for v in values:
-        if v is None or not hasattr(v, "spec"):
-            specs.append(None if v is None else ScalarSpec(dispatch.scalar_dtype(v)))
-        else:
-            specs.append(v.spec)
-    if not any(isinstance(s, ScalarSpec) for s in specs):
-        return values
-    dtype = operand_dtype(op.name, tuple(specs))
-    return tuple(
-        spread_number(v, (), dtype) if isinstance(s, ScalarSpec) else v for v, s in zip(values, specs, strict=True)
-    )
-
-
-_HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 def _node_spec(graph: Graph, x: Any) -> Any:
@@ -392,4 +392,4 @@ def _listed(specs: Specs) -> str:
     return ", ".join("none" if s is None else str(s) for s in specs)
 
 
-__all__ = ["Plan", "Planner", "Resolution", "byte_view", "decomposition"]
+__all__ = ["Plan", "Planner", "Resolution", "byte_view"]

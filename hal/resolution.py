@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.opdef import Specs
+
+
+class Step(enum.StrEnum):
+    """The ways in which an op may run."""
+
+    VIEW = "view"
+    """Nothing runs: the result is the input's memory in another layout."""
+    NATIVE = "native"
+    """A kernel for the whole op, from the backend's `lower`."""
+    CORE = "core"
+    """Members of the contract: arithmetic, fill, copy, upload."""
+    COMPOSED = "composed"
+    """The op's decomposition into other ops."""
+    HOST = "host"
+    """The NumPy reference, with the inputs downloaded and the results uploaded."""
+    NOTHING = "nothing"
+    """There is nothing to compute: a tensor without elements is involved."""
+
+
+class Layout(enum.StrEnum):
+    """What the memory of an op's tensors looks like to a kernel: kernels are commonly written for one of these."""
+
+    CONTIGUOUS = "contiguous"
+    UNALIGNED = "unaligned"
+    """Contiguous, but some tensor begins off a vector boundary."""
+    STRIDED = "strided"
+    """Some tensor has gaps, repeats elements, or runs in another order."""
 
 
 @dataclass(slots=True)
@@ -12,12 +44,23 @@ class Resolution:
     op: str
     specs: str
     how: str
+    step: Step | None = None
+    """None until a step is found."""
+    dtype: str = ""
+    """The subject of the op (see `subject`)."""
+    layout: Layout = Layout.CONTIGUOUS
     skipped: list[str] = field(default_factory=list)
     parts: list[Resolution] = field(default_factory=list)
 
     @property
     def uses_host(self) -> bool:
-        return self.how.startswith("host") or any(p.uses_host for p in self.parts)
+        return any(r.step is Step.HOST for r in self)
+
+    def __iter__(self) -> Iterator[Resolution]:
+        """This one and all parts of parts."""
+        yield self
+        for part in self.parts:
+            yield from part
 
     def lines(self, indent: int = 0, told: frozenset[str] = frozenset()) -> list[str]:
         """One line per op, then why earlier steps were passed over and the parts. Reasons already `told` are not repeated."""
@@ -35,3 +78,26 @@ class Resolution:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+
+def subject(inputs: Specs, outputs: tuple[Spec, ...]) -> str:
+    """The dtype that an op works on, by name: that of its first float tensor, else of the result if inputs have it.
+
+    So indices, conditions and statistics in a wider dtype do not count.
+    """
+    given = [s.dtype for s in inputs if isinstance(s, Spec)]
+    floats = [d for d in given if d.is_floating_point]
+    if floats:
+        return floats[0].name
+    result = outputs[0].dtype if outputs else None
+    if result is not None and (result in given or not given):
+        return result.name
+    return given[0].name if given else ""
+
+
+def layout_of(inputs: Specs, outputs: tuple[Spec, ...]) -> Layout:
+    """The class of layout that a kernel for these tensors has to deal with."""
+    tensors = [s for s in (*inputs, *outputs) if isinstance(s, Spec)]
+    if not all(s.is_contiguous for s in tensors):
+        return Layout.STRIDED
+    return Layout.CONTIGUOUS if all(s.aligned for s in tensors) else Layout.UNALIGNED

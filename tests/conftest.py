@@ -46,8 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_host_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An op that would run on the host fails, in every test that does not say otherwise."""
+    """An op that would run on the host, or whose kernel does not build, fails in every test that does not say otherwise."""
     monkeypatch.setenv("POLYHAL_FALLBACK", "error")
+    monkeypatch.setenv("POLYHAL_STRICT", "1")
 
 
 @pytest.fixture(params=TEST_DEVICES)

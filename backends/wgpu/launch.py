@@ -88,7 +88,8 @@ class KernelLaunch:
         self._make_aliased = make_aliased
         self._aliased: Pipeline | None = None
         self._grid = grid
-        template, codes = [], "<"
+        template: list[int | float] = []
+        codes = "<"
         tensors: list[tuple[int, int, int]] = []
         numbers: list[tuple[int, int, Callable[[Any], Any]]] = []
         buffers: list[tuple[int, bool]] = []

@@ -16,6 +16,7 @@ from polyhal.cli.explain import explain
 from polyhal.cli.generate import generate
 from polyhal.cli.reporting import BAD_INPUT, INTERRUPTED, fail
 from polyhal.cli.train import train
+from polyhal.cli.verify import verify
 
 app = typer.Typer(
     name="polyhal",
@@ -29,6 +30,7 @@ app.command()(train)
 app.command()(generate)
 app.command()(devices)
 app.command()(doctor)
+app.command()(verify)
 app.command()(explain)
 
 _USAGE_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")

@@ -117,6 +117,8 @@ def _device(console: Console, device: DeviceReport) -> None:
         found = f"could not be measured: {problem}," if problem else f"{speed(device)} NumPy, measured"
         text = f"    speed: {found} on {device.speed['date'][:10]}"
         console.print(text, style="dim", markup=False, soft_wrap=True)
+    for line in device.quarantined:
+        console.print(f"    {line}", style="yellow", markup=False, soft_wrap=True)
     for test in device.tests:
         if test.passed:
             timing = f"{test.seconds * 1e3:.2f} ms, first call {test.first_seconds * 1e3:.0f} ms"

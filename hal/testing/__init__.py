@@ -7,13 +7,21 @@ declarations, so that a new op or a new dtype is covered the moment it is declar
 this package may import the public `polyhal` package: it is a client of tensors and of the tape, like any test.
 
 Rooms: `cases` lists the checks; `contract`, `forward` and `gradients` are the checks; `arrangements` lays inputs out in
-memory; `values` makes samples concrete; `tolerances` says how much error is allowed, and why; `bare` reduces a device
-to the required members; `expectations` holds what is known to be missing; `plugin` is the pytest side.
+memory; `values` makes samples concrete; `tolerances` says how much error is allowed, and why; `failures` is what a failed
+check says; `bare` reduces a device to the required members, `isolation` keeps it apart from the program's;
+`expectations` holds what is known to be missing; `plugin` is the pytest side.
+
+What users get is `examine`, behind `polyhal verify`: `verification` runs the cases and fills a `record`, `diagnosis` finds
+the kernels behind failures, `examination` has them passed over and checks again, `findings` writes it all into a
+`certificate`. `journal` remembers what took the process with it, `survey` asks how ops run, and `coverage` writes the page
+about that.
 """
 
 from polyhal.hal.testing.cases import Case, cases
+from polyhal.hal.testing.certificate import Certificate
+from polyhal.hal.testing.examination import examine
 from polyhal.hal.testing.expectations import Expectations
 from polyhal.hal.testing.scope import Scope
 from polyhal.hal.testing.verification import Outcome, Report, verify
 
-__all__ = ["Case", "Expectations", "Outcome", "Report", "Scope", "cases", "verify"]
+__all__ = ["Case", "Certificate", "Expectations", "Outcome", "Report", "Scope", "cases", "examine", "verify"]

@@ -60,10 +60,14 @@ def adapted(array: np.ndarray, arrangement: Arrangement) -> np.ndarray:
 
 def arrange(array: np.ndarray, arrangement: Arrangement, device: Device) -> Tensor:
     """A tensor with the elements of `array`, which is `adapted`, laid out as asked."""
-    dtype, shape = as_dtype(array.dtype), array.shape
-    if not array.size:
-        arrangement = Arrangement.CONTIGUOUS
+    return _placed(array, as_dtype(array.dtype), *_layout(array.shape, arrangement), device)
+
+
+def _layout(shape: tuple[int, ...], arrangement: Arrangement) -> tuple[tuple[int, ...], int]:
+    """The strides, and the offset into its buffer, of an input of `shape` in `arrangement`, in elements."""
     strides, offset = contiguous_strides(shape), 0
+    if 0 in shape:
+        return strides, offset
     match arrangement:
         case Arrangement.TRANSPOSED:
             strides = tuple(reversed(contiguous_strides(tuple(reversed(shape)))))
@@ -83,7 +87,7 @@ def arrange(array: np.ndarray, arrangement: Arrangement, device: Device) -> Tens
             strides = tuple(-s for s in strides)
         case Arrangement.UNALIGNED:
             offset = ALIGNMENT + 1
-    return _placed(array, dtype, strides, offset, device)
+    return strides, offset
 
 
 def _placed(array: np.ndarray, dtype: DType, strides: tuple[int, ...], offset: int, device: Device) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import ComputeBackend, Handle, Number
+from polyhal.hal.quarantine import EMPTY
 
 
 class BareBackend:
@@ -68,4 +69,6 @@ class BareBackend:
 
 def bare(device: Device) -> Device:
     """A second device around the same backend that has the required members only."""
-    return Device.opened(f"{device.name} (required members only)", BareBackend(device.backend))
+    made = Device.opened(f"{device.name} (required members only)", BareBackend(device.backend))
+    made.planner.quarantine = EMPTY
+    return made

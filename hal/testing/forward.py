@@ -4,8 +4,10 @@ only.
 
 from __future__ import annotations
 
+import functools
 import re
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,13 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.plan import Plan
 from polyhal.hal.testing.arrangements import ARRANGEMENTS, Arrangement, Guarded, adapted, arrange, poison_pool
+from polyhal.hal.testing.failures import ResultError, during
+from polyhal.hal.testing.record import Record
 from polyhal.hal.testing.scope import Scope, primary
-from polyhal.hal.testing.tolerances import check_close
-from polyhal.hal.testing.values import Call, Expectation, expect, runnable
+from polyhal.hal.testing.tolerances import Measure, check_close
+from polyhal.hal.testing.values import Call, Expectation, expect, is_number, runnable
 from polyhal.tensor import Tensor
 
 
@@ -51,43 +56,76 @@ def rotation(call: Call, shift: int) -> tuple[Arrangement, ...]:
     return tuple(ARRANGEMENTS[(call.number + shift + 3 * i) % n] for i in range(len(call.values)))
 
 
-def check_results(call: Call, results: tuple[Tensor, ...], wanted: Expectation, what: str) -> None:
-    """Raise AssertionError unless dtypes, shapes and values are the expected ones."""
+def check_results(
+    call: Call, results: tuple[Tensor, ...], wanted: Expectation, what: str, measure: Measure | None = None
+) -> None:
+    """Raise ResultError unless dtypes, shapes and values are the expected ones; `measure` is told the errors."""
     if len(results) != len(wanted.outputs) or len(results) != len(wanted.values):
-        raise AssertionError(
-            f"{what}: {len(results)} results; the rule says {len(wanted.outputs)}, the reference {len(wanted.values)}"
+        raise ResultError(
+            what, f"{len(results)} results; the rule says {len(wanted.outputs)}, the reference {len(wanted.values)}"
         )
     names = call.op.outputs if len(call.op.outputs) == len(results) else tuple(str(i) for i in range(len(results)))
     for name, out, spec, value, bound in zip(names, results, wanted.outputs, wanted.values, wanted.bounds, strict=True):
         label = f"{what} -> {name}"
         if out.dtype is not spec.dtype or out.shape != spec.shape:
-            raise AssertionError(f"{label}: the result is {out.spec}; expected {spec}")
-        check_close(out.numpy(), value, spec.dtype, bound, label)
+            raise ResultError(label, f"the result is {out.spec}; expected {spec}")
+        check_close(out.numpy(), value, spec.dtype, bound, label, measure)
 
 
-def forward(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> None:
+def forward(device: Device, op: OpDef, dtype: DType | None, scope: Scope, record: Record | None = None) -> None:
     """Check every sample of `op` in `dtype`, in arrangements that rotate from sample to sample and from dtype to dtype.
 
-    Raises AssertionError that names the call, the arrangements and the worst element.
+    Raises ResultError that names the call, the arrangements and the first wrong element. `record` takes in how the op ran
+    and how far it was off.
     """
+    measure = record.measure(op, dtype) if record is not None else None
+    guarded = False
+    for call, arrangements in placements(device, op, dtype, scope):
+        values, inputs = placed(call, arrangements, device)
+        wanted = expect(call, values=values)
+        what = f"{call} as {', '.join(arrangements)}" if _has_tensors(call) else str(call)
+        poison_pool(device, [s.nbytes for s in wanted.outputs])
+        with during(what, functools.partial(_how, call, inputs, device)):
+            results = run(call, inputs, device)
+            if record is not None:
+                record.ran(op, dtype, planned(call, inputs, device).resolution.step)
+            check_results(call, results, wanted, what, measure)
+            if not guarded and _has_tensors(call) and all(s.size for s in wanted.outputs) and op.view is None:
+                guarded = True
+                _write_into(call, inputs, wanted, device, shift(op, dtype), what)
+    if op.mutates:
+        for call in runnable(device, op, dtype, scope):
+            with during(f"{call} in place"):
+                _in_place(call, device)
+
+
+def placements(
+    device: Device, op: OpDef, dtype: DType | None, scope: Scope
+) -> Iterator[tuple[Call, tuple[Arrangement, ...]]]:
+    """The calls of the forward check, each with the arrangements of its inputs."""
     made = runnable(device, op, dtype, scope)
     first, turns = shift(op, dtype), rounds(op, dtype, len(made), scope)
-    guarded = 0
     for call in made:
-        tensors = any(isinstance(v, np.ndarray) for v in call.values)
-        for turn in range(turns if tensors else 1):
-            arrangements = rotation(call, first + turn * len(made))
-            values, inputs = placed(call, arrangements, device)
-            wanted = expect(call, values=values)
-            what = f"{call} as {', '.join(arrangements)}" if tensors else str(call)
-            poison_pool(device, [s.nbytes for s in wanted.outputs])
-            check_results(call, run(call, inputs, device), wanted, what)
-            if not guarded and tensors and all(s.size for s in wanted.outputs) and op.view is None:
-                guarded = 1
-                _write_into(call, inputs, wanted, device, first, what)
-    if op.mutates:
-        for call in made:
-            _in_place(call, device)
+        for turn in range(turns if _has_tensors(call) else 1):
+            yield call, rotation(call, first + turn * len(made))
+
+
+def _how(call: Call, inputs: tuple[Any, ...], device: Device) -> str:
+    """How a call ran, in a few words; empty where it did not come to that."""
+    try:
+        return planned(call, inputs, device).resolution.how
+    except KeyError:
+        return ""
+
+
+def _has_tensors(call: Call) -> bool:
+    return any(isinstance(v, np.ndarray) for v in call.values)
+
+
+def planned(call: Call, inputs: tuple[Any, ...], device: Device) -> Plan:
+    """The plan by which a call ran."""
+    kinds = [type(x) if x is None or is_number(x) else x.ref.spec for x in inputs]
+    return device.plans[call.op, dispatch.freeze(tuple(call.params.values())), *kinds]
 
 
 def rounds(op: OpDef, dtype: DType | None, samples: int, scope: Scope) -> int:
@@ -142,9 +180,9 @@ def required_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) 
     """Check samples on `device`, which is a bare one: the op runs through its decomposition or a required member."""
     for call in runnable(device, op, dtype, scope):
         values, inputs = placed(call, plain(call), device)
-        check_results(
-            call, run(call, inputs, device), expect(call, values=values), f"{call} through required members only"
-        )
+        what = f"{call} through required members only"
+        with during(what):
+            check_results(call, run(call, inputs, device), expect(call, values=values), what)
 
 
 def errors(device: Device, op: OpDef) -> None:
@@ -160,7 +198,7 @@ def errors(device: Device, op: OpDef) -> None:
         what = f"{op.name} error sample {number}"
         used = device.memory_stats().used
         try:
-            dispatch.apply(op, inputs, tuple(params.values()))
+            dispatch.apply(op, inputs, tuple(params.values()), device)
         except sample.error as error:
             text = str(error)
             if not re.search(sample.match, text):

@@ -16,13 +16,14 @@ import numpy as np
 
 from polyhal.autograd import grad
 from polyhal.hal import dispatch, dtypes
+from polyhal.hal.decomposition import decomposition
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, finfo
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.plan import decomposition
 from polyhal.hal.testing.arrangements import Arrangement, arrange
-from polyhal.hal.testing.differences import along, directions, slope
+from polyhal.hal.testing.differences import Direction, along, directions, slope
+from polyhal.hal.testing.failures import ResultError, during
 from polyhal.hal.testing.forward import placed, plain, rotation, run
 from polyhal.hal.testing.scope import Scope
 from polyhal.hal.testing.tolerances import computing
@@ -121,9 +122,7 @@ def _arrays(found: Sequence[Tensor | None], call: Call, what: str) -> list[np.nd
             continue
         kind = as_dtype(value.dtype)
         if g.shape != value.shape or g.dtype is not kind:
-            raise AssertionError(
-                f"{what}: the gradient of input {i} is {g.spec}; expected {kind.name}{list(value.shape)}"
-            )
+            raise ResultError(what, f"the gradient of input {i} is {g.spec}; expected {kind.name}{list(value.shape)}")
         out.append(g.numpy().astype(np.float64))
     return out
 
@@ -147,22 +146,26 @@ def first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> None:
         values, inputs = placed(call, rotation(call, 1) if call.number % 2 else plain(call), device)
         call = Call(op, values, call.params, call.sample, call.number)
         what = f"gradient of {call}"
-        weights = _weights(call, call.outputs())
-        got = _arrays(tape_gradients(call, inputs, weights, device), call, what)
-        if dtype.itemsize < 4:
-            _half(call, got, weights, device, what)
-            continue
-        _against_differences(call, got, weights, dtype, what)
-        if op.gradient is not None and op.decompose is not None:
-            _, fresh = placed(call, plain(call), device)
-            other = _arrays(tape_gradients(call, fresh, weights, device, derived=True), call, what)
-            for i, a, b in zip(_varying(call), got, other, strict=True):
-                limit = _limit(dtype, [a, b], call.values[i].size)
-                if not np.abs(a - b).max(initial=0.0) <= limit:
-                    worst = np.abs(a - b).max()
-                    raise AssertionError(
-                        f"{what}: rule and decomposition differ by {worst:.3g} for input {i}, {limit:.3g} allowed"
-                    )
+        with during(what):
+            _first_order(device, call, inputs, dtype, what)
+
+
+def _first_order(device: Device, call: Call, inputs: tuple[Any, ...], dtype: DType, what: str) -> None:
+    op, weights = call.op, _weights(call, call.outputs())
+    got = _arrays(tape_gradients(call, inputs, weights, device), call, what)
+    if dtype.itemsize < 4:
+        _half(call, got, weights, device, what)
+        return
+    _against_differences(call, got, weights, dtype, what)
+    if op.gradient is None or op.decompose is None:
+        return
+    _, fresh = placed(call, plain(call), device)
+    other = _arrays(tape_gradients(call, fresh, weights, device, derived=True), call, what)
+    for i, a, b in zip(_varying(call), got, other, strict=True):
+        limit = _limit(dtype, [a, b], call.values[i].size)
+        worst = float(np.abs(a - b).max(initial=0.0))
+        if not worst <= limit:
+            raise ResultError(what, f"rule and decomposition differ by {worst:.3g} for input {i}, {limit:.3g} allowed")
 
 
 def _against_differences(
@@ -185,10 +188,12 @@ def _against_differences(
         predicted, measured = along(got, direction), slope(loss, points, direction)
         limit = _limit(dtype, got, sum(float(np.count_nonzero(s)) for s in direction.steps))
         if not abs(predicted - measured) <= limit:
-            raise AssertionError(
-                f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}; "
-                f"{limit:.3g} apart allowed"
-            )
+            raise _disagreement(what, direction, predicted, measured, limit)
+
+
+def _disagreement(what: str, direction: Direction, predicted: float, measured: float, limit: float) -> ResultError:
+    said = f"the tape says {predicted:.9g}, differences say {measured:.9g}; {limit:.3g} apart allowed"
+    return ResultError(what, f"along {direction.name} {said}")
 
 
 def _half(call: Call, got: list[np.ndarray], weights: dict[int, np.ndarray], device: Device, what: str) -> None:
@@ -204,10 +209,9 @@ def _half(call: Call, got: list[np.ndarray], weights: dict[int, np.ndarray], dev
         kind = as_dtype(call.values[i].dtype)
         # The rule's intermediate results are rounded to half precision too: a few units, at the largest magnitude.
         limit = 8 * finfo(kind).eps * max(1.0, float(np.abs(b).max(initial=0.0)))
-        if not np.abs(a - b).max(initial=0.0) <= limit:
-            raise AssertionError(
-                f"{what}: input {i} is {np.abs(a - b).max():.3g} away from the float32 gradient, {limit:.3g} allowed"
-            )
+        worst = float(np.abs(a - b).max(initial=0.0))
+        if not worst <= limit:
+            raise ResultError(what, f"input {i} is {worst:.3g} away from the float32 gradient, {limit:.3g} allowed")
 
 
 def second_order(device: Device, op: OpDef, scope: Scope) -> None:
@@ -217,41 +221,37 @@ def second_order(device: Device, op: OpDef, scope: Scope) -> None:
     """
     precise = scope.full and dtypes.float64 in device.capabilities.compute and dtypes.float64 in op.dtypes
     dtype = dtypes.float64 if precise else dtypes.float32
-    host = Device("numpy")
     small = [c for c in usable(device, op, dtype, scope) if c.elements <= 400]
     for call in small[:_SECOND_ORDER]:
         what = f"second derivative of {call}"
-        weights = _weights(call, call.outputs())
-        varying = _varying(call)
-        rng = np.random.default_rng(SEED)
-        seeds = [rng.uniform(-1.0, 1.0, call.values[i].shape) for i in varying]
-        got = _second(call, weights, seeds, device, what)
-        points = [call.values[i].astype(np.float64) for i in varying]
+        with during(what):
+            _second_order(device, call, dtype, what)
 
-        def slopes(
-            at: Sequence[np.ndarray],
-            call: Call = call,
-            weights: dict[int, np.ndarray] = weights,
-            seeds: list[np.ndarray] = seeds,
-        ) -> float:
-            moved = [
-                v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype == np.float32 else v for v in call.values
-            ]
-            for i, p in zip(_varying(call), at, strict=True):
-                moved[i] = p
-            there = Call(call.op, tuple(moved), call.params, call.sample, call.number)
-            _, inputs = placed(there, plain(there), host)
-            found = tape_gradients(there, inputs, weights, host)
-            return float(sum(np.sum(g.numpy() * s) for g, s in zip(found, seeds, strict=True) if g is not None))
 
-        for direction in directions(points, rng, some=4)[-5:]:
-            predicted, measured = along(got, direction), slope(slopes, points, direction)
-            limit = 4 * _limit(dtype, [*got, *seeds], sum(float(np.count_nonzero(s)) for s in direction.steps))
-            if not abs(predicted - measured) <= limit:
-                raise AssertionError(
-                    f"{what} along {direction.name}: the tape says {predicted!r}, differences say {measured!r}; "
-                    f"{limit:.3g} apart allowed"
-                )
+def _second_order(device: Device, call: Call, dtype: DType, what: str) -> None:
+    host = Device("numpy")
+    weights, varying = _weights(call, call.outputs()), _varying(call)
+    rng = np.random.default_rng(SEED)
+    seeds = [rng.uniform(-1.0, 1.0, call.values[i].shape) for i in varying]
+    got = _second(call, weights, seeds, device, what)
+    points = [call.values[i].astype(np.float64) for i in varying]
+
+    def slopes(at: Sequence[np.ndarray]) -> float:
+        moved = [
+            v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype == np.float32 else v for v in call.values
+        ]
+        for i, p in zip(varying, at, strict=True):
+            moved[i] = p
+        there = Call(call.op, tuple(moved), call.params, call.sample, call.number)
+        _, inputs = placed(there, plain(there), host)
+        found = tape_gradients(there, inputs, weights, host)
+        return float(sum(np.sum(g.numpy() * s) for g, s in zip(found, seeds, strict=True) if g is not None))
+
+    for direction in directions(points, rng, some=4)[-5:]:
+        predicted, measured = along(got, direction), slope(slopes, points, direction)
+        limit = 4 * _limit(dtype, [*got, *seeds], sum(float(np.count_nonzero(s)) for s in direction.steps))
+        if not abs(predicted - measured) <= limit:
+            raise _disagreement(what, direction, predicted, measured, limit)
 
 
 def _second(

@@ -66,7 +66,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = devices(metafunc.config)
     if not names:
         raise pytest.UsageError("name a device to check: --polyhal-device=numpy")
-    os.environ["POLYHAL_FALLBACK"] = "error"
+    os.environ.update(POLYHAL_FALLBACK="error", POLYHAL_STRICT="1")
     opened = [(name, _open(name)) for name in names]
     if "polyhal_case" not in metafunc.fixturenames:
         metafunc.parametrize("polyhal_device", [d for _, d in opened], ids=names)
@@ -90,9 +90,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _open(name: str) -> Device:
     from polyhal.hal.device import Device
     from polyhal.hal.errors import DeviceUnavailableError
+    from polyhal.hal.testing.isolation import isolated
 
     try:
-        return Device(name)
+        return isolated(Device(name))
     except DeviceUnavailableError as error:
         raise pytest.UsageError(str(error)) from error
 

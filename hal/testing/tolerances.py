@@ -21,6 +21,7 @@ infinity.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,9 +30,12 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, finfo
 from polyhal.hal.ops.opdef import Tolerance
+from polyhal.hal.testing.failures import ResultError
 
 EXACT = Tolerance(0.0)
 _PROBABILISTIC = 4.0
+_MOST = 1e300
+"""Units. A result that should be next to 0 may be off by more than a float can count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,10 @@ class Bound:
     terms: int = 0
     magnitudes: np.ndarray | None = None
     """Sums of the absolute terms, of the result's shape; None where they equal the result."""
+
+
+Measure = Callable[[float], None]
+"""Told the largest error of a comparison, in units in the last place."""
 
 
 def computing(dtype: DType) -> DType:
@@ -76,23 +84,23 @@ def allowed(dtype: DType, expected: np.ndarray, bound: Bound) -> np.ndarray:
     return limit
 
 
-def check_close(got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what: str) -> None:
-    """Raise AssertionError, naming the worst element, unless `got` is within `bound` of the float64 `expected`."""
+def check_close(
+    got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what: str, measure: Measure | None = None
+) -> None:
+    """Raise ResultError, naming the worst element, unless `got` is within `bound` of the float64 `expected`.
+
+    `measure` is told how far float results are off, whether that is allowed or not (see `largest_error`).
+    """
     expected = np.asarray(expected)
     if got.shape != expected.shape:
-        raise AssertionError(f"{what}: the result has shape {got.shape}; the reference has {expected.shape}")
+        raise ResultError(what, f"the result has shape {got.shape}; the reference has {expected.shape}")
     if not got.size:
         return
     if not dtype.is_floating_point:
         wrong = got != expected.astype(dtype.numpy)
         if wrong.any():
-            _fail(
-                got,
-                expected,
-                wrong,
-                what,
-                f"{int(wrong.sum())} of {got.size} elements differ; exact {dtype.name} expected",
-            )
+            summary = f"{int(wrong.sum())} of {got.size} elements differ; exact {dtype.name} expected"
+            raise _failure(got, expected, wrong, what, summary)
         return
     with np.errstate(all="ignore"):
         rounded = expected.astype(dtype.numpy)
@@ -102,6 +110,8 @@ def check_close(got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what
         value = got.astype(np.float64)
         limit = allowed(dtype, target, bound)
         error = np.abs(value - target)
+    if measure is not None:
+        measure(largest_error(dtype, target, error, bound))
     same = (value == near) | (np.isnan(value) & np.isnan(near))
     if not bound.tolerance.ulp and not bound.terms:
         same &= np.isnan(value) | (np.signbit(value) == np.signbit(near))
@@ -112,22 +122,34 @@ def check_close(got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what
         with np.errstate(all="ignore"):
             units = np.where(np.isfinite(error), error / unit(dtype, target), np.inf)
         worst = float(units[~same].max())
-        _fail(
-            value,
-            target,
-            ~same,
-            what,
-            f"{int((~same).sum())} of {got.size} elements are off, by up to {worst:.3g} units of {dtype.name}",
-            limit,
-        )
+        summary = f"{int((~same).sum())} of {got.size} elements are off, by up to {worst:.3g} units of {dtype.name}"
+        raise _failure(value, target, ~same, what, summary, limit)
 
 
-def _fail(
+def largest_error(dtype: DType, expected: np.ndarray, error: np.ndarray, bound: Bound) -> float:
+    """The largest finite error in units in the last place, at the magnitude that the bound speaks of.
+
+    That is the result's own; the tolerance's floor where that is larger; for sums, the sum of the terms' magnitudes.
+    """
+    finite = np.isfinite(error)
+    if not finite.any():
+        return 0.0
+    with np.errstate(all="ignore"):
+        at = np.maximum(np.abs(expected), bound.tolerance.floor)
+        if bound.magnitudes is not None and bound.terms:
+            at = np.fmax(at, np.abs(bound.magnitudes))
+        return min(float((error / unit(dtype, at))[finite].max()), _MOST)
+
+
+def _failure(
     got: np.ndarray, expected: np.ndarray, wrong: np.ndarray, what: str, summary: str, limit: np.ndarray | None = None
-) -> None:
+) -> ResultError:
     index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    within = "" if limit is None else f" within {limit[index]:.3g}"
     place = tuple(int(i) for i in index)
-    text = f"{what}: {summary}; first at {place}: got {got[index]!r}, expected {expected[index]!r}"
-    if limit is not None:
-        text += f" within {limit[index]:.3g}"
-    raise AssertionError(text)
+    return ResultError(what, summary, str(place), _shown(got[index]), _shown(expected[index]) + within)
+
+
+def _shown(value: Any) -> str:
+    number = value.item()
+    return f"{number:.9g}" if isinstance(number, float) else repr(number)

@@ -37,6 +37,11 @@ class Call:
         """Elements in all arrays."""
         return sum(v.size for v in self.values if isinstance(v, np.ndarray))
 
+    @property
+    def computes(self) -> bool:
+        """Whether there are elements on both sides, so that something runs."""
+        return bool(self.elements) and any(s.size for s in self.outputs())
+
     def outputs(self) -> tuple[Spec, ...]:
         """What the op's rule infers."""
         return tuple(contiguous(d, s) for d, s in dispatch.infer(self.op, specs_of(self.values), dict(self.params)))
@@ -117,10 +122,11 @@ def runnable(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> li
     """The calls of `op` in `dtype` that are in scope and whose inputs and outputs the device can store."""
     storage, found = device.capabilities.storage, []
     made = calls(op, dtype)
-    # Calls without elements build no kernels; those on special values are what half precision gets wrong first.
-    chosen = scope.share(op, dtype, [c.number for c in made if c.elements and not c.sample.special])
+    # Calls that compute nothing build no kernels; those on special values are what half precision gets wrong first.
+    plain = frozenset(c.number for c in made if not c.sample.special and c.computes)
+    chosen = scope.share(op, dtype, sorted(plain))
     for call in made:
-        if call.elements and not call.sample.special and call.number not in chosen:
+        if call.number in plain - chosen:
             continue
         kept = [as_dtype(v.dtype) for v in call.values if isinstance(v, np.ndarray)]
         if (

@@ -1,0 +1,155 @@
+"""Certificates: what they hold, what survives the disk, and what is not taken for one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import faulty_kernels as faulty
+import pytest
+
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import float32
+from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
+from polyhal.hal.resolution import Step
+from polyhal.hal.testing import Expectations, Scope
+from polyhal.hal.testing.certificate import Certificate, kept, read, stored, write
+from polyhal.hal.testing.examination import examine
+from polyhal.hal.testing.tolerances import EXACT, Bound, largest_error
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def certificate() -> Certificate:
+    """Of a device with one broken kernel."""
+    return examine(faulty.opened(faulty.WrongResult()), only="*/softmax/*", scope=Scope(small=True))
+
+
+def test_it_says_what_was_found(certificate: Certificate) -> None:
+    assert certificate.identity.device == certificate.info["name"]
+    assert (certificate.identity.backend, certificate.identity.driver) == ("faulty", "1.0")
+    assert certificate.scope == {"small": True, "full": False, "only": "*/softmax/*"}
+    assert not certificate.whole
+    row = certificate.results["softmax"]
+    assert set(row) == {"float16", "bfloat16", "float32", "float64"}
+    assert set(row["float32"].how) == {Step.COMPOSED}
+    assert set(row["float16"].how) == {Step.NATIVE}
+    assert row["float32"].worst_ulp is not None
+    assert 0 < row["float32"].worst_ulp < 4, "of the kernel that is used, not of the one that is passed over"
+    assert (row["float32"].passed, row["float32"].failed) == (3, 0)
+    finding = next(f for f in certificate.findings if f.case == "forward/softmax/float32")
+    assert finding.call.startswith("softmax(float32[7], axis=0) [sample 0]")
+    assert (finding.place, finding.got, finding.right) == ("(0,)", "0.00322532514", True)
+    assert finding.expected.startswith("0.00319339161 within ")
+    assert finding.how == "native kernel wrong rows"
+    assert finding.now == "quarantined: softmax of float32, native kernel; it runs as its decomposition now, and right"
+
+
+def test_it_survives_the_disk(certificate: Certificate, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "certificate.json"
+    write(certificate, path)
+    assert read(path) == certificate
+    assert json.loads(path.read_text())["correct"] is True
+
+
+def test_one_is_kept_per_driver(certificate: Certificate) -> None:
+    device = faulty.opened(faulty.WrongResult())
+    found, why = stored(device)
+    assert found is None
+    assert "was not verified" in why
+    write(certificate, kept(device))
+    assert stored(device) == (certificate, "")
+    assert stored(faulty.opened(faulty.WrongResult("2.0")))[0] is None
+    other = kept(faulty.opened(faulty.WrongResult("2.0")))
+    kept(device).rename(other)
+    found, why = stored(faulty.opened(faulty.WrongResult("2.0")))
+    assert found is None
+    assert "is about" in why
+
+
+def _changes(good: dict[str, Any]) -> list[Any]:
+    def of(**changes: Any) -> dict[str, Any]:
+        return {**good, **changes}
+
+    return [
+        of(identity={"backend": "numpy"}),
+        of(results={"softmax": {"float32": {"how": {"sideways": 1}, "worst_ulp": 1, "passed": 1, "failed": 0}}}),
+        of(results={"softmax": 3}),
+        of(results=None),
+        of(findings=[{"case": "forward/add"}]),
+        of(findings=[{**good["findings"][0], "right": "yes"}]),
+        of(quarantined=[{"op": "softmax"}]),
+        of(date="yesterday"),
+        of(seconds="long"),
+        of(scope={"small": True}),
+        of(info={}),
+        of(limits=None),
+        {k: v for k, v in good.items() if k != "passed"},
+    ]
+
+
+def test_what_is_damaged_is_not_taken_for_one(certificate: Certificate, tmp_path: Path) -> None:
+    path = kept(faulty.opened(faulty.WrongResult()))
+    write(certificate, path)
+    good = json.loads(path.read_text())
+    for change in _changes(good):
+        path.write_text(json.dumps(change))
+        with pytest.raises(CorruptFileError, match="no certificate"):
+            read(path)
+        found, why = stored(faulty.opened(faulty.WrongResult()))
+        assert found is None
+        assert why.startswith("the certificate is ignored")
+    path.write_text("{")
+    with pytest.raises(CorruptFileError, match="not valid JSON"):
+        read(path)
+    path.write_text(json.dumps({**good, "schema": 99}))
+    with pytest.raises(IncompatibleFileError, match="schema 99"):
+        read(path)
+
+
+def test_a_failed_write_leaves_the_old_file(certificate: Certificate, tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    write(certificate, path)
+    with pytest.raises(TypeError):
+        write(replace(certificate, system=object()), path)  # type: ignore[arg-type]
+    assert read(path) == certificate
+    assert list(tmp_path.glob(".tmp-*")) == []
+
+
+def test_expected_failures_count_apart() -> None:
+    known = Expectations(
+        unsupported={"forward/softmax/float64": "no time"}, expected_failure={"forward/softmax/float32": "driver 1.0"}
+    )
+    device = faulty.opened(faulty.WrongResult())
+    found = examine(device, only="forward/softmax/*", expectations=known)
+    assert (found.passed, found.unsupported, found.expected_failures) == (2, 1, 1)
+    assert found.correct
+    assert not found.quarantined
+    sound = examine(faulty.opened(faulty.FaultyKernels()), only="forward/softmax/*", expectations=known)
+    assert not sound.correct
+    assert [(f.case, f.now) for f in sound.findings] == [("forward/softmax/float32", "take it off the list")]
+
+
+def test_errors_are_measured_in_units_at_the_magnitude_of_the_bound() -> None:
+    import numpy as np
+
+    eps = 2.0**-23
+    expected, error = np.array([1.0, 1024.0, np.inf]), np.array([eps, 1024 * eps, np.nan])
+    assert largest_error(float32, expected, error, Bound(EXACT)) == 1.0
+    assert largest_error(float32, expected[:1], error[:1], Bound(EXACT, 9, np.array([64.0]))) == 1 / 64
+    assert largest_error(float32, expected[2:], error[2:], Bound(EXACT)) == 0.0
+    assert np.isfinite(largest_error(float32, np.zeros(1), np.array([1e300]), Bound(EXACT)))
+
+
+def test_a_whole_run_on_numpy_is_correct() -> None:
+    found = examine(Device("numpy"), scope=Scope(small=True), only="[ce]*")
+    assert found.correct
+    assert not found.findings

@@ -1,0 +1,277 @@
+"""Kernels that fail on a device are found by the kit and passed over from then on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import faulty_kernels as faulty
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal.hal import quarantine
+from polyhal.hal.device import Device
+from polyhal.hal.errors import KernelBuildError
+from polyhal.hal.quarantine import Entry
+from polyhal.hal.resolution import Layout, Step
+from polyhal.hal.testing import Scope
+from polyhal.hal.testing.certificate import Certificate
+from polyhal.hal.testing.examination import examine
+
+SOFTMAX = "*/softmax*"
+EVERY = tuple(Layout)
+ENTRY = Entry(Step.NATIVE, "softmax", "float32", (Layout.STRIDED,), "wrong", "forward/softmax/float32", "2026-01-02")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def files(cache: Path) -> list[Path]:
+    return sorted((cache / "quarantine").glob("*"))
+
+
+def softmax(device: Device) -> np.ndarray:
+    rows = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
+    return polyhal.tensor(rows, device=device).softmax().numpy()
+
+
+def expected() -> np.ndarray:
+    powers = np.exp(np.linspace(-3, 3, 12).reshape(3, 4))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def natives(certificate: Certificate) -> set[tuple[str, str]]:
+    return {(op, d) for op, row in certificate.results.items() for d, r in row.items() if set(r.how) == {Step.NATIVE}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "failure"),
+    [
+        (faulty.WrongResult, "wrong result, 7 of 7 elements are off"),
+        (faulty.RaisesAtLaunch, "BackendError: CL_INVALID_WORK_GROUP_SIZE"),
+        (faulty.DoesNotBuild, "the kernel does not build: rows.cl:7: error: too many registers"),
+        (faulty.WrongOnce, "wrong result"),
+    ],
+)
+def test_a_failing_kernel_is_passed_over_and_nothing_else(kind: type[faulty.FaultyKernels], failure: str) -> None:
+    certificate = examine(faulty.opened(kind()), only=SOFTMAX)
+    (entry,) = certificate.quarantined
+    assert (entry.step, entry.op, entry.dtype, entry.layouts) == (Step.NATIVE, "softmax", "float32", EVERY)
+    assert entry.failure.startswith(failure)
+    assert entry.case == "forward/softmax/float32"
+    assert certificate.correct
+    assert not certificate.failed
+    assert set(certificate.results["softmax"]["float32"].how) == {Step.COMPOSED}
+    sound = examine(faulty.opened(faulty.FaultyKernels()), only=SOFTMAX)
+    assert sound.correct
+    assert natives(sound) - natives(certificate) == {("softmax", "float32")}
+
+
+@pytest.mark.parametrize("kind", [faulty.WrongResult, faulty.RaisesAtLaunch, faulty.DoesNotBuild])
+def test_programs_that_start_later_compute_correctly_and_are_told(kind: type[faulty.FaultyKernels]) -> None:
+    examine(faulty.opened(kind()), only=SOFTMAX)
+    device = faulty.opened(kind())
+    np.testing.assert_allclose(softmax(device), expected(), rtol=1e-6)
+    text = polyhal.explain("softmax", device, (3, 4))
+    assert "softmax(float32[3, 4]): decomposed into" in text
+    (entry,) = quarantine.load(device).entries
+    assert f"native kernel: quarantined by `polyhal verify` on {entry.date}: {entry.failure}" in text
+    assert "native kernel numpy softmax" in polyhal.explain("softmax", device, (3, 4), dtype=polyhal.float64)
+    assert "native kernel numpy sum" in polyhal.explain("sum", device, (3, 4))
+
+
+def test_a_program_that_runs_the_check_itself_gains_by_it_at_once() -> None:
+    device = faulty.opened(faulty.WrongResult())
+    assert not np.allclose(softmax(device), expected(), rtol=1e-3)
+    examine(device, only=SOFTMAX)
+    np.testing.assert_allclose(softmax(device), expected(), rtol=1e-6)
+
+
+def test_only_the_layouts_that_fail_are_passed_over() -> None:
+    device = faulty.opened(faulty.WrongOnStrides())
+    certificate = examine(device, only=SOFTMAX)
+    (entry,) = certificate.quarantined
+    assert entry.layouts == (Layout.STRIDED,)
+    assert entry.kernel == "softmax of float32 on strided tensors, native kernel"
+    assert certificate.correct
+    assert "native kernel numpy softmax" in polyhal.explain("softmax", device, (3, 4))
+    x = polyhal.tensor(np.ones((4, 3), np.float32), device=device).mT
+    assert x.softmax().numpy() == pytest.approx(0.25)
+
+
+def test_a_kernel_inside_a_gradient_is_found() -> None:
+    certificate = examine(faulty.opened(faulty.WrongGradient()), only="gradient/softmax/float32")
+    assert [(e.step, e.op, e.dtype) for e in certificate.quarantined] == [(Step.NATIVE, "softmax_grad", "float32")]
+    assert certificate.correct
+
+
+def test_an_optional_name_of_a_core_method_is_passed_over() -> None:
+    certificate = examine(faulty.opened(faulty.WrongOptionalName()), only="forward/tanh/*")
+    (entry,) = certificate.quarantined
+    assert (entry.step, entry.op, entry.dtype) == (Step.CORE, "tanh", "float64")
+    assert certificate.correct
+    assert set(certificate.results["tanh"]["float64"].how) == {Step.COMPOSED}
+
+
+def test_two_wrong_kernels_for_one_op_are_both_passed_over() -> None:
+    certificate = examine(faulty.opened(faulty.WrongTwice()), only="*/tanh/float64")
+    assert {(e.step, e.op) for e in certificate.quarantined} == {(Step.NATIVE, "tanh"), (Step.CORE, "tanh")}
+    assert certificate.correct
+
+
+def test_nothing_takes_the_place_of_a_required_member(cache: Path) -> None:
+    certificate = examine(faulty.opened(faulty.WrongRequiredName()), only="*/floor*")
+    assert not certificate.correct
+    assert not certificate.quarantined
+    assert {f.case for f in certificate.findings} >= {"contract/unary/floor", "forward/floor/float64"}
+    assert all("still wrong" in f.now for f in certificate.findings)
+    assert files(cache) == []
+
+
+def test_another_driver_empties_the_list() -> None:
+    examine(faulty.opened(faulty.WrongResult("1.0")), only=SOFTMAX)
+    assert quarantine.load(faulty.opened(faulty.WrongResult("1.0"))).entries
+    newer = faulty.opened(faulty.WrongResult("1.1"))
+    assert quarantine.load(newer) == quarantine.EMPTY
+    assert "native kernel wrong rows" in polyhal.explain("softmax", newer, (3, 4))
+
+
+def test_a_kernel_that_is_right_again_leaves_the_list() -> None:
+    broken = faulty.WrongResult()
+    examine(faulty.opened(broken), only=SOFTMAX)
+    mended = faulty.FaultyKernels()
+    mended.info = broken.info
+    assert quarantine.load(faulty.opened(mended)).entries
+    examine(faulty.opened(mended), only="*/add/*")
+    assert quarantine.load(faulty.opened(mended)).entries, "what is not checked stays"
+    examine(faulty.opened(mended), only=SOFTMAX)
+    assert quarantine.load(faulty.opened(mended)) == quarantine.EMPTY
+
+
+def test_looking_changes_nothing(cache: Path) -> None:
+    certificate = examine(faulty.opened(faulty.WrongResult()), only=SOFTMAX, keep=False)
+    assert certificate.quarantined
+    assert files(cache) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1}', '{"schema": 1, "identity": {}, "entries": 3}', "\xff"]
+)
+def test_a_damaged_list_is_ignored_with_a_reason(cache: Path, text: str) -> None:
+    path = quarantine.store(faulty.opened(faulty.WrongResult()), [ENTRY])
+    path.write_bytes(text.encode("latin-1"))
+    again = faulty.opened(faulty.WrongResult())
+    found = quarantine.load(again)
+    assert not found.entries
+    assert found.lines() == (found.ignored,)
+    assert str(path) in found.ignored
+    with pytest.warns(UserWarning, match="is ignored"):
+        softmax(again)
+    examine(again, only="forward/softmax/float32")
+    assert quarantine.load(again).entries
+    assert files(cache) == [path]
+
+
+def test_entries_survive_the_file_and_others_do_not() -> None:
+    good = ENTRY.to_json()
+    assert Entry.from_json(json.loads(json.dumps(good))) == ENTRY
+    for change in (
+        {"step": "view"},
+        {"step": "lower"},
+        {"layouts": []},
+        {"layouts": 3},
+        {"op": 1},
+        {"fatal": "no"},
+        {"x": 1},
+    ):
+        with pytest.raises(ValueError):
+            Entry.from_json({**good, **change})
+    with pytest.raises(ValueError):
+        Entry.from_json("softmax")
+
+
+def test_a_kernel_that_takes_the_device_with_it_is_never_tried_again() -> None:
+    first = examine(faulty.opened(faulty.LosesTheDevice()), only=SOFTMAX)
+    assert not first.complete
+    assert not first.correct
+    assert [(e.op, e.fatal) for e in first.quarantined] == [("softmax", True)]
+    second = examine(faulty.opened(faulty.LosesTheDevice()), only=SOFTMAX)
+    assert second.correct
+    assert second.passed > first.passed
+    assert [(e.op, e.fatal) for e in second.quarantined] == [("softmax", True)]
+
+
+_CRASH = """
+import os, sys
+sys.path.insert(0, {folder!r})
+import faulty_kernels as faulty
+from polyhal.hal.protocol import SimpleLaunch
+from polyhal.hal.testing.examination import examine
+
+class Crashes(faulty.FaultyKernels):
+    op = "tanh_grad" if {case!r}.startswith("gradient") else "softmax"
+    def spoil(self, launch, inputs):
+        return SimpleLaunch("crash", lambda *args: os._exit(9))
+    def unary(self, op, x, out):
+        if {case!r}.startswith("contract") and op == "floor":
+            os._exit(9)
+        super().unary(op, x, out)
+
+c = examine(faulty.opened(Crashes()), only={only!r})
+print(c.correct, [(e.op, e.fatal) for e in c.quarantined], [f.problem for f in c.findings])
+"""
+
+
+def _crash(case: str, only: str) -> subprocess.CompletedProcess[str]:
+    code = _CRASH.format(folder=str(Path(faulty.__file__).parent), case=case, only=only)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60)
+
+
+def test_a_kernel_that_takes_the_process_with_it_is_never_tried_again(cache: Path) -> None:
+    assert _crash("forward/softmax/float32", SOFTMAX).returncode == 9
+    again = _crash("forward/softmax/float32", SOFTMAX)
+    assert again.stdout.splitlines() == ["True [('softmax', True)] []"], again.stderr
+    assert not [p for p in files(cache) if p.suffix == ".running"]
+
+
+def test_a_check_that_ends_the_process_without_a_kernel_to_blame_is_left_out() -> None:
+    assert _crash("contract/unary/floor", "contract/unary/*").returncode == 9
+    again = _crash("contract/unary/floor", "contract/unary/*")
+    assert again.stdout.splitlines() == ["False [] ['the process ended during this check, the last time']"], (
+        again.stderr
+    )
+
+
+def test_a_kernel_that_does_not_build_warns_once_and_another_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POLYHAL_STRICT")
+    device = faulty.opened(faulty.DoesNotBuild())
+    with pytest.warns(
+        UserWarning, match="does not build, and a slower way is taken: rows.cl:7: error: too many registers"
+    ):
+        np.testing.assert_allclose(softmax(device), expected(), rtol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = polyhal.explain("softmax", device, (5, 4))
+    assert "passed over native kernel: it does not build: rows.cl:7: error: too many registers" in text
+    monkeypatch.setenv("POLYHAL_STRICT", "1")
+    with pytest.raises(KernelBuildError, match="options: -O3"):
+        polyhal.explain("softmax", device, (6, 4))
+
+
+def test_the_kit_sees_what_the_quarantine_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither an earlier list nor a softer policy may make a broken kernel pass."""
+    from polyhal.hal.testing import verify
+
+    monkeypatch.delenv("POLYHAL_STRICT")
+    for kind in (faulty.WrongResult, faulty.DoesNotBuild):
+        examine(faulty.opened(kind()), only=SOFTMAX)
+        assert not verify(faulty.opened(kind()), only="forward/softmax/float32", scope=Scope(small=True)).ok
