@@ -80,7 +80,7 @@ def _training(found: dict[str, Any]) -> str:
     for row in found["rows"]:
         ours, theirs = row["polyhal"], row.get("torch")
         lines.append(
-            f"| `{row['device']}` | {row['tokens_per_step']} | {ours['tokens_per_s']:,.0f} "
+            f"| `{row['device']}` | {row['model']} | {row['tokens_per_step']} | {ours['tokens_per_s']:,.0f} "
             f"| {ours['ms']:.1f} ms [{ours['low_ms']:.1f}-{ours['high_ms']:.1f}] "
             + (f"| {theirs['tokens_per_s']:,.0f} | {row['ratio']:.2f} |" if theirs else "| | |")
         )

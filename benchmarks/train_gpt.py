@@ -1,6 +1,6 @@
 """Tokens per second of training the default GPT, beside PyTorch on the same machine in the same run.
 
-python -m benchmarks.train_gpt [--devices opencl:0,numpy] [--batch 64] [--repetitions 20] [--json FILE]
+python -m benchmarks.train_gpt [--devices opencl:0,numpy] [--batch 64 --context 256] [--repetitions 20] [--json FILE]
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ VOCABULARY = 65
 """Characters of a plain English text."""
 
 
-def _settings(device: Device, batch: int) -> TrainOptions:
-    """The training command's own settings for the device; `batch` replaces their batch size unless it is 0."""
-    options = TrainOptions(**for_device(device))
-    return replace(options, batch_size=batch) if batch else options
+def _settings(device: Device, changes: dict[str, Any]) -> TrainOptions:
+    """The training command's own settings for the device, with `changes`."""
+    return replace(TrainOptions(**for_device(device)), **changes)
 
 
 def _batches(options: TrainOptions) -> tuple[np.ndarray, np.ndarray]:
@@ -86,12 +85,12 @@ def _config(options: TrainOptions) -> GPTConfig:
     )  # fmt: skip
 
 
-def compare(names: list[str], repetitions: int, batch: int) -> list[dict[str, Any]]:
+def compare(names: list[str], repetitions: int, changes: dict[str, Any]) -> list[dict[str, Any]]:
     """Measure each device beside PyTorch, alternating step by step."""
     rows = []
     for name in names:
         device = Device(name)
-        options = _settings(device, batch)
+        options = _settings(device, changes)
         competitors: dict[str, Callable[[], object]] = {"polyhal": ours(device, options)}
         try:
             import torch
@@ -113,6 +112,7 @@ def _row(device: Device, options: TrainOptions, timings: dict[str, Timing]) -> d
         "name": device.info.name,
         "driver": device.info.driver,
         "tokens_per_step": tokens,
+        "model": f"{options.layers} layers, width {options.width}, context {options.context}",
     }
     for who, t in timings.items():
         row[who] = {
@@ -132,11 +132,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--devices", default="", help="comma-separated device names; all devices by default")
     parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=0, help="sequences per step; the training command's by default")
+    parser.add_argument("--batch", type=int, help="sequences per step; the training command's by default")
+    parser.add_argument("--context", type=int, help="tokens per sequence; the training command's by default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
-    rows = compare(names, args.repetitions, args.batch)
+    given = {"batch_size": args.batch, "context": args.context}
+    changes = {k: v for k, v in given.items() if v is not None}
+    rows = compare(names, args.repetitions, changes)
     if args.json:
         found = {"benchmark": "train_gpt", **describe([Device(n) for n in names]), "rows": rows}
         args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

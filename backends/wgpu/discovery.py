@@ -18,6 +18,10 @@ _NO_ADAPTER = (
     "wgpu finds no adapter. Install the driver of your GPU's maker with Vulkan support; for a software device on "
     "Debian or Ubuntu, `apt install mesa-vulkan-drivers libvulkan1`"
 )
+_NO_INTEGERS = (
+    "wgpu finds {names}, but only through an API without 64-bit integers, which indices need. Install a Vulkan driver; "
+    'Device("wgpu:opengl") opens it all the same, for work that keeps to 32 bits'
+)
 _TYPES = {
     "DiscreteGPU": DeviceType.GPU,
     "IntegratedGPU": DeviceType.INTEGRATED_GPU,
@@ -44,7 +48,7 @@ def probe() -> list[DeviceInfo]:
 
 
 def devices(*, every_api: bool = False) -> list[Found]:
-    """All devices with their adapters; with `every_api` also those that a better API offers already.
+    """All devices with their adapters; with `every_api` also those that a better API offers already, or that lack int64.
 
     Raises RuntimeError when there is none.
     """
@@ -61,7 +65,10 @@ def devices(*, every_api: bool = False) -> list[Found]:
     if not every_api:
         best: dict[str, Found] = {}
         for f in found:
-            best.setdefault(f.info.id, f)
+            if "shader-int64" in f.adapter.features:
+                best.setdefault(f.info.id, f)
+        if not best:
+            raise RuntimeError(_NO_INTEGERS.format(names=", ".join(sorted({f.info.name for f in found}))))
         found = list(best.values())
     return [replace(f, info=replace(f.info, selector=str(i))) for i, f in enumerate(found)]
 

@@ -25,7 +25,7 @@ from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.lowering import LoweringFunction
 from polyhal.backends.common.products import Matrix, Product
 from polyhal.backends.wgpu.launch import Parameter
-from polyhal.backends.wgpu.lowering import matmul, movement
+from polyhal.backends.wgpu.lowering import matmul, movement, teams
 from polyhal.backends.wgpu.lowering.windows import Part, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.dtypes import DType
@@ -148,7 +148,8 @@ def correlate(runtime: Runtime, name: str, c: Correlation, dtype: DType, out: Sp
 
 def _dots(runtime: Runtime, name: str, c: Correlation, p: Product) -> Launch:
     group = _DOT_GROUP_CPU if runtime.features.cpu else _DOT_GROUP
-    definitions = matmul.definitions(p, split=False) | matmul.team(runtime, group) | {"ROWS": c.m, "OUT_LANES": 1}
+    shape = {**teams.definitions(runtime, group, group), "ROWS": c.m, "OUT_LANES": 1}
+    definitions = matmul.definitions(p, split=False) | shape
     return runtime.launch(name, "conv_dots", definitions, _parameters(c, p, c.k, split=False), c.groups * c.n)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least
@@ -22,6 +22,8 @@ Places = tuple[int, int, int]
 
 _LARGEST = 1 << 31
 _LANES = 4
+_LONGEST_LOOP = 1 << 15
+"""Indices that one invocation walks in a launch: llvmpipe ends every loop after 65535 turns, those of inner loops included."""
 _FEW_COLUMNS = 32
 _FEW_OWNERS = 2048
 """Rows of a result below which each is shared by more invocations, so that the device is busy."""
@@ -128,7 +130,7 @@ def _scatter(
     if max(count, rows, width) >= _LARGEST or too_large(runtime, index, spec, out):
         return Declined("an operand is larger than what a kernel can see at once")
     if runtime.features.cpu:
-        launch = _by_columns(runtime, index, out, places, (count, width, rows, step, row_step, column_step), wrap)
+        launch = _by_columns(runtime, index, out, places, (width, rows, step, row_step, column_step), wrap)
         return launch if accumulate else _after_zeros(runtime, launch, out, places[2])
     by_rows = rows <= 2 * count
     if not by_rows and not accumulate:
@@ -174,7 +176,19 @@ def _by_columns(
     size = runtime.features.group_size
     definitions = {"INDEX": index.dtype.name, "DTYPE": out.dtype.name, "GROUP": size, "WRAP": wrap}
     parameters = [*(Tensor(i) for i in places), *_uints(*numbers)]
-    return runtime.launch("scatter_columns", "scatter_columns", definitions, parameters, ceil_div(out.shape[1], size))
+    return _in_stretches(
+        index.size,
+        lambda *stretch: runtime.launch(
+            "scatter_columns", "scatter_columns", definitions, [*parameters, *_uints(*stretch)],
+            ceil_div(out.shape[1], size),
+        ),
+    )  # fmt: skip
+
+
+def _in_stretches(count: int, launch: Callable[[int, int], Launch]) -> Launch:
+    """One launch after the other for indices `first` to `last` of each stretch that one invocation may walk."""
+    launches = [launch(at, min(at + _LONGEST_LOOP, count)) for at in range(0, count, _LONGEST_LOOP)]
+    return launches[0] if len(launches) == 1 else LaunchSequence(launches[0].name, launches)
 
 
 def _after_zeros(runtime: Runtime, launch: Launch, out: Spec, place: int) -> Launch:
@@ -214,7 +228,7 @@ def _scatter_rows(
 
 def _along(
     runtime: Runtime, name: str, data: Spec, index: Spec, axis: int, length: int, items: int,
-    definitions: Mapping[str, Any],
+    definitions: Mapping[str, Any], more: tuple[int, ...] = (),
 ) -> Launch | Declined:  # fmt: skip
     """A launch (data, index, out) over `items` elements or lines."""
     lying, positions = thirds(data, axis), thirds(index, axis)
@@ -223,7 +237,7 @@ def _along(
     (_, picked, inner), index_steps = positions
     size = runtime.features.group_size
     parameters: list[Parameter] = [
-        Tensor(0), Tensor(1), Tensor(2), *_uints(items, picked, inner, length, *lying[1], *index_steps)
+        Tensor(0), Tensor(1), Tensor(2), *_uints(items, picked, inner, length, *lying[1], *index_steps, *more)
     ]  # fmt: skip
     defined = {**definitions, "INDEX": index.dtype.name, "GROUP": size}
     return runtime.launch(name, name, defined, parameters, ceil_div(items, size))
@@ -262,8 +276,15 @@ def _scatter_along_axis(
         source = (src, src.strides[axis], 1)
         line = Spec(index.dtype, (index.size,), (index.strides[axis],), index.aligned)
         return _scatter(runtime, line, source, column, (1, 0, 2), accumulate=False, wrap=True)
-    launch = _along(runtime, "scatter_along_axis", src, index, axis, length, lines, {"DTYPE": out.dtype.name})
-    return launch if isinstance(launch, Declined) else _after_zeros(runtime, launch, out, 2)
+    if thirds(src, axis) is None or thirds(index, axis) is None:
+        return Declined("the axes beside the indexed one cannot be merged")
+    launch = _in_stretches(
+        index.shape[axis],
+        lambda *stretch: _along(
+            runtime, "scatter_along_axis", src, index, axis, length, lines, {"DTYPE": out.dtype.name}, stretch
+        ),
+    )
+    return _after_zeros(runtime, launch, out, 2)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

@@ -18,6 +18,7 @@ from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Wor
 from polyhal.backends.common.products import Matrix, Product
 from polyhal.backends.wgpu.dialect import type_name
 from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
+from polyhal.backends.wgpu.lowering import teams
 from polyhal.backends.wgpu.lowering.large_products import halved
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.backends.wgpu.shader import Definitions
@@ -81,7 +82,7 @@ class Tile:
 
 
 _TILES = {Tile(2, 2, 8): 1.0, Tile(1, 2, 16): 0.8, Tile(2, 1, 16): 0.8, Tile(1, 1, 16): 0.6}
-"""Tiles, and how fast they are where all of them is used, relative to the largest."""
+"""Tiles, and how fast each is compared with the largest where no part of it is wasted."""
 _SINGLE = Tile(1, 1, 8, 1)
 """For elements of 8 bytes."""
 
@@ -121,10 +122,12 @@ def build(runtime: Runtime, p: Product) -> Launch:
 
 
 def uints(*values: int) -> list[Parameter]:
+    """Numbers known when a launch is made; negative strides wrap, as the sums of positions that they enter do."""
     return [Constant(v, "uint") for v in values]
 
 
 def definitions(p: Product, *, split: bool) -> dict[str, object]:
+    """The template variables of sums.wgsl, for a kernel that stores results or, with `split`, leaves sums in workspace."""
     return {
         "DTYPE": p.dtype.name, "OUT_DTYPE": p.out_dtype.name, "REAL": type_name(p.kind), "SPLIT": split,
         "BIAS": p.bias is not None and not split, "OUT_LANES": _out_lanes(p),
@@ -228,7 +231,7 @@ def choose_block(runtime: Runtime, m: int, n: int, k: int) -> Block:
     if not features.cpu:
         return Block(1, 1, 1, 64) if m == 1 else Block(4, 1, 1, 64) if m <= _FEW else Block(4, 1, 4, 16)
     quads = 2 if min(m, n) > 32 and m * n * k >= _WORTH_COMPILING else 1
-    if not features.subgroups:
+    if not features.subgroups or features.subgroup_sizes[0] < _LANES:
         return Block(8 if m > _FEW else _FEW, quads, 1, 8)
     return Block(_FEW if m <= _FEW else 16 * quads, quads, 1, 8, broadcast=True)
 
@@ -263,18 +266,12 @@ def _dots(runtime: Runtime, p: Product) -> Launch | None:
     if p.right.row != 1 or p.left.column != 1 or p.k < _LONG:
         return None
     chosen = {
-        **definitions(p, split=False), **team(runtime, _DOT_GROUP), "OUT_LANES": 1, "COLUMNS": _DOT_COLUMNS,
-        "ROWS": 1 if p.m == 1 else _FEW, **_walks(p),
+        **definitions(p, split=False), **teams.definitions(runtime, _DOT_GROUP, _DOT_GROUP), **_walks(p),
+        "OUT_LANES": 1, "ROWS": 1 if p.m == 1 else _FEW, "COLUMNS": _DOT_COLUMNS,
     }  # fmt: skip
     groups = ceil_div(p.n, _DOT_COLUMNS) * p.count
     parameters = _parameters(p, p.k, split=False)
     return runtime.launch("matmul_dots", "matmul_dots", chosen, parameters, groups)
-
-
-def team(runtime: Runtime, size: int) -> dict[str, object]:
-    """The template variables of groups.wgsl for groups of one team."""
-    features = runtime.features
-    return {"GROUP": size, "LANES": size, "SUBGROUP": features.subgroup_sizes[0] if features.subgroups else 0}
 
 
 batched = partial(products.batched, build)
