@@ -1,6 +1,6 @@
 """Tokens per second of training the default GPT, beside PyTorch on the same machine in the same run.
 
-python -m benchmarks.train_gpt [--devices opencl:0,numpy] [--batch 64 --context 256] [--repetitions 20] [--json FILE]
+python -m benchmarks.train_gpt [--devices opencl:0,numpy] [--batch 64 --context 256 --width 384] [--repetitions 20] [--json FILE]
 """
 
 from __future__ import annotations
@@ -132,12 +132,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--devices", default="", help="comma-separated device names; all devices by default")
     parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--batch", type=int, help="sequences per step; the training command's by default")
-    parser.add_argument("--context", type=int, help="tokens per sequence; the training command's by default")
+    for option, what in (("batch", "sequences per step"), ("context", "tokens per sequence"), ("width", "model width")):
+        parser.add_argument(f"--{option}", type=int, help=f"{what}; the training command's by default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
-    given = {"batch_size": args.batch, "context": args.context}
+    given = {"batch_size": args.batch, "context": args.context, "width": args.width}
     changes = {k: v for k, v in given.items() if v is not None}
     rows = compare(names, args.repetitions, changes)
     if args.json:

@@ -26,7 +26,6 @@
 {% set VALUE_PITCH = tiles.pitch(VECTORS * LANES) | int %}
 {% set KEY_REGION = ROWS * PITCH %}
 {% set VALUE_REGION = KEY_REGION + [COLUMNS * PITCH, ROWS * WEIGHTS_PITCH] | max %}
-{% set LOADS = (COLUMNS * QUADS + GROUP - 1) // GROUP %}
 {{ storage.enable() }}
 {{ storage.half_functions() }}
 {% include "logarithm.wgsl" %}
@@ -92,14 +91,14 @@ var<workgroup> tile: array<vec4<f32>, {{ VALUE_REGION + COLUMNS * VALUE_PITCH }}
         score_{{ i }}_{{ j }} = score(score_{{ i }}_{{ j }}, query_{{ i }}, key + me + {{ j * LANES }}u{{ ", mask_base" if MASK_DTYPE }});
 {% endfor %}
         let higher_{{ i }} = max(top_{{ i }}, row_top({% for j in range(C - 1) %}max(score_{{ i }}_{{ j }}, {% endfor %}score_{{ i }}_{{ C - 1 }}{{ ")" * (C - 1) }}));
-        let shrink_{{ i }} = select(exp_f32(top_{{ i }} - shift_of(higher_{{ i }})), 0.0f, top_{{ i }} < -3.0e38f);
+        let shrink_{{ i }} = exp_nonpositive_f32(top_{{ i }} - shift_of(higher_{{ i }}));
         top_{{ i }} = higher_{{ i }};
         total_{{ i }} *= shrink_{{ i }};
 {% for j in range(VECTORS) %}
         result_{{ i }}_{{ j }} *= shrink_{{ i }};
 {% endfor %}
 {% for j in range(C) %}
-        score_{{ i }}_{{ j }} = exp_f32(score_{{ i }}_{{ j }} - shift_of(higher_{{ i }}));
+        score_{{ i }}_{{ j }} = exp_nonpositive_f32(score_{{ i }}_{{ j }} - shift_of(higher_{{ i }}));
         total_{{ i }} += score_{{ i }}_{{ j }};
 {% endfor %}
 {% endfor %}

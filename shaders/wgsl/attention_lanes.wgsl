@@ -78,7 +78,7 @@
 {% endfor %}
         let higher_{{ r }} = max(top_{{ r }}, max(max(score_{{ r }}_0, score_{{ r }}_1), max(score_{{ r }}_2, score_{{ r }}_3)));
         if (higher_{{ r }} != top_{{ r }}) {
-            let shrink = select(exp_f32(top_{{ r }} - shift_of(higher_{{ r }})), 0.0f, top_{{ r }} < -3.0e38f);
+            let shrink = exp_nonpositive_f32(top_{{ r }} - shift_of(higher_{{ r }}));
             top_{{ r }} = higher_{{ r }};
             total_{{ r }} *= shrink;
 {% for c in range(VALUE_QUADS) %}
@@ -86,7 +86,7 @@
 {% endfor %}
         }
 {% for u in range(4) %}
-        score_{{ r }}_{{ u }} = exp_f32(score_{{ r }}_{{ u }} - shift_of(top_{{ r }}));
+        score_{{ r }}_{{ u }} = exp_nonpositive_f32(score_{{ r }}_{{ u }} - shift_of(top_{{ r }}));
         total_{{ r }} += score_{{ r }}_{{ u }};
 {% endfor %}
 {% endfor %}

@@ -78,6 +78,6 @@ fn features(a: vec4<f32>, b: vec4<f32>, c: u32) -> f32 {
     from scores and products is `taken` and `centre` for keys, taken_i and delta_i for queries. -#}
 {% macro differentiate(i, j, row, column) %}
 {% set query, key = (column, row) if KEYS else (row, column) %}
-            p_{{ i }}_{{ j }} = exp_f32(score(p_{{ i }}_{{ j }}, {{ query }}, {{ key }}{{ ", mask_base" if MASK_DTYPE }}) - {{ "taken" if KEYS else "taken_" ~ i }});
+            p_{{ i }}_{{ j }} = exp_nonpositive_f32(score(p_{{ i }}_{{ j }}, {{ query }}, {{ key }}{{ ", mask_base" if MASK_DTYPE }}) - {{ "taken" if KEYS else "taken_" ~ i }});
             ds_{{ i }}_{{ j }} = p_{{ i }}_{{ j }} * (ds_{{ i }}_{{ j }} - {{ "centre" if KEYS else "delta_" ~ i }}) * p.scale;
 {% endmacro %}

@@ -1,5 +1,5 @@
 {#- out[index[i], :] += source[i, :], in the order of the index, for devices on which starting a group costs more than walking all
-    indices: an invocation owns one column. An index outside is skipped. -#}
+    indices: an invocation owns one column. This launch takes those from number `first` to `last`. An index outside is skipped. -#}
 {% import "storage.wgsl" as storage with context %}
 {% import "indices.wgsl" as indices with context %}
 {% set INDEX = INDEX | default("int64") %}
@@ -11,13 +11,13 @@
 {{ indices.declare(0, INDEX, storage, WRAP) }}
 {{ storage.input(1, "source", DTYPE) }}
 {{ storage.inout(2, "out", DTYPE) }}
-{{ storage.parameters("o_index: u32, o_source: u32, o_out: u32, count: u32, width: u32, rows: u32, index_step: u32, source_row: u32,
-    source_column: u32") }}
+{{ storage.parameters("o_index: u32, o_source: u32, o_out: u32, width: u32, rows: u32, index_step: u32, source_row: u32,
+    source_column: u32, first: u32, last: u32") }}
 {{ storage.main(GROUP) }}
     let column = group * {{ GROUP }}u + lane;
     if (column >= p.width) { return; }
     let from_column = p.o_source + column * p.source_column;
-    for (var i = 0u; i < p.count; i++) {
+    for (var i = p.first; i < p.last; i++) {
         let row = row_at(p.o_index + i * p.index_step, p.rows);
         if (row != NOWHERE) {
             let place = p.o_out + row * p.width + column;
