@@ -1,6 +1,6 @@
 """Tokens per second of training the default GPT, beside PyTorch on the same machine in the same run.
 
-python -m benchmarks.train_gpt [--devices opencl:0,numpy] [--batch 64 --context 256 --width 384] [--repetitions 20] [--json FILE]
+python -m benchmarks.train_gpt [--devices opencl:0,numpy] [--batch 64 --context 256 --width 384] [--json FILE]
 """
 
 from __future__ import annotations

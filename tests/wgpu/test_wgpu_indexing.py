@@ -72,6 +72,17 @@ def test_scatter_rows(
     np.testing.assert_array_equal(got.astype(np.float64), want)
 
 
+def test_more_indices_than_a_loop_may_have_turns(device: Any, rng: Any) -> None:
+    """A software device ends every loop after 65535 turns."""
+    index = rng.integers(-9, 9, 70000).astype(np.int32)
+    ones = np.ones((70000, 1), np.float32)
+    inside = np.bincount(index[index >= 0], minlength=9).astype(np.float32)
+    (got,) = run(device, "scatter_rows", [ones, index], rows=9)
+    np.testing.assert_array_equal(got[:, 0], inside)
+    (got,) = run(device, "scatter_along_axis", [ones[:, 0], index], axis=0, length=9)
+    np.testing.assert_array_equal(got, inside + np.bincount(index[index < 0] + 9, minlength=9))
+
+
 def test_scatter_add_keeps_what_is_there(device: Any, rng: Any) -> None:
     for rows, count in ((9, 200), (300, 50)):
         start = rng.integers(-9, 9, (rows, 12)).astype(np.float32)

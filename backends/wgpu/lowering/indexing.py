@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least
@@ -14,6 +15,7 @@ from polyhal.backends.wgpu.lowering import movement
 from polyhal.backends.wgpu.lowering.windows import Part, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT, Spec, contiguous
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
@@ -117,76 +119,79 @@ def _embedding(
 # --- rows added -----------------------------------------------------------------------------------------------------
 
 
-def _scatter(
-    runtime: Runtime, index: Spec, source: tuple[Spec, int, int], out: Spec, places: Places, *,
-    accumulate: bool, wrap: bool = False,
-) -> Launch | Declined:  # fmt: skip
-    """Rows of `source` (with its row and column stride) added to `out`, or, unless `accumulate`, to zeros."""
-    step = line_step(index)
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of `source` (of these strides) that are added to rows of `out`. `places` are the arguments index, source, out."""
+
+    index: Spec
+    source: Spec
+    row_step: int
+    column_step: int
+    out: Spec
+    places: Places
+    wrap: bool = False
+    """Whether negative numbers count from the end."""
+
+    def definitions(self, runtime: Runtime) -> dict[str, Any]:
+        return {
+            "INDEX": self.index.dtype.name, "DTYPE": self.out.dtype.name, "GROUP": runtime.features.group_size,
+            "WRAP": self.wrap,
+        }  # fmt: skip
+
+    def tensors(self) -> list[Parameter]:
+        return [Tensor(i) for i in self.places]
+
+
+def _scatter(runtime: Runtime, rows: Rows, *, accumulate: bool) -> Launch | Declined:
+    """The sums of rows added to what `out` holds, or put in its place."""
+    step = line_step(rows.index)
     if step is None:
         return Declined("the index is not evenly spaced")
-    spec, row_step, column_step = source
-    count, (rows, width) = index.size, out.shape
-    if max(count, rows, width) >= _LARGEST or too_large(runtime, index, spec, out):
+    count, (length, width) = rows.index.size, rows.out.shape
+    if max(count, length, width) >= _LARGEST or too_large(runtime, rows.index, rows.source, rows.out):
         return Declined("an operand is larger than what a kernel can see at once")
     if runtime.features.cpu:
-        launch = _by_columns(runtime, index, out, places, (width, rows, step, row_step, column_step), wrap)
-        return launch if accumulate else _after_zeros(runtime, launch, out, places[2])
-    by_rows = rows <= 2 * count
-    if not by_rows and not accumulate:
-        launch = _by_owners(
-            runtime, index, source, out, places, step, by_rows=by_rows, accumulate=True, wrap=wrap
-        )  # fmt: skip
-        return _after_zeros(runtime, launch, out, places[2])
-    return _by_owners(runtime, index, source, out, places, step, by_rows=by_rows, accumulate=accumulate, wrap=wrap)
+        launch = _by_columns(runtime, rows, step)
+    elif length <= 2 * count:
+        return _by_owners(runtime, rows, step, length, BY_ROWS=True, ACCUMULATE=accumulate)
+    else:
+        launch = _by_owners(runtime, rows, step, count, BY_ROWS=False, ACCUMULATE=True)
+    return launch if accumulate else _after_zeros(runtime, launch, rows.out, rows.places[2])
 
 
-def _by_owners(
-    runtime: Runtime, index: Spec, source: tuple[Spec, int, int], out: Spec, places: Places, step: int, *,
-    by_rows: bool, accumulate: bool, wrap: bool,
-) -> Launch:  # fmt: skip
+def _by_owners(runtime: Runtime, rows: Rows, step: int, owners: int, **flags: bool) -> Launch:
     """A group per row of the result, or per index where there are many more rows than indices."""
-    spec, row_step, column_step = source
-    rows, width = out.shape
+    length, width = rows.out.shape
     vectors = (
-        spec.aligned and out.aligned and column_step == 1 and row_step % _LANES == 0 and width % _LANES == 0
-        and out.dtype.itemsize <= 4
+        rows.source.aligned and rows.out.aligned and rows.column_step == 1 and rows.row_step % _LANES == 0
+        and width % _LANES == 0 and rows.out.dtype.itemsize <= 4
     )  # fmt: skip
     lanes = _LANES if vectors else 1
-    owners = rows if by_rows else index.size
     units = width // lanes
-    size = runtime.features.group_size
-    columns = min(power_of_two_at_least(units), size if owners >= _FEW_OWNERS else _FEW_COLUMNS)
+    columns = power_of_two_at_least(units)
+    columns = min(columns, runtime.features.group_size if owners >= _FEW_OWNERS else _FEW_COLUMNS)
     tiles = ceil_div(units, columns)
-    definitions = {
-        "INDEX": index.dtype.name, "DTYPE": out.dtype.name, "LANES": lanes, "GROUP": size, "COLUMNS": columns,
-        "BY_ROWS": by_rows, "ACCUMULATE": accumulate, "WRAP": wrap,
-    }  # fmt: skip
-    parameters: list[Parameter] = [
-        *(Tensor(i) for i in places),
-        *_uints(index.size, width, rows, owners, tiles, step, row_step, column_step),
-    ]
+    definitions = {**rows.definitions(runtime), "LANES": lanes, "COLUMNS": columns, **flags}
+    numbers = (rows.index.size, width, length, owners, tiles, step, rows.row_step, rows.column_step)
+    parameters = [*rows.tensors(), *_uints(*numbers)]
     return runtime.launch("scatter_rows", "scatter_rows", definitions, parameters, owners * tiles)
 
 
-def _by_columns(
-    runtime: Runtime, index: Spec, out: Spec, places: Places, numbers: tuple[int, ...], wrap: bool
-) -> Launch:
+def _by_columns(runtime: Runtime, rows: Rows, step: int) -> Launch:
     """An invocation per column. Half precision would be rounded at every step, so callers keep it out."""
-    size = runtime.features.group_size
-    definitions = {"INDEX": index.dtype.name, "DTYPE": out.dtype.name, "GROUP": size, "WRAP": wrap}
-    parameters = [*(Tensor(i) for i in places), *_uints(*numbers)]
-    return _in_stretches(
-        index.size,
-        lambda *stretch: runtime.launch(
-            "scatter_columns", "scatter_columns", definitions, [*parameters, *_uints(*stretch)],
-            ceil_div(out.shape[1], size),
-        ),
-    )  # fmt: skip
+    length, width = rows.out.shape
+    groups = ceil_div(width, runtime.features.group_size)
+    numbers = (width, length, step, rows.row_step, rows.column_step)
+
+    def launch(first: int, last: int) -> Launch:
+        parameters = [*rows.tensors(), *_uints(*numbers, first, last)]
+        return runtime.launch("scatter_columns", "scatter_columns", rows.definitions(runtime), parameters, groups)
+
+    return _in_stretches(rows.index.size, launch)
 
 
 def _in_stretches(count: int, launch: Callable[[int, int], Launch]) -> Launch:
-    """One launch after the other for indices `first` to `last` of each stretch that one invocation may walk."""
+    """One launch after the other, for the indices from `first` to `last` that one invocation may walk."""
     launches = [launch(at, min(at + _LONGEST_LOOP, count)) for at in range(0, count, _LONGEST_LOOP)]
     return launches[0] if len(launches) == 1 else LaunchSequence(launches[0].name, launches)
 
@@ -198,13 +203,13 @@ def _after_zeros(runtime: Runtime, launch: Launch, out: Spec, place: int) -> Lau
 
 def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:
     """A launch (index, source, out) that adds rows, in the order of the index. All contiguous."""
-    launch = _scatter(runtime, index, (source, *source.strides), out, (0, 1, 2), accumulate=True)  # type: ignore[arg-type]
+    launch = _scatter(runtime, Rows(index, source, *source.strides, out, (0, 1, 2)), accumulate=True)
     assert not isinstance(launch, Declined), launch.reason
     return launch
 
 
-def _rounds_at_every_step(runtime: Runtime, out: Spec) -> bool:
-    return out.dtype.is_floating_point and out.dtype.itemsize < dtypes.float32.itemsize
+def _is_half(dtype: DType) -> bool:
+    return dtype.is_floating_point and dtype.itemsize < dtypes.float32.itemsize
 
 
 def _scatter_rows(
@@ -214,33 +219,32 @@ def _scatter_rows(
     (out,) = outputs
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
-    if runtime.features.cpu and _rounds_at_every_step(runtime, out):
+    if runtime.features.cpu and _is_half(out.dtype):
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
     step = step_of_rows(src)
     if step is None:
         return Declined("the rows of the source are not evenly spaced")
-    source = (src, step, src.strides[-1] if src.shape[-1] > 1 else 1)
-    return _scatter(runtime, index, source, out, (1, 0, 2), accumulate=False)
+    column_step = src.strides[-1] if src.shape[-1] > 1 else 1
+    return _scatter(runtime, Rows(index, src, step, column_step, out, (1, 0, 2)), accumulate=False)
 
 
 # --- elements along an axis -----------------------------------------------------------------------------------------
 
 
-def _along(
-    runtime: Runtime, name: str, data: Spec, index: Spec, axis: int, length: int, items: int,
-    definitions: Mapping[str, Any], more: tuple[int, ...] = (),
-) -> Launch | Declined:  # fmt: skip
-    """A launch (data, index, out) over `items` elements or lines."""
+def _numbers_along(data: Spec, index: Spec, axis: int, length: int) -> tuple[int, ...] | None:
+    """What kernels along an axis are told of (data, index), or None where the axes on one side of it cannot be merged."""
     lying, positions = thirds(data, axis), thirds(index, axis)
     if lying is None or positions is None:
-        return Declined("the axes beside the indexed one cannot be merged")
+        return None
     (_, picked, inner), index_steps = positions
+    return picked, inner, length, *lying[1], *index_steps
+
+
+def _along(runtime: Runtime, name: str, definitions: Mapping[str, Any], items: int, numbers: Sequence[int]) -> Launch:
+    """A launch (data, index, out) over `items` elements or lines."""
     size = runtime.features.group_size
-    parameters: list[Parameter] = [
-        Tensor(0), Tensor(1), Tensor(2), *_uints(items, picked, inner, length, *lying[1], *index_steps, *more)
-    ]  # fmt: skip
-    defined = {**definitions, "INDEX": index.dtype.name, "GROUP": size}
-    return runtime.launch(name, name, defined, parameters, ceil_div(items, size))
+    parameters = [Tensor(0), Tensor(1), Tensor(2), *_uints(items, *numbers)]
+    return runtime.launch(name, name, {**definitions, "GROUP": size}, parameters, ceil_div(items, size))
 
 
 def _take_along_axis(
@@ -252,9 +256,11 @@ def _take_along_axis(
         return Declined("an operand is a number")
     if too_large(runtime, x, index, out):
         return Declined("an operand is larger than what a kernel can see at once")
-    axis = params["axis"]
-    definitions = {"UNIT": out.dtype.itemsize}
-    return _along(runtime, "take_along_axis", x, index, axis, x.shape[axis], out.size, definitions)
+    numbers = _numbers_along(x, index, params["axis"], x.shape[params["axis"]])
+    if numbers is None:
+        return Declined("the axes beside the indexed one cannot be merged")
+    definitions = {"UNIT": out.dtype.itemsize, "INDEX": index.dtype.name}
+    return _along(runtime, "take_along_axis", definitions, out.size, numbers)
 
 
 def _scatter_along_axis(
@@ -265,7 +271,7 @@ def _scatter_along_axis(
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
     axis, length = params["axis"], params["length"]
-    if _rounds_at_every_step(runtime, out) and index.shape[axis] > 1:
+    if _is_half(out.dtype) and index.shape[axis] > 1:
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
     if too_large(runtime, src, index, out):
         return Declined("an operand is larger than what a kernel can see at once")
@@ -273,18 +279,18 @@ def _scatter_along_axis(
     if lines == 1 and not runtime.features.cpu:
         # One long line would keep one invocation busy: its elements are rows of one column.
         column = contiguous(out.dtype, (length, 1))._replace(aligned=out.aligned)
-        source = (src, src.strides[axis], 1)
         line = Spec(index.dtype, (index.size,), (index.strides[axis],), index.aligned)
-        return _scatter(runtime, line, source, column, (1, 0, 2), accumulate=False, wrap=True)
-    if thirds(src, axis) is None or thirds(index, axis) is None:
+        rows = Rows(line, src, src.strides[axis], 1, column, (1, 0, 2), wrap=True)
+        return _scatter(runtime, rows, accumulate=False)
+    numbers = _numbers_along(src, index, axis, length)
+    if numbers is None:
         return Declined("the axes beside the indexed one cannot be merged")
-    launch = _in_stretches(
-        index.shape[axis],
-        lambda *stretch: _along(
-            runtime, "scatter_along_axis", src, index, axis, length, lines, {"DTYPE": out.dtype.name}, stretch
-        ),
-    )
-    return _after_zeros(runtime, launch, out, 2)
+    definitions = {"DTYPE": out.dtype.name, "INDEX": index.dtype.name}
+
+    def launch(first: int, last: int) -> Launch:
+        return _along(runtime, "scatter_along_axis", definitions, lines, (*numbers, first, last))
+
+    return _after_zeros(runtime, _in_stretches(index.shape[axis], launch), out, 2)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {
