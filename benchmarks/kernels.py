@@ -168,6 +168,7 @@ class _Torchs:
         import torch
 
         self._torch, self._cuda = torch, place == "cuda"
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # float32 is float32
         self._function = case.torchs(torch)
         self._tensors = [torch.from_numpy(a).to(place) for a in case.arrays()]
 

@@ -74,8 +74,8 @@ def _kernels(found: dict[str, Any]) -> str:
 def _training(found: dict[str, Any]) -> str:
     lines = _heading(found, "training a GPT, whole steps")
     lines += [
-        "| device | tokens per step | tokens/s | step | PyTorch, tokens/s | ratio |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| device | model | tokens per step | tokens/s | step | PyTorch, tokens/s | ratio |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     for row in found["rows"]:
         ours, theirs = row["polyhal"], row.get("torch")
