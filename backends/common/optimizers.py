@@ -9,7 +9,19 @@ from typing import Any
 
 from polyhal.backends.common.launch import Constant, LaunchSequence, Number, ScalarType, Tensor, Workspace
 from polyhal.backends.common.lowering import LoweringFunction
-from polyhal.backends.common.slots import Inputs, Kernel, Makers, Operand, Slot, Step, by_dtype, dense, settle
+from polyhal.backends.common.slots import (
+    Inputs,
+    Kernel,
+    Makers,
+    More,
+    Operand,
+    Parameter,
+    Slot,
+    Step,
+    by_dtype,
+    dense,
+    settle,
+)
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -23,9 +35,7 @@ def lowerings(makers: Makers) -> dict[str, LoweringFunction]:
 
 
 def _with(makers: Makers, function: Callable[..., Launch | Declined]) -> LoweringFunction:
-    def lower(
-        runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-    ) -> Launch | Declined:
+    def lower(runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
         return function(makers, runtime, inputs, outputs, params)
 
     return lower
@@ -37,6 +47,10 @@ def _specs(inputs: Inputs) -> list[Spec]:
 
 def _too_large(specs: Sequence[Spec]) -> bool:
     return any(s.size >= 1 << 31 for s in specs)
+
+
+def _always(parameters: Sequence[Parameter]) -> More:
+    return lambda _: parameters
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------
@@ -118,7 +132,7 @@ def _step(
     keys = [tuple(s.dtype for s in slot) for slot in zip(params, grads, *states, strict=True)]
     for key, members in by_dtype(keys).items():
         real: ScalarType = "double" if dtypes.float64 in key else "float"
-        definitions = {
+        definitions: dict[str, str | bool] = {
             "PARAMETER_DTYPE": key[0].name, "GRADIENT_DTYPE": key[1].name,
             "STATE_DTYPE": key[2].name if kinds > 2 else "float32", **flags,
         }  # fmt: skip
@@ -133,10 +147,7 @@ def _step(
             aligned = aligned and (grads[i].aligned or isinstance(places[1], Workspace))
             slots.append(Slot(tuple(places), params[i].size, aligned))
         more = [Number(total + i, real) for i in range(numbers.gives)]
-        launches, _ = makers.over_slots(
-            runtime, Kernel(kernel, operands, definitions, real), slots, lambda _, more=more: more
-        )  # type: ignore[misc]
-        steps += launches
+        steps += makers.over_slots(runtime, Kernel(kernel, operands, definitions, real), slots, _always(more))[0]
     return LaunchSequence(kernel, (numbers.around(steps, count * kinds, total),), tuple(workspace))
 
 
@@ -185,8 +196,13 @@ def _scale_all(
         definitions = {"DTYPE": dtype.name, "FACTOR_DTYPE": factor.dtype.name}
         kernel = Kernel("scale_all", (Operand("x", dtype),), definitions, _real(dtype))
         slots = [Slot((Tensor(len(inputs) + i),), outputs[i].size, outputs[i].aligned) for i in members]
-        steps += makers.over_slots(runtime, kernel, slots, lambda _: [Tensor(count)])[0]
+        steps += makers.over_slots(runtime, kernel, slots, _always([Tensor(count)]))[0]
     return LaunchSequence("scale_all", steps)
+
+
+def _placed(partial: Workspace, before: int) -> More:
+    """Where the sums of a launch go when `before` and those of the launches before it lie there already."""
+    return lambda chunks: [partial, Constant(before + chunks, "uint")]
 
 
 def _sum_of_squares(
@@ -206,10 +222,7 @@ def _sum_of_squares(
         slots = [
             Slot((given[i],), tensors[i].size, tensors[i].aligned or isinstance(given[i], Workspace)) for i in members
         ]
-        before = chunks
-        launches, made = makers.over_slots(
-            runtime, kernel, slots, lambda n, before=before: [partial, Constant(before + n, "uint")]
-        )  # type: ignore[misc]
+        launches, made = makers.over_slots(runtime, kernel, slots, _placed(partial, chunks))
         steps += launches
         chunks += made
     steps.append(makers.total(runtime, partial, Tensor(len(inputs)), chunks))

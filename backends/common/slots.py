@@ -18,6 +18,8 @@ from polyhal.hal.protocol import InputSpec, Launch
 Inputs = tuple[InputSpec | None, ...]
 Step = Callable[..., None]
 Parameter = Tensor | Workspace | Number | Constant
+More = Callable[[int], Sequence[Parameter]]
+"""The parameters after those of the slots, for the number of chunks in the launches before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,8 @@ class Makers:
 
     copy: Callable[[Any, Spec, Spec], Launch]
     """(runtime, source, target)"""
-    over_slots: Callable[[Any, Kernel, Sequence[Slot], Callable[[int], Sequence[Parameter]]], tuple[list[Launch], int]]
-    """(runtime, kernel, slots, more): launches, and the number of chunks into which they cut their tensors. `more` gives the
-    parameters after those of the slots for the number of chunks in the launches before."""
+    over_slots: Callable[[Any, Kernel, Sequence[Slot], More], tuple[list[Launch], int]]
+    """(runtime, kernel, slots, more): launches, and the number of chunks into which they cut their tensors."""
     total: Callable[[Any, Workspace, Tensor, int], Launch]
     """(runtime, partial sums in float32, output, how many)"""
 

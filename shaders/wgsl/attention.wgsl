@@ -44,6 +44,7 @@ var<workgroup> tile: array<vec4<f32>, {{ VALUE_REGION + COLUMNS * VALUE_PITCH }}
 {{ groups.declarations() }}
 {{ groups.reduction("row_top", "f32", "max(a, b)") }}
 {{ groups.reduction("row_sum", "f32", "a + b") }}
+{% for name in ("q", "k", "v") %}{{ tiles.reader(name) }}{% endfor %}
 {{ tiles.score_function() }}
 {{ storage.main(GROUP, groups.builtins()) }}
 {{ groups.begin() }}
@@ -65,10 +66,10 @@ var<workgroup> tile: array<vec4<f32>, {{ VALUE_REGION + COLUMNS * VALUE_PITCH }}
     let stop = p.s;
 {% endif %}
     {
-{{ tiles.fetch("let", "q", "q", "q_base", "first", "p.t", ROWS, QUADS, length="p.d") }}
+{{ tiles.fetch("let", "q", "q", "q_base", "first", "p.t", ROWS, QUADS, "p.d") }}
 {{ tiles.keep("q", 0, ROWS, QUADS, PITCH) }}
     }
-{{ tiles.fetch("var", "k", "k", "k_base", "0u", "p.s", COLUMNS, QUADS, length="p.d") }}
+{{ tiles.fetch("var", "k", "k", "k_base", "0u", "p.s", COLUMNS, QUADS, "p.d") }}
 {% for i in range(R) %}
     var top_{{ i }} = -infinity();
     var total_{{ i }} = 0.0f;
@@ -80,7 +81,7 @@ var<workgroup> tile: array<vec4<f32>, {{ VALUE_REGION + COLUMNS * VALUE_PITCH }}
         workgroupBarrier();
 {{ tiles.keep("k", KEY_REGION, COLUMNS, QUADS, PITCH) }}
         workgroupBarrier();
-{{ tiles.fetch("let", "v", "v", "v_base", "key", "p.s", COLUMNS, VALUE_QUADS, zeros=true) }}
+{{ tiles.fetch("let", "v", "v", "v_base", "key", "p.s", COLUMNS, VALUE_QUADS, "p.e", true) }}
 {% for i in range(R) %}{% for j in range(C) %}
         var score_{{ i }}_{{ j }} = 0.0f;
 {% endfor %}{% endfor %}
@@ -106,7 +107,7 @@ var<workgroup> tile: array<vec4<f32>, {{ VALUE_REGION + COLUMNS * VALUE_PITCH }}
 {{ tiles.spread("score", KEY_REGION, R, C, WEIGHTS_PITCH) }}
 {{ tiles.keep("v", VALUE_REGION, COLUMNS, VALUE_QUADS, VALUE_PITCH) }}
         workgroupBarrier();
-{{ tiles.fetch("", "k", "k", "k_base", "key + " ~ COLUMNS ~ "u", "p.s", COLUMNS, QUADS, length="p.d") }}
+{{ tiles.fetch("", "k", "k", "k_base", "key + " ~ COLUMNS ~ "u", "p.s", COLUMNS, QUADS, "p.d") }}
 {{ tiles.gather("result", KEY_REGION, VALUE_REGION, R, VECTORS, COLUMNS, WEIGHTS_PITCH, VALUE_PITCH) }}
     }
 {% for i in range(R) %}

@@ -38,8 +38,7 @@ var<workgroup> tile: array<vec4<f32>, {{ WEIGHTS + ROWS * WEIGHTS_PITCH }}>;
 {% if not KEYS %}
 {{ groups.reduction("row_sum", "f32", "a + b") }}
 {% endif %}
-{{ tiles.score_function() }}
-{% if not KEYS %}{{ slopes.delta_function() }}{% endif %}
+{{ slopes.functions(tiles) }}
 {{ storage.main(GROUP, groups.builtins()) }}
 {{ groups.begin() }}
     let bands = ({{ slopes.rows }} + {{ ROWS - 1 }}u) / {{ ROWS }}u;
@@ -50,11 +49,11 @@ var<workgroup> tile: array<vec4<f32>, {{ WEIGHTS + ROWS * WEIGHTS_PITCH }}>;
 {{ slopes.starts(tiles) }}
 {{ slopes.reach(ROWS) }}
     {
-{{ tiles.fetch("let", "x", slopes.first, slopes.first ~ "_base", "first", slopes.rows, ROWS, QUADS, length="p.d") }}
+{{ tiles.fetch("let", "x", slopes.first, slopes.first ~ "_base", "first", slopes.rows, ROWS, QUADS, "p.d") }}
 {{ tiles.keep("x", 0, ROWS, QUADS, PITCH) }}
     }
     {
-{{ tiles.fetch("let", "x", slopes.second, slopes.second ~ "_base", "first", slopes.rows, ROWS, VALUE_QUADS, length="p.e") }}
+{{ tiles.fetch("let", "x", slopes.second, slopes.second ~ "_base", "first", slopes.rows, ROWS, VALUE_QUADS, "p.e") }}
 {{ tiles.keep("x", SECOND, ROWS, VALUE_QUADS, VALUE_PITCH) }}
     }
 {% for i in range(R) %}
@@ -70,7 +69,7 @@ var<workgroup> tile: array<vec4<f32>, {{ WEIGHTS + ROWS * WEIGHTS_PITCH }}>;
     let taken_{{ i }} = shift_of(lse_at(p.o_lse + head * p.t + query_{{ i }}));
     var part_{{ i }} = 0.0f;
     for (var c = me; c < {{ VALUE_QUADS }}u; c += {{ LANES }}u) {
-        part_{{ i }} += {{ slopes.delta_part("g_at4(g_base + query_" ~ i ~ " * p.g_row + c * 4u)", "query_" ~ i, "c") }};
+        part_{{ i }} += {{ slopes.delta_part("g_vector(g_base + query_" ~ i ~ " * p.g_row, c * 4u, p.e)", "query_" ~ i, "c") }};
     }
     let delta_{{ i }} = row_sum(part_{{ i }});
     if (me == 0u && row_{{ i }} < p.t) { delta[head * p.t + row_{{ i }}] = delta_{{ i }}; }
@@ -79,8 +78,8 @@ var<workgroup> tile: array<vec4<f32>, {{ WEIGHTS + ROWS * WEIGHTS_PITCH }}>;
     for (var column = begin; column < end; column += {{ COLUMNS }}u) {
         workgroupBarrier();
         {
-{{ tiles.fetch("let", "x", slopes.other_first, slopes.other_first ~ "_base", "column", slopes.columns, COLUMNS, QUADS, true, "p.d") }}
-{{ tiles.fetch("let", "y", slopes.other_second, slopes.other_second ~ "_base", "column", slopes.columns, COLUMNS, VALUE_QUADS, true, "p.e") }}
+{{ tiles.fetch("let", "x", slopes.other_first, slopes.other_first ~ "_base", "column", slopes.columns, COLUMNS, QUADS, "p.d", true) }}
+{{ tiles.fetch("let", "y", slopes.other_second, slopes.other_second ~ "_base", "column", slopes.columns, COLUMNS, VALUE_QUADS, "p.e", true) }}
 {{ tiles.keep("x", OTHER_FIRST, COLUMNS, QUADS, PITCH) }}
 {{ tiles.keep("y", OTHER_SECOND, COLUMNS, VALUE_QUADS, VALUE_PITCH) }}
         }

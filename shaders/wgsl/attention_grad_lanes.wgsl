@@ -1,6 +1,5 @@
 {#- Gradients of attention for devices on which an invocation is a lane of a processor's vector unit: as attention_grad.wgsl, but each
-    invocation holds R rows and their gradients in registers and passes over the columns four at a time, which are loaded and exchanged
-    as in attention_lanes.wgsl. -#}
+    invocation holds R rows and their gradients in registers and passes over the columns four at a time. -#}
 {% set GROUP = GROUP | default(8) %}
 {% set R = R | default(2) %}
 {% set QUADS = QUADS | default(8) %}
@@ -15,9 +14,8 @@
 {{ storage.half_functions() }}
 {% include "exponential.wgsl" %}
 {{ slopes.declare(storage, tiles) }}
-{{ tiles.score_function() }}
-{% if not KEYS %}{{ slopes.delta_function() }}{% endif %}
-{{ storage.main(GROUP, "@builtin(subgroup_invocation_id) subgroup_lane: u32,") }}
+{{ slopes.functions(tiles) }}
+{{ storage.main(GROUP, tiles.four_builtins()) }}
     let bands = ({{ slopes.rows }} + {{ GROUP * R - 1 }}u) / {{ GROUP * R }}u;
     let head = group / bands;
     if (head >= p.heads) { return; }
@@ -29,11 +27,11 @@
     let row_{{ r }} = first + lane + {{ r * GROUP }}u;
     let held_{{ r }} = min(row_{{ r }}, {{ slopes.rows }} - 1u);
 {% for c in range(QUADS) %}
-    let x_{{ r }}_{{ c }} = {{ tiles.whole(slopes.first ~ "_at4(" ~ slopes.first ~ "_base + held_" ~ r ~ " * p." ~ slopes.first ~ "_row + " ~ 4 * c ~ "u)", c, QUADS, "p.d") }};
+    let x_{{ r }}_{{ c }} = {{ slopes.first }}_vector({{ slopes.first }}_base + held_{{ r }} * p.{{ slopes.first }}_row, {{ 4 * c }}u, p.d);
     var first_{{ r }}_{{ c }} = vec4<f32>();
 {% endfor %}
 {% for c in range(VALUE_QUADS) %}
-    let y_{{ r }}_{{ c }} = {{ tiles.whole(slopes.second ~ "_at4(" ~ slopes.second ~ "_base + held_" ~ r ~ " * p." ~ slopes.second ~ "_row + " ~ 4 * c ~ "u)", c, VALUE_QUADS, "p.e") }};
+    let y_{{ r }}_{{ c }} = {{ slopes.second }}_vector({{ slopes.second }}_base + held_{{ r }} * p.{{ slopes.second }}_row, {{ 4 * c }}u, p.e);
 {% if KEYS %}
     var second_{{ r }}_{{ c }} = vec4<f32>();
 {% endif %}
@@ -45,17 +43,18 @@
 {% endif %}
 {% endfor %}
     for (var column = begin; column < end; column += 4u) {
-        let mine = min(column + (subgroup_lane & 3u), {{ slopes.columns }} - 1u);
+{{ tiles.four_rows(slopes.other_first, "column", slopes.columns) }}
+{{ tiles.four_rows(slopes.other_second, "column", slopes.columns) }}
 {% for r in range(R) %}{% for u in range(4) %}
         var p_{{ r }}_{{ u }} = 0.0f;
         var ds_{{ r }}_{{ u }} = 0.0f;
 {% endfor %}{% endfor %}
 {% for sum, own, name, loaded, count, length in [("p", "x", slopes.other_first, "a", QUADS, "p.d"), ("ds", "y", slopes.other_second, "b", VALUE_QUADS, "p.e")] %}
 {% for c in range(count) %}
-        let {{ loaded }}_{{ c }} = {{ tiles.whole(name ~ "_at4(" ~ name ~ "_base + mine * p." ~ name ~ "_row + " ~ 4 * c ~ "u)", c, count, length) }};
+{{ tiles.four(loaded, name, c, length) }}
         {
 {% for u in range(4) %}
-            let z{{ u }} = subgroupBroadcast({{ loaded }}_{{ c }}, {{ u }}u);
+            let z{{ u }} = {{ tiles.of_four(loaded, c, u) }};
 {% for r in range(R) %}
             {{ sum }}_{{ r }}_{{ u }} = {{ sum }}_{{ r }}_{{ u }} + {{ own }}_{{ r }}_{{ c }}.x * z{{ u }}.x + {{ own }}_{{ r }}_{{ c }}.y * z{{ u }}.y + {{ own }}_{{ r }}_{{ c }}.z * z{{ u }}.z + {{ own }}_{{ r }}_{{ c }}.w * z{{ u }}.w;
 {% endfor %}
@@ -80,7 +79,7 @@
 {% for c in range(count) %}
         {
 {% for u in range(4) %}
-            let z{{ u }} = subgroupBroadcast({{ loaded }}_{{ c }}, {{ u }}u);
+            let z{{ u }} = {{ tiles.of_four(loaded, c, u) }};
 {% endfor %}
 {% for r in range(R) %}
             {{ sum }}_{{ r }}_{{ c }} = {{ sum }}_{{ r }}_{{ c }} + {{ weight }}_{{ r }}_0 * z0 + {{ weight }}_{{ r }}_1 * z1 + {{ weight }}_{{ r }}_2 * z2 + {{ weight }}_{{ r }}_3 * z3;

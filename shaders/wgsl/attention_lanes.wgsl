@@ -1,6 +1,5 @@
 {#- softmax(q k^T * scale + mask) v for devices on which an invocation is a lane of a processor's vector unit: each takes R queries, which it
-    holds with their results in registers, and passes over the keys four at a time, as attention.wgsl does over more of them. Because a
-    load costs as much as many multiplications, each invocation loads one of the four keys, and they are exchanged by broadcasts. -#}
+    holds with their results in registers, and passes over the keys four at a time, as attention.wgsl does over more of them. -#}
 {% set GROUP = GROUP | default(8) %}
 {% set R = R | default(4) %}
 {% set QUADS = QUADS | default(8) %}
@@ -25,8 +24,9 @@
 {{ storage.output(outputs + 1, "lse", "float32") }}
 {{ storage.parameters("o_q: u32, o_k: u32, o_v: u32, " ~ ("o_mask: u32, " if MASK_DTYPE else "") ~ "o_out: u32, o_lse: u32, "
    ~ tiles.lengths() ~ tiles.strides("q") ~ tiles.strides("k") ~ tiles.strides("v") ~ tiles.mask_members()) }}
+{% for name in ("q", "k", "v") %}{{ tiles.reader(name) }}{% endfor %}
 {{ tiles.score_function() }}
-{{ storage.main(GROUP, "@builtin(subgroup_invocation_id) subgroup_lane: u32,") }}
+{{ storage.main(GROUP, tiles.four_builtins()) }}
     let bands = (p.t + {{ GROUP * R - 1 }}u) / {{ GROUP * R }}u;
     let head = group / bands;
     if (head >= p.heads) { return; }
@@ -46,7 +46,7 @@
     let query_{{ r }} = first + lane + {{ r * GROUP }}u;
     let q_from_{{ r }} = {{ tiles.start("q") }} + min(query_{{ r }}, p.t - 1u) * p.q_row;
 {% for c in range(QUADS) %}
-    let q_{{ r }}_{{ c }} = {{ tiles.whole("q_at4(q_from_" ~ r ~ " + " ~ 4 * c ~ "u)", c, QUADS, "p.d") }};
+    let q_{{ r }}_{{ c }} = q_vector(q_from_{{ r }}, {{ 4 * c }}u, p.d);
 {% endfor %}
     var top_{{ r }} = -infinity();
     var total_{{ r }} = 0.0f;
@@ -55,17 +55,16 @@
 {% endfor %}
 {% endfor %}
     for (var key = 0u; key < stop; key += 4u) {
-        let mine = min(key + (subgroup_lane & 3u), p.s - 1u);
-        let k_from = k_base + mine * p.k_row;
-        let v_from = v_base + mine * p.v_row;
+{{ tiles.four_rows("k", "key", "p.s") }}
+{{ tiles.four_rows("v", "key", "p.s") }}
 {% for r in range(R) %}{% for u in range(4) %}
         var score_{{ r }}_{{ u }} = 0.0f;
 {% endfor %}{% endfor %}
 {% for c in range(QUADS) %}
         {
-            let loaded = {{ tiles.whole("k_at4(k_from + " ~ 4 * c ~ "u)", c, QUADS, "p.d") }};
+{{ tiles.four("k", "k", c, "p.d") }}
 {% for u in range(4) %}
-            let k{{ u }} = subgroupBroadcast(loaded, {{ u }}u);
+            let k{{ u }} = {{ tiles.of_four("k", c, u) }};
 {% for r in range(R) %}
             score_{{ r }}_{{ u }} = score_{{ r }}_{{ u }} + q_{{ r }}_{{ c }}.x * k{{ u }}.x + q_{{ r }}_{{ c }}.y * k{{ u }}.y + q_{{ r }}_{{ c }}.z * k{{ u }}.z + q_{{ r }}_{{ c }}.w * k{{ u }}.w;
 {% endfor %}
@@ -92,9 +91,9 @@
 {% endfor %}
 {% for c in range(VALUE_QUADS) %}
         {
-            let loaded = v_at4(v_from + {{ 4 * c }}u);
+{{ tiles.four("v", "v", c, "p.e") }}
 {% for u in range(4) %}
-            let v{{ u }} = subgroupBroadcast(loaded, {{ u }}u);
+            let v{{ u }} = {{ tiles.of_four("v", c, u) }};
 {% endfor %}
 {% for r in range(R) %}
             result_{{ r }}_{{ c }} = result_{{ r }}_{{ c }} + score_{{ r }}_0 * v0 + score_{{ r }}_1 * v1 + score_{{ r }}_2 * v2 + score_{{ r }}_3 * v3;

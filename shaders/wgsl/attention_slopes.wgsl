@@ -59,19 +59,13 @@
 
 {#- The part of delta, the sum of g * out of a query, that vector `c` of g adds. -#}
 {% macro delta_part(g, query, c) %}
-features({{ g }}, out_at4(p.o_out + (head * p.t + {{ query }}) * p.e + {{ c }} * 4u), {{ c }})
+sum_of({{ g }} * out_vector(p.o_out + (head * p.t + {{ query }}) * p.e, {{ c }} * 4u, p.e))
 {%- endmacro %}
 
-{% macro delta_function() %}
-fn features(a: vec4<f32>, b: vec4<f32>, c: u32) -> f32 {
-{% if TAIL | default(false) %}
-    let inside = vec4<u32>(c * 4u) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(p.e);
-    let x = select(vec4<f32>(), a * b, inside);
-{% else %}
-    let x = a * b;
-{% endif %}
-    return (x.x + x.y) + (x.z + x.w);
-}
+{% macro functions(tiles) %}
+{% for name in ["g", "q", "k", "v"] + ([] if KEYS else ["out"]) %}{{ tiles.reader(name) }}{% endfor %}
+fn sum_of(x: vec4<f32>) -> f32 { return (x.x + x.y) + (x.z + x.w); }
+{{ tiles.score_function() }}
 {% endmacro %}
 
 {#- From the products of features, p_i_j becomes the probability and ds_i_j the gradient of the score at a row and a column. What is taken

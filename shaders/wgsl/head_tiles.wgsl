@@ -35,15 +35,27 @@
 {% endmacro %}
 {% macro start(name) %}p.o_{{ name }}{% for a in range(AXES) %} + i{{ a }} * p.{{ name }}_batch{{ a }}{% endfor %}{% endmacro %}
 
+{#- Four features from `column` on of a row, with zeros past `length` where the last vector is not whole. -#}
+{% macro reader(name) %}
+fn {{ name }}_vector(row: u32, column: u32, length: u32) -> vec4<f32> {
+{% if TAIL %}
+    let columns = vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u);
+    let at = vec4<u32>(row) + min(columns, vec4<u32>(length - 1u));
+    return select(vec4<f32>(), vec4<f32>({{ name }}_at(at.x), {{ name }}_at(at.y), {{ name }}_at(at.z), {{ name }}_at(at.w)), columns < vec4<u32>(length));
+{% else %}
+    return {{ name }}_at4(row + column);
+{% endif %}
+}
+{% endmacro %}
+
 {#- Reads `rows` rows of `quads` vectors from row `first` on into the registers PREFIX_i; rows past `limit` repeat the last one, or are
-    zeros. With TAIL, features past `length` are zeros. -#}
-{% macro fetch(declare, prefix, name, base, first, limit, rows, quads, zeros=false, length="") %}
+    zeros. -#}
+{% macro fetch(declare, prefix, name, base, first, limit, rows, quads, length, zeros=false) %}
 {% for i in range((rows * quads + GROUP - 1) // GROUP) %}
 {% set at = "(lane + " ~ i * GROUP ~ "u)" %}
 {% set row = first ~ " + " ~ at ~ " / " ~ quads ~ "u" %}
-{% set value = name ~ "_at4(" ~ base ~ " + min(" ~ row ~ ", " ~ limit ~ " - 1u) * p." ~ name ~ "_row + " ~ at ~ " % " ~ quads ~ "u * 4u)" %}
+{% set value = name ~ "_vector(" ~ base ~ " + min(" ~ row ~ ", " ~ limit ~ " - 1u) * p." ~ name ~ "_row, " ~ at ~ " % " ~ quads ~ "u * 4u, " ~ length ~ ")" %}
 {% set value = "select(vec4<f32>(), " ~ value ~ ", " ~ row ~ " < " ~ limit ~ ")" if zeros else value %}
-{% set value = "select(vec4<f32>(), " ~ value ~ ", vec4<u32>(" ~ at ~ " % " ~ quads ~ "u * 4u) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(" ~ length ~ "))" if TAIL and length else value %}
     {{ declare }}{{ " " if declare }}{{ prefix }}{{ i }} = {{ value }};
 {% endfor %}
 {% endmacro %}
@@ -150,14 +162,22 @@ fn shift_of(top: f32) -> f32 { return select(top, 0.0f, top < -3.0e38f); }
 {% endif %}
 {% endmacro %}
 
-{#- Vector `c` of `quads` as read, with zeros past `length` where the last one is not whole. -#}
-{% macro whole(vector, c, quads, length) %}
-{%- if TAIL and c + 1 == quads -%}
-select(vec4<f32>(), {{ vector }}, vec4<u32>({{ 4 * c }}u, {{ 4 * c + 1 }}u, {{ 4 * c + 2 }}u, {{ 4 * c + 3 }}u) < vec4<u32>({{ length }}))
-{%- else -%}
-{{ vector }}
-{%- endif -%}
+{#- Four rows from row `first` on of the operand `name`, for kernels that have no tiles. Because there a load costs as much as many
+    multiplications, each invocation loads one of the four where there are subgroups to exchange them. `four_rows` finds the rows,
+    `four(prefix, ...)` loads vector c of them, and `of_four(prefix, c, u)` is that of row u. -#}
+{% set BROADCAST = SUBGROUPS | default(false) %}
+{% macro four_builtins() %}{{ "@builtin(subgroup_invocation_id) subgroup_lane: u32," if BROADCAST }}{% endmacro %}
+{% macro four_rows(name, first, limit) %}
+{% for u in range(1 if BROADCAST else 4) %}
+        let {{ name }}_row{{ u }} = {{ name }}_base + min({{ first }} + {{ "(subgroup_lane & 3u)" if BROADCAST else u ~ "u" }}, {{ limit }} - 1u) * p.{{ name }}_row;
+{% endfor %}
 {% endmacro %}
+{% macro four(prefix, name, c, length) %}
+{% for u in range(1 if BROADCAST else 4) %}
+        let {{ prefix }}_{{ c }}_{{ u }} = {{ name }}_vector({{ name }}_row{{ u }}, {{ 4 * c }}u, {{ length }});
+{% endfor %}
+{% endmacro %}
+{% macro of_four(prefix, c, u) %}{{ "subgroupBroadcast(" ~ prefix ~ "_" ~ c ~ "_0, " ~ u ~ "u)" if BROADCAST else prefix ~ "_" ~ c ~ "_" ~ u }}{% endmacro %}
 
 {#- Writes the vectors VALUE_i_j times FACTOR_i as far as rows and columns exist. -#}
 {% macro write(name, value, factor, first, limit, length, rows, vectors) %}

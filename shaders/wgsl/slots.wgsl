@@ -53,4 +53,11 @@
 {% endmacro %}
 
 {#- Four elements, of which those past the end are whatever lies there. -#}
-{% macro get(name, s) %}{{ name ~ s }}_at4(p.o_{{ name ~ s }} + i){% endmacro %}
+{% macro get(name, s) %}
+{%- set x = name ~ s -%}
+{%- if WIDTH == 4 -%}
+{{ x }}_at4(p.o_{{ x }} + i)
+{%- else -%}
+vec4<f32>({{ x }}_at(p.o_{{ x }} + i){% for k in range(1, 4) %}, {{ x }}_at(p.o_{{ x }} + min(i + {{ k }}u, stop - 1u)){% endfor %})
+{%- endif -%}
+{% endmacro %}

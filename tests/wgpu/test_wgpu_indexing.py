@@ -45,7 +45,6 @@ def test_embedding_of_views(device: Any, rng: Any) -> None:
     check(device, "embedding", [rng.uniform(-1, 1, (30, 20)).T, index], ulps=0)
 
 
-@pytest.mark.parametrize("found", discovery.devices()[:1], ids=lambda f: f.api)
 def test_a_table_that_a_kernel_cannot_see_whole_is_cut(found: discovery.Found, rng: Any) -> None:
     device = Harness(WGPUBackend(found, binding_limit=1 << 14))
     table, index = rng.uniform(-1, 1, (300, 32)), rng.integers(-3, 303, 500)
@@ -55,10 +54,10 @@ def test_a_table_that_a_kernel_cannot_see_whole_is_cut(found: discovery.Found, r
 @pytest.mark.parametrize(
     "dtype", [dtypes.float32, dtypes.int32, dtypes.int64, dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name
 )
-@pytest.mark.parametrize(("rows", "width", "count"), [(9, 33, 200), (5, 1, 3000), (300, 64, 50), (4, 7, 1), (70, 384, 300)])
-def test_scatter_rows(
-    device: Any, rng: Any, dtype: dtypes.DType, rows: int, width: int, count: int
-) -> None:
+@pytest.mark.parametrize(
+    ("rows", "width", "count"), [(9, 33, 200), (5, 1, 3000), (300, 64, 50), (4, 7, 1), (70, 384, 300)]
+)
+def test_scatter_rows(device: Any, rng: Any, dtype: dtypes.DType, rows: int, width: int, count: int) -> None:
     if not _has(device, dtype):
         pytest.skip("the device does not store this dtype")
     if device.backend.features.cpu and dtype.kind == "float" and dtype.itemsize < 4:
@@ -95,7 +94,9 @@ def test_scatter_add_keeps_what_is_there(device: Any, rng: Any) -> None:
         np.testing.assert_array_equal(device.download(out), start)
 
 
-@pytest.mark.parametrize(("shape", "axis", "length"), [((4, 50), 1, 70), ((60, 5), 0, 30), ((5000,), 0, 9), ((2, 3, 4), 1, 8)])
+@pytest.mark.parametrize(
+    ("shape", "axis", "length"), [((4, 50), 1, 70), ((60, 5), 0, 30), ((5000,), 0, 9), ((2, 3, 4), 1, 8)]
+)
 def test_along_an_axis(device: Any, rng: Any, shape: tuple[int, ...], axis: int, length: int) -> None:
     """Numbers from the end count; the gradient adds up where numbers repeat."""
     index = rng.integers(-length, length, shape).astype(_index_type(device))

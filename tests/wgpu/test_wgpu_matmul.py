@@ -127,7 +127,6 @@ def test_tiles_and_blocks_of_other_shapes(
     np.testing.assert_allclose(device.download(out), a.astype(np.float64) @ b, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("found", discovery.devices()[:1], ids=lambda f: f.api)
 def test_matrices_beyond_the_binding_limit(found: discovery.Found, rng: Any) -> None:
     """Operands of which a kernel sees 16 KiB at a time are multiplied in parts."""
     device = Harness(WGPUBackend(found, binding_limit=1 << 14))

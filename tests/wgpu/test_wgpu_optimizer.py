@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_harness import Harness
 from native_ops import check, lower, run, upload
 
+from polyhal.backends.wgpu import discovery
+from polyhal.backends.wgpu.backend import WGPUBackend
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.protocol import Declined
@@ -46,6 +49,13 @@ def test_adam_in_place(device: Any, rng: Any) -> None:
     launch(*refs, *ADAM, *outputs, *[device.backend.allocate(n) for n in launch.workspace])
     for ref, expected in zip(outputs, want, strict=True):
         np.testing.assert_array_equal(device.download(ref), expected)
+
+
+def test_tensors_that_a_kernel_cannot_see_whole(found: discovery.Found, rng: Any) -> None:
+    device = Harness(WGPUBackend(found, binding_limit=1 << 16))
+    p, g, m, v = (rng.uniform(0.1, 1, (3, 20011)) for _ in range(4))
+    check(device, "adam_step", [p, g.reshape(20011, 3).T, m, v, *ADAM], ulps=16, count=1, decoupled=True)
+    check(device, "sum_of_squares", [p, g[0]], ulps=16)
 
 
 def test_gradients_may_be_views(device: Any, rng: Any) -> None:

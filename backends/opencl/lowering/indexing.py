@@ -130,9 +130,7 @@ def _scatter_rows(
     if step is None:
         return Declined("the rows of the source are not evenly spaced")
     width = src.shape[-1]
-    launch = _scatter(
-        runtime, index, (index.size, width, step, src.strides[-1] if width > 1 else 1), out, (1, 0, 2)
-    )
+    launch = _scatter(runtime, index, (index.size, width, step, src.strides[-1] if width > 1 else 1), out, (1, 0, 2))
     return launch if isinstance(launch, Declined) else _after_zeros(runtime, "scatter_rows", out, 2, launch)
 
 

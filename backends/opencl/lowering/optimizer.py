@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from polyhal.backends.common import optimizers
 from polyhal.backends.common.launch import Constant, Tensor, Workspace
-from polyhal.backends.common.slots import Kernel, Makers, Slot
+from polyhal.backends.common.slots import Kernel, Makers, More, Slot
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement
 from polyhal.backends.opencl.lowering.slots import batches, definitions
@@ -17,10 +17,8 @@ _FILES = {"squares_of_chunks": "sum_of_squares"}
 """Kernels that are not alone in their file."""
 
 
-def _over_slots(
-    runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: Callable[[int], Sequence[Parameter]]
-) -> tuple[list[Launch], int]:
-    defined = definitions(runtime, kernel.operands, kernel.real) | kernel.definitions
+def _over_slots(runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: More) -> tuple[list[Launch], int]:
+    defined = {**definitions(runtime, kernel.operands, kernel.real), **kernel.definitions}
     group = int(defined["GROUP"])
     file = _FILES.get(kernel.name, kernel.name)
     launches: list[Launch] = []
@@ -39,7 +37,7 @@ def _over_slots(
 def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Launch:
     defined = definitions(runtime, (), "float")
     group = int(defined["GROUP"])
-    parameters = [partial, out, Constant(count, "uint")]
+    parameters: list[Parameter] = [partial, out, Constant(count, "uint")]
     name = "total_of_chunks"
     return runtime.launch(name, "sum_of_squares", defined, parameters, (group,), (group,), kernel=name)
 

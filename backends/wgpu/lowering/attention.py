@@ -149,7 +149,7 @@ def _choose(
     """The kernel for a direction: `tiles` of so many `vectors` in workgroup memory, or up to `lane_rows` rows per lane."""
     features = runtime.features
     quads, value_quads = plan.definitions["QUADS"], plan.definitions["VALUE_QUADS"]
-    if features.cpu and features.subgroups:
+    if features.cpu:
         rows = max(1, min(lane_rows, _LANE_VECTORS // (quads + value_quads)))
         return Way("_lanes", {"R": rows, "GROUP": _LANE_GROUP}, rows * _LANE_GROUP)
     for t in tiles:

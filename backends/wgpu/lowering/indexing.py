@@ -203,7 +203,8 @@ def _after_zeros(runtime: Runtime, launch: Launch, out: Spec, place: int) -> Lau
 
 def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:
     """A launch (index, source, out) that adds rows, in the order of the index. All contiguous."""
-    launch = _scatter(runtime, Rows(index, source, *source.strides, out, (0, 1, 2)), accumulate=True)
+    rows = Rows(index, source, source.strides[0], source.strides[1], out, (0, 1, 2))
+    launch = _scatter(runtime, rows, accumulate=True)
     assert not isinstance(launch, Declined), launch.reason
     return launch
 

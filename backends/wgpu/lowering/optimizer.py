@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from polyhal.backends.common import optimizers
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, Tensor, Workspace
 from polyhal.backends.common.reductions import Axes
-from polyhal.backends.common.slots import Kernel, Makers, Slot
+from polyhal.backends.common.slots import Kernel, Makers, More, Slot
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering import movement, reduce_passes, teams
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
-from polyhal.hal.protocol import Launch
+from polyhal.hal.layout import ALIGNMENT, Ref, contiguous
+from polyhal.hal.protocol import Launch, SimpleLaunch
 
 _MOST_SLOTS = 8
 _WORDS = 32
@@ -23,25 +24,50 @@ _CPU_CHUNK = 16384
 _GPU_CHUNK = 4096
 
 
-def _over_slots(
-    runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: Callable[[int], Sequence[Parameter]]
-) -> tuple[list[Launch], int]:
+def _over_slots(runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: More) -> tuple[list[Launch], int]:
     launches: list[Launch] = []
-    chunk = _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
     chunks = 0
+    room = (runtime.features.max_binding - 256) // max(o.dtype.itemsize for o in kernel.operands)
     for aligned in (True, False):
-        chosen = [s for s in slots if s.aligned is aligned]
+        chosen = [s for s in slots if s.aligned is aligned and s.size <= room]
         per_launch = _slots_per_launch(runtime, len(kernel.operands), more(0))
         for at in range(0, len(chosen), per_launch):
-            part = chosen[at : at + per_launch]
-            groups = sum(ceil_div(s.size, chunk) for s in part)
-            parameters = [p for s in part for p in (*_with_offsets(s), Constant(s.size, "uint"))]
-            definitions = {**_definitions(runtime, kernel, aligned), "SLOTS": len(part), "CHUNK": chunk}
-            launches.append(
-                runtime.launch(kernel.name, kernel.name, definitions, [*parameters, *more(chunks)], groups)
-            )  # fmt: skip
+            launch, groups = _launch(runtime, kernel, chosen[at : at + per_launch], more(chunks))
+            launches.append(launch)
+            chunks += groups
+    for slot in slots:
+        step = room // ALIGNMENT * ALIGNMENT
+        for at in range(0, slot.size if slot.size > room else 0, step):
+            piece = Slot(tuple(Tensor(g.index) for g in slot.given), min(step, slot.size - at), slot.aligned)
+            launch, groups = _launch(runtime, kernel, [piece], more(chunks))
+            launches.append(_moved(launch, kernel, piece, at))
             chunks += groups
     return launches, chunks
+
+
+def _launch(
+    runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: Sequence[Parameter]
+) -> tuple[Launch, int]:  # fmt: skip
+    """One launch over slots of equal alignment, and its number of groups."""
+    chunk = _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
+    groups = sum(ceil_div(s.size, chunk) for s in slots)
+    parameters = [p for s in slots for p in (*_with_offsets(s), Constant(s.size, "uint"))]
+    definitions = {**_definitions(runtime, kernel, slots[0].aligned), "SLOTS": len(slots), "CHUNK": chunk}
+    return runtime.launch(kernel.name, kernel.name, definitions, [*parameters, *more], groups), groups
+
+
+def _moved(launch: Launch, kernel: Kernel, piece: Slot, at: int) -> Launch:
+    """A launch on the part from element `at` on of tensors that a kernel cannot see whole."""
+
+    def run(*args: Any) -> None:
+        given = list(args)
+        for operand, place in zip(kernel.operands, piece.given, strict=True):
+            whole = given[place.index]
+            handle, offset = (whole.handle, whole.offset) if isinstance(whole, Ref) else (whole, 0)
+            given[place.index] = Ref(handle, contiguous(operand.dtype, (piece.size,)), offset + at)
+        launch(*given)
+
+    return SimpleLaunch(launch.name, run)
 
 
 def _slots_per_launch(runtime: Runtime, operands: int, more: Sequence[Parameter]) -> int:
