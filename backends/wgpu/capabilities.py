@@ -30,6 +30,8 @@ _WANTED_LIMITS = (
 )  # fmt: skip
 _SUBGROUP_SIZES = {0x10DE: (32, 32), 0x1002: (32, 64), 0x8086: (8, 32), 0x106B: (32, 32)}
 """By the PCI number of NVIDIA, AMD, Intel and Apple; wgpu-native reports no sizes."""
+_LLVMPIPE_TURNS = 65535
+"""Mesa's software rasteriser stops there without a word."""
 _MOST_IMMEDIATES = 128
 """Bytes: what every Vulkan device has; more would only fit some."""
 
@@ -57,6 +59,8 @@ class Features:
     """Bytes of a buffer that one dispatch can see."""
     max_buffers: int
     """Buffers that one kernel can see."""
+    most_turns: int
+    """Turns after which a driver ends the loops of an invocation, all of them together; 0 where there is no such limit."""
 
 
 def required_features(adapter: Any) -> list[str]:
@@ -97,6 +101,7 @@ def features(adapter: Any, kind: DeviceType, limits: dict[str, int]) -> Features
         max_groups=limits["max-compute-workgroups-per-dimension"],
         max_binding=binding,
         max_buffers=limits["max-storage-buffers-per-shader-stage"],
+        most_turns=_LLVMPIPE_TURNS if "llvmpipe" in str(adapter.info["device"]).lower() else 0,
     )
 
 

@@ -85,7 +85,8 @@ def _lanes(runtime: Runtime, vectors: int, width: int, rows: int, held: int, con
     if features.cpu:
         lanes = teams.cpu_lanes(runtime, vectors)
         # Rows that do not fit in registers are walked by one invocation each, if that leaves none without work.
-        return 1 if vectors > _most(runtime, width, held) * lanes and rows >= teams.workers(runtime) // 2 else lanes
+        alone = vectors > _most(runtime, width, held) * lanes and rows >= teams.workers(runtime) // 2
+        return teams.enough_lanes(runtime, 1, vectors) if alone else lanes
     if not contiguous and rows >= _MANY:
         # Neighbouring rows are then neighbours in memory, as neighbouring invocations are.
         return 1

@@ -13,6 +13,8 @@ _GPU_INVOCATIONS = 1 << 18
 """What fills a large GPU, at several loads under way in each of them."""
 _GPU_GROUP = 128
 _GROUPS_PER_CORE = 4
+_WALKS = 4
+"""Times that a kernel walks a row at most, and one for its other loops."""
 _SHORT = 16
 """Vectors that one invocation of a CPU takes rather than sharing them."""
 _LEAST_WIDE = 32
@@ -34,7 +36,15 @@ def _groups(runtime: Runtime) -> int:
 
 def cpu_lanes(runtime: Runtime, vectors: int) -> int:
     """Invocations that share a row of so many vectors on a CPU: one, or those that a vector unit takes in step."""
-    return 1 if vectors <= _SHORT else runtime.features.subgroup_sizes[0]
+    return 1 if vectors <= _SHORT else enough_lanes(runtime, runtime.features.subgroup_sizes[0], vectors)
+
+
+def enough_lanes(runtime: Runtime, lanes: int, vectors: int) -> int:
+    """`lanes` or more, so that none walks its share of a row, up to three times, in more turns than the driver allows."""
+    most = runtime.features.most_turns // _WALKS
+    while most and ceil_div(vectors, lanes) > most and lanes < runtime.features.max_group_size:
+        lanes *= 2
+    return lanes
 
 
 def group_size(runtime: Runtime, lanes: int, count: int) -> int:
