@@ -1,9 +1,4 @@
-"""Which devices the tests run on, and rules that hold for all of them.
-
-`POLYHAL_TEST_DEVICES` lists device names; without it the NumPy devices and the default OpenCL device, if there is
-one, are used. `POLYHAL_REQUIRE` lists backends that must be there: a missing one stops the run instead of thinning it
-out.
-"""
+"""Rules that hold for all tests. `POLYHAL_REQUIRE` lists backends that must be there: a missing one stops the run."""
 
 from __future__ import annotations
 
@@ -11,37 +6,22 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from devices import KIT_DEVICES, TEST_DEVICES, listed
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
-from polyhal.hal.registry import registry
 from polyhal.hal.testing.plugin import DEVICES
 
 os.environ.setdefault("POLYHAL_MEASURE_TIMEOUT", "0")
 """The default device of a test must not depend on a clock; tests of measuring set it themselves."""
 
-NUMPY = ("numpy", "numpy:contiguous_only", "numpy:no_f64")
-"""The plain NumPy device, one with the required members only, one without float64."""
-
-
-def _listed(variable: str) -> list[str]:
-    return [n.strip() for n in os.environ.get(variable, "").split(",") if n.strip()]
-
-
-def _test_devices() -> list[str]:
-    return _listed("POLYHAL_TEST_DEVICES") or [*NUMPY, *(["opencl"] if registry().probe("opencl") else [])]
-
-
-TEST_DEVICES = _test_devices()
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    for name in _listed("POLYHAL_REQUIRE"):
+    for name in listed("POLYHAL_REQUIRE"):
         try:
             Device(name)
         except DeviceUnavailableError as error:
             raise pytest.UsageError(f"POLYHAL_REQUIRE names {name}, which is missing:\n{error}") from error
-    config.stash[DEVICES] = TEST_DEVICES
+    config.stash[DEVICES] = KIT_DEVICES
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import PARITY_DEVICES
 
 import polyhal
 from polyhal import Device, Tensor, nn
@@ -17,6 +18,11 @@ from polyhal.optim import AdamW
 from polyhal.training.options import TrainOptions
 
 torch = pytest.importorskip("torch", reason="PyTorch is a development dependency")
+
+@pytest.fixture(params=PARITY_DEVICES)
+def device(request: pytest.FixtureRequest) -> Device:
+    return Device(request.param)
+
 
 GRADIENT_BOUND = 1e-4
 """Largest difference of a parameter's gradients, relative to its norm. Sums of a few thousand float32 products in another
@@ -124,7 +130,8 @@ def reference_curve() -> list[float]:
     return _curve(Device("numpy"), 50)
 
 
-def test_loss_curve_is_that_of_numpy(device: Device, reference_curve: list[float]) -> None:
-    curve = _curve(device, 50)
+@pytest.mark.parametrize("name", [d for d in PARITY_DEVICES if not d.startswith("numpy")])
+def test_loss_curve_is_that_of_numpy(name: str, reference_curve: list[float]) -> None:
+    curve = _curve(Device(name), 50)
     assert reference_curve[-1] < reference_curve[0] - 0.5, "nothing was learnt, so agreement would mean little"
     assert np.abs(np.array(curve) - np.array(reference_curve)).max() <= CURVE_BOUND

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from native_harness import Harness
+from rotation import rotate
 
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
@@ -18,13 +21,14 @@ def _devices() -> list[discovery.Found]:
 
 
 _FOUND = _devices()
+_IDS = [f"{f.info.selector}-{f.platform.split('(')[0].split()[0].lower()}" for f in _FOUND]
 
 
-@pytest.fixture(
-    params=_FOUND,
-    ids=[f"{f.info.selector}-{f.platform.split('(')[0].split()[0].lower()}" for f in _FOUND],
-    scope="session",
-)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    rotate(config, items, Path(__file__).parent, "found", _FOUND, _IDS)
+
+
+@pytest.fixture(params=_FOUND, ids=_IDS, scope="session")
 def found(request: pytest.FixtureRequest) -> discovery.Found:
     return request.param  # type: ignore[no-any-return]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from native_harness import Harness
+from rotation import rotate
 
 from polyhal.backends.wgpu import discovery
 from polyhal.backends.wgpu.backend import WGPUBackend
@@ -29,9 +31,14 @@ def _name(device: tuple[discovery.Found, bool]) -> str:
 
 
 _DEVICES = _devices()
+_IDS = [_name(d) for d in _DEVICES]
 
 
-@pytest.fixture(params=_DEVICES, ids=map(_name, _DEVICES), scope="session")
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    rotate(config, items, Path(__file__).parent, "device", _DEVICES, _IDS)
+
+
+@pytest.fixture(params=_DEVICES, ids=_IDS, scope="session")
 def device(request: pytest.FixtureRequest) -> Harness:
     found, as_gpu = request.param
     backend = WGPUBackend(found)

@@ -1,0 +1,69 @@
+"""The expression language of `polyhal.backends.common.expressions` in CUDA C++, over the scalar types of dtypes.cuh."""
+
+from __future__ import annotations
+
+from polyhal.backends.common.expressions import Class, register_class
+from polyhal.hal.dtypes import DType, bool_
+
+_TYPES: dict[Class, str] = {
+    "float": "float32", "double": "float64", "int": "int32", "uint": "uint32", "long": "int64", "ulong": "uint64",
+    "bool": "int32",
+}  # fmt: skip
+_OWN_NAMES = {
+    "sine": "sin", "cosine": "cos", "tangent": "tan", "error_function": "erf", "signed_power": "pow",
+    "normal_distribution": "normcdf",
+}  # fmt: skip
+"""Functions of the table that CUDA has, accurate for all arguments, under its own names."""
+
+
+def type_name(cls: Class) -> str:
+    """The type of a register class; booleans are integers of value 0 or 1."""
+    return _TYPES[cls]
+
+
+def register_type(dtype: DType) -> str:
+    """The type of a register that holds an element of `dtype`."""
+    return _TYPES[register_class(dtype)]
+
+
+class CudaDialect:
+    """Spells the words of a template. Stateless."""
+
+    def constant(self, text: str, cls: Class) -> str:
+        if cls == "float":
+            return f"{float(text)!r}f"
+        return repr(float(text)) if cls == "double" else f"({type_name(cls)})({text})"
+
+    def select(self, no: str, yes: str, condition: str) -> str:
+        return f"(({condition}) ? ({yes}) : ({no}))"
+
+    def truth(self, register: str, cls: Class) -> str:
+        return f"({register} != 0)"
+
+    def function(self, name: str, cls: Class) -> str:
+        return _OWN_NAMES.get(name, name)
+
+    def predicate(self, condition: str, cls: Class) -> str:
+        return f"(int32)({condition})"
+
+
+def convert(register: str, source: DType, target: DType) -> str:
+    """A register of one dtype as one of another, by C's rules; a NaN becomes the integer 0."""
+    if source is target:
+        return register
+    held = register_type(target)
+    if target is bool_:
+        return f"(int32)({register} != 0)"
+    if source.kind == "float" and target.kind != "float":
+        return narrow(f"truncated<{held}>({register})", target)
+    moved = register if register_type(source) == held else f"({held})({register})"
+    if target.kind == "float" or (source.kind == target.kind and source.itemsize <= target.itemsize) or source is bool_:
+        return moved
+    return narrow(moved, target)
+
+
+def narrow(register: str, dtype: DType) -> str:
+    """A 32-bit register wrapped to the range of a small integer dtype."""
+    return (
+        f"({register_type(dtype)})({dtype.name})({register})" if dtype.is_integral and dtype.itemsize < 4 else register
+    )

@@ -1,0 +1,28 @@
+"""Errors of the CUDA libraries as Polyhal's typed errors."""
+
+from __future__ import annotations
+
+from cupy.cuda import cublas, driver, runtime
+
+from polyhal.hal.errors import BackendError, DeviceLostError, OutOfMemoryError, PolyhalError, message
+
+ERRORS = (runtime.CUDARuntimeError, driver.CUDADriverError, cublas.CUBLASError)
+"""What CuPy raises for a status that is not success. The runtime's and the driver's numbers agree where they matter."""
+
+_MEMORY = frozenset({2})
+_CUBLAS_MEMORY = frozenset({3})
+_LOST = frozenset({4, 46, 201, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719})
+"""After one of these the context is unusable: illegal access, time-out, failed launch, uncorrectable memory, and the like."""
+
+
+def translate(error: Exception, action: str, device: str) -> PolyhalError:
+    """The typed error for a failed call; `action` says what was attempted, with sizes."""
+    status = getattr(error, "status", None)
+    text = f"{action} failed with {error}"
+    if status in (_CUBLAS_MEMORY if isinstance(error, cublas.CUBLASError) else _MEMORY):
+        return OutOfMemoryError(message(None, text, fix="free tensors or use a smaller batch", device=device))
+    if status in _LOST and not isinstance(error, cublas.CUBLASError):
+        return DeviceLostError(
+            message(None, text, fix="restart the process; the device's tensors are gone", device=device)
+        )
+    return BackendError(message(None, text, device=device))

@@ -1,0 +1,180 @@
+"""Device memory and transfers.
+
+Writes never make the caller wait for earlier kernels: the bytes are staged first, in page-locked memory, from where the
+card fetches them at the speed of the bus. Reads wait, as they must.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime as cuda
+
+from polyhal.backends.common.geometry import ceil_div
+from polyhal_cupy import faults
+from polyhal_cupy.runtime import Runtime
+
+_CHUNK = 8 * 2**20
+_CHUNKS = 3
+
+
+class StreamEvent:
+    """A point in the stream, as the framework's `Event`. `keep` must live until it is complete."""
+
+    __slots__ = ("_event", "_keep", "_runtime")
+
+    def __init__(self, runtime: Runtime, keep: object) -> None:
+        self._runtime = runtime
+        self._event = cupy.cuda.Event(disable_timing=True)
+        self._event.record(runtime.stream)
+        self._keep = keep
+
+    def wait(self) -> None:
+        """Block until everything before the event is done. Raises the typed error of work that failed."""
+        try:
+            self._event.synchronize()
+        except faults.ERRORS as error:
+            raise faults.translate(error, "waiting for a transfer", self._runtime.info.name) from error
+        self._keep = None
+
+    def is_complete(self) -> bool:
+        return bool(self._event.done)
+
+
+class Memory:
+    """Allocation and transfers for one device. Handles are device addresses."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._staging: _StagingRing | None = None
+        self._lock = threading.Lock()
+
+    def available(self) -> int:
+        """Bytes that CUDA still has, other processes considered."""
+        cuda.setDevice(self._runtime.number)
+        free: int = cuda.memGetInfo()[0]
+        return free
+
+    def allocate(self, nbytes: int) -> int:
+        """Uninitialised memory. Raises OutOfMemoryError."""
+        try:
+            cuda.setDevice(self._runtime.number)
+            handle: int = cuda.malloc(nbytes)
+        except faults.ERRORS as error:
+            raise faults.translate(error, f"allocating {nbytes} bytes", self._runtime.info.name) from error
+        return handle
+
+    def deallocate(self, handle: int) -> None:
+        """Release; CUDA waits for work on it that was enqueued before."""
+        cuda.setDevice(self._runtime.number)
+        cuda.free(handle)
+
+    def write(self, src: memoryview, dst: int, offset: int) -> None:
+        """Copy host bytes to the device; `src` is free again on return."""
+        self._guarded(
+            f"copying {src.nbytes} bytes to the device", lambda: self._ring().write(_bytes(src), dst + offset)
+        )
+
+    def read(self, src: int, offset: int, dst: memoryview) -> None:
+        """Copy device bytes to the host after all earlier work. Blocks."""
+        self._guarded(
+            f"copying {dst.nbytes} bytes from the device", lambda: self._ring().read(src + offset, _bytes(dst))
+        )
+
+    def pinned(self, nbytes: int) -> memoryview:
+        """Page-locked host memory, freed with the last reference to it."""
+        array: np.ndarray = self._guarded(
+            f"allocating {nbytes} bytes of page-locked memory", lambda: page_locked(nbytes)
+        )
+        return array.data
+
+    def write_async(self, src: memoryview, dst: int, offset: int) -> StreamEvent:
+        """Copy without waiting; the bytes must stay until the event is complete."""
+
+        def enqueue() -> StreamEvent:
+            _to_device(self._runtime, _bytes(src), dst + offset)
+            return StreamEvent(self._runtime, src)
+
+        return self._guarded(f"copying {src.nbytes} bytes to the device", enqueue)  # type: ignore[no-any-return]
+
+    def _guarded(self, action: str, work: Any) -> Any:
+        try:
+            cuda.setDevice(self._runtime.number)
+            return work()
+        except faults.ERRORS as error:
+            raise faults.translate(error, action, self._runtime.info.name) from error
+
+    def _ring(self) -> _StagingRing:
+        with self._lock:
+            if self._staging is None:
+                self._staging = _StagingRing(self._runtime)
+            return self._staging
+
+
+class _StagingRing:
+    """A few page-locked chunks, so that the host's copying overlaps the bus."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._chunks = [page_locked(_CHUNK) for _ in range(_CHUNKS)]
+        self._events: list[StreamEvent | None] = [None] * _CHUNKS
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def _take(self) -> int:
+        """The next chunk, after its last transfer."""
+        index = self._next
+        self._next = (index + 1) % _CHUNKS
+        event, self._events[index] = self._events[index], None
+        if event is not None:
+            event.wait()
+        return index
+
+    def write(self, src: np.ndarray, dst: int) -> None:
+        with self._lock:
+            for start in range(0, src.nbytes, _CHUNK):
+                part = src[start : start + _CHUNK]
+                index = self._take()
+                staged = self._chunks[index][: part.nbytes]
+                np.copyto(staged, part)
+                _to_device(self._runtime, staged, dst + start)
+                self._events[index] = StreamEvent(self._runtime, None)
+
+    def read(self, src: int, dst: np.ndarray) -> None:
+        with self._lock:
+            count = ceil_div(dst.nbytes, _CHUNK)
+            pending: deque[tuple[int, int, StreamEvent]] = deque()
+            for piece in range(count + _CHUNKS - 1):
+                if piece < count:
+                    start = piece * _CHUNK
+                    index = self._take()
+                    staged = self._chunks[index][: min(_CHUNK, dst.nbytes - start)]
+                    _from_device(self._runtime, src + start, staged)
+                    pending.append((start, index, StreamEvent(self._runtime, None)))
+                if pending and piece >= _CHUNKS - 1:
+                    start, index, event = pending.popleft()
+                    event.wait()
+                    stop = min(start + _CHUNK, dst.nbytes)
+                    np.copyto(dst[start:stop], self._chunks[index][: stop - start])
+
+
+def page_locked(nbytes: int) -> np.ndarray:
+    """Page-locked host memory as bytes; it is freed with the array."""
+    return np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+
+
+def _to_device(runtime: Runtime, src: np.ndarray, dst: int) -> None:
+    cuda.memcpyAsync(dst, src.ctypes.data, src.nbytes, cuda.memcpyHostToDevice, runtime.stream.ptr)
+
+
+def _from_device(runtime: Runtime, src: int, dst: np.ndarray) -> None:
+    cuda.memcpyAsync(dst.ctypes.data, src, dst.nbytes, cuda.memcpyDeviceToHost, runtime.stream.ptr)
+
+
+def _bytes(view: memoryview) -> np.ndarray:
+    """A flat byte array over the view's memory."""
+    return np.frombuffer(view, np.uint8)

@@ -1,0 +1,90 @@
+"""Programs: CUDA C compiled by NVRTC once per device, kept in memory, and as machine code on disk."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+from cupy.cuda import Module, nvrtc
+
+from polyhal.backends.common.disk_cache import DiskCache
+from polyhal.backends.common.templating import Definitions, SourceFolder
+from polyhal.hal import config
+from polyhal.hal.errors import KernelBuildError, message
+from polyhal_cupy import faults
+
+KERNELS = "polyhal_cupy.kernels"
+OPTIONS = ("-std=c++17", "--device-as-default-execution-space")
+_CONTEXT_LINES = 4
+
+
+class ProgramStore:
+    """The programs of one device, whose compute capability is `architecture` (90 for 9.0)."""
+
+    def __init__(self, architecture: int, device_name: str) -> None:
+        self._name = device_name
+        supported = max(a for a in nvrtc.getSupportedArchs() if a <= architecture)
+        # A compiler older than the device knows the next older architecture; the driver then translates its assembly.
+        self._binary = supported == architecture
+        self._target = f"-arch={'sm' if self._binary else 'compute'}_{supported}"
+        self._sources = SourceFolder(KERNELS)
+        self._modules: dict[tuple[Any, ...], Module] = {}
+        self._lock = threading.Lock()
+        self.builds = 0
+        """Programs compiled from source, for tests."""
+        self.disk = None if config.no_program_cache() else DiskCache(config.cache_dir() / "cuda" / "programs")
+
+    def function(self, source: str, name: str, definitions: Definitions) -> Any:
+        """Kernel `name` of the file `source`, built with these definitions. Raises KernelBuildError."""
+        key = (source, tuple(definitions.items()))
+        with self._lock:
+            module = self._modules.get(key)
+            if module is None:
+                text = self._sources.assemble(source, definitions)
+                module = self._modules[key] = self._load(source, text)
+        return module.get_function(name)
+
+    def _load(self, label: str, text: str) -> Module:
+        options = (self._target, *OPTIONS)
+        key = DiskCache.key([".".join(map(str, nvrtc.getVersion())), *options, text])
+        code = self.disk.load(key) if self.disk is not None else None
+        if code is None:
+            code = compiled(label, text, options, self._binary, self._name)
+            self.builds += 1
+            if self.disk is not None:
+                self.disk.store(key, code)
+        module = Module()
+        try:
+            module.load(code)
+        except faults.ERRORS as error:
+            raise faults.translate(error, f"loading {label}", self._name) from error
+        return module
+
+
+def compiled(label: str, text: str, options: tuple[str, ...], binary: bool, device: str) -> bytes:
+    """`text` as machine code, or as the driver's assembly. `label` names it in errors. Raises KernelBuildError."""
+    program = nvrtc.createProgram(text, label, (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+        code: bytes = nvrtc.getCUBIN(program) if binary else nvrtc.getPTX(program)
+        return code
+    except nvrtc.NVRTCError as error:
+        log = nvrtc.getProgramLog(program) or str(error)
+        raise KernelBuildError(_explain(label, text, options, log, device)) from None
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+_LINE = re.compile(r"\((\d+)\): error")
+
+
+def _explain(label: str, text: str, options: tuple[str, ...], log: str, device: str) -> str:
+    """The compiler's words with the numbered source lines that they speak of."""
+    lines = text.splitlines()
+    match = _LINE.search(log)
+    centre = int(match.group(1)) if match else 1
+    first, last = max(1, centre - _CONTEXT_LINES), min(len(lines), centre + _CONTEXT_LINES)
+    shown = "\n".join(f"{'>' if n == centre else ' '}{n:5d} | {lines[n - 1]}" for n in range(first, last + 1))
+    problem = message(label, "NVRTC refused the kernel", fix="report this with the log below", device=device)
+    return f"{problem}\noptions: {' '.join(options)}\nsource:\n{shown}\nlog:\n{log.strip()}"

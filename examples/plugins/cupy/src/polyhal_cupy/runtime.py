@@ -1,0 +1,137 @@
+"""The open device: stream, programs, cuBLAS and facts. This is what lowering functions build launches with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cupy
+from cupy.cuda import runtime as cuda
+
+from polyhal.backends.common.templating import Definitions
+from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal_cupy import faults
+from polyhal_cupy.blas import Blas
+from polyhal_cupy.capabilities import capabilities
+from polyhal_cupy.launch import KernelLaunch, Parameter
+from polyhal_cupy.program import ProgramStore
+
+
+class Runtime:
+    """One device with its stream, which does not wait for CUDA's default stream. Everything goes through it."""
+
+    def __init__(self, number: int, info: DeviceInfo) -> None:
+        self.number = number
+        self.info = info
+        properties: dict[str, Any] = cuda.getDeviceProperties(number)
+        self.capabilities: Capabilities = capabilities(properties)
+        self.units: int = self.capabilities.limits.compute_units
+        try:
+            cuda.setDevice(number)
+            self.stream = cupy.cuda.Stream(non_blocking=True)
+            self.blas = Blas(self.stream)
+        except faults.ERRORS as error:
+            raise faults.translate(error, "opening the device", info.name) from error
+        self.programs = ProgramStore(10 * properties["major"] + properties["minor"], info.name)
+        self._profile: list[tuple[str, cupy.cuda.Event, cupy.cuda.Event]] | None = None
+        self._origin: cupy.cuda.Event | None = None
+
+    def launch(
+        self,
+        name: str,
+        source: str,
+        definitions: Definitions,
+        parameters: Sequence[Parameter],
+        blocks: int,
+        threads: int,
+        *,
+        kernel: str = "",
+        workspace: tuple[int, ...] = (),
+    ) -> KernelLaunch:
+        """A launch of `kernel` (by default named as the file) from kernels/`source`.cu. Raises KernelBuildError."""
+        return KernelLaunch(
+            self, name, self.function(source, definitions, kernel), parameters, blocks, threads, workspace
+        )
+
+    def function(self, source: str, definitions: Definitions, kernel: str = "") -> Any:
+        """A kernel (by default named as the file) of kernels/`source`.cu. Raises KernelBuildError."""
+        cuda.setDevice(self.number)
+        return self.programs.function(f"{source}.cu", kernel or source, definitions)
+
+    def enqueue(
+        self, name: str, function: Any, blocks: tuple[int, ...], threads: tuple[int, ...], values: Sequence[Any]
+    ) -> None:
+        """Launch a kernel on the stream. Errors name the op and are typed."""
+        try:
+            # The current device belongs to the calling thread, which may have worked with another one.
+            cuda.setDevice(self.number)
+            if self._profile is None:
+                function(blocks, threads, values, 0, self.stream)
+                return
+            with self._timed(name):
+                function(blocks, threads, values, 0, self.stream)
+        except faults.ERRORS as error:
+            action = f"launching {name} with {blocks[0]} blocks of {threads[0]} threads"
+            raise faults.translate(error, action, self.info.name) from error
+
+    def call(self, name: str, work: Any) -> None:
+        """Have a library enqueue something on the stream: `work` is called with the device current."""
+        try:
+            cuda.setDevice(self.number)
+            # CuPy has its libraries work on the calling thread's current stream.
+            with self.stream:
+                if self._profile is None:
+                    work()
+                    return
+                with self._timed(name):
+                    work()
+        except faults.ERRORS as error:
+            raise faults.translate(error, f"calling {name}", self.info.name) from error
+
+    def _timed(self, name: str) -> _Timed:
+        assert self._profile is not None
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        self._profile.append((name, begin, end))
+        return _Timed(self.stream, begin, end)
+
+    def start_profiling(self) -> None:
+        """Put a timestamp before and after each launch from now on."""
+        cuda.setDevice(self.number)
+        self.finish()
+        self._origin = cupy.cuda.Event()
+        self._origin.record(self.stream)
+        self._profile = []
+
+    def stop_profiling(self) -> list[tuple[str, int, int]]:
+        """The launches since `start_profiling` with start and end in nanoseconds; the clock ticks every half microsecond."""
+        self.finish()
+        events, self._profile = self._profile or [], None
+        origin = self._origin
+
+        def nanoseconds(event: Any) -> int:
+            return int(cupy.cuda.get_elapsed_time(origin, event) * 1e6)
+
+        return [(name, nanoseconds(begin), nanoseconds(end)) for name, begin, end in events]
+
+    def finish(self) -> None:
+        """Wait for everything enqueued. Raises the typed error of work that failed."""
+        try:
+            cuda.setDevice(self.number)
+            self.stream.synchronize()
+        except faults.ERRORS as error:
+            raise faults.translate(error, "waiting for the device", self.info.name) from error
+
+
+class _Timed:
+    """Two events around what a block enqueues."""
+
+    __slots__ = ("_begin", "_end", "_stream")
+
+    def __init__(self, stream: Any, begin: Any, end: Any) -> None:
+        self._stream, self._begin, self._end = stream, begin, end
+
+    def __enter__(self) -> None:
+        self._begin.record(self._stream)
+
+    def __exit__(self, *_: object) -> None:
+        self._end.record(self._stream)

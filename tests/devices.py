@@ -1,0 +1,23 @@
+"""Which devices the tests run on."""
+
+from __future__ import annotations
+
+import os
+
+from polyhal.hal.registry import registry
+
+NUMPY = ("numpy", "numpy:contiguous_only", "numpy:no_f64")
+"""The plain NumPy device, one with the required members only, one without float64."""
+
+
+def listed(variable: str) -> list[str]:
+    """The comma-separated names in an environment variable."""
+    return [n.strip() for n in os.environ.get(variable, "").split(",") if n.strip()]
+
+
+TEST_DEVICES = listed("POLYHAL_TEST_DEVICES") or [*NUMPY, *(["opencl"] if registry().probe("opencl") else [])]
+"""POLYHAL_TEST_DEVICES, or else the NumPy devices and the best OpenCL device, if there is one."""
+KIT_DEVICES = listed("POLYHAL_KIT_DEVICES") or TEST_DEVICES
+"""The same for the conformance kit, which takes long on a device that compiles slowly."""
+PARITY_DEVICES = [*TEST_DEVICES, *(["wgpu"] if "wgpu" not in TEST_DEVICES and registry().probe("wgpu") else [])]
+"""Those that must train alike: a second GPU API that is here, too."""

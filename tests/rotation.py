@@ -1,0 +1,36 @@
+"""Spreads the parametrised cases of kernel tests over the devices, because each kernel is compiled for each device.
+
+A case runs on one of the devices, which one depends on the case alone; tests without parameters run on all. The
+conformance kit runs in full on every device, so that this thins out combinations and not kernels.
+POLYHAL_TEST_ALL=1 runs every case on every device.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def rotate(
+    config: pytest.Config, items: list[pytest.Item], folder: Path, fixture: str, devices: Sequence[Any], ids: Sequence[str]
+) -> None:
+    """Deselect, of the items under `folder`, those that are the turn of another of the `devices` that `fixture` takes."""
+    if os.environ.get("POLYHAL_TEST_ALL") or len(devices) < 2:
+        return
+    kept, dropped = [], []
+    for item in items:
+        spec = getattr(item, "callspec", None)
+        if spec is None or folder not in item.path.parents or fixture not in spec.params or len(spec.params) < 2:
+            kept.append(item)
+            continue
+        place = devices.index(spec.params[fixture])
+        case = item.nodeid.partition("[")[0] + spec.id.replace(ids[place], "", 1)
+        (kept if zlib.crc32(case.encode()) % len(devices) == place else dropped).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
