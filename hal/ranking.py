@@ -61,12 +61,13 @@ def cards(ordered: Sequence[Candidate]) -> list[list[Candidate]]:
     counted: Counter[tuple[str, str]] = Counter()
     by_name: dict[tuple[str, int], list[Candidate]] = {}
     for group in sorted(groups.values(), key=lambda g: g[0].info.selector.zfill(4)):
-        (first, *others) = group
-        if others or kind(first.info) is DeviceType.CPU:
+        first = group[0]
+        if kind(first.info) is DeviceType.CPU:
             continue
         name = normalized(first.info)
-        number = counted[first.backend.name, name]
-        counted[first.backend.name, name] += 1
+        number = max(counted[c.backend.name, name] for c in group)
+        for c in group:
+            counted[c.backend.name, name] += 1
         same = by_name.setdefault((name, number), group)
         if same is not group and not _distinct(same[0].info, first.info):
             same += groups.pop(first.info.id)

@@ -193,6 +193,14 @@ def test_a_card_that_two_backends_see_by_one_identity_is_one_device() -> None:
     assert "the fastest of the 2 backends that see this GPU" in found.explain_default()
 
 
+def test_a_third_backend_joins_by_name_two_that_share_an_identity() -> None:
+    cards = ("uuid/0", "uuid/1")
+    shared = [fake(n, *[info("Card", GPU, selector=str(k), id=i) for k, i in enumerate(cards)]) for n in ("x", "y")]
+    other = fake("z", *[info("Card", GPU, selector=str(k), id=f"vulkan card {k}") for k in range(2)])
+    groups = ranking.cards(with_backends(*shared, other).candidates())
+    assert sorted(sorted(names_of(g)) for g in groups) == [["x:0", "y:0", "z:0"], ["x:1", "y:1", "z:1"]]
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [
