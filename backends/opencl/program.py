@@ -19,7 +19,8 @@ from polyhal.hal import config
 from polyhal.hal.errors import KernelBuildError, message
 
 _CONTEXT_LINES = 4
-_BASE_OPTIONS = ("-cl-std=CL1.2",)
+_BASE_OPTIONS = ("-cl-std=CL1.2", "-w")
+"""Version, and no warnings: some drivers print their number on stderr for each program. Errors come all the same."""
 
 
 class Kernel:
