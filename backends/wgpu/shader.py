@@ -88,14 +88,13 @@ class PipelineStore:
                 compute={"module": module, "entry_point": "main"},
             )
         except (wgpu.GPUError, RuntimeError) as error:
-            raise KernelBuildError(
-                message(
-                    None,
-                    f"the kernel {name!r} does not compile: {error}\n{numbered(text)}",
-                    fix="report it with the text above and the output of `polyhal doctor`",
-                    device=self._device_name,
-                )
-            ) from error
+            problem = message(
+                None,
+                f"the kernel {name!r} does not compile",
+                fix="report it with what follows and the output of `polyhal doctor`",
+                device=self._device_name,
+            )
+            raise KernelBuildError(f"{problem}\nsource:\n{numbered(text)}\nlog:\n{_gist(str(error))}") from error
         self.builds += 1
         return Pipeline(name, native, layout, frozenset(n for n, mode in access.items() if mode == "read_write"))
 
@@ -109,6 +108,11 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         autoescape=False,  # this is not HTML
     )
+
+
+def _gist(log: str) -> str:
+    """A log without the lines in front that only name the call."""
+    return log.partition("label = ")[2].partition("\n")[2].strip() or log
 
 
 def numbered(text: str) -> str:

@@ -12,12 +12,12 @@ import pytest
 from native_harness import Harness
 
 from polyhal.backends.common.launch import Constant, Tensor
-from polyhal.backends.wgpu import discovery, native, recording
+from polyhal.backends.wgpu import discovery, faults, native, recording
 from polyhal.backends.wgpu.backend import WGPUBackend, create
 from polyhal.backends.wgpu.capabilities import Features
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
-from polyhal.hal.errors import BackendError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
+from polyhal.hal.errors import BackendError, DeviceLostError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
 from polyhal.hal.protocol import Ability, abilities
 
 
@@ -191,8 +191,9 @@ def test_threads_may_launch_at_once(device: Any) -> None:
 
 def test_a_shader_that_does_not_compile_shows_its_text(device: Any) -> None:
     definitions = {"COMPUTE": ["let r2 = nonsense;"]}
-    with pytest.raises(KernelBuildError, match=r"(?s)'broken' does not compile.*\n +\d+ \| .*nonsense"):
+    with pytest.raises(KernelBuildError, match=r"(?s)'broken' does not compile.*\n +\d+ \| .*nonsense") as caught:
         device.backend.runtime.launch("broken", "elementwise", definitions, [Tensor(0), Tensor(1), Tensor(2)], 1)
+    assert "nonsense" in caught.value.gist
 
 
 def test_a_refused_launch_names_its_op(device: Any) -> None:
@@ -209,6 +210,20 @@ def test_a_refused_launch_names_its_op(device: Any) -> None:
         recorder.flush()
     device.backend.binary("add", x, x, x)
     assert (device.download(x) >= 2).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("Parent device is lost", DeviceLostError),
+        ("Not enough memory left.", OutOfMemoryError),
+        ("Validation Error", BackendError),
+    ],
+)
+def test_native_errors_become_typed_ones(words: str, expected: type[Exception]) -> None:
+    error = faults.translate(RuntimeError(words), "softmax", "submitting 3 launches", "a device")
+    assert type(error) is expected
+    assert str(error).startswith(f"[softmax] submitting 3 launches failed with RuntimeError: {words}")
 
 
 def test_profiling_times_every_launch(device: Any) -> None:
