@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 LoweringFunction = Callable[..., Launch | Declined]
 """(runtime, inputs, outputs, params): looks at specs only, and answers with a launch or with why there is none."""
@@ -22,3 +23,17 @@ def merge(families: Iterable[ModuleType]) -> dict[str, LoweringFunction]:
                 raise ValueError(f"two lowering functions claim the op {op!r}, the second in {family.__name__}")
             merged[op] = function
     return merged
+
+
+def lower(
+    table: Mapping[str, LoweringFunction], runtime: Any, op: str, inputs: tuple[InputSpec | None, ...],
+    outputs: tuple[Spec, ...], params: Mapping[str, Any],
+) -> Launch | Declined:  # fmt: skip
+    """The answer of a backend with that table: declines ops that are not in it and dtypes that the device does not store."""
+    function = table.get(op)
+    if function is None:
+        return Declined(f"{runtime.info.backend} has no kernel for {op}")
+    missing = {s.dtype for s in (*inputs, *outputs) if isinstance(s, Spec)} - runtime.capabilities.storage
+    if missing:
+        return Declined(f"the device has no {', '.join(sorted(d.name for d in missing))}")
+    return function(runtime, inputs, outputs, params)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common.core_methods import Builders, CoreMethods
+from polyhal.backends.common.lowering import lower
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, lowering
 from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, movement, reduce
 from polyhal.backends.opencl.memory import Memory
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Number
 
@@ -76,12 +76,7 @@ class OpenCLBackend:
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         """A native kernel for `op`, or why there is none."""
-        function = self._lowerings.get(op)
-        if function is None:
-            return Declined(f"OpenCL has no kernel for {op}")
-        if not self.features.fp64 and any(s is not None and s.dtype is dtypes.float64 for s in (*inputs, *outputs)):
-            return Declined("the device has no float64")
-        return function(self.runtime, inputs, outputs, params)
+        return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
 
     def describe(self) -> dict[str, Any]:
         """Facts for `doctor`."""

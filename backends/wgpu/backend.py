@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common.core_methods import Builders, CoreMethods
+from polyhal.backends.common.lowering import lower
 from polyhal.backends.wgpu import discovery, lowering
 from polyhal.backends.wgpu.lowering import elementwise, indexing, matmul, movement, reduce
 from polyhal.backends.wgpu.runtime import Runtime
@@ -65,13 +66,7 @@ class WGPUBackend:
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         """A native kernel for `op`, or why there is none."""
-        function = self._lowerings.get(op)
-        if function is None:
-            return Declined(f"wgpu has no kernel for {op}")
-        missing = {s.dtype for s in (*inputs, *outputs) if isinstance(s, Spec)} - self.capabilities.storage
-        if missing:
-            return Declined(f"the device has no {', '.join(sorted(d.name for d in missing))}")
-        return function(self.runtime, inputs, outputs, params)
+        return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
 
     def describe(self) -> dict[str, Any]:
         """Facts for `doctor`."""

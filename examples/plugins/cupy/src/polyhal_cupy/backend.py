@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common.core_methods import Builders, CoreMethods
+from polyhal.backends.common.lowering import lower
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Number
 from polyhal_cupy import discovery, lowering
@@ -64,7 +65,4 @@ class CudaBackend:
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         """A native kernel for `op`, or why there is none."""
-        function = self._lowerings.get(op)
-        if function is None:
-            return Declined(f"CUDA has no kernel for {op}")
-        return function(self.runtime, inputs, outputs, params)
+        return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
