@@ -49,6 +49,10 @@ class Operand:
         """The distance in elements between the lowest and the highest element."""
         return sum(abs(step) * (n - 1) for n, step in zip(axes, self.strides, strict=True))
 
+    def in_vectors(self, width: int) -> bool:
+        """Whether it is walked in aligned vectors of so many neighbours."""
+        return self.walk == "unit" and self.aligned and all(s % width == 0 for s in self.strides[:-1])
+
 
 def lay_out(inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> tuple[tuple[int, ...], tuple[Operand, ...]]:
     """The axes that remain after merging, innermost last, and the tensors on them in the order of the arguments."""

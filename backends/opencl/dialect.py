@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.expressions import Class
+from polyhal.backends.common.expressions import Class, register_class
 from polyhal.hal.dtypes import DType, bool_
 
 _LIBRARY = frozenset({
@@ -60,17 +60,16 @@ class OpenCLDialect:
         return f"CONVERT(int, {masked})" if cls in _WIDE else masked
 
 
-def convert(register: str, source: DType, target: DType, from_class: Class, to_class: Class) -> str:
+def convert(register: str, source: DType, target: DType) -> str:
     """A register of one dtype as one of another, by C's rules; floats outside an integer's range saturate.
 
     Small unsigned targets go through a wider signed type, so that -1.0 becomes 255 as it does on common CPUs.
     """
+    if source is target:
+        return register
+    from_class, to_class = register_class(source), register_class(target)
     if target is bool_:
-        return (
-            register
-            if source is bool_
-            else OpenCLDialect().predicate(f"{register} != (VEC({type_name(from_class)}))(0)", from_class)
-        )
+        return OpenCLDialect().predicate(f"{register} != (VEC({type_name(from_class)}))(0)", from_class)
     if source.kind == "float" and target.kind != "float":
         # Saturating conversion should turn NaN into 0, but not every driver does.
         zero = f"(VEC({from_class}))(0)"

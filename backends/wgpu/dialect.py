@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.expressions import Class
+from polyhal.backends.common.expressions import Class, register_class
 from polyhal.hal.dtypes import DType, bool_
 
 _TYPES: dict[Class, str] = {
@@ -41,18 +41,19 @@ class WGSLDialect:
         return f"select(0u, 1u, {condition})"
 
 
-def convert(register: str, source: DType, target: DType, from_class: Class, to_class: Class) -> str:
+def convert(register: str, source: DType, target: DType) -> str:
     """A register of one dtype as one of another, by C's rules; floats outside an integer's range saturate, NaN is 0.
 
     Small targets go through 32 bits, so that -1.0 becomes 255 as it does on common CPUs.
     """
     if source is target:
         return register
+    from_class, to_class = register_class(source), register_class(target)
     if target is bool_:
         # On bits, because WGSL compilers take a NaN for equal to 0.
         size = f"(bitcast<u32>({register}) & 0x7fffffffu)" if source.kind == "float" else register
         zero = "0u" if source.kind == "float" else f"{_TYPES[from_class]}(0)"
-        return register if source is bool_ else f"select(0u, 1u, {size} != {zero})"
+        return f"select(0u, 1u, {size} != {zero})"
     if source.kind == "float" and target.kind != "float":
         kind = "i32" if target.itemsize < 4 else _TYPES[to_class]
         converted = f"{kind}_of_float({register})"

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from polyhal.backends.common.elementwise import Operand, Step, lay_out, lowerings
-from polyhal.backends.common.expressions import find, register_class, render
+from polyhal.backends.common.expressions import register_class
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, Number, ScalarType, Tensor
+from polyhal.backends.common.steps import Value, cast, evaluate
 from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
@@ -23,15 +24,6 @@ from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.protocol import InputSpec, Launch
 
 _INT32_LIMIT = 2**31 - 1
-
-
-@dataclass(slots=True)
-class _Value:
-    """A register. `exact` is False while a small integer may still exceed its range."""
-
-    register: str
-    dtype: DType
-    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +47,9 @@ class _Space:
 
 @dataclass(slots=True)
 class _Text:
-    """The generated parts of a kernel."""
+    """The generated parts of a kernel. A `Writer` of `backends.common.steps`."""
 
+    dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
     parameters: list[str] = field(default_factory=list)
     bindings: list[Parameter] = field(default_factory=list)
     locate: list[str] = field(default_factory=list)
@@ -70,6 +63,20 @@ class _Text:
     def scalar(self, name: str, type_: ScalarType, binding: Parameter) -> None:
         self.parameters.append(f"const {type_} {name}")
         self.bindings.append(binding)
+
+    def convert(self, register: str, source: DType, target: DType) -> str:
+        return convert(register, source, target)
+
+    def narrow(self, register: str, dtype: DType) -> str:
+        return narrow(register, dtype)
+
+    def declare(self, name: str, dtype: DType, expression: str) -> None:
+        self.compute.append(f"const VEC({type_name(register_class(dtype))}) {name} = {expression};")
+
+    def parameter(self, name: str, value: float, dtype: DType) -> str:
+        type_: ScalarType = "double" if dtype is dtypes.float64 else "float"
+        self.scalar(name, type_, Constant(value, type_))
+        return f"(VEC({type_}))({name})"
 
 
 def group(
@@ -87,10 +94,7 @@ def group(
     """
     space = _lay_out(runtime, inputs, outputs)
     text = _Text()
-    values = _emit_operands(text, space, inputs)
-    dialect = OpenCLDialect()
-    for step in steps:
-        values.append(_emit_step(text, step, values, len(values), dialect))
+    values = evaluate(text, steps, _emit_operands(text, space, inputs))
     _emit_results(text, space, [values[i] for i in results], outputs)
     index: ScalarType = "ulong" if space.wide else "uint"
     definitions: dict[str, str | int | bool] = {
@@ -99,7 +103,7 @@ def group(
         "FLAT": len(space.axes) == 1,
         "INDEX": index,
         "OFFSET": "long" if space.wide else "int",
-        **dict.fromkeys(sorted(dialect.headers), 1),
+        **dict.fromkeys(sorted(text.dialect.headers), 1),
         "PARAMETERS": ", ".join(text.parameters),
         "LOCATE": "\n".join(text.locate),
         "REGISTERS": "\n".join(text.registers),
@@ -136,14 +140,11 @@ def _width(runtime: Runtime, axes: tuple[int, ...], operands: Sequence[Operand])
         full = runtime.features.vector_width if itemsize <= 4 else max(2, runtime.features.vector_width // 2)
         return next((w for w in (full, 4) if inner >= w), 1), False
     full = 8 if itemsize <= 2 else 4 if itemsize == 4 else 2
-    whole = all(
-        o.walk == "splat" or (o.walk == "unit" and o.aligned and all(s % full == 0 for s in o.strides[:-1]))
-        for o in operands
-    )
+    whole = all(o.walk == "splat" or o.in_vectors(full) for o in operands)
     return (full, True) if whole and inner >= full else (1, False)
 
 
-def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None]) -> list[_Value]:
+def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None]) -> list[Value]:
     outer = len(space.axes) - 1
     integer: ScalarType = "long" if space.wide else "int"
     for axis in range(outer - 1, 0, -1):
@@ -163,7 +164,7 @@ def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None
         if isinstance(spec, ScalarSpec):
             values.append(_emit_number(text, i, spec.dtype))
         elif spec is None:
-            values.append(_Value("", dtypes.float32))
+            values.append(Value("", dtypes.float32))
         else:
             values.append(_emit_load(text, next(o for o in space.operands if o.position == i)))
     for axis in range(1, outer):
@@ -178,17 +179,17 @@ def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None
     return values
 
 
-def _emit_number(text: _Text, position: int, dtype: DType) -> _Value:
+def _emit_number(text: _Text, position: int, dtype: DType) -> Value:
     # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
     cls = register_class(dtype)
     wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
     text.scalar(f"x{position}", wire, Number(position, wire))
     held = type_name(cls)
     text.compute.append(f"const VEC({held}) r{position} = (VEC({held}))(({held})x{position});")
-    return _Value(f"r{position}", dtype)
+    return Value(f"r{position}", dtype)
 
 
-def _emit_load(text: _Text, o: Operand) -> _Value:
+def _emit_load(text: _Text, o: Operand) -> Value:
     register, pointer, name = f"r{o.position}", f"q{o.position}", o.dtype.name
     text.registers.append(f"VEC(COMPUTE({name})) {register};")
     if o.walk == "splat":
@@ -200,50 +201,16 @@ def _emit_load(text: _Text, o: Operand) -> _Value:
     else:
         text.load.append(f"LOAD_STEP({name}, {register}, {pointer}, t{o.position})")
         text.load_part.append(f"LOAD_STEP_PART({name}, {register}, {pointer}, t{o.position})")
-    return _Value(register, o.dtype)
+    return Value(register, o.dtype)
 
 
-def _cast(value: _Value, target: DType) -> str:
-    register = value.register if value.exact else narrow(value.register, value.dtype)
-    if value.dtype is target:
-        return register
-    return convert(register, value.dtype, target, register_class(value.dtype), register_class(target))
-
-
-def _emit_step(text: _Text, step: Step, values: Sequence[_Value], number: int, dialect: OpenCLDialect) -> _Value:
-    expression = find(step.op)
-    assert expression is not None, step.op
-    operands = []
-    for place, argument in enumerate(step.arguments):
-        wanted = dtypes.bool_ if step.op == "where" and place == 0 else step.dtype
-        operands.append(_named(text, _cast(values[argument], wanted), wanted, f"a{number}_{place}"))
-    cls = register_class(step.dtype)
-    names = {}
-    for parameter, value in zip(expression.params, step.params, strict=True):
-        type_: ScalarType = "double" if cls == "double" else "float"
-        text.scalar(f"k{number}_{parameter}", type_, Constant(value, type_))
-        names[parameter] = f"(VEC({type_}))(k{number}_{parameter})"
-    result = dtypes.bool_ if expression.predicate else step.dtype
-    rendered = render(expression, step.dtype, operands, names, dialect)
-    text.compute.append(f"const VEC({type_name(register_class(result))}) r{number} = {rendered};")
-    return _Value(f"r{number}", result, exact=not result.is_integral or result.itemsize >= 4)
-
-
-def _named(text: _Text, expression: str, dtype: DType, name: str) -> str:
-    """A register for a converted operand, so that a template which repeats it does not repeat the conversion."""
-    if expression.isidentifier():
-        return expression
-    text.compute.append(f"const VEC({type_name(register_class(dtype))}) {name} = {expression};")
-    return name
-
-
-def _emit_results(text: _Text, space: _Space, results: Sequence[_Value], outputs: Sequence[Spec]) -> None:
+def _emit_results(text: _Text, space: _Space, results: Sequence[Value], outputs: Sequence[Spec]) -> None:
     targets = space.operands[len(space.operands) - len(outputs) :]
     for value, o in zip(results, targets, strict=True):
         # The address of the register is taken for partial stores, so it must be a variable of its own.
         register, name = f"w{o.position}", o.dtype.name
         held = type_name(register_class(o.dtype))
-        text.compute.append(f"VEC({held}) {register} = {_cast(value, o.dtype)};")
+        text.compute.append(f"VEC({held}) {register} = {cast(text, value, o.dtype)};")
         pointer = f"q{o.position}"
         if o.walk == "unit":
             text.store.append(f"STORE_UNIT({name}, {register}, {pointer})")

@@ -62,15 +62,11 @@ def _lanes(runtime: Runtime, length: int) -> int:
 def _definitions(
     op: Operation, source: DType, target: DType, held: DType, divides: bool
 ) -> dict[str, str | int | bool]:
-    from_class, to_class = register_class(source), register_class(held)
-    if op in ("any", "all"):
-        mapped = convert("v", source, dtypes.bool_, from_class, "int")
-    else:
-        mapped = convert("v", source, held, from_class, to_class)
+    mapped = convert("v", source, dtypes.bool_ if op in ("any", "all") else held)
     return {
         "DTYPE": source.name,
         "OUT_DTYPE": target.name,
-        "ACCUMULATOR": type_name(to_class),
+        "ACCUMULATOR": type_name(register_class(held)),
         "MAP(v)": mapped,
         "OPERATION": JOINS[op],
         "IDENTITY": _identity(op, held),

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polyhal.backends.common.elementwise import Operand, Step, lay_out, lowerings
-from polyhal.backends.common.expressions import Class, find, register_class, render
+from polyhal.backends.common.expressions import Class, register_class
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, LaunchSequence, Number, ScalarType, Tensor
+from polyhal.backends.common.steps import Value, cast, evaluate
 from polyhal.backends.wgpu.dialect import WGSLDialect, convert, narrow, type_name
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.windows import split
@@ -30,22 +31,28 @@ _SMALLEST = 8
 
 
 @dataclass(slots=True)
-class _Value:
-    """A register. `exact` is False while a small integer may still exceed its range."""
-
-    register: str
-    dtype: DType
-    exact: bool = True
-
-
-@dataclass(slots=True)
 class _Body:
-    """The generated part of a kernel: how one element is computed."""
+    """The generated part of a kernel: how one element is computed. A `Writer` of `backends.common.steps`."""
 
+    dialect: WGSLDialect = field(default_factory=WGSLDialect)
     numbers: list[str] = field(default_factory=list)
     bindings: list[Parameter] = field(default_factory=list)
     prepare: list[str] = field(default_factory=list)
     compute: list[str] = field(default_factory=list)
+
+    def convert(self, register: str, source: DType, target: DType) -> str:
+        return convert(register, source, target)
+
+    def narrow(self, register: str, dtype: DType) -> str:
+        return narrow(register, dtype)
+
+    def declare(self, name: str, dtype: DType, expression: str) -> None:
+        self.compute.append(f"let {name} = {expression};")
+
+    def parameter(self, name: str, value: float, dtype: DType) -> str:
+        self.bindings.append(Constant(value, "float"))
+        self.numbers.append(f"{name}: f32")
+        return f"p.{name}"
 
 
 def group(
@@ -67,12 +74,10 @@ def group(
         return LaunchSequence(name, launches)
     axes, operands = lay_out(inputs, outputs)
     width, lanes = _width(axes, operands, len(inputs))
-    body, dialect = _Body(), WGSLDialect()
-    values = [_input(body, i, spec, runtime.features.int64) for i, spec in enumerate(inputs)]
-    for step in steps:
-        values.append(_emit_step(body, step, values, len(values), dialect))
+    body = _Body()
+    values = evaluate(body, steps, [_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)])
     targets = [o for o in operands if o.position >= len(inputs)]
-    written = [_cast(values[i], o.dtype) for i, o in zip(results, targets, strict=True)]
+    written = [cast(body, values[i], o.dtype) for i, o in zip(results, targets, strict=True)]
     size = runtime.features.group_size
     definitions: dict[str, Any] = {
         "WIDTH": width,
@@ -92,7 +97,7 @@ def group(
         "PREPARE": body.prepare,
         "COMPUTE": body.compute,
         "RESULTS": written,
-        "INTEGER_LIBRARIES": sorted(type_name(c) for c in dialect.libraries - _FLOAT),
+        "INTEGER_LIBRARIES": sorted(type_name(c) for c in body.dialect.libraries - _FLOAT),
     }
     chunks = ceil_div(axes[-1], width)
     items = math.prod(axes[:-1]) * chunks
@@ -118,9 +123,7 @@ def _width(axes: tuple[int, ...], operands: Sequence[Operand], inputs: int) -> t
     scalar = dict.fromkeys((o.position for o in operands), 1)
     if axes[-1] < _SMALLEST:
         return 1, scalar
-    whole = {
-        o.position: o.walk == "unit" and o.aligned and all(s % _LANES == 0 for s in o.strides[:-1]) for o in operands
-    }
+    whole = {o.position: o.in_vectors(_LANES) for o in operands}
     targets = [o for o in operands if o.position >= inputs]
     if not all(whole[o.position] for o in targets):
         return 1, scalar
@@ -130,11 +133,11 @@ def _width(axes: tuple[int, ...], operands: Sequence[Operand], inputs: int) -> t
     return _LANES, {o.position: _LANES if whole[o.position] and o.dtype.itemsize <= 4 else 1 for o in operands}
 
 
-def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> _Value:
+def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> Value:
     if spec is None:
-        return _Value("", dtypes.float32)
+        return Value("", dtypes.float32)
     if isinstance(spec, Spec):
-        return _Value(f"r_a{position}", spec.dtype)
+        return Value(f"r_a{position}", spec.dtype)
     dtype = dtypes.float32 if spec.dtype.kind == "float" else spec.dtype
     if dtype.itemsize == 8 and not int64:
         # Such a device has no tensor in which the upper half could show.
@@ -142,7 +145,7 @@ def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> _
     return _number(body, position, dtype)
 
 
-def _number(body: _Body, position: int, dtype: DType) -> _Value:
+def _number(body: _Body, position: int, dtype: DType) -> Value:
     # Integers wrap to the width of their register instead of failing to pack.
     cls = register_class(dtype)
     name, register = f"x{position}", f"r_x{position}"
@@ -155,37 +158,7 @@ def _number(body: _Body, position: int, dtype: DType) -> _Value:
     else:
         body.numbers.append(f"{name}: {type_name(cls)}")
         body.prepare.append(f"let {register} = p.{name};")
-    return _Value(register, dtype)
-
-
-def _cast(value: _Value, target: DType) -> str:
-    register = value.register if value.exact else narrow(value.register, value.dtype)
-    return convert(register, value.dtype, target, register_class(value.dtype), register_class(target))
-
-
-def _emit_step(body: _Body, step: Step, values: Sequence[_Value], number: int, dialect: WGSLDialect) -> _Value:
-    expression = find(step.op)
-    assert expression is not None, step.op
-    operands = []
-    for place, argument in enumerate(step.arguments):
-        wanted = dtypes.bool_ if step.op == "where" and place == 0 else step.dtype
-        operands.append(_named(body, _cast(values[argument], wanted), f"a{number}_{place}"))
-    names = {}
-    for parameter, value in zip(expression.params, step.params, strict=True):
-        body.bindings.append(Constant(value, "float"))
-        body.numbers.append(f"k{number}_{parameter}: f32")
-        names[parameter] = f"p.k{number}_{parameter}"
-    result = dtypes.bool_ if expression.predicate else step.dtype
-    body.compute.append(f"let r{number} = {render(expression, step.dtype, operands, names, dialect)};")
-    return _Value(f"r{number}", result, exact=not result.is_integral or result.itemsize >= 4)
-
-
-def _named(body: _Body, expression: str, name: str) -> str:
-    """A register for a converted operand, so that a template which repeats it does not repeat the conversion."""
-    if expression.isidentifier():
-        return expression
-    body.compute.append(f"let {name} = {expression};")
-    return name
+    return Value(register, dtype)
 
 
 LOWERINGS = lowerings(group)

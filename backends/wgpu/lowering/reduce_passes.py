@@ -68,8 +68,8 @@ def _definitions(op: Operation, x: Operand, target: Target) -> dict[str, Any]:
         "DTYPE": x.dtype.name,
         "OUT_DTYPE": out.name,
         "T": type_name(register_class(held)),
-        "MAP": convert("v", x.dtype, read, register_class(x.dtype), register_class(read)),
-        "RESULT": convert(total, held, out, register_class(held), register_class(out)),
+        "MAP": convert("v", x.dtype, read),
+        "RESULT": convert(total, held, out),
         "OPERATION": JOINS[op],
     }
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from polyhal.backends.common.elementwise import Operand, Step, lay_out, lowerings
-from polyhal.backends.common.expressions import find, register_class, render
+from polyhal.backends.common.expressions import register_class
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, Number, ScalarType
+from polyhal.backends.common.steps import Value, cast, evaluate
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec, Spec
@@ -24,16 +25,6 @@ from polyhal_cupy.runtime import Runtime
 
 _BLOCK = 256
 _INT32_LIMIT = 2**31 - 1
-_DIALECT = CudaDialect()
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A register. `exact` is False while a small integer may still exceed its range."""
-
-    register: str
-    dtype: DType
-    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +55,9 @@ class _Space:
 
 @dataclass(slots=True)
 class _Text:
-    """The generated parts of a kernel."""
+    """The generated parts of a kernel. A `Writer` of `polyhal.backends.common.steps`."""
 
+    dialect: CudaDialect = field(default_factory=CudaDialect)
     parameters: list[str] = field(default_factory=list)
     bindings: list[Parameter] = field(default_factory=list)
     locate: list[str] = field(default_factory=list)
@@ -76,6 +68,20 @@ class _Text:
     def scalar(self, name: str, type_: ScalarType, binding: Parameter) -> None:
         self.parameters.append(f"const {type_name(type_)} {name}")
         self.bindings.append(binding)
+
+    def convert(self, register: str, source: DType, target: DType) -> str:
+        return convert(register, source, target)
+
+    def narrow(self, register: str, dtype: DType) -> str:
+        return narrow(register, dtype)
+
+    def declare(self, name: str, dtype: DType, expression: str) -> None:
+        self.compute.append(f"const {register_type(dtype)} {name} = {expression};")
+
+    def parameter(self, name: str, value: float, dtype: DType) -> str:
+        type_: ScalarType = "double" if dtype is dtypes.float64 else "float"
+        self.scalar(name, type_, Constant(value, type_))
+        return name
 
 
 def group(
@@ -96,9 +102,7 @@ def group(
     places = range(len(inputs) + len(outputs)) if places is None else places
     space = _lay_out(inputs, outputs)
     text = _Text()
-    values = _emit_operands(text, space, inputs, places)
-    for step in steps:
-        values.append(_emit_step(text, step, values, len(values)))
+    values = evaluate(text, steps, _emit_operands(text, space, inputs, places))
     _emit_results(text, space, [values[i] for i in results], outputs)
     definitions: dict[str, str | int | bool] = {
         "WIDTH": space.width,
@@ -132,16 +136,13 @@ def _width(axes: tuple[int, ...], operands: Sequence[Operand]) -> int:
     """
     itemsize = max(o.dtype.itemsize for o in operands)
     full = 8 if itemsize <= 2 else 16 // itemsize
-    whole = all(
-        o.walk == "splat" or (o.walk == "unit" and o.aligned and all(s % full == 0 for s in o.strides[:-1]))
-        for o in operands
-    )
+    whole = all(o.walk == "splat" or o.in_vectors(full) for o in operands)
     return full if whole and axes[-1] >= full else 1
 
 
 def _emit_operands(
     text: _Text, space: _Space, inputs: Sequence[InputSpec | None], places: Sequence[int]
-) -> list[_Value]:
+) -> list[Value]:
     outer = len(space.axes) - 1
     for axis in range(outer - 1, 0, -1):
         text.locate.append(f"const INDEX c{axis} = row % n{axis}; row /= n{axis};")
@@ -158,7 +159,7 @@ def _emit_operands(
         if isinstance(spec, ScalarSpec):
             values.append(_emit_number(text, i, places[i], spec.dtype))
         elif spec is None:
-            values.append(_Value("", dtypes.float32))
+            values.append(Value("", dtypes.float32))
         else:
             values.append(_emit_load(text, next(o for o in space.operands if o.position == i)))
     for axis in range(1, outer):
@@ -171,16 +172,16 @@ def _emit_operands(
     return values
 
 
-def _emit_number(text: _Text, position: int, place: int, dtype: DType) -> _Value:
+def _emit_number(text: _Text, position: int, place: int, dtype: DType) -> Value:
     # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
     held, cls = register_type(dtype), register_class(dtype)
     wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
     text.scalar(f"x{position}", wire, Number(place, wire))
     text.compute.append(f"const {held} r{position} = ({held})x{position};")
-    return _Value(f"r{position}", dtype)
+    return Value(f"r{position}", dtype)
 
 
-def _emit_load(text: _Text, o: Operand) -> _Value:
+def _emit_load(text: _Text, o: Operand) -> Value:
     i, name = o.position, o.dtype.name
     how = {
         "unit": f"load_unit(q{i}, at, left)",
@@ -189,46 +190,15 @@ def _emit_load(text: _Text, o: Operand) -> _Value:
     }
     text.load.append(f"const Vector<{name}> v{i} = {how[o.walk]};")
     text.compute.append(f"const {register_type(o.dtype)} r{i} = widen(v{i}.at[j]);")
-    return _Value(f"r{i}", o.dtype)
+    return Value(f"r{i}", o.dtype)
 
 
-def _cast(value: _Value, target: DType) -> str:
-    register = value.register if value.exact else narrow(value.register, value.dtype)
-    return convert(register, value.dtype, target)
-
-
-def _emit_step(text: _Text, step: Step, values: Sequence[_Value], number: int) -> _Value:
-    expression = find(step.op)
-    assert expression is not None, step.op
-    operands = []
-    for place, argument in enumerate(step.arguments):
-        wanted = dtypes.bool_ if step.op == "where" and place == 0 else step.dtype
-        operands.append(_named(text, _cast(values[argument], wanted), wanted, f"a{number}_{place}"))
-    names = {}
-    for parameter, value in zip(expression.params, step.params, strict=True):
-        type_: ScalarType = "double" if step.dtype is dtypes.float64 else "float"
-        text.scalar(f"k{number}_{parameter}", type_, Constant(value, type_))
-        names[parameter] = f"k{number}_{parameter}"
-    result = dtypes.bool_ if expression.predicate else step.dtype
-    rendered = render(expression, step.dtype, operands, names, _DIALECT)
-    text.compute.append(f"const {register_type(result)} r{number} = {rendered};")
-    return _Value(f"r{number}", result, exact=not result.is_integral or result.itemsize >= 4)
-
-
-def _named(text: _Text, expression: str, dtype: DType, name: str) -> str:
-    """A register for a converted operand, so that a template which repeats it does not repeat the conversion."""
-    if expression.isidentifier():
-        return expression
-    text.compute.append(f"const {register_type(dtype)} {name} = {expression};")
-    return name
-
-
-def _emit_results(text: _Text, space: _Space, results: Sequence[_Value], outputs: Sequence[Spec]) -> None:
+def _emit_results(text: _Text, space: _Space, results: Sequence[Value], outputs: Sequence[Spec]) -> None:
     targets = space.operands[len(space.operands) - len(outputs) :]
     for value, o in zip(results, targets, strict=True):
         i, name = o.position, o.dtype.name
         text.load.append(f"Vector<{name}> v{i};")
-        text.compute.append(f"v{i}.at[j] = narrow<{name}>({_cast(value, o.dtype)});")
+        text.compute.append(f"v{i}.at[j] = narrow<{name}>({cast(text, value, o.dtype)});")
         if o.walk == "unit":
             text.store.append(f"store_unit(q{i}, at, left, v{i});")
         else:
