@@ -4,75 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from native_ops import check, lower, run, upload
+from native_ops import check
+from optimizer_cases import (
+    ADAM,
+    COUNT,
+    tensors,
+    test_adam_in_place,
+    test_adam_keeps_half_precision_parameters_beside_single_precision_state,
+    test_gradient_scaling,
+    test_gradients_may_be_views,
+    test_sgd_with_momentum,
+    test_the_reference_is_adam_as_published,
+)
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops import OPS
-from polyhal.hal.protocol import Declined
 
-SHAPES: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 20), (70000,)] * 6
-COUNT = len(SHAPES)
-ADAM = (1e-2, 0.9, 0.999, 1e-8, 0.1, 1 - 0.9**3, 1 - 0.999**3)
-
-
-def _tensors(rng: Any, low: float = -1.0) -> list[Any]:
-    return [rng.uniform(low, 1, s) for s in SHAPES]
+__all__ = [
+    "test_adam_in_place",
+    "test_adam_keeps_half_precision_parameters_beside_single_precision_state",
+    "test_gradient_scaling",
+    "test_gradients_may_be_views",
+    "test_sgd_with_momentum",
+    "test_the_reference_is_adam_as_published",
+]
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
 @pytest.mark.parametrize("decoupled", [False, True])
 def test_adam(device: Any, rng: Any, decoupled: bool, dtype: dtypes.DType) -> None:
-    xs = [*_tensors(rng), *_tensors(rng), *_tensors(rng), *_tensors(rng, 0.01), *ADAM]
+    xs = [*tensors(rng), *tensors(rng), *tensors(rng), *tensors(rng, 0.01), *ADAM]
     check(device, "adam_step", xs, dtype, ulps=16, count=COUNT, decoupled=decoupled)
-
-
-@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name)
-def test_adam_keeps_half_precision_parameters_beside_single_precision_state(
-    device: Any, rng: Any, dtype: dtypes.DType
-) -> None:
-    state = [x.astype(np.float32) for x in (*_tensors(rng), *_tensors(rng, 0.01))]
-    check(device, "adam_step", [*_tensors(rng), *_tensors(rng), *state, *ADAM], dtype, count=COUNT, decoupled=True)
-
-
-def test_adam_in_place(device: Any, rng: Any) -> None:
-    arrays = [x.astype(np.float32) for x in (*_tensors(rng), *_tensors(rng), *_tensors(rng), *_tensors(rng, 0.01))]
-    want = run(device, "adam_step", [*arrays, *ADAM], count=COUNT, decoupled=True)
-    refs = [upload(device, x.copy()) for x in arrays]
-    launch, _ = lower(device, "adam_step", [*refs, *ADAM], {"count": COUNT, "decoupled": True})
-    assert not isinstance(launch, Declined)
-    outputs = [*refs[:COUNT], *refs[2 * COUNT :]]
-    launch(*refs, *ADAM, *outputs, *[device.backend.allocate(n) for n in launch.workspace])
-    for ref, expected in zip(outputs, want, strict=True):
-        np.testing.assert_array_equal(device.download(ref), expected)
-
-
-def test_gradients_may_be_views(device: Any, rng: Any) -> None:
-    p = rng.uniform(-1, 1, (20, 30))
-    views = [rng.uniform(-1, 1, (30, 20)).T, rng.uniform(-1, 1, (40, 30))[::2]]
-    check(device, "sgd_step", [p, p, *views, 0.1, 0.0, 0.0, 0.01], count=2, nesterov=False)
-    check(device, "sum_of_squares", views, ulps=16)
-
-
-@pytest.mark.parametrize("nesterov", [False, True])
-def test_sgd_with_momentum(device: Any, rng: Any, nesterov: bool) -> None:
-    xs = [*_tensors(rng), *_tensors(rng), *_tensors(rng), 0.1, 0.9, 0.5 * (not nesterov), 0.01]
-    check(device, "sgd_step", xs, count=COUNT, nesterov=nesterov)
-
-
-def test_gradient_scaling(device: Any, rng: Any) -> None:
-    xs = _tensors(rng)
-    check(device, "sum_of_squares", xs, ulps=64)
-    factor = np.full((), 0.3, np.float32)
-    got = run(device, "scale_all", [*[x.astype(np.float32) for x in xs], factor])
-    for result, x in zip(got, xs, strict=True):
-        np.testing.assert_array_equal(result, x.astype(np.float32) * np.float32(0.3))
-
-
-def test_the_reference_is_adam_as_published() -> None:
-    p, g, zero = np.array([1.0]), np.array([0.5]), np.array([0.0])
-    new, *_ = OPS["adam_step"].reference(
-        p, g, zero, zero, 0.1, 0.9, 0.999, 0.0, 0.0, 0.1, 0.001, count=1, decoupled=True
-    )
-    np.testing.assert_allclose(new, 0.9)
