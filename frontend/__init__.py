@@ -27,6 +27,11 @@ from polyhal.hal.dtypes import (
     uint64,
 )
 from polyhal.hal.explain import explain
+from polyhal.hal.precision import (
+    float32_matmul_precision,
+    get_float32_matmul_precision,
+    set_float32_matmul_precision,
+)
 from polyhal.hal.profiler import profile
 from polyhal.tensor import Tensor, as_tensor
 
@@ -68,8 +73,10 @@ __all__ = [
     "finfo",
     "float16",
     "float32",
+    "float32_matmul_precision",
     "float64",
     "full_like",
+    "get_float32_matmul_precision",
     "grad",
     "iinfo",
     "int8",
@@ -95,6 +102,7 @@ __all__ = [
     "randperm",
     "save",
     "save_checkpoint",
+    "set_float32_matmul_precision",
     "set_grad_enabled",
     "tensor",
     "text",

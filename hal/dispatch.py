@@ -17,6 +17,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import DeviceMismatchError, PolyhalError, ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
+from polyhal.hal.precision import setting
 from polyhal.hal.protocol import InputSpec
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ SEPARATE, OVERLAPPING = -1, -2
 
 def eager(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
     """Run `op` now on the device of its inputs (or on `device`, for ops that create) and write the tape if needed."""
-    key: list[Any] = [op, params]
+    key: list[Any] = [op, params, setting.value]
     track = False
     for x in inputs:
         kind = type(x)
@@ -175,7 +176,7 @@ def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
         if hasattr(x, "device") and x.device is not device:
             raise _mismatch(op, (*inputs, *outs))
     aliases = _aliases(inputs, outs)
-    key = (op, params, *specs, "into", *[o.ref.spec for o in outs], aliases)
+    key = (*plan_key(op, params, specs), "into", *[o.ref.spec for o in outs], aliases)
     plan = device.plans.get(key)
     if plan is None:
         plan = device.planner.plan_into(op, specs, params, tuple(o.ref.spec for o in outs), aliases)
@@ -215,9 +216,13 @@ def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[
     """Plan `op` for the specs of `inputs` and remember it on the device."""
     specs = tuple(input_spec(x) for x in inputs)
     plan = device.planner.plan(op, specs, params)
-    key = (op, params, *[type(None) if s is None else s for s in specs])
-    device.plans[key] = plan
+    device.plans[plan_key(op, params, specs)] = plan
     return plan
+
+
+def plan_key(op: OpDef, params: tuple[Any, ...], specs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the plan of a call is remembered under, from what `input_spec` says of its inputs."""
+    return (op, params, setting.value, *[type(None) if s is None else s for s in specs])
 
 
 def infer(

@@ -25,6 +25,7 @@ from polyhal.hal.graph import Graph, Slot, trace
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
 from polyhal.hal.ops.opdef import OpDef, Specs
 from polyhal.hal.pool import bucket
+from polyhal.hal.precision import setting
 from polyhal.hal.protocol import Ability, Declined
 from polyhal.hal.quarantine import Quarantine, load
 from polyhal.hal.resolution import Resolution, Step, layout_of, subject
@@ -210,6 +211,8 @@ class Planner:
         if self._quarantined(Step.NATIVE, "native kernel", note):
             return None
         try:
+            if op.multiplies:
+                params = {**params, "precision": setting.value}
             launch = self._backend.lower(op.name, inputs, outputs, params)  # type: ignore[attr-defined]
         except KernelBuildError as error:
             if config.strict():

@@ -90,6 +90,7 @@ op_matmul = declare(
     tolerance=Tolerance(1.0, terms=_inner),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "inner lengths differ")],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
+    multiplies=True,
 )
 
 
@@ -162,4 +163,5 @@ linear = declare(
     tolerance=Tolerance(2.0, terms=_inner),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "does not fit")],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
+    multiplies=True,
 )

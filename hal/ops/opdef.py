@@ -142,6 +142,8 @@ class OpDef:
     mutates: tuple[int, ...] = ()
     """Inputs that the outputs replace in place, output i over input mutates[i]."""
     flops: Callable[[Specs, tuple[Spec, ...], Params], int] | None = None
+    multiplies: bool = False
+    """Float32 products follow `set_float32_matmul_precision`: `lower` finds it in the parameters, as `precision`."""
     public: bool = True
     """False for ops that rules and modules use and that users do not call by name."""
     call: Callable[..., Any] = field(init=False)

@@ -23,7 +23,7 @@ from polyhal.hal.testing.failures import ResultError, during
 from polyhal.hal.testing.record import Record
 from polyhal.hal.testing.scope import Scope, primary
 from polyhal.hal.testing.tolerances import Measure, check_close
-from polyhal.hal.testing.values import Call, Expectation, expect, is_number, runnable
+from polyhal.hal.testing.values import Call, Expectation, expect, runnable
 from polyhal.tensor import Tensor
 
 
@@ -124,8 +124,8 @@ def _has_tensors(call: Call) -> bool:
 
 def planned(call: Call, inputs: tuple[Any, ...], device: Device) -> Plan:
     """The plan by which a call ran."""
-    kinds = [type(x) if x is None or is_number(x) else x.ref.spec for x in inputs]
-    return device.plans[call.op, dispatch.freeze(tuple(call.params.values())), *kinds]
+    specs = tuple(dispatch.input_spec(x) for x in inputs)
+    return device.plans[dispatch.plan_key(call.op, dispatch.freeze(tuple(call.params.values())), specs)]
 
 
 def rounds(op: OpDef, dtype: DType | None, samples: int, scope: Scope) -> int:

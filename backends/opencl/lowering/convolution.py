@@ -16,7 +16,7 @@ from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Wor
 from polyhal.backends.common.products import Matrix, Product
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement
-from polyhal.backends.opencl.lowering.matmul import RegisterTile, multiply_panels, partial_bytes, register_tile
+from polyhal.backends.opencl.lowering.matmul_panels import RegisterTile, multiply_panels, partial_bytes, register_tile
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType

@@ -1,0 +1,44 @@
+"""Products with few rows or columns, which are bound by reading the matrix: it is read once, along its contiguous axis."""
+
+from __future__ import annotations
+
+from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.launch import Tensor
+from polyhal.backends.common.products import Product
+from polyhal.backends.opencl.lowering.matmul_arguments import definitions, longs, uints
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.protocol import Launch
+
+_FEW = 4
+"""Up to so many rows or columns a product is bound by reading the matrix."""
+_GROUP = 128
+_SIDE = 32
+
+
+def build(runtime: Runtime, p: Product) -> Launch | None:
+    """A launch where one side has few vectors and the other is contiguous along some axis, else None."""
+    if min(p.m, p.n) > _FEW:
+        return None
+    if p.m > p.n:
+        p = p.turned()
+    x, y = p.left, p.right
+    along = y.row == 1 and x.column == 1 and p.k > 1
+    if not along and y.column != 1:
+        return None
+    cpu = runtime.features.cpu
+    width = runtime.features.vector_width
+    if p.element.itemsize > 4:
+        width = max(1, width // 2)
+    group, side = (1, 1) if cpu else (_GROUP, _SIDE)
+    per_item = 4
+    defined = definitions(
+        p, WIDTH=width, ROWS=1 if p.m == 1 else _FEW, ALONG=along, GROUP=group, SIDE=side, COLUMNS=per_item
+    )
+    groups = ceil_div(p.n, per_item if along else side * width)
+    bias = [] if p.bias is None else [Tensor(p.bias), *uints(p.bias_row, p.bias_column)]
+    parameters = [
+        Tensor(x.place), Tensor(y.place), *bias, Tensor(p.out.place), *uints(p.m, p.n, p.k),
+        *longs(x.row, x.column, y.row, y.column, p.out.row, p.out.column), *uints(*p.batch[1:]), *longs(*x.batch),
+        *longs(*y.batch),
+    ]  # fmt: skip
+    return runtime.launch("matvec", "matvec", defined, parameters, (groups * group, p.count), (group, 1))
