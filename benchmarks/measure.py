@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+_SETTLE_SECONDS = 0.02
+"""How long the idle threads of a framework's pool may spin before they sleep, taking a core from whoever is next."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -27,6 +30,11 @@ def summarize(samples: list[float]) -> Timing:
         return Timing(samples[0], samples[0], samples[0], len(samples))
     low, _, high = statistics.quantiles(samples, n=4)
     return Timing(statistics.median(samples), low, high, len(samples))
+
+
+def settle() -> None:
+    """Wait until the threads of whoever was measured last have gone to sleep."""
+    time.sleep(_SETTLE_SECONDS)
 
 
 def per_call(function: Callable[[], object], number: int, repetitions: int = 20) -> Timing:
@@ -51,6 +59,7 @@ def alternate(
     samples: dict[str, list[float]] = {name: [] for name in competitors}
     for _ in range(repetitions):
         for name, function in competitors.items():
+            settle()
             begun = time.perf_counter()
             function()
             samples[name].append(time.perf_counter() - begun)

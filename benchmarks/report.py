@@ -1,13 +1,15 @@
 """Writes docs/performance.md from the JSON files in benchmarks/results.
 
 python -m benchmarks.report
+
+Besides figures, a file may have `place`, the heading of its section, and `notes`, paragraphs that say why a figure is what
+it is; whoever measures adds them to the file.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,72 +21,123 @@ _HEAD = """# Performance
 
 <!-- Written by `python -m benchmarks.report` from the files in benchmarks/results. Edit those, or benchmarks/report.py. -->
 
-Every table comes from one run, in which the competitors took turns on the same data. Figures are medians; the spread in
-brackets is from the lower to the upper quartile. Measure your own machine:
+Every table comes from one run, in which the competitors took turns on the same data. Figures are medians; the number after
+± is half the distance between the quartiles. Beside each of our figures stands its share of what the device can do, which
+the same run measured (copies for what memory bounds, multiply-adds of registers for products), and how many times as fast
+it is as the fastest other framework in the row. Where the figures fall short of what was aimed at, notes say why.
+Measure your own machine:
 
-    python -m benchmarks.kernels --devices wgpu,opencl --json benchmarks/results/mine.json
+    python -m benchmarks.kernels --json benchmarks/results/mine.json
     python -m benchmarks.train_gpt --json benchmarks/results/mine-train.json
+    python -m benchmarks.startup --json benchmarks/results/mine-startup.json
     python -m benchmarks.report
 """
 
+Section = Callable[[dict[str, Any]], list[str]]
+
 
 def page(results: Iterable[dict[str, Any]]) -> str:
-    """The whole page."""
+    """The whole page: by place, and within a place in the order of `_SECTIONS`."""
+    order = list(_SECTIONS)
     parts = [_HEAD]
-    for found in sorted(results, key=lambda r: (r["place"], r["benchmark"] != "kernels", r["date"])):
-        parts.append(_kernels(found) if found["benchmark"] == "kernels" else _training(found))
+    for found in sorted(results, key=lambda r: (r["place"], order.index(r["benchmark"]), r["date"])):
+        title, section = _SECTIONS[found["benchmark"]]
+        parts.append("\n".join([*_heading(found, title), *section(found), ""]))
     return "\n".join(parts)
 
 
 def _heading(found: dict[str, Any], what: str) -> list[str]:
     lines = [f"## {found['place']}: {what}", ""]
-    clock = " by the devices' own timestamps" if found.get("clock") == "device" else ""
+    clock = ", by the devices' own timestamps" if found.get("clock") == "device" else ""
     lines.append(f"{found['date']}{clock}, {found['cores']} cores of {found['processor']}. Devices:")
-    lines += ["", *(f"- `{n}`: {d['name']}, {d['driver']}" for n, d in found["devices"].items()), ""]
-    lines += [*(f"{line}" for line in found.get("notes", [])), ""] if found.get("notes") else []
+    lines += ["", *(f"- {_device(name, d, found.get('limits', {}).get(name))}" for name, d in found["devices"].items()), ""]
+    for note in found.get("notes", []):
+        lines += [note, ""]
     return lines
 
 
-def _rate(row: dict[str, Any], seconds: float) -> str:
-    if row["flops"]:
-        value = row["flops"] / seconds / 1e9
-        return f"{value / 1e3:.1f} TFLOP/s" if value >= 1000 else f"{value:.0f} GFLOP/s"
-    return f"{row['nbytes'] / seconds / 1e9:.0f} GB/s"
+def _device(name: str, device: Mapping[str, str], limit: Mapping[str, float] | None) -> str:
+    text = f"`{name}`: {device['name']}, {device['driver']}"
+    if limit:
+        text += f"; copies {limit['bytes_per_s'] / 1e9:,.0f} GB/s"
+        if limit["flops_per_s"]:
+            text += f", multiplies and adds {_flops(limit['flops_per_s'])}"
+    return text
 
 
-def _kernels(found: dict[str, Any]) -> str:
-    names = list(found["rows"][0]["seconds"])
-    lines = _heading(found, "single ops")
-    lines += ["| op | shapes | " + " | ".join(f"`{n}`" for n in names) + " |", "|---|---|" + "---:|" * len(names)]
+def _flops(rate: float) -> str:
+    return f"{rate / 1e12:.1f} TFLOP/s" if rate >= 1e12 else f"{rate / 1e9:.0f} GFLOP/s"
+
+
+def _spread(low: float, median: float, high: float) -> str:
+    return f"±{(high - low) / 2 / median:.0%}"
+
+
+def _rate(row: Mapping[str, Any], timing: tuple[float, float, float]) -> str:
+    median, low, high = timing
+    if row["wall"]:
+        text = f"{median * 1e6:.1f} µs"
+    elif row["flops"]:
+        text = _flops(row["flops"] / median)
+    else:
+        text = f"{row['nbytes'] / median / 1e9:,.0f} GB/s"
+    return f"{text} {_spread(low, median, high)}"
+
+
+def _share(row: Mapping[str, Any], median: float, limit: Mapping[str, float]) -> str:
+    possible = limit["flops_per_s"] if row["flops"] else limit["bytes_per_s"]
+    return f"{(row['flops'] or row['nbytes']) / median / possible:.0%}" if possible and not row["wall"] else ""
+
+
+def _kernels(found: dict[str, Any]) -> list[str]:
+    limits = found["limits"]
+    names = list(dict.fromkeys(n for row in found["rows"] for n in (*row["seconds"], *row["left_out"])))
+    ours, peers = [n for n in names if n in limits], [n for n in names if n not in limits]
+    head = ["op", "shapes", *(c for n in ours for c in (f"`{n}`", "of limit", "times the fastest")), *peers]
+    lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
     for row in found["rows"]:
-        shapes = ", ".join("x".join(map(str, s)) for s in row["shapes"])
-        cells = []
-        for n in names:
-            median, low, high = row["seconds"][n]
-            cells.append(f"{_rate(row, median)} [{1e3 * low:.3g}-{1e3 * high:.3g} ms]")
-        lines.append(f"| {row['case']} | {shapes} | " + " | ".join(cells) + " |")
-    lines.append("")
-    first = names[0]
-    for other in names[1:]:
-        ratio = statistics.median(r["seconds"][first][0] / r["seconds"][other][0] for r in found["rows"])
-        lines.append(f"Median over the ops: `{first}` takes {ratio:.2f} times as long as `{other}`.")
-    return "\n".join([*lines, ""])
+        seconds = row["seconds"]
+        best = min((seconds[n][0] for n in peers if n in seconds), default=None)
+        cells = [row["name"], ", ".join("x".join(map(str, s)) for s in row["shapes"])]
+        for n in ours:
+            if n in seconds:
+                median = seconds[n][0]
+                cells += [_rate(row, seconds[n]), _share(row, median, limits[n]), f"{best / median:.2f}" if best else ""]
+            else:
+                cells += ["-", "", ""]
+        cells += [_rate(row, seconds[n]) if n in seconds else "-" for n in peers]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
-def _training(found: dict[str, Any]) -> str:
-    lines = _heading(found, "training a GPT, whole steps")
-    lines += [
+def _training(found: dict[str, Any]) -> list[str]:
+    lines = [
         "| device | model | tokens per step | tokens/s | step | PyTorch, tokens/s | ratio |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for row in found["rows"]:
-        ours, theirs = row["polyhal"], row.get("torch")
+        us, theirs = row["polyhal"], row.get("torch")
         lines.append(
-            f"| `{row['device']}` | {row['model']} | {row['tokens_per_step']} | {ours['tokens_per_s']:,.0f} "
-            f"| {ours['ms']:.1f} ms [{ours['low_ms']:.1f}-{ours['high_ms']:.1f}] "
+            f"| `{row['device']}` | {row['model']} | {row['tokens_per_step']} | {us['tokens_per_s']:,.0f} "
+            f"| {us['ms']:.1f} ms {_spread(us['low_ms'], us['ms'], us['high_ms'])} "
             + (f"| {theirs['tokens_per_s']:,.0f} | {row['ratio']:.2f} |" if theirs else "| | |")
         )
-    return "\n".join([*lines, ""])
+    return lines
+
+
+def _startup(found: dict[str, Any]) -> list[str]:
+    lines = ["| who | state of the caches | seconds from process start to the first finished step |", "|---|---|---:|"]
+    for row in found["rows"]:
+        median, low, high = row["seconds"]
+        lines.append(f"| {row['name']} | {row['state']} | {median:.2f} {_spread(low, median, high)} |")
+    return lines
+
+
+_SECTIONS: dict[str, tuple[str, Section]] = {
+    "kernels": ("single ops", _kernels),
+    "train_gpt": ("training a GPT, whole steps", _training),
+    "startup": ("time to the first training step of a digits classifier", _startup),
+}
 
 
 def results() -> list[dict[str, Any]]:

@@ -211,8 +211,8 @@ class Planner:
         if self._quarantined(Step.NATIVE, "native kernel", note):
             return None
         try:
-            if op.multiplies:
-                params = {**params, "precision": setting.value}
+            if op.multiplies and len(precisions := self._backend.capabilities.precisions) > 1:
+                params = {**params, "precision": setting.value if setting.value in precisions else "highest"}
             launch = self._backend.lower(op.name, inputs, outputs, params)  # type: ignore[attr-defined]
         except KernelBuildError as error:
             if config.strict():

@@ -143,8 +143,8 @@ class Lowering(Protocol):
     ) -> Launch | Declined:
         """A launch for these specs, or why there is none. Absent optional inputs are None here and at the launch.
 
-        `params` are the op's; for ops that multiply matrices, `precision` besides, of which float32 may make use (see
-        `polyhal.hal.precision`). Outputs are contiguous and do not overlap inputs, except that an output may be exactly an
+        `params` are the op's; for ops that multiply matrices also `precision`, where the capabilities list more than one.
+        Outputs are contiguous and do not overlap inputs, except that an output may be exactly an
         input of the same spec for elementwise ops and optimizer steps.
         """
 

@@ -1,5 +1,7 @@
 """The precision of float32 products: a setting that reaches `lower` and never a stale plan."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,9 @@ from polyhal.hal.protocol import Declined
 class _Noting(NumpyBackend):
     """Notes the precision that each op is lowered with."""
 
-    def __init__(self) -> None:
+    def __init__(self, *precisions: str) -> None:
         super().__init__(probe()[0])
+        self.capabilities = replace(self.capabilities, precisions=frozenset(precisions))
         self.seen: list[tuple[str, object]] = []
 
     def lower(self, op, inputs, outputs, params):
@@ -22,12 +25,8 @@ class _Noting(NumpyBackend):
         return Declined("to see what was asked")
 
 
-@pytest.fixture
-def device():
-    return Device.opened("noting", _Noting())
-
-
-def test_products_are_lowered_with_the_precision_in_force(device):
+def test_products_are_lowered_with_the_precision_in_force():
+    device = Device.opened("noting", _Noting("highest", "high"))
     x = polyhal.tensor(np.ones((2, 2), np.float32), device=device)
     _ = x @ x
     with polyhal.float32_matmul_precision("high"):
@@ -38,6 +37,15 @@ def test_products_are_lowered_with_the_precision_in_force(device):
     _ = x @ x
     assert polyhal.get_float32_matmul_precision() == "highest"
     assert device.backend.seen == [("matmul", "highest"), ("matmul", "high"), ("add", None)]
+
+
+@pytest.mark.parametrize(("precisions", "told"), [(("highest",), None), (("highest", "medium"), "highest")])
+def test_backends_are_told_of_no_precision_that_they_do_not_list(precisions, told):
+    device = Device.opened("noting", _Noting(*precisions))
+    x = polyhal.tensor(np.ones((2, 2), np.float32), device=device)
+    with polyhal.float32_matmul_precision("high"):
+        _ = x @ x
+    assert device.backend.seen == [("matmul", told)]
 
 
 def test_an_unknown_precision_is_refused_and_changes_nothing():

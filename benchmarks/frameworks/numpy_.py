@@ -1,0 +1,60 @@
+"""NumPy, one call per op as its users would write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks.frameworks import HostRunner, Runner
+from benchmarks.workloads import Workload
+
+
+def _softmax(x: Any, axis: int = -1) -> Any:
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def _layer_norm(x: Any, weight: Any, bias: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(1e-5)) * weight + bias
+
+
+def _rms_norm(x: Any, weight: Any) -> Any:
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-6)) * weight
+
+
+def _embedding(weight: Any, index: Any) -> Any:
+    return weight[index]
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "add": np.add,
+    "argmax": np.argmax,
+    "contiguous": np.ascontiguousarray,
+    "embedding": _embedding,
+    "exp": np.exp,
+    "layer_norm": _layer_norm,
+    "matmul": np.matmul,
+    "max": np.max,
+    "rms_norm": _rms_norm,
+    "softmax": _softmax,
+    "sum": np.sum,
+}
+
+
+class _Competitor:
+    def prepare(self, workload: Workload) -> Runner | str:
+        function = _FUNCTIONS.get(workload.op)
+        if function is None or workload.backward:
+            return "NumPy has no such function"
+        if workload.dtype != "float32" or workload.precision != "highest":
+            return "NumPy multiplies float32 and float64"
+        arrays = [a.T if i in workload.turned and a is not None else a for i, a in enumerate(workload.arrays())]
+        return HostRunner(lambda: function(*arrays, **workload.params))
+
+
+def competitors() -> dict[str, _Competitor]:
+    """NumPy is always there."""
+    return {"NumPy": _Competitor()}

@@ -1,0 +1,84 @@
+"""Polyhal on each of its devices. Workloads name our ops, so there is nothing to translate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import polyhal
+from benchmarks.frameworks import Runner
+from benchmarks.workloads import Workload
+from polyhal import Device, Tensor
+from polyhal.hal.errors import PolyhalError
+from polyhal.hal.protocol import Ability
+
+
+class _Runner:
+    def __init__(self, workload: Workload, device: Device) -> None:
+        self._device = device
+        self._precision = workload.precision
+        self._call = workload.definition.call
+        self._params = dict(workload.params)
+        self._inputs = [self._tensor(workload, i, a) for i, a in enumerate(workload.arrays())]
+        self._sources = [x for x in self._inputs if x is not None and x.requires_grad]
+        self._slope: Tensor | None = None
+        if self._sources:
+            self._slope = polyhal.ones_like(self._forward()).detach()
+
+    def _tensor(self, workload: Workload, place: int, array: np.ndarray | None) -> Tensor | None:
+        if array is None:
+            return None
+        x = polyhal.tensor(array, device=self._device)
+        if place not in workload.indices:
+            x = x.to(workload.dtype)
+            x = x.T if place in workload.turned else x
+            x = x.detach().requires_grad_() if workload.backward else x
+        return x
+
+    def _forward(self) -> Tensor:
+        out: Any = self._call(*self._inputs, **self._params)
+        return out[0] if isinstance(out, tuple) else out
+
+    def _run(self, calls: int) -> None:
+        with polyhal.float32_matmul_precision(self._precision):
+            for _ in range(calls):
+                out = self._forward()
+                if self._slope is not None:
+                    polyhal.grad(out, self._sources, self._slope)
+
+    def wall(self, calls: int) -> float:
+        begun = time.perf_counter()
+        self._run(calls)
+        self._device.synchronize()
+        return (time.perf_counter() - begun) / calls
+
+    def device(self, calls: int) -> float:
+        if not self._device.abilities & Ability.PROFILING:
+            return self.wall(calls)
+        backend: Any = self._device.backend
+        backend.start_profiling()
+        self._run(calls)
+        return float(sum(end - start for _, start, end in backend.stop_profiling())) / 1e9 / calls
+
+    def result(self) -> np.ndarray:
+        with polyhal.float32_matmul_precision(self._precision):
+            return self._forward().float().numpy()
+
+
+class _Competitor:
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def prepare(self, workload: Workload) -> Runner | str:
+        try:
+            return _Runner(workload, self._device)
+        except PolyhalError as error:
+            return str(error)
+
+
+def competitors(devices: Sequence[Device]) -> dict[str, _Competitor]:
+    """Every device by its name."""
+    return {d.name: _Competitor(d) for d in devices}

@@ -1,0 +1,110 @@
+"""PyTorch on the CPU or a CUDA device, eager."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchmarks.frameworks import Runner
+from benchmarks.workloads import Workload
+
+_MATH = {"highest": "highest", "high": "highest", "medium": "high"}
+"""What PyTorch is set to beside each of our precisions: true float32 beside `high` too, because that is as accurate."""
+
+
+def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
+    functional = torch.nn.functional
+
+    def reduction(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x, axis=None: function(x) if axis is None else function(x, dim=axis)
+
+    return {
+        "add": torch.add,
+        "argmax": reduction(torch.argmax),
+        "attention": lambda q, k, v, mask, causal: functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal),
+        "contiguous": lambda x: x.contiguous(),
+        "conv2d": functional.conv2d,
+        "cross_entropy_rows": lambda x, target: functional.cross_entropy(x, target, reduction="none"),
+        "embedding": lambda weight, index: functional.embedding(index, weight),
+        "exp": torch.exp,
+        "fused_elementwise": lambda x, w, b, **steps: functional.gelu(x * w + b),
+        "gelu": functional.gelu,
+        "layer_norm": lambda x, w, b: functional.layer_norm(x, w.shape, w, b),
+        "matmul": torch.matmul,
+        "max": reduction(torch.amax),
+        "rms_norm": lambda x, w: functional.rms_norm(x, w.shape, w, 1e-6),
+        "softmax": lambda x, axis=-1: torch.softmax(x, axis),
+        "sum": reduction(torch.sum),
+    }
+
+
+class _Runner:
+    def __init__(self, torch: Any, function: Callable[..., Any], workload: Workload, place: str) -> None:
+        self._torch, self._cuda = torch, place == "cuda"
+        self._function, self._params = function, dict(workload.params)
+        self._math = _MATH[workload.precision]
+        self._inputs = []
+        for i, array in enumerate(workload.arrays()):
+            x = None if array is None else torch.from_numpy(array).to(place)
+            if x is not None and i not in workload.indices:
+                x = x.to(getattr(torch, workload.dtype))
+                x = x.t() if i in workload.turned else x
+                x = x.detach().requires_grad_(workload.backward)
+            self._inputs.append(x)
+        self._sources = [x for x in self._inputs if x is not None and x.requires_grad]
+        self._slope = torch.ones_like(self._forward()).detach() if self._sources else None
+
+    def _forward(self) -> Any:
+        return self._function(*self._inputs, **self._params)
+
+    def _run(self, calls: int) -> None:
+        self._torch.set_float32_matmul_precision(self._math)
+        self._torch.backends.cudnn.allow_tf32 = self._math != "highest"
+        for _ in range(calls):
+            out = self._forward()
+            if self._slope is not None:
+                self._torch.autograd.grad(out, self._sources, self._slope)
+
+    def wall(self, calls: int) -> float:
+        begun = time.perf_counter()
+        self._run(calls)
+        if self._cuda:
+            self._torch.cuda.synchronize()
+        return (time.perf_counter() - begun) / calls
+
+    def device(self, calls: int) -> float:
+        """The time between events around all calls, which the device works through without a pause."""
+        if not self._cuda:
+            return self.wall(calls)
+        first, last = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        self._run(calls)
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) / 1e3 / calls
+
+    def result(self) -> Any:
+        return self._forward().detach().float().cpu().numpy()
+
+
+class _Competitor:
+    def __init__(self, torch: Any, place: str) -> None:
+        self._torch, self._place = torch, place
+        self._functions = _functions(torch)
+
+    def prepare(self, workload: Workload) -> Runner | str:
+        function = self._functions.get(workload.op)
+        if function is None:
+            return "not translated to PyTorch"
+        return _Runner(self._torch, function, workload, self._place)
+
+
+def competitors(gpu: bool) -> dict[str, _Competitor]:
+    """PyTorch on the GPU if that is wanted and CUDA is there, otherwise on the CPU; nothing where it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    place = "cuda" if gpu and torch.cuda.is_available() else "cpu"
+    return {f"PyTorch {torch.__version__.partition('+')[0]} {place}": _Competitor(torch, place)}
