@@ -40,7 +40,7 @@ from polyhal.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_gr
 from polyhal.creation import empty, eye, full_like, linspace, ones, ones_like, tensor, zeros, zeros_like  # isort: skip
 from polyhal.random import Generator, bernoulli, manual_seed, rand, randint, randn, randperm  # isort: skip
 from polyhal.serialize import load, load_checkpoint, save, save_checkpoint  # isort: skip
-from polyhal import data, nn, optim, random  # isort: skip
+from polyhal import amp, data, nn, optim, random  # isort: skip
 
 if TYPE_CHECKING:
     from polyhal import models, text
@@ -60,6 +60,7 @@ __all__ = [
     "Device",
     "Generator",
     "Tensor",
+    "amp",
     "as_tensor",
     "bernoulli",
     "bfloat16",

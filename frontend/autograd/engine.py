@@ -7,17 +7,20 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from polyhal.amp.autocast import autocast
 from polyhal.autograd import anomaly
 from polyhal.autograd.modes import set_grad_enabled
+from polyhal.autograd.parts import Parts
 from polyhal.autograd.rules import input_gradients
 from polyhal.autograd.tape import Node
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops import FUNCTIONS, OPS
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
 _add, _cast, _sum_to, _full = (FUNCTIONS[n] for n in ("add", "cast", "sum_to", "full"))
+_SLICE = OPS["slice"]
 _hook_numbers = itertools.count()
 
 
@@ -124,15 +127,20 @@ def _walk(
     """Visit nodes from the newest to the oldest. A node's number is larger than those of all nodes it depends on."""
     found: dict[int, Tensor] = {}
     pending: dict[Node, list[Tensor | None]] = {}
+    sliced: dict[tuple[Node, int], Parts] = {}
     queue: list[tuple[int, Node]] = []
+
+    def expect(node: Node) -> list[Tensor | None]:
+        slots = pending.get(node)
+        if slots is None:
+            slots = pending[node] = [None] * len(node.outputs)
+            heapq.heappush(queue, (-node.order, node))
+        return slots
 
     def deliver(parent: Any, g: Tensor) -> None:
         if isinstance(parent, tuple):
             node, index = parent
-            slots = pending.get(node)
-            if slots is None:
-                slots = pending[node] = [None] * len(node.outputs)
-                heapq.heappush(queue, (-node.order, node))
+            slots = expect(node)
             held = slots[index]
             slots[index] = g if held is None else _add(held, g)
             return
@@ -145,18 +153,28 @@ def _walk(
             i = wanted[id(parent), -1]
             found[i] = g if i not in found else _add(found[i], g)
 
-    with set_grad_enabled(create_graph):
+    with set_grad_enabled(create_graph), autocast(enabled=False):
         for out, seed in zip(outputs, seeds, strict=True):
             deliver((out.node, out.index) if out.node is not None else out, seed)
         while queue:
             _, node = heapq.heappop(queue)
-            grads = pending.pop(node)
+            grads = pending[node]
+            for i in range(len(grads)):
+                parts = sliced.pop((node, i), None)
+                if parts is not None:
+                    deliver((node, i), parts.total())
+            del pending[node]
             for i, g in enumerate(grads):
                 if g is not None and node.hooks and i in node.hooks:
                     grads[i] = _run_hooks(node.hooks[i], g)
                 if wanted is not None and g is not None and (id(node), i) in wanted:
                     k = wanted[id(node), i]
                     found[k] = grads[i] if k not in found else _add(found[k], grads[i])  # type: ignore[assignment]
+            if node.op is _SLICE and node.rule is None and isinstance(node.parents[0], tuple):
+                _gather_slice(node, grads[0], sliced, expect)
+                if not retain_graph:
+                    node.free()
+                continue
             anomaly.state.backward_of = f"{node.op.name} at {node.line}" if node.line else node.op.name
             try:
                 results = input_gradients(node, grads)
@@ -174,6 +192,20 @@ def _walk(
             if not retain_graph:
                 node.free()
     return found
+
+
+def _gather_slice(
+    node: Node, g: Tensor | None, sliced: dict[tuple[Node, int], Parts], expect: Callable[[Node], object]
+) -> None:
+    """Keep the gradient of a slice with those of the other slices of the same tensor."""
+    parent, spec = node.parents[0], node.specs[0]
+    assert g is not None
+    assert spec is not None
+    expect(parent[0])
+    if parent not in sliced:
+        sliced[parent] = Parts(spec)
+    bound = node.op.bind(node.params)
+    sliced[parent].add(g, bound["starts"], bound["steps"])
 
 
 def _run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]] | None, g: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 from polyhal import functions as ops
+from polyhal.amp.autocast import is_autocast_enabled
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
@@ -24,6 +25,11 @@ def _reduce(loss: Tensor, reduction: Reduction) -> Tensor:
     if reduction == "none":
         return loss
     raise ValueError(message("loss", f"reduction {reduction!r}", expected="mean, sum or none"))
+
+
+def _like(loss: Tensor, x: Tensor) -> Tensor:
+    """A loss in the dtype of what it is of; in float32, in which it was added up, where `autocast` chooses dtypes."""
+    return loss if is_autocast_enabled() else loss.to(x.dtype)
 
 
 def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
@@ -123,7 +129,7 @@ def nll_loss(
         counts = counts * ops.reshape(ops.embedding(ops.reshape(weight, (-1, 1)), safe), (-1,))
     chosen = ops.reshape(ops.take_along_axis(rows, ops.reshape(safe, (-1, 1)), 1), (-1,))
     # where, not the product alone: an ignored row may hold -inf, and 0 * inf is NaN.
-    return _weighted(ops.where(used, -chosen * counts, 0.0), counts, target.shape, reduction).to(input.dtype)
+    return _like(_weighted(ops.where(used, -chosen * counts, 0.0), counts, target.shape, reduction), input)
 
 
 def cross_entropy(
@@ -151,7 +157,7 @@ def cross_entropy(
     else:
         out = _reduce(ops.reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
     # Half-precision losses are added up in float32 and rounded once: a batch may have more rows than float16 can count.
-    return out.to(input.dtype)
+    return _like(out, input)
 
 
 def _weighted_cross_entropy(
@@ -168,4 +174,4 @@ def _weighted_cross_entropy(
     if smoothing:
         even = -ops.sum(log_p * weight, 1) * (smoothing / rows.shape[1])
         losses = losses * (1 - smoothing) + even
-    return _weighted(ops.where(used, losses, 0.0), counts, target.shape, reduction).to(x.dtype)
+    return _like(_weighted(ops.where(used, losses, 0.0), counts, target.shape, reduction), x)

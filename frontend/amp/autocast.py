@@ -1,0 +1,81 @@
+"""Half precision where it pays: products run in a half dtype, sensitive functions in float32, everything else as it comes."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from polyhal.hal import dispatch
+from polyhal.hal.dtypes import DType, as_dtype, bfloat16, float16, float32
+from polyhal.hal.errors import PolyhalError, message
+from polyhal.hal.ops.opdef import OPS, OpDef
+
+_IN_FLOAT32 = frozenset({
+    "acos", "asin", "cosh", "cross_entropy_rows", "cumprod", "cumsum", "exp", "exp2", "expm1", "layer_norm", "log", "log10",
+    "log1p", "log2", "log_softmax", "logsumexp", "mean", "pow", "prod", "reciprocal", "rms_norm", "rsqrt", "sinh", "softmax",
+    "softplus", "sum", "sum_of_squares", "tan", "var",
+})  # fmt: skip
+"""Ops that lose too much in half precision: they are steep, or sum many terms whose results are used further."""
+_CASTS = frozenset({float16, bfloat16, float32})
+"""What is cast; float64 stays, because whoever uses it wants its digits."""
+_cast = OPS["cast"]
+
+
+class _Casting:
+    """An executor that casts the inputs of ops and passes them on."""
+
+    __slots__ = ("base", "dtype")
+
+    def __init__(self, base: dispatch.Executor, dtype: DType) -> None:
+        self.base = base
+        self.dtype = dtype
+
+    def __call__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+        wanted = self.dtype if op.multiplies else float32 if op.name in _IN_FLOAT32 else None
+        if wanted is not None:
+            inputs = tuple(self._in(x, wanted) for x in inputs)
+        return self.base(op, inputs, params, device)
+
+    def _in(self, x: Any, wanted: DType) -> Any:
+        dtype = getattr(x, "dtype", None)
+        if dtype is wanted or dtype not in _CASTS:
+            return x
+        return self.base(_cast, (x,), (wanted,))
+
+
+class autocast:  # noqa: N801 - as PyTorch spells it
+    """Run products in `dtype` inside the block: matmul, linear, convolution and attention, whose sums stay float32.
+
+    Norms, losses, softmax, sums and steep functions run in float32. Parameters keep their dtype and get gradients of it.
+    `autocast(enabled=False)` switches a surrounding block off. Leave the block before `backward`, which runs in the dtypes
+    of the forward pass either way. With float16, gradients need a `GradScaler`; bfloat16 has the range of float32.
+    Raises AutocastError for a dtype that is not a half dtype.
+    """
+
+    def __init__(self, dtype: DType | str = bfloat16, *, enabled: bool = True) -> None:
+        self._dtype = as_dtype(dtype)
+        if self._dtype not in (float16, bfloat16):
+            raise AutocastError(message("autocast", f"got {self._dtype.name}", expected="float16 or bfloat16"))
+        self._enabled = enabled
+        self._outer: list[dispatch.Executor] = []
+
+    def __enter__(self) -> autocast:
+        outer = dispatch.thread.executor
+        self._outer.append(outer)
+        base = outer.base if isinstance(outer, _Casting) else outer
+        dispatch.thread.executor = _Casting(base, self._dtype) if self._enabled else base
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        dispatch.thread.executor = self._outer.pop()
+
+
+def is_autocast_enabled() -> bool:
+    """Whether the calling thread is inside an `autocast` block that is not switched off."""
+    return isinstance(dispatch.thread.executor, _Casting)
+
+
+class AutocastError(PolyhalError, ValueError):
+    """A dtype was asked for that products cannot be cast to."""
