@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 from benchmarks.frameworks import Competitor, Runner, netcl_, numpy_, ours, pytorch, tinygrad_
 from benchmarks.limits import Limits, limits
 from benchmarks.machine import describe
-from benchmarks.measure import Timing, settle, summarize
+from benchmarks.measure import Timing, summarize
 from benchmarks.workloads import Workload, workloads
 from polyhal import Device
 from polyhal.hal.registry import registry
@@ -59,9 +60,9 @@ def compare(
     for _ in range(repetitions):
         for name, runner in runners.items():
             timer = runner.wall if workload.wall or clock == "wall" else runner.device
-            settle()
             timer(1)
             samples[name].append(timer(calls[name]))
+            time.sleep(competitors[name].settle)
     return {name: summarize(s) for name, s in samples.items()}, left_out
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_SETTLE_SECONDS = 0.02
+SETTLE_SECONDS = 0.02
 """How long the idle threads of a framework's pool may spin before they sleep, taking a core from whoever is next."""
 
 
@@ -32,11 +32,6 @@ def summarize(samples: list[float]) -> Timing:
     return Timing(statistics.median(samples), low, high, len(samples))
 
 
-def settle() -> None:
-    """Wait until the threads of whoever was measured last have gone to sleep."""
-    time.sleep(_SETTLE_SECONDS)
-
-
 def per_call(function: Callable[[], object], number: int, repetitions: int = 20) -> Timing:
     """The time of one call of a short function, from `repetitions` loops of `number` calls."""
     function()
@@ -59,7 +54,7 @@ def alternate(
     samples: dict[str, list[float]] = {name: [] for name in competitors}
     for _ in range(repetitions):
         for name, function in competitors.items():
-            settle()
+            time.sleep(SETTLE_SECONDS)
             begun = time.perf_counter()
             function()
             samples[name].append(time.perf_counter() - begun)

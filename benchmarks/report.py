@@ -50,7 +50,11 @@ def _heading(found: dict[str, Any], what: str) -> list[str]:
     lines = [f"## {found['place']}: {what}", ""]
     clock = ", by the devices' own timestamps" if found.get("clock") == "device" else ""
     lines.append(f"{found['date']}{clock}, {found['cores']} cores of {found['processor']}. Devices:")
-    lines += ["", *(f"- {_device(name, d, found.get('limits', {}).get(name))}" for name, d in found["devices"].items()), ""]
+    lines += [
+        "",
+        *(f"- {_device(name, d, found.get('limits', {}).get(name))}" for name, d in found["devices"].items()),
+        "",
+    ]
     for note in found.get("notes", []):
         lines += [note, ""]
     return lines
@@ -102,7 +106,11 @@ def _kernels(found: dict[str, Any]) -> list[str]:
         for n in ours:
             if n in seconds:
                 median = seconds[n][0]
-                cells += [_rate(row, seconds[n]), _share(row, median, limits[n]), f"{best / median:.2f}" if best else ""]
+                cells += [
+                    _rate(row, seconds[n]),
+                    _share(row, median, limits[n]),
+                    f"{best / median:.2f}" if best else "",
+                ]
             else:
                 cells += ["-", "", ""]
         cells += [_rate(row, seconds[n]) if n in seconds else "-" for n in peers]

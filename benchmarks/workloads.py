@@ -5,6 +5,7 @@ The bytes and operations of a call follow from the op's declaration.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -19,9 +20,17 @@ from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.precision import Precision
 
 Shape = tuple[int, ...]
+_DISTINCT = 3_999_971
+"""Numbers that are drawn; a prime, so that the rows of no matrix are alike."""
 _BACKWARD = {"attention": 3.5}
 """Products of a forward and backward pass over those of the forward pass; 3 for all others: one pass per operand more.
 Attention multiplies its scores once more, because it does not keep them."""
+
+
+def _normal(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Normal random numbers; from some millions on they repeat, because drawing them would take longer than the ops."""
+    size = math.prod(shape)
+    return np.resize(rng.standard_normal(min(size, _DISTINCT), dtype=np.float32), shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +69,7 @@ class Workload:
             elif i in self.indices:
                 found.append(rng.integers(0, self.indices[i], shape))
             else:
-                stored = shape[::-1] if i in self.turned else shape
-                found.append(rng.standard_normal(stored, dtype=np.float32))
+                found.append(_normal(rng, shape[::-1] if i in self.turned else shape))
         return found
 
     def _specs(self) -> tuple[Spec | None, ...]:
@@ -110,6 +118,11 @@ def _convolution(name: str, x: Shape, weight: Shape, stride: int = 1, **more: An
     ]  # fmt: skip
 
 
+_SCALE_SHIFT_GELU = {
+    "steps": (("multiply", (0, 1), ()), ("add", (3, 2), ()), ("gelu", (4,), ("none",))), "results": (5,)
+}  # fmt: skip
+
+
 def _streams(n: int, side: int) -> list[Workload]:
     """Everything that memory bandwidth bounds, on `n` elements or a square of that side."""
     square, row = (side, side), (side,)
@@ -118,6 +131,9 @@ def _streams(n: int, side: int) -> list[Workload]:
         Workload("add", "add", ((n,), (n,))),
         Workload("exp", "exp", ((n,),)),
         Workload("gelu", "gelu", ((n,),)),
+        Workload(
+            "fused gelu(x * w + b)", "fused_elementwise", ((n // 1024, 1024), (1024,), (1024,)), _SCALE_SHIFT_GELU
+        ),
         Workload("add a row", "add", (square, row)),
         Workload("transpose", "contiguous", (square,), turned=(0,)),
         Workload("sum", "sum", ((n,),)),

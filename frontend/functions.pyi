@@ -7,223 +7,355 @@ from polyhal.tensor import Tensor
 
 def abs(x: Any) -> Tensor:
     """Absolute value."""
+
 def acos(x: Any) -> Tensor:
     """Inverse cosine, in radians."""
+
 def add(x: Any, y: Any) -> Tensor:
     """Sum `x + y`."""
+
 def all(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """True where every element is non-zero."""
+
 def any(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """True where any element is non-zero."""
+
 def arange(start: Any, stop: Any, step: Any = ..., dtype: Any = ..., device: Any = ...) -> Tensor:
     """Evenly spaced numbers from `start` up to, not including, `stop`."""
+
 def argmax(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Position of the first largest element over one axis or all; a NaN counts as largest."""
+
 def argmin(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
+
+def argsort(x: Any, axis: int = ..., descending: bool = ...) -> Tensor:
+    """Positions (int64) that sort `x` along `axis`; equal elements keep their order. NaN counts as the largest."""
+
 def asin(x: Any) -> Tensor:
     """Inverse sine, in radians."""
+
 def atan(x: Any) -> Tensor:
     """Inverse tangent, in radians."""
+
 def atan2(y: Any, x: Any) -> Tensor:
     """Angle of the point (y, x), in radians."""
+
 def avg_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Tensor:
     """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
+
 def bitwise_and(x: Any, y: Any) -> Tensor:
     """Bits set in both."""
+
 def bitwise_invert(x: Any) -> Tensor:
     """All bits flipped."""
+
 def bitwise_left_shift(x: Any, y: Any) -> Tensor:
     """`x` times 2 to the power `y`, in bits."""
+
 def bitwise_or(x: Any, y: Any) -> Tensor:
     """Bits set in either."""
+
 def bitwise_right_shift(x: Any, y: Any) -> Tensor:
     """`x` shifted right by `y` bits; the sign is kept."""
+
 def bitwise_xor(x: Any, y: Any) -> Tensor:
     """Bits set in exactly one."""
+
 def broadcast_to(x: Any, shape: Any) -> Tensor:
     """The tensor stretched to `shape` under NumPy's rules. A view."""
+
 def cast(x: Any, dtype: Any) -> Tensor:
     """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
+
 def ceil(x: Any) -> Tensor:
     """Smallest integer not below `x`."""
+
 def chunk(x: Any, chunks: int, axis: int = ...) -> tuple[Tensor, ...]:
     """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
+
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
+
 def concat(xs: Sequence[Tensor], axis: Any = ...) -> Tensor:
     """Tensors joined along an existing axis."""
+
 def contiguous(x: Any) -> Tensor:
     """The tensor in row-major order, itself if it already is."""
-def conv2d(x: Any, weight: Any, bias: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ...) -> Tensor:
+
+def conv2d(
+    x: Any, weight: Any, bias: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ...
+) -> Tensor:
     """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
+
 def copy(x: Any) -> Tensor:
     """A new tensor with the same elements, in row-major order."""
+
 def cos(x: Any) -> Tensor:
     """Cosine of `x` radians."""
+
 def cosh(x: Any) -> Tensor:
     """Hyperbolic cosine."""
+
+def cumprod(x: Any, axis: int) -> Tensor:
+    """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
+
+def cumsum(x: Any, axis: int) -> Tensor:
+    """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
+
 def divide(x: Any, y: Any) -> Tensor:
     """Quotient `x / y`, floating point also for integers."""
+
 def elu(x: Any, alpha: Any = ...) -> Tensor:
     """`x` if positive, else `alpha * (exp(x) - 1)`."""
+
 def embedding(weight: Any, index: Any) -> Tensor:
     """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
+
 def equal(x: Any, y: Any) -> Tensor:
     """True where `x == y`."""
+
 def erf(x: Any) -> Tensor:
     """Error function."""
+
 def exp(x: Any) -> Tensor:
     """e to the power `x`."""
+
 def exp2(x: Any) -> Tensor:
     """2 to the power `x`."""
+
 def expm1(x: Any) -> Tensor:
     """`exp(x) - 1`, accurate near 0."""
+
 def flatten(x: Any, start_axis: int = ..., end_axis: int = ...) -> Tensor:
     """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
+
 def flip(x: Any, axis: Any = ...) -> Tensor:
     """The tensor with the elements of the given axes in reverse order. A view."""
+
 def floor(x: Any) -> Tensor:
     """Largest integer not above `x`."""
+
 def floor_divide(x: Any, y: Any) -> Tensor:
     """Largest integer not above `x / y`."""
+
 def full(shape: Any, value: Any, dtype: Any = ..., device: Any = ...) -> Tensor:
     """A tensor of `shape` filled with a number."""
+
+def fused_linear(
+    x: Any, weight: Any, bias: Any = ..., residual: Any = ..., activation: str = ..., scale: float = ...
+) -> Tensor:
+    """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
+
 def gelu(x: Any, approximate: str = ...) -> Tensor:
     """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
+
 def greater(x: Any, y: Any) -> Tensor:
     """True where `x > y`."""
+
 def greater_equal(x: Any, y: Any) -> Tensor:
     """True where `x >= y`."""
+
 def isfinite(x: Any) -> Tensor:
     """True where `x` is neither infinite nor NaN."""
+
 def isinf(x: Any) -> Tensor:
     """True where `x` is infinite."""
+
 def isnan(x: Any) -> Tensor:
     """True where `x` is NaN."""
+
 def leaky_relu(x: Any, negative_slope: Any = ...) -> Tensor:
     """`x` if positive, else `negative_slope * x`."""
+
 def less(x: Any, y: Any) -> Tensor:
     """True where `x < y`."""
+
 def less_equal(x: Any, y: Any) -> Tensor:
     """True where `x <= y`."""
+
 def linear(x: Any, weight: Any, bias: Any = ...) -> Tensor:
     """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,)."""
+
 def log(x: Any) -> Tensor:
     """Natural logarithm."""
+
 def log10(x: Any) -> Tensor:
     """Logarithm to base 10."""
+
 def log1p(x: Any) -> Tensor:
     """`log(1 + x)`, accurate near 0."""
+
 def log2(x: Any) -> Tensor:
     """Logarithm to base 2."""
+
 def log_softmax(x: Any, axis: int = ...) -> Tensor:
     """Logarithm of softmax, accurate where the probability is tiny."""
+
 def logical_and(x: Any, y: Any) -> Tensor:
     """True where both are non-zero."""
+
 def logical_not(x: Any) -> Tensor:
     """True where `x` is zero."""
+
 def logical_or(x: Any, y: Any) -> Tensor:
     """True where either is non-zero."""
+
 def logical_xor(x: Any, y: Any) -> Tensor:
     """True where exactly one is non-zero."""
+
 def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """`log(sum_(exp(x)))` over `axis` without overflow."""
-def matmul(x: Any, y: Any) -> Tensor:
+
+def matmul(x: Any, y: Any, out_dtype: Any = ...) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
+
 def max(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """Largest element over `axis`; NaN if any is NaN."""
+
 def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Tensor:
     """Largest element of each window; NaN if any is NaN. Padding never wins."""
+
 def maximum(x: Any, y: Any) -> Tensor:
     """The larger of `x` and `y`; NaN if either is NaN."""
+
 def mean(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """Arithmetic mean over `axis`."""
+
 def min(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """Smallest element over `axis`; NaN if any is NaN."""
+
 def minimum(x: Any, y: Any) -> Tensor:
     """The smaller of `x` and `y`; NaN if either is NaN."""
+
 def moveaxis(x: Any, source: int, destination: int) -> Tensor:
     """The tensor with axis `source` moved to position `destination`. A view."""
+
 def multiply(x: Any, y: Any) -> Tensor:
     """Product `x * y`."""
+
 def negative(x: Any) -> Tensor:
     """`-x`."""
+
 def not_equal(x: Any, y: Any) -> Tensor:
     """True where `x != y`."""
+
 def pad(x: Any, widths: Any, value: Any = ...) -> Tensor:
     """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
+
 def permute(x: Any, axes: Any) -> Tensor:
     """The tensor with axis `axes[i]` at position i. A view."""
+
 def pow(x: Any, y: Any) -> Tensor:
     """`x` to the power `y`."""
+
 def prod(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
     """Product over `axis`."""
+
 def reciprocal(x: Any) -> Tensor:
     """`1 / x`."""
+
 def relu(x: Any) -> Tensor:
     """`max(x, 0)`."""
+
 def remainder(x: Any, y: Any) -> Tensor:
     """Remainder of `x / y` with the sign of `y`, as Python's %."""
+
 def reshape(x: Any, shape: Any) -> Tensor:
     """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
+
 def round(x: Any) -> Tensor:
     """Nearest integer, halves to even."""
+
 def rsqrt(x: Any) -> Tensor:
     """`1 / sqrt(x)`."""
+
 def sigmoid(x: Any) -> Tensor:
     """Logistic function `1 / (1 + exp(-x))`."""
+
 def sign(x: Any) -> Tensor:
     """-1, 0 or 1 by the sign of `x`; NaN stays NaN."""
+
 def silu(x: Any) -> Tensor:
     """`x * sigmoid(x)`, also called swish."""
+
 def sin(x: Any) -> Tensor:
     """Sine of `x` radians."""
+
 def sinh(x: Any) -> Tensor:
     """Hyperbolic sine."""
+
 def softmax(x: Any, axis: int = ...) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
+
 def softplus(x: Any) -> Tensor:
     """`log(1 + exp(x))` without overflow."""
+
+def sort(x: Any, axis: int = ..., descending: bool = ...) -> Tensor:
+    """The elements along `axis` in ascending (or `descending`) order. NaN counts as the largest."""
+
 def split(x: Any, sizes: Any, axis: int = ...) -> tuple[Tensor, ...]:
     """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
+
 def sqrt(x: Any) -> Tensor:
     """Square root."""
+
 def square(x: Any) -> Tensor:
     """`x * x`."""
+
 def squeeze(x: Any, axis: Any = ...) -> Tensor:
     """The tensor without the given axes of length 1, by default all of them. A view."""
+
 def stack(xs: Any, axis: int = ...) -> Tensor:
     """Tensors of one shape joined along a new axis."""
+
 def std(x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Tensor:
     """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
+
 def subtract(x: Any, y: Any) -> Tensor:
     """Difference `x - y`."""
+
 def sum(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
+
 def sum_to(x: Any, shape: Any) -> Tensor:
     """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
+
 def take(x: Any, index: Any, axis: int = ...) -> Tensor:
     """The slices of `x` along `axis` that integer tensor `index` numbers: its axes replace `axis`. Negative numbers wrap."""
+
 def take_along_axis(x: Any, index: Any, axis: int) -> Tensor:
     """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
+
 def tan(x: Any) -> Tensor:
     """Tangent of `x` radians."""
+
 def tanh(x: Any) -> Tensor:
     """Hyperbolic tangent."""
+
+def topk(x: Any, k: int, axis: int = ..., largest: bool = ...) -> tuple[Tensor, Tensor]:
+    """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""
+
 def transpose(x: Any, axis0: int = ..., axis1: int = ...) -> Tensor:
     """The tensor with two axes exchanged, the last two by default. A view."""
+
 def tril(x: Any, diagonal: int = ...) -> Tensor:
     """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
+
 def triu(x: Any, diagonal: int = ...) -> Tensor:
     """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
+
 def trunc(x: Any) -> Tensor:
     """`x` without its fraction."""
+
 def truncating_divide(x: Any, y: Any) -> Tensor:
     """Integer quotient rounded towards zero, as in C."""
+
 def unsqueeze(x: Any, axis: int) -> Tensor:
     """The tensor with a new axis of length 1 at position `axis`. A view."""
+
 def var(x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Tensor:
     """Variance over `axis`, divided by n - `correction`."""
+
 def where(cond: Any, x: Any, y: Any) -> Tensor:
     """`x` where `cond` is true, else `y`."""

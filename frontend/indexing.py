@@ -22,8 +22,7 @@ def _is_basic(item: Any) -> bool:
     return (
         item is None
         or item is Ellipsis
-        or (isinstance(item, (slice, int, np.integer))
-        and not isinstance(item, (bool, np.bool_)))
+        or (isinstance(item, (slice, int, np.integer)) and not isinstance(item, (bool, np.bool_)))
     )
 
 

@@ -35,6 +35,12 @@ def cache_dir() -> Path:
     return Path(named) if named else Path(platformdirs.user_cache_dir("polyhal", appauthor=False))
 
 
+def kernels_dir() -> Path:
+    """POLYHAL_KERNELS: the folder of kernels that you have changed; one in the platform's configuration folder otherwise."""
+    named = os.environ.get("POLYHAL_KERNELS")
+    return Path(named) if named else Path(platformdirs.user_config_dir("polyhal", appauthor=False)) / "kernels"
+
+
 def fallback_policy() -> str:
     """POLYHAL_FALLBACK: `error`, `warn` (default) or `allow` ops that a device can only run on the host."""
     value = os.environ.get("POLYHAL_FALLBACK", "warn").lower()
@@ -61,6 +67,11 @@ def measure_timeout() -> float:
 def no_program_cache() -> bool:
     """POLYHAL_NO_PROGRAM_CACHE: compile kernels anew in every process."""
     return _flag("POLYHAL_NO_PROGRAM_CACHE")
+
+
+def build_ahead() -> bool:
+    """POLYHAL_BUILD_AHEAD: 0 starts no helper processes where kernels have to be compiled for the first time."""
+    return os.environ.get("POLYHAL_BUILD_AHEAD", "1") not in ("", "0")
 
 
 def strict() -> bool:

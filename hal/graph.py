@@ -111,7 +111,7 @@ class Tracer:
         else:
             outputs = self.graph.add(op, slots, tuple(bound.values()), [contiguous(d, s) for d, s in inferred])
         symbols = tuple(Symbol(self, i, self.graph.specs[i]) for i in outputs)  # type: ignore[arg-type]
-        return symbols if len(op.outputs) > 1 or op.mutates else symbols[0]
+        return symbols if op.returns_tuple else symbols[0]
 
 
 def _spec(x: Any) -> InputSpec | None:

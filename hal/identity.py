@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from polyhal.hal.capabilities import DeviceInfo
     from polyhal.hal.device import Device
 
 
@@ -62,6 +63,17 @@ def identity(device: Device) -> Identity:
         origin.distribution if origin else "",
         origin.version if origin else "",
     )
+
+
+def model(info: DeviceInfo) -> dict[str, str]:
+    """What findings about speed depend on; cards of one model share it. Needs no opened device."""
+    return {"backend": info.backend, "name": info.name, "driver": info.driver, "polyhal": _version("polyhal")}
+
+
+def model_key(info: DeviceInfo, *, driver: bool = True) -> str:
+    """A file name for `model`; without `driver` one that stays when driver or Polyhal change."""
+    depends = model(info) if driver else {"backend": info.backend, "name": info.name}
+    return f"{_plain(info.backend)}-{_digest(depends)}"
 
 
 def place(device: Device) -> str:

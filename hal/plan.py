@@ -127,7 +127,7 @@ class Planner:
         for spec in outputs:
             self._device.check_dtype(spec.dtype, op.name)
         run, single, resolution = self._resolve(op, inputs, outputs, bound)
-        tuple_result = len(op.outputs) > 1 or bool(op.mutates)
+        tuple_result = op.returns_tuple
         if len(outputs) != 1 or tuple_result or not any(isinstance(s, Spec) for s in inputs):
             single = None
         return Plan(outputs, run, resolution, single=single, tuple_result=tuple_result)

@@ -14,6 +14,9 @@ from polyhal.hal.testing.plugin import DEVICES
 
 os.environ.setdefault("POLYHAL_MEASURE_TIMEOUT", "0")
 """The default device of a test must not depend on a clock; tests of measuring set it themselves."""
+os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")
+"""Tests run on all cores as it is."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     for name in listed("POLYHAL_REQUIRE"):

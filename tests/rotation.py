@@ -17,7 +17,12 @@ import pytest
 
 
 def rotate(
-    config: pytest.Config, items: list[pytest.Item], folder: Path, fixture: str, devices: Sequence[Any], ids: Sequence[str]
+    config: pytest.Config,
+    items: list[pytest.Item],
+    folder: Path,
+    fixture: str,
+    devices: Sequence[Any],
+    ids: Sequence[str],
 ) -> None:
     """Deselect, of the items under `folder`, those that are the turn of another of the `devices` that `fixture` takes."""
     if os.environ.get("POLYHAL_TEST_ALL") or len(devices) < 2:

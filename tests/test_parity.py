@@ -19,6 +19,7 @@ from polyhal.training.options import TrainOptions
 
 torch = pytest.importorskip("torch", reason="PyTorch is a development dependency")
 
+
 @pytest.fixture(params=PARITY_DEVICES)
 def device(request: pytest.FixtureRequest) -> Device:
     return Device(request.param)

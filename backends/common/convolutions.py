@@ -54,10 +54,9 @@ def refusal(g: Geometry, *specs: InputSpec | None) -> str:
         return "an operand is a number"
     if any(s is not None and specs[0] is not None and s.dtype is not specs[0].dtype for s in specs):
         return "operands of different dtypes"
-    if (
-        max(g.images * g.groups * g.pixels, g.groups * g.channels * g.size[0] * g.size[1], g.images * g.pixels * g.taps)
-        >= 1 << 31
-    ):
+    if 0 in (g.images, g.channels, g.filters):
+        return "nothing to multiply"
+    if g.images * g.groups * max(g.channels * math.prod(g.size), g.filters * g.pixels) >= 1 << 31:
         return "2^31 elements or more"
     return ""
 

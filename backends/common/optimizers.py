@@ -30,7 +30,10 @@ from polyhal.hal.protocol import Declined, Launch
 
 def lowerings(makers: Makers) -> dict[str, LoweringFunction]:
     """The lowering functions of this family on one backend's kernels."""
-    functions = {"adam_step": _adam, "sgd_step": _sgd, "scale_all": _scale_all, "sum_of_squares": _sum_of_squares}
+    functions = {
+        "adam_step": _adam, "sgd_step": _sgd, "scale_all": _scale_all, "unscale_all": _unscale_all,
+        "sum_of_squares": _sum_of_squares,
+    }  # fmt: skip
     return {op: _with(makers, function) for op, function in functions.items()}
 
 
@@ -189,15 +192,44 @@ def _scale_all(
     refusal = _refusal(inputs)
     if refusal:
         return Declined(refusal)
+    return _scaled(makers, runtime, inputs, outputs, "scale_all", {}, [])
+
+
+def _unscale_all(
+    makers: Makers, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    refusal = _refusal(inputs)
+    if makers.fill is None:
+        refusal = refusal or "no kernel looks for infinities and NaN"
+    if refusal:
+        return Declined(refusal)
+    *scaled, flag = outputs
+    assert makers.fill is not None
+    clear = makers.fill(runtime, flag)
+    place = len(inputs) + len(scaled)
+    launch = _scaled(makers, runtime, inputs, tuple(scaled), "unscale_all", {"CHECK": True}, [Tensor(place)])
+    return LaunchSequence("unscale_all", (lambda *args: clear(0, args[place]), launch))
+
+
+def _scaled(
+    makers: Makers,
+    runtime: Any,
+    inputs: Inputs,
+    outputs: tuple[Spec, ...],
+    name: str,
+    flags: Mapping[str, bool],
+    more: Sequence[Parameter],
+) -> Launch:
+    """Outputs that are the inputs times the last of these."""
     count = len(outputs)
     factor = _specs(inputs)[-1]
     steps: list[Step] = [settle(makers, runtime, [(i, i) for i in range(count)], inputs, outputs)]
     for (dtype,), members in by_dtype([(s.dtype,) for s in outputs]).items():
-        definitions = {"DTYPE": dtype.name, "FACTOR_DTYPE": factor.dtype.name}
+        definitions: dict[str, str | bool] = {"DTYPE": dtype.name, "FACTOR_DTYPE": factor.dtype.name, **flags}
         kernel = Kernel("scale_all", (Operand("x", dtype),), definitions, _real(dtype))
         slots = [Slot((Tensor(len(inputs) + i),), outputs[i].size, outputs[i].aligned) for i in members]
-        steps += makers.over_slots(runtime, kernel, slots, _always([Tensor(count)]))[0]
-    return LaunchSequence("scale_all", steps)
+        steps += makers.over_slots(runtime, kernel, slots, _always([Tensor(count), *more]))[0]
+    return LaunchSequence(name, steps)
 
 
 def _placed(partial: Workspace, before: int) -> More:

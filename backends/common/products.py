@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from polyhal.backends.common.elementwise import Step
 from polyhal.backends.common.expressions import Class, register_class
 from polyhal.backends.common.lowering import LoweringFunction
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, broadcast_strides, collapse
+from polyhal.hal.precision import Precision
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 BATCH_AXES = 3
@@ -45,11 +47,36 @@ class Matrix:
 
 
 @dataclass(frozen=True, slots=True)
+class Addend:
+    """A tensor that an epilogue reads at the place of each result; a stride of 0 is the same element for all."""
+
+    matrix: Matrix
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What is done to each sum before it is stored.
+
+    The steps number their values: 0 is the sum, then come the operands, then the results of steps, of which the last is
+    stored.
+    """
+
+    steps: tuple[Step, ...]
+    operands: tuple[Addend | float, ...] = ()
+
+    def turned(self) -> Epilogue:
+        """The same for the transposed result."""
+        operands = (o if isinstance(o, float) else replace(o, matrix=o.matrix.turned()) for o in self.operands)
+        return replace(self, operands=tuple(operands))
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
     """`batch` matrices (m, k) x (k, n); the results of a batch lie `m * n` apart.
 
     `bias` and `temporary`, the first workspace, are positions in the argument list of the launch. Result (i, j) gets
-    element `i * bias_row + j * bias_column` of the bias.
+    element `i * bias_row + j * bias_column` of the bias. A product has a bias, or an epilogue, or neither.
     """
 
     batch: Triple
@@ -65,6 +92,9 @@ class Product:
     temporary: int
     bias_row: int = 0
     bias_column: int = 1
+    epilogue: Epilogue | None = None
+    precision: Precision = "highest"
+    """How float32 operands are multiplied."""
 
     @property
     def count(self) -> int:
@@ -85,7 +115,15 @@ class Product:
         return replace(
             self, m=self.n, n=self.m, left=self.right.turned(), right=self.left.turned(), out=self.out.turned(),
             bias_row=self.bias_column, bias_column=self.bias_row,
+            epilogue=None if self.epilogue is None else self.epilogue.turned(),
         )  # fmt: skip
+
+    def finish(self) -> Epilogue | None:
+        """The bias as an epilogue, or the epilogue."""
+        if self.bias is None:
+            return self.epilogue
+        bias = Matrix(self.bias, self.bias_row, self.bias_column, (0, 0, 0))
+        return Epilogue((Step("add", (0, 1), self.element),), (Addend(bias, self.dtype),))
 
 
 def describe(x: Spec, y: Spec, out: Spec, places: tuple[int, int, int | None, int, int]) -> Product | Declined:
@@ -138,36 +176,99 @@ def batched(build: Builder, runtime: Any, a: Spec, b: Spec, out: Spec) -> Launch
     return launch
 
 
-def lowerings(build: Builder) -> dict[str, LoweringFunction]:
-    """The lowering functions of all products on one builder."""
+def lowerings(build: Builder, *, wide: bool = False, epilogues: bool = False) -> dict[str, LoweringFunction]:
+    """The lowering functions of all products on one builder.
+
+    `wide` says that it stores sums in types other than that of the operands, `epilogues` that it takes them.
+    """
 
     def matmul(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         x, y = inputs
+        (out,) = outputs
         if not isinstance(x, Spec) or not isinstance(y, Spec):
             return Declined("an operand is a number")
         if x.dtype is not y.dtype:
             return Declined(f"operands of {x.dtype.name} and {y.dtype.name}")
-        p = describe(x, y, outputs[0], (0, 1, None, 2, 3))
-        return p if isinstance(p, Declined) else build(runtime, p)
+        if out.dtype is not x.dtype and not wide:
+            return Declined(f"sums of {x.dtype.name} as {out.dtype.name}")
+        return _built(build, runtime, describe(x, y, out, (0, 1, None, 2, 3)), params)
 
     def linear(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         x, weight, bias = inputs
-        (out,) = outputs
-        if not isinstance(x, Spec) or not isinstance(weight, Spec):
-            return Declined("an operand is a number")
-        if x.dtype is not weight.dtype or (bias is not None and bias.dtype is not x.dtype):
-            return Declined("operands of different dtypes")
-        if isinstance(bias, Spec) and not bias.is_contiguous:
-            return Declined("the bias is not contiguous")
-        turned = Spec(weight.dtype, weight.shape[::-1], weight.strides[::-1], weight.aligned)
-        p = describe(_rows(x), turned, _rows(out), (0, 1, None if bias is None else 2, 3, 4))
-        return p if isinstance(p, Declined) else build(runtime, p)
+        refusal = _refusal(x, weight, bias)
+        if refusal:
+            return Declined(refusal)
+        places = (0, 1, None if bias is None else 2, 3, 4)
+        return _built(build, runtime, _by_weight(x, weight, outputs[0], places), params)
 
-    return {"matmul": matmul, "linear": linear}
+    def fused_linear(
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        x, weight, bias, residual = inputs
+        (out,) = outputs
+        refusal = _refusal(x, weight, bias, residual)
+        if refusal:
+            return Declined(refusal)
+        p = _by_weight(x, weight, out, (0, 1, None, 4, 5))
+        if isinstance(p, Declined):
+            return p
+        epilogue = _epilogue(p, bias is not None, residual is not None, params["activation"], params["scale"])
+        return _built(build, runtime, replace(p, epilogue=epilogue), params)
+
+    table: dict[str, LoweringFunction] = {"matmul": matmul, "linear": linear}
+    return {**table, "fused_linear": fused_linear} if epilogues else table
+
+
+def _built(build: Builder, runtime: Any, p: Product | Declined, params: Mapping[str, Any]) -> Launch | Declined:
+    return p if isinstance(p, Declined) else build(runtime, replace(p, precision=params.get("precision", "highest")))
+
+
+def _refusal(x: InputSpec | None, weight: InputSpec | None, *added: InputSpec | None) -> str:
+    """Why no kernel multiplies by such a weight and adds such tensors; empty when one can."""
+    if not isinstance(x, Spec) or not isinstance(weight, Spec):
+        return "an operand is a number"
+    if any(s is not None and s.dtype is not x.dtype for s in (weight, *added)):
+        return "operands of different dtypes"
+    if any(isinstance(s, Spec) and not s.is_contiguous for s in added):
+        return "an addend is not contiguous"
+    return ""
+
+
+def _by_weight(
+    x: InputSpec | None, weight: InputSpec | None, out: Spec, places: tuple[int, int, int | None, int, int]
+) -> Product | Declined:
+    """The product of the rows of `x` and those of `weight`."""
+    assert isinstance(x, Spec)
+    assert isinstance(weight, Spec)
+    turned = Spec(weight.dtype, weight.shape[::-1], weight.strides[::-1], weight.aligned)
+    return describe(_rows(x), turned, _rows(out), places)
+
+
+def _epilogue(p: Product, bias: bool, residual: bool, activation: str, scale: float) -> Epilogue | None:
+    """activation(scale * sum + bias) + residual: arguments 2 and 3."""
+    operands: list[Addend | float] = []
+    plan: list[tuple[str, int | None]] = []
+    if scale != 1:
+        operands.append(float(scale))
+        plan.append(("multiply", len(operands)))
+    if bias:
+        operands.append(Addend(Matrix(2, 0, 1, (0, 0, 0)), p.dtype))
+        plan.append(("add", len(operands)))
+    if activation != "none":
+        plan.append((activation, None))
+    if residual:
+        operands.append(Addend(replace(p.out, place=3), p.dtype))
+        plan.append(("add", len(operands)))
+    steps: list[Step] = []
+    value = 0
+    for op, other in plan:
+        steps.append(Step(op, (value,) if other is None else (value, other), p.element))
+        value = len(operands) + len(steps)
+    return Epilogue(tuple(steps), tuple(operands)) if steps else None
 
 
 def _rows(spec: Spec) -> Spec:

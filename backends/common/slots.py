@@ -61,6 +61,8 @@ class Makers:
     """(runtime, kernel, slots, more): launches, and the number of chunks into which they cut their tensors."""
     total: Callable[[Any, Workspace, Tensor, int], Launch]
     """(runtime, partial sums in float32, output, how many)"""
+    fill: Callable[[Any, Spec], Launch] | None = None
+    """(runtime, target): where `scale_all` can tell, with CHECK, whether it met an infinity or a NaN"""
 
 
 def settle(

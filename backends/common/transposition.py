@@ -31,6 +31,11 @@ class Transposition:
         """Squares of `size` that cover all batches."""
         return ceil_div(self.rows, size) * ceil_div(self.columns, size) * self.batch[0] * self.batch[1]
 
+    def in_vectors(self, width: int) -> bool:
+        """Whether both sides can be walked in aligned vectors of so many neighbours, given aligned memory."""
+        steps = (self.rows, self.columns, self.source_step, self.target_step, *self.source_batch, *self.target_batch)
+        return all(step % width == 0 for step in steps)
+
 
 def find(source: Spec, target: Spec) -> Transposition | None:
     """The transposition that a copy between specs of one dtype is, or None if it is not one, or too small."""

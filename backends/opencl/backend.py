@@ -12,6 +12,9 @@ from polyhal.backends.opencl import discovery, lowering
 from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, movement, reduce
 from polyhal.backends.opencl.memory import Memory
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import tuning
+from polyhal.hal.calls import Call, Record
+from polyhal.hal.kernels import KernelLibrary
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Number
 
@@ -36,9 +39,14 @@ class OpenCLBackend:
 
     def __init__(self, found: discovery.Found) -> None:
         self.info = found.info
-        self.features = probed.features(found.device, found.info.type)
+        profile = probed.profile(found.device, found.info.type)
+        self.features = probed.features(found.device, found.info.type, profile)
         self.capabilities = probed.capabilities(found.device, self.features)
-        self.runtime = Runtime(found.device, found.info, self.features, self.capabilities)
+        measured = {key: choice.values for key, choice in tuning.load(found.info).items()}
+        self.tuning = tuning.Tuning(self.features, profile.choices, measured)
+        self.runtime = Runtime(found.device, found.info, self.features, self.capabilities, self.tuning)
+        self.kernels: KernelLibrary = self.runtime.programs
+        self._calls = Record(found.info)
         self._memory = Memory(self.runtime)
         self._lowerings = lowering.table()
         core = CoreMethods(self.runtime, _BUILDERS, self._memory.allocate, self._memory.deallocate)
@@ -76,7 +84,11 @@ class OpenCLBackend:
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         """A native kernel for `op`, or why there is none."""
-        return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
+        before = len(self.kernels.built)
+        launch = lower(self._lowerings, self.runtime, op, inputs, outputs, params)
+        if built := self.kernels.built[before:]:
+            self._calls.add(Call(op, inputs, outputs, params), [b.digest for b in built if b.compiled])
+        return launch
 
     def describe(self) -> dict[str, Any]:
         """Facts for `doctor`."""

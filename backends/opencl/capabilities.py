@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from polyhal.backends.common.expressions import CONTRACT_NAMES, EXPRESSIONS
+from polyhal.backends.common.geometry import power_of_two_at_most
+from polyhal.backends.opencl.vendor_profile import Profile, choose, shipped
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
+from polyhal.hal.precision import Precision
 
 _BITS_PER_BYTE = 8
+_GROUP = 64
+_AMPERE = 80
+_STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10, 90: 200 << 10}
+"""Bytes by compute capability. Source: CUDA C++ Programming Guide, technical specifications per compute capability."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +42,32 @@ class Features:
     """Floats per work-item in streaming kernels."""
     group_size: int
     """Work-items per group in streaming kernels."""
+    max_group_size: int
     local_memory: int
     local_memory_is_real: bool
     """False where local memory is ordinary cached memory, so that staging in it only costs."""
+    static_local_memory: int
+    """Local memory that a kernel may declare. NVIDIA reports what needs no opting in, and opts in by itself for more."""
     compute_units: int
+    compute_capability: int
+    """NVIDIA's version of the device, times ten; 0 for others."""
     platform: str
+    profile: str
+    """The name of the vendor profile that decided what the driver does not tell."""
+
+    @property
+    def tensor_cores(self) -> bool:
+        """The matrix units, warp shuffles and asynchronous copies that shaders/opencl/mma.h and copies.h speak of."""
+        return self.compute_capability >= _AMPERE
 
 
-def features(device: Any, kind: DeviceType) -> Features:
-    """Ask the driver."""
+def profile(device: Any, kind: DeviceType) -> Profile:
+    """The vendor profile of a device."""
+    return choose(shipped(), device.vendor, device.platform.name, kind)
+
+
+def features(device: Any, kind: DeviceType, advice: Profile | None = None) -> Features:
+    """Ask the driver; what it does not tell, `advice` decides, by default the profile that is shipped for the device."""
     import pyopencl as cl
 
     extensions = frozenset(device.extensions.split())
@@ -57,8 +81,12 @@ def features(device: Any, kind: DeviceType) -> Features:
         atomics = "ptx"
     else:
         atomics = "cas"
+    advice = advice or profile(device, kind)
+    capability = 0
+    if "cl_nv_device_attribute_query" in extensions:
+        capability = 10 * int(device.compute_capability_major_nv) + int(device.compute_capability_minor_nv)
     native = max(int(device.native_vector_width_float), int(device.preferred_vector_width_float))
-    width = max(4, min(16, native)) if cpu else 4
+    reported = device.local_mem_type == cl.device_local_mem_type.LOCAL
     return Features(
         cpu=cpu,
         unified_memory=bool(device.host_unified_memory),
@@ -70,12 +98,17 @@ def features(device: Any, kind: DeviceType) -> Features:
         correct_divide=bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         command_buffers="cl_khr_command_buffer" in extensions,
         binaries="portable computing language" not in platform.lower() and "oclgrind" not in platform.lower(),
-        vector_width=width,
-        group_size=min(int(device.max_work_group_size), 64 if cpu else 256),
+        vector_width=advice.vector_width or (max(4, min(16, native)) if cpu else 4),
+        group_size=power_of_two_at_most(min(int(device.max_work_group_size), advice.group_size or _GROUP)),
+        max_group_size=int(device.max_work_group_size),
         local_memory=int(device.local_mem_size),
-        local_memory_is_real=device.local_mem_type == cl.device_local_mem_type.LOCAL,
+        # A driver that says it is ordinary memory is believed whatever the vendor.
+        local_memory_is_real=reported and advice.local_memory_is_real is not False,
+        static_local_memory=max(int(device.local_mem_size), _STATIC_LOCAL_MEMORY.get(capability, 0)),
         compute_units=int(device.max_compute_units),
+        compute_capability=capability,
         platform=platform,
+        profile=advice.name,
     )
 
 
@@ -118,5 +151,7 @@ def capabilities(device: Any, found: Features) -> Capabilities:
             "command_buffers": str(found.command_buffers),
             "correctly_rounded_divide": str(found.correct_divide),
             "vector_width": str(found.vector_width),
+            "profile": found.profile,
         },
+        precisions=frozenset(get_args(Precision)),
     )

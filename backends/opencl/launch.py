@@ -36,7 +36,14 @@ class LocalMemory:
     nbytes: int
 
 
-Parameter = Tensor | Workspace | Number | Constant | LocalMemory
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`__global const int *p`: numbers that stay on the device as long as the launch."""
+
+    values: tuple[int, ...]
+
+
+Parameter = Tensor | Workspace | Number | Constant | LocalMemory | Table
 
 
 def parameter_types(parameters: Sequence[Parameter]) -> tuple[Any, ...]:
@@ -102,6 +109,9 @@ class KernelLaunch:
                 template.append(0)
             elif isinstance(p, Constant):
                 template.append(p.value)
+            elif isinstance(p, Table):
+                flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+                template.append(cl.Buffer(runtime.context, flags, hostbuf=np.array(p.values or (0,), np.int32)))
             else:
                 template.append(cl.LocalMemory(p.nbytes))
         self._template = template

@@ -1,4 +1,7 @@
-"""Programs: built once per device, kept in memory, and as binaries on disk where the driver gains by it."""
+"""Programs: built once per device, kept in memory, and as binaries on disk where the driver gains by it.
+
+`polyhal prebuild` and the tools around changed kernels see them as a `polyhal.hal.kernels.KernelLibrary`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 import importlib.metadata
 import re
 import threading
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,13 +18,32 @@ import pyopencl as cl
 
 from polyhal.backends.common.disk_cache import DiskCache
 from polyhal.backends.common.templating import Definitions, SourceFolder
+from polyhal.backends.opencl import ptx
 from polyhal.backends.opencl.capabilities import Features
-from polyhal.hal import config
+from polyhal.backends.opencl.ptx import Target
+from polyhal.backends.opencl.statistics import statistics
+from polyhal.hal import ahead, config
+from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.errors import KernelBuildError, message
+from polyhal.hal.kernels import Built, Claim, Overrides
 
 _CONTEXT_LINES = 4
 _BASE_OPTIONS = ("-cl-std=CL1.2", "-w")
 """Version, and no warnings: some drivers print their number on stderr for each program. Errors come all the same."""
+
+
+_PROLOGUE = """#if defined(__AVX512F__) && !defined(__CLWB__)
+#pragma clang attribute push(__attribute__((target("clwb"))), apply_to = function)
+#endif
+"""
+_EPILOGUE = """
+#if defined(__AVX512F__) && !defined(__CLWB__)
+#pragma clang attribute pop
+#endif
+"""
+"""PoCL's built-in functions are compiled for Skylake with AVX-512. Its compiler takes some newer processors for one without
+`clwb`, an instruction for persistent memory that no kernel uses, and then inlines none of them: min, vload and vstore
+become calls that spill all registers. Only a compiler for the host's own processor defines these names."""
 
 
 class Kernel:
@@ -40,19 +63,37 @@ class Kernel:
 class ProgramStore:
     """The programs of one device."""
 
-    def __init__(self, context: cl.Context, device: cl.Device, features: Features, device_name: str) -> None:
+    def __init__(self, context: cl.Context, device: cl.Device, features: Features, info: DeviceInfo) -> None:
         self._context = context
         self._device = device
         self._features = features
-        self._name = device_name
-        self._sources = SourceFolder("polyhal.shaders.opencl")
+        self._name = info.name
+        self.overrides = Overrides(info)
+        self._sources = SourceFolder("polyhal.shaders.opencl", self.overrides.text)
         self._programs: dict[tuple[Any, ...], cl.Program] = {}
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
         self._lock = threading.Lock()
-        self.builds = 0
-        """Programs compiled from source, for tests and `doctor`."""
+        self._depends_on: tuple[str, ...] = ()
+        self.claim: Claim | None = None
+        self._built: list[Built] = []
         use_disk = features.binaries and not config.no_program_cache()
         self.disk = DiskCache(config.cache_dir() / "opencl" / "programs") if use_disk else None
+        # Where the driver has a cache of its own, this remembers what must be in it.
+        self._marks = None if use_disk else DiskCache(config.cache_dir() / "opencl" / "built")
+        self._ahead = ahead.helpers(f"{info.backend}:{info.selector}") if not config.no_program_cache() else None
+
+    @property
+    def ready_when_built(self) -> bool:
+        return self._features.binaries
+
+    @property
+    def built(self) -> Sequence[Built]:
+        return self._built
+
+    @property
+    def builds(self) -> int:
+        """Programs compiled from source."""
+        return sum(b.compiled for b in self._built)
 
     def kernel(
         self,
@@ -61,48 +102,111 @@ class ProgramStore:
         definitions: Definitions,
         types: tuple[Any, ...],
         options: Sequence[str] = (),
+        target: Target | None = None,
     ) -> Kernel:
         """A kernel of the file `source`, built with these definitions; the same object for the same request.
 
         `types` holds, per kernel parameter, the NumPy scalar type or None for memory. Raises KernelBuildError.
         """
-        key = (source, tuple(definitions.items()), tuple(options), name)
+        key = (source, tuple(definitions.items()), tuple(options), target, name)
         with self._lock:
             kernel = self._kernels.get(key)
             if kernel is None:
-                program = self._program(key[:3], source, definitions, options)
+                program = self._program(key[:4], source, definitions, options, target)
                 kernel = self._kernels[key] = Kernel(program, name, types)
         assert kernel.types == types, f"{name} was bound before as {kernel.types}, now as {types}"
         return kernel
 
+    def claimed(self, source: str, definitions: Definitions, options: Sequence[str] = ()) -> bool:
+        """Whether this process is to build and run that program (see `KernelLibrary.claim`)."""
+        if self.claim is None:
+            return True
+        text = self._text(source, definitions)
+        return self.claim(source, DiskCache.key([*options, text]))
+
+    def names(self) -> list[str]:
+        return self._sources.names()
+
+    def shipped(self, name: str) -> str:
+        return self._sources.shipped(name)
+
+    def parts(self, name: str) -> frozenset[str]:
+        return self._sources.parts(name)
+
+    def statistics(self, name: str) -> list[dict[str, Any]]:
+        with self._lock:
+            found = [(key[1], key[2], k) for key, k in self._kernels.items() if key[0] == name]
+        return [
+            {"kernel": kernel.name, "definitions": dict(defined)}
+            | statistics(
+                self._context, self._device, kernel.cl, self._text(name, dict(defined)), (*_BASE_OPTIONS, *options)
+            )
+            for defined, options, kernel in found
+        ]
+
+    def forget(self) -> None:
+        """Read all files again and build all programs anew, from the disk where their text is unchanged."""
+        with self._lock:
+            self._sources.forget()
+            self._programs.clear()
+            self._kernels.clear()
+
+    def _text(self, source: str, definitions: Definitions) -> str:
+        with_features: Mapping[str, str | int | bool] = {"HAVE_FP64": self._features.fp64, **definitions}
+        return f"{_PROLOGUE}{self._sources.assemble(source, with_features)}{_EPILOGUE}"
+
     def _program(
-        self, key: tuple[Any, ...], source: str, definitions: Definitions, options: Sequence[str]
+        self,
+        key: tuple[Any, ...],
+        source: str,
+        definitions: Definitions,
+        options: Sequence[str],
+        target: Target | None,
     ) -> cl.Program:
         program = self._programs.get(key)
         if program is None:
-            with_features: Mapping[str, str | int | bool] = {"HAVE_FP64": self._features.fp64, **definitions}
-            text = self._sources.assemble(source, with_features)
-            program = self._programs[key] = self.build(source, text, options)
+            program = self._programs[key] = self.build(source, self._text(source, definitions), options, target)
         return program
 
-    def build(self, label: str, text: str, options: Sequence[str] = ()) -> cl.Program:
+    def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> cl.Program:
         """The program of a text, from disk or the compiler; `label` names it in errors. Raises KernelBuildError."""
         flags = [*_BASE_OPTIONS, *options]
-        key = ""
-        if self.disk is not None:
-            key = DiskCache.key([*self._identity(), " ".join(flags), text])
-            binary = self.disk.load(key)
-            if binary is not None:
-                program = self._from_binary(binary, flags)
-                if program is not None:
-                    return program
-                self.disk.discard(key)
-        program = self._compile(label, text, flags)
-        if self.disk is not None:
-            self.disk.store(key, _binary(program))
+        begun = time.perf_counter()
+        key = DiskCache.key([*self._identity(), " ".join(flags), *([str(target)] if target else []), text])
+        marked = self._marks is not None and self._marks.load(key) is not None
+        program = self._stored(key, flags)
+        if program is None and not marked and self._ahead is not None:
+            self._ahead.turn(label, DiskCache.key([*options, text]))
+            program = self._stored(key, flags)
+        compiled = program is None and not marked
+        if program is None:
+            program = self._compile(label, text, flags)
+            if target is not None:
+                program = self._assemble(label, ptx.rewritten(_binary(program), target), flags)
+            if self.disk is not None:
+                self.disk.store(key, _binary(program))
+            elif self._marks is not None and not marked:
+                self._marks.store(key, b"")
+        self._built.append(Built(label, key, time.perf_counter() - begun, compiled))
         return program
 
-    def _identity(self) -> list[str]:
+    def _stored(self, key: str, flags: list[str]) -> cl.Program | None:
+        """The program that the disk has under a key, if the driver takes it."""
+        binary = self.disk.load(key) if self.disk is not None else None
+        if self.disk is None or binary is None:
+            return None
+        program = self._from_binary(binary, flags)
+        if program is None:
+            self.disk.discard(key)
+        return program
+
+    def _identity(self) -> tuple[str, ...]:
+        """What binaries depend on besides their source. The driver is asked once."""
+        if not self._depends_on:
+            self._depends_on = tuple(self._asked())
+        return self._depends_on
+
+    def _asked(self) -> list[str]:
         device = self._device
         return [
             importlib.metadata.version("polyhal"),
@@ -126,7 +230,6 @@ class ProgramStore:
             return None
 
     def _compile(self, label: str, text: str, flags: list[str]) -> cl.Program:
-        self.builds += 1
         program = cl.Program(self._context, text)
         try:
             with warnings.catch_warnings():
@@ -136,7 +239,41 @@ class ProgramStore:
                 program.build(flags, cache_dir=False)  # type: ignore[arg-type]
                 return program
         except cl.RuntimeError as error:
-            raise KernelBuildError(_explain(label, text, flags, str(error), self._name)) from None
+            raise KernelBuildError(self._explain(label, text, flags, str(error))) from None
+
+    def _assemble(self, label: str, binary: bytes, flags: list[str]) -> cl.Program:
+        """The program of PTX that is not the compiler's own any more."""
+        program = cl.Program(self._context, [self._device], [binary])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                program.build(flags)
+                return program
+        except cl.Error as error:
+            raise KernelBuildError(self._explain(label, binary.decode(errors="replace"), flags, str(error))) from None
+
+    def _explain(self, label: str, text: str, flags: list[str], log: str) -> str:
+        """The driver's words with the numbered source lines that they speak of, as the files number them."""
+        lines = text.split("\n")
+        places = [("generated", n) for n in range(1, len(lines) + 1)]
+        changed: list[str] = []
+        if label in self.names():
+            changed = sorted(part for part in self.parts(label) if self._sources.is_replaced(part))
+            origins = self._sources.origins(label)
+            first = text[: max(text.find(self._sources.assemble(label, {})), 0)].count("\n")
+            places[first : first + len(origins)] = origins
+        said = _told(log)
+        match = _LINE.search(said)
+        centre = min(int(match.group(1)) if match else 1, len(lines))
+        shown = "\n".join(
+            f"{'>' if n == centre else ' '} {places[n - 1][0]}:{places[n - 1][1]:<4d} | {lines[n - 1]}"
+            for n in range(max(1, centre - _CONTEXT_LINES), min(len(lines), centre + _CONTEXT_LINES) + 1)
+        )
+        fix = "report this with the log below: it names a driver's limit or our mistake"
+        if changed:
+            fix = f"mend {' and '.join(changed)}, which you have changed; the log below says what is wrong"
+        problem = message(label, "the driver refused the kernel", fix=fix, device=self._name)
+        return f"{problem}\noptions: {' '.join(flags)}\nsource:\n{shown}\nlog:\n{said}"
 
 
 def _binary(program: cl.Program) -> bytes:
@@ -145,15 +282,11 @@ def _binary(program: cl.Program) -> bytes:
 
 
 _LINE = re.compile(r":(\d+):\d+")
+_IDLE_WORDS = re.compile(r"clBuildProgram failed|Build on <|Compilation (started|failed)|\(options: |\(source saved")
+"""How lines begin that pyopencl and drivers put around what a compiler says."""
 
 
-def _explain(label: str, text: str, flags: list[str], log: str, device: str) -> str:
-    """The driver's words with the numbered source lines that they speak of."""
-    lines = text.splitlines()
-    match = _LINE.search(log)
-    centre = int(match.group(1)) if match else 1
-    first, last = max(1, centre - _CONTEXT_LINES), min(len(lines), centre + _CONTEXT_LINES)
-    shown = "\n".join(f"{'>' if n == centre else ' '}{n:5d} | {lines[n - 1]}" for n in range(first, last + 1))
-    fix = "report this with the log below: it names a driver's limit or our mistake"
-    problem = message(label, "the driver refused the kernel", fix=fix, device=device)
-    return f"{problem}\noptions: {' '.join(flags)}\nsource:\n{shown}\nlog:\n{log.strip()}"
+def _told(log: str) -> str:
+    """What the compiler says, without the words around it, unless there is nothing else."""
+    kept = [line for line in log.splitlines() if line.strip() and not _IDLE_WORDS.match(line)]
+    return "\n".join(kept) or log.strip()

@@ -13,23 +13,35 @@ from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.launch import KernelLaunch, Parameter, parameter_types
 from polyhal.backends.opencl.program import ProgramStore
+from polyhal.backends.opencl.ptx import Target
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.protocol import Launch, SimpleLaunch
+from polyhal.hal.tuning import Tuning
 
 
 class Runtime:
     """One device with its in-order queue. Everything that a backend does goes through `queue`."""
 
-    def __init__(self, device: cl.Device, info: DeviceInfo, features: Features, capabilities: Capabilities) -> None:
+    def __init__(
+        self,
+        device: cl.Device,
+        info: DeviceInfo,
+        features: Features,
+        capabilities: Capabilities,
+        tuning: Tuning | None = None,
+    ) -> None:
         self.device = device
         self.info = info
         self.features = features
         self.capabilities = capabilities
+        self.tuning = tuning or Tuning(features, {}, {})
+        """The choices that kernel families leave open; lowering functions ask it."""
         try:
             self.context = cl.Context([device])
             self.queue = cl.CommandQueue(self.context, device)
         except cl.Error as error:
             raise faults.translate(error, "opening the device", info.name) from error
-        self.programs = ProgramStore(self.context, device, features, info.name)
+        self.programs = ProgramStore(self.context, device, features, info)
         self.profile: list[tuple[str, cl.Event]] | None = None
         """Events of launches while profiling is on, else None."""
         self._plain_queue = self.queue
@@ -47,14 +59,18 @@ class Runtime:
         kernel: str = "",
         options: Sequence[str] = (),
         workspace: tuple[int, ...] = (),
-    ) -> KernelLaunch:
+        target: Target | None = None,
+    ) -> Launch:
         """A launch of `kernel` (by default named as the file) from shaders/opencl/`source`.cl.
 
         `items` counts the work-items needed; it is rounded up to whole groups, so the kernel must check its index.
-        `group` must not depend on the data's size: PoCL compiles anew for each group size. Raises KernelBuildError.
+        `group` must not depend on the data's size: PoCL compiles anew for each group size. `target` is for NVIDIA's
+        devices only. Raises KernelBuildError.
         """
+        if not self.programs.claimed(f"{source}.cl", definitions, options):
+            return SimpleLaunch(name, _nothing, workspace)
         types = parameter_types(parameters)
-        built = self.programs.kernel(f"{source}.cl", kernel or source, definitions, types, options)
+        built = self.programs.kernel(f"{source}.cl", kernel or source, definitions, types, options, target)
         rounded = tuple(round_up(n, g) for n, g in zip(items, group, strict=True))
         return KernelLaunch(self, name, built, parameters, rounded, group, workspace)
 
@@ -88,3 +104,7 @@ class Runtime:
             "programs_built": self.programs.builds,
             "program_cache": disk.failure or "ok" if disk else "the driver's own",
         }
+
+
+def _nothing(*args: Any) -> None:
+    """The launch of a program that another process builds."""

@@ -32,6 +32,9 @@ class Runner(Protocol):
 class Competitor(Protocol):
     """A framework on a device."""
 
+    settle: float
+    """Seconds after a call until its threads leave the cores to others."""
+
     def prepare(self, workload: Workload) -> Runner | str:
         """The workload, ready to run; or why it is not measured here."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.frameworks import HostRunner, Runner
+from benchmarks.measure import SETTLE_SECONDS
 from benchmarks.workloads import Workload
 
 
@@ -29,6 +30,8 @@ def _functions(netcl: Any) -> Mapping[str, Callable[..., Any]]:
 
 
 class _Competitor:
+    settle = SETTLE_SECONDS
+
     def __init__(self, netcl: Any, queue: Any) -> None:
         self._netcl, self._queue = netcl, queue
         self._functions = _functions(netcl)

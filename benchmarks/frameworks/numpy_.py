@@ -45,6 +45,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 class _Competitor:
+    settle = 0.2  # OpenBLAS keeps its threads spinning for a tenth of a second
+
     def prepare(self, workload: Workload) -> Runner | str:
         function = _FUNCTIONS.get(workload.op)
         if function is None or workload.backward:

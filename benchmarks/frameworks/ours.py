@@ -10,6 +10,7 @@ import numpy as np
 
 import polyhal
 from benchmarks.frameworks import Runner
+from benchmarks.measure import SETTLE_SECONDS
 from benchmarks.workloads import Workload
 from polyhal import Device, Tensor
 from polyhal.hal.errors import PolyhalError
@@ -20,7 +21,8 @@ class _Runner:
     def __init__(self, workload: Workload, device: Device) -> None:
         self._device = device
         self._precision = workload.precision
-        self._call = workload.definition.call
+        op = workload.definition
+        self._call = (lambda *inputs, **params: op.call(inputs, **params)) if op.variadic else op.call
         self._params = dict(workload.params)
         self._inputs = [self._tensor(workload, i, a) for i, a in enumerate(workload.arrays())]
         self._sources = [x for x in self._inputs if x is not None and x.requires_grad]
@@ -69,6 +71,8 @@ class _Runner:
 
 
 class _Competitor:
+    settle = SETTLE_SECONDS
+
     def __init__(self, device: Device) -> None:
         self._device = device
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.frameworks import Runner
+from benchmarks.measure import SETTLE_SECONDS
 from benchmarks.workloads import Workload
 
 _MATH = {"highest": "highest", "high": "highest", "medium": "high"}
@@ -22,13 +23,15 @@ def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
     return {
         "add": torch.add,
         "argmax": reduction(torch.argmax),
-        "attention": lambda q, k, v, mask, causal: functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal),
+        "attention": lambda q, k, v, mask, causal: functional.scaled_dot_product_attention(
+            q, k, v, mask, is_causal=causal
+        ),
         "contiguous": lambda x: x.contiguous(),
         "conv2d": functional.conv2d,
         "cross_entropy_rows": lambda x, target: functional.cross_entropy(x, target, reduction="none"),
         "embedding": lambda weight, index: functional.embedding(index, weight),
         "exp": torch.exp,
-        "fused_elementwise": lambda x, w, b, **steps: functional.gelu(x * w + b),
+        "fused_elementwise": lambda x, w, b, steps, results: functional.gelu(x * w + b),
         "gelu": functional.gelu,
         "layer_norm": lambda x, w, b: functional.layer_norm(x, w.shape, w, b),
         "matmul": torch.matmul,
@@ -89,6 +92,8 @@ class _Runner:
 
 
 class _Competitor:
+    settle = SETTLE_SECONDS
+
     def __init__(self, torch: Any, place: str) -> None:
         self._torch, self._place = torch, place
         self._functions = _functions(torch)

@@ -1,4 +1,4 @@
-"""The command line: `polyhal train`, `generate`, `devices`, `doctor` and `explain`.
+"""The command line: `polyhal train`, `generate`, `devices`, `doctor` and more.
 
 Every command imports what it needs when it runs, so that `polyhal --help` stays quick.
 """

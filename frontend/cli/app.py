@@ -14,8 +14,11 @@ from polyhal.cli.devices import devices
 from polyhal.cli.doctor import doctor
 from polyhal.cli.explain import explain
 from polyhal.cli.generate import generate
+from polyhal.cli.kernels import app as kernels
+from polyhal.cli.prebuild import prebuild
 from polyhal.cli.reporting import BAD_INPUT, INTERRUPTED, fail
 from polyhal.cli.train import train
+from polyhal.cli.tune import tune
 from polyhal.cli.verify import verify
 
 app = typer.Typer(
@@ -32,6 +35,9 @@ app.command()(devices)
 app.command()(doctor)
 app.command()(verify)
 app.command()(explain)
+app.command()(prebuild)
+app.command()(tune)
+app.add_typer(kernels, name="kernels")
 
 _USAGE_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 """The base of all usage errors. Newer versions of typer carry their own copy of click, so it is found by its name."""

@@ -20,7 +20,7 @@ from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import functional as F
 from polyhal.nn import init
 from polyhal.nn.activation import Dropout
-from polyhal.nn.attention import KVCache, merge_heads, split_heads
+from polyhal.nn.attention import KVCache, merge_heads, split_projection
 from polyhal.nn.container import ModuleDict, ModuleList
 from polyhal.nn.linear import Embedding, Linear
 from polyhal.nn.module import Module
@@ -67,14 +67,13 @@ class CausalSelfAttention(Module):
     def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
         super().__init__()
         self.heads = config.n_head
-        self.width = config.n_embd
         self.dropout = config.dropout
         self.c_attn = Linear(config.n_embd, 3 * config.n_embd, config.bias, device, dtype)
         self.c_proj = Linear(config.n_embd, config.n_embd, config.bias, device, dtype)
         self.resid_dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, cache: KVCache | None = None, layer: int = 0, mask: Tensor | None = None) -> Tensor:
-        q, k, v = (split_heads(part, self.heads) for part in self.c_attn(x).split(self.width, -1))
+        q, k, v = split_projection(self.c_attn(x), self.heads)
         if cache is not None:
             out = cache.attend(layer, q, k, v, mask)
         else:

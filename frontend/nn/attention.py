@@ -29,6 +29,17 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return ops.reshape(x, (batch, length, heads, width // heads)).transpose(1, 2)
 
 
+def split_projection(x: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, T, 3*E), projected at once, to queries, keys and values (B, heads, T, E/heads). Views.
+
+    The heads come apart before the three do, so that backward, each part's gradient is written to its place in one copy.
+    """
+    batch, length, width = x.shape
+    joint = ops.reshape(x, (batch, length, 3, heads, width // (3 * heads)))
+    q, k, v = (ops.squeeze(part, 2).transpose(1, 2) for part in joint.split(1, 2))
+    return q, k, v
+
+
 def merge_heads(x: Tensor) -> Tensor:
     """(B, H, T, D) to (B, T, H*D)."""
     batch, heads, length, width = x.shape
@@ -88,7 +99,7 @@ class MultiheadAttention(Module):
             key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
         elif not self.batch_first:
             query, key, value = self._swap(query, key, value)
-        q, k, v = (split_heads(x, self.num_heads) for x in self._project(query, key, value))
+        q, k, v = self._project(query, key, value)
         mask = self._mask(attn_mask, key_padding_mask, q.shape[0])
         p = self.dropout if self.training else 0.0
         weights: Tensor | None = None
@@ -111,17 +122,18 @@ class MultiheadAttention(Module):
         return swapped[id(query)], swapped[id(key)], swapped[id(value)]
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> Sequence[Tensor]:
+        """Queries, keys and values (N, num_heads, length, width of a head)."""
         width = self.embed_dim
         if query is key and key is value:
-            joint = F.linear(query, self.in_proj_weight, self.in_proj_bias)
-            return joint.split(width, -1)
+            return split_projection(F.linear(query, self.in_proj_weight, self.in_proj_bias), self.num_heads)
         weights = [self.in_proj_weight[i * width : (i + 1) * width] for i in range(3)]
         biases = (
             [None] * 3
             if self.in_proj_bias is None
             else [self.in_proj_bias[i * width : (i + 1) * width] for i in range(3)]
         )
-        return [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+        projected = (F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+        return [split_heads(x, self.num_heads) for x in projected]
 
     def _mask(self, attn_mask: Tensor | None, padding: Tensor | None, batch: int) -> Tensor | None:
         """Both masks as one number to add, broadcastable to (N, H, L, S)."""
@@ -216,4 +228,4 @@ class KVCache:
         store.buffer.version += 1
 
 
-__all__ = ["KVCache", "MultiheadAttention", "merge_heads", "split_heads"]
+__all__ = ["KVCache", "MultiheadAttention", "merge_heads", "split_heads", "split_projection"]

@@ -198,7 +198,7 @@ attention_grad = declare(
     decompose=_grad_decomposed,
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(32.0, floor=4.0, terms=_terms),
+    tolerance=Tolerance(32.0, floor=4.0, terms=_terms, rounded=1),
     multiplies=True,
 )
 
@@ -236,7 +236,7 @@ attention = declare(
     gradient=_rule,
     samples=_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(32.0, floor=2.0, terms=_terms),
+    tolerance=Tolerance(32.0, floor=2.0, terms=_terms, rounded=1),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2)), np.zeros((4, 2)), None), {}, ValueError, "do not fit")],
     flops=lambda specs, outs, params: 2 * outs[1].size * specs[1].shape[-2] * (specs[0].shape[-1] + specs[2].shape[-1]),
     multiplies=True,

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, View, broadcast_shapes, broadcast_strides
+from polyhal.hal.ops import activation as activations
+from polyhal.hal.ops.cast import cast
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.movement import permute, reshape, transpose
-from polyhal.hal.ops.opdef import CoreCall, CoreInput, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.opdef import (
+    OPS,
+    CoreCall,
+    CoreInput,
+    ErrorSample,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+)
 from polyhal.hal.ops.reduction import sum_
+from polyhal.hal.ops.trigonometry import tanh
 from polyhal.hal.protocol import ComputeBackend
 
 
@@ -22,9 +38,13 @@ def _matrices(specs: Specs) -> tuple[Spec, Spec]:
     return x, y
 
 
-def _matmul(x: Any, y: Any) -> Any:
+def _matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """Matrix product of the last two axes, broadcast over the others: (..., M, K) @ (..., K, N)."""
-    return np.matmul(x, y)
+    if out_dtype is None:
+        return np.matmul(x, y)
+    wanted = dtypes.as_dtype(out_dtype)
+    wide = np.dtype(np.float64) if wanted.is_floating_point else wanted.numpy
+    return np.matmul(np.asarray(x).astype(wide), np.asarray(y).astype(wide))
 
 
 def _infer_matmul(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -34,7 +54,13 @@ def _infer_matmul(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if x.shape[-1] != y.shape[-2]:
         raise ValueError(f"inner lengths differ: {x.shape} @ {y.shape} multiplies {x.shape[-1]} by {y.shape[-2]}")
     batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    return [(dtypes.promote(x.dtype, y.dtype), (*batch, x.shape[-2], y.shape[-1]))]
+    dtype = dtypes.promote(x.dtype, y.dtype)
+    if params["out_dtype"] is not None:
+        wanted = params["out_dtype"] = dtypes.as_dtype(params["out_dtype"])
+        if dtypes.promote(dtype, wanted) is not wanted:
+            raise ValueError(f"{wanted.name} cannot hold sums of {dtype.name}; expected a dtype to which that widens")
+        dtype = wanted
+    return [(dtype, (*batch, x.shape[-2], y.shape[-1]))]
 
 
 def _matmul_core(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:
@@ -51,13 +77,17 @@ def _matmul_core(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
 
 
 def _matmul_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> Any:
-    dx = op_matmul(g, transpose(y)) if needs[0] else None
+    dx = _narrowed(op_matmul(g, transpose(y)), x) if needs[0] else None
     if not needs[1]:
         return dx, None
     if y.ndim == 2 and x.ndim > 2:
         # One large product instead of a batch of small ones that would have to be summed.
         x, g = reshape(x, (-1, x.shape[-1])), reshape(g, (-1, g.shape[-1]))
-    return dx, op_matmul(transpose(x), g)
+    return dx, _narrowed(op_matmul(transpose(x), g), y)
+
+
+def _narrowed(gradient: Any, operand: Any) -> Any:
+    return gradient if gradient.dtype is operand.dtype else cast(gradient, dtype=operand.dtype)
 
 
 def _inner(specs: Specs, params: Params) -> int:
@@ -75,7 +105,28 @@ def _matmul_samples(rng: np.random.Generator) -> list[Sample]:
         ((33, 65), (65, 17)),
         ((70, 40), (40, 130)),
     ]
-    return [Sample((rng.uniform(-1, 1, a), rng.uniform(-1, 1, b))) for a, b in shapes]
+    plain = [Sample((rng.uniform(-1, 1, a), rng.uniform(-1, 1, b))) for a, b in shapes]
+    return [*plain, *(_wide_sample(rng, *case) for case in _WIDE_CASES)]
+
+
+_WIDE_CASES: tuple[tuple[DType, DType, int, int, int], ...] = (
+    (dtypes.int8, dtypes.int32, 3, 4, 5),
+    (dtypes.int8, dtypes.int32, 70, 300, 40),
+    (dtypes.uint8, dtypes.int32, 1, 300, 40),
+    (dtypes.float16, dtypes.float32, 70, 300, 40),
+    (dtypes.bfloat16, dtypes.float32, 1, 300, 40),
+)
+"""Operands, result, M, K and N of products with a result wider than the operands."""
+
+
+def _wide_sample(rng: np.random.Generator, dtype: DType, out: DType, m: int, k: int, n: int) -> Sample:
+    def draw(*shape: int) -> np.ndarray:
+        if dtype.is_floating_point:
+            return rng.uniform(-1, 1, shape).astype(dtype.numpy)
+        limits = np.iinfo(dtype.numpy)
+        return rng.integers(limits.min, limits.max + 1, shape).astype(dtype.numpy)
+
+    return Sample((draw(m, k), draw(k, n)), {"out_dtype": out}, differentiable=False)
 
 
 op_matmul = declare(
@@ -88,23 +139,29 @@ op_matmul = declare(
     samples=_matmul_samples,
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     tolerance=Tolerance(1.0, terms=_inner),
-    errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "inner lengths differ")],
+    errors=[
+        ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "inner lengths differ"),
+        ErrorSample((np.zeros((2, 3)), np.zeros((3, 2))), {"out_dtype": dtypes.int32}, ValueError, "cannot hold"),
+    ],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
     multiplies=True,
 )
 
 
 @composite()
-def matmul(x: Any, y: Any) -> Any:
-    """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
+def matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N).
+
+    Sums have the dtype of the result; `out_dtype` makes that a wider one than the operands', such as int32 for int8.
+    """
     nx, ny = getattr(x, "ndim", 2), getattr(y, "ndim", 2)
     if nx >= 2 and ny >= 2:
-        return op_matmul(x, y)
+        return op_matmul(x, y, out_dtype)
     if not nx or not ny:
         raise ValueError(f"[matmul] shapes {x.shape} and {y.shape}; expected at least one axis each; use * for scaling")
     rows = reshape(x, (1, -1)) if nx == 1 else x
     columns = reshape(y, (-1, 1)) if ny == 1 else y
-    out = op_matmul(rows, columns)
+    out = op_matmul(rows, columns, out_dtype)
     if nx == 1:
         out = reshape(out, (*out.shape[:-2], out.shape[-1]))
     return reshape(out, out.shape[:-1]) if ny == 1 else out
@@ -162,6 +219,100 @@ linear = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_inner),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "does not fit")],
+    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
+    multiplies=True,
+)
+
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda x: x,
+    "relu": activations.relu,
+    "gelu": activations.gelu,
+    "gelu_tanh": lambda x: activations.gelu(x, approximate="tanh"),
+    "silu": activations.silu,
+    "sigmoid": activations.sigmoid,
+    "tanh": tanh,
+}
+"""The functions that a product applies to its results, by the name of the parameter's value."""
+
+
+def _fused_linear(
+    x: Any, weight: Any, bias: Any = None, residual: Any = None, *, activation: str = "none", scale: float = 1.0
+) -> Any:
+    """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
+    out = np.matmul(x, np.swapaxes(weight, 0, 1)) * scale
+    out = out if bias is None else out + bias
+    if activation == "relu":
+        out = np.maximum(out, 0)
+    elif activation == "tanh":
+        out = np.tanh(out)
+    elif activation == "gelu":
+        out = OPS["gelu"].reference(out, approximate="none")
+    elif activation == "gelu_tanh":
+        out = OPS["gelu"].reference(out, approximate="tanh")
+    elif activation != "none":
+        out = OPS[activation].reference(out)
+    return out if residual is None else out + residual
+
+
+def _infer_fused_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    ((dtype, shape),) = _infer_linear(specs[:3], params)
+    residual = specs[3]
+    if residual is not None and residual.shape != shape:
+        raise ValueError(f"residual {residual.shape} does not fit the result; expected {shape}")
+    if params["activation"] not in _ACTIVATIONS:
+        raise ValueError(f"no activation {params['activation']!r}; expected one of {', '.join(_ACTIVATIONS)}")
+    params["scale"] = float(params["scale"])
+    return [(dtype, shape)]
+
+
+def _fused_linear_decomposed(x: Any, weight: Any, bias: Any, residual: Any, *, activation: str, scale: float) -> Any:
+    if scale == 1:
+        out = linear(x, weight, bias)
+    else:
+        out = linear(x, weight) * scale
+        out = out if bias is None else out + bias
+    out = _ACTIVATIONS[activation](out)
+    return out if residual is None else out + residual
+
+
+def _fused_linear_samples(rng: np.random.Generator) -> list[Sample]:
+    def sample(lead: tuple[int, ...], inner: int, outer: int, bias: bool, residual: bool, **params: Any) -> Sample:
+        x, weight = rng.uniform(-1, 1, (*lead, inner)), rng.uniform(-1, 1, (outer, inner))
+        added = (
+            rng.uniform(-1, 1, (outer,)) if bias else None,
+            rng.uniform(-1, 1, (*lead, outer)) if residual else None,
+        )
+        return Sample((x, weight, *added), params)
+
+    return [
+        *(sample((3,), 4, 5, True, True, activation=a, scale=0.5) for a in _ACTIVATIONS),
+        sample((), 4, 3, True, True, activation="silu"),
+        sample((2, 3), 4, 7, False, True, activation="relu"),
+        sample((0,), 4, 5, True, False),
+        sample((33,), 65, 17, True, True, activation="gelu_tanh"),
+        sample((70,), 40, 50, False, False, scale=2.0),
+    ]
+
+
+fused_linear = declare(
+    _fused_linear,
+    name="fused_linear",
+    family="contraction",
+    infer=_infer_fused_linear,
+    decompose=_fused_linear_decomposed,
+    samples=_fused_linear_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(8.0, terms=_inner, floor=1.0),
+    errors=[
+        ErrorSample((np.zeros((2, 3)), np.zeros((4, 3)), None, np.zeros((2, 3))), {}, ValueError, "residual"),
+        ErrorSample(
+            (np.zeros((2, 3)), np.zeros((4, 3)), None, None),
+            {"activation": "swish"},
+            ValueError,
+            "no activation 'swish'",
+        ),
+    ],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
     multiplies=True,
 )

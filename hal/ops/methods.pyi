@@ -62,6 +62,8 @@ class Methods:
         """Position of the first largest element over one axis or all; a NaN counts as largest."""
     def argmin(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
+    def argsort(self, axis: int = ..., descending: bool = ...) -> Self:
+        """Positions (int64) that sort `x` along `axis`; equal elements keep their order. NaN counts as the largest."""
     def asin(self) -> Self:
         """Inverse sine, in radians."""
     def atan(self) -> Self:
@@ -94,7 +96,15 @@ class Methods:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
     def contiguous(self) -> Self:
         """The tensor in row-major order, itself if it already is."""
-    def conv2d(self, weight: Any, bias: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ...) -> Self:
+    def conv2d(
+        self,
+        weight: Any,
+        bias: Any = ...,
+        stride: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: int = ...,
+    ) -> Self:
         """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
     def copy(self) -> Self:
         """A new tensor with the same elements, in row-major order."""
@@ -102,6 +112,10 @@ class Methods:
         """Cosine of `x` radians."""
     def cosh(self) -> Self:
         """Hyperbolic cosine."""
+    def cumprod(self, axis: int) -> Self:
+        """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
+    def cumsum(self, axis: int) -> Self:
+        """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
     def divide(self, y: Any) -> Self:
         """Quotient `x / y`, floating point also for integers."""
     def elu(self, alpha: Any = ...) -> Self:
@@ -126,6 +140,10 @@ class Methods:
         """Largest integer not above `x`."""
     def floor_divide(self, y: Any) -> Self:
         """Largest integer not above `x / y`."""
+    def fused_linear(
+        self, weight: Any, bias: Any = ..., residual: Any = ..., activation: str = ..., scale: float = ...
+    ) -> Self:
+        """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
     def gelu(self, approximate: str = ...) -> Self:
         """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
     def greater(self, y: Any) -> Self:
@@ -166,7 +184,7 @@ class Methods:
         """True where exactly one is non-zero."""
     def logsumexp(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """`log(sum_(exp(x)))` over `axis` without overflow."""
-    def matmul(self, y: Any) -> Self:
+    def matmul(self, y: Any, out_dtype: Any = ...) -> Self:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
     def max(self, axis: Any = ..., keepdims: Any = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
@@ -222,6 +240,8 @@ class Methods:
         """`exp(x)` divided by its sum along `axis`, without overflow."""
     def softplus(self) -> Self:
         """`log(1 + exp(x))` without overflow."""
+    def sort(self, axis: int = ..., descending: bool = ...) -> Self:
+        """The elements along `axis` in ascending (or `descending`) order. NaN counts as the largest."""
     def split(self, sizes: Any, axis: int = ...) -> tuple[Self, ...]:
         """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
     def sqrt(self) -> Self:
@@ -244,6 +264,8 @@ class Methods:
         """Tangent of `x` radians."""
     def tanh(self) -> Self:
         """Hyperbolic tangent."""
+    def topk(self, k: int, axis: int = ..., largest: bool = ...) -> tuple[Self, Self]:
+        """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""
     def transpose(self, axis0: int = ..., axis1: int = ...) -> Self:
         """The tensor with two axes exchanged, the last two by default. A view."""
     def tril(self, diagonal: int = ...) -> Self:

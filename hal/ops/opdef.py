@@ -97,12 +97,15 @@ class Tolerance:
 
     `ulp` bounds the rounding of a fixed number of operations. `terms` names how many terms each result accumulates; a sum of
     n terms in precision u is off by at most n u times the sum of magnitudes, and by about sqrt(n) u when errors are
-    independent. Units are measured at the larger of the result and `floor`, for ops whose results cancel.
+    independent. Units are measured at the larger of the result and `floor`, for ops whose results cancel. `rounded` counts
+    the factors of the terms that the op computes itself and may round to a 16-bit result's dtype, because matrix units
+    take no wider operands: each is off by half a unit.
     """
 
     ulp: float = 4.0
     floor: float = 0.0
     terms: Callable[[Specs, Params], int] | None = None
+    rounded: int = 0
 
 
 OpFunction = Callable[..., Any]
@@ -141,6 +144,8 @@ class OpDef:
     """A decomposition of half-precision inputs runs in float32 and rounds once, at the end."""
     mutates: tuple[int, ...] = ()
     """Inputs that the outputs replace in place, output i over input mutates[i]."""
+    several: bool = False
+    """The number of results follows from inputs and parameters; they come as a tuple, be it of one."""
     flops: Callable[[Specs, tuple[Spec, ...], Params], int] | None = None
     multiplies: bool = False
     """Float32 products follow `set_float32_matmul_precision`: `lower` finds it in the parameters, as `precision`."""
@@ -166,6 +171,11 @@ class OpDef:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    @property
+    def returns_tuple(self) -> bool:
+        """Whether a call gives a tuple, rather than the one result."""
+        return len(self.outputs) > 1 or self.several or bool(self.mutates)
 
     def bind(self, params: tuple[Any, ...]) -> dict[str, Any]:
         """Positional parameter values as a dictionary by name."""

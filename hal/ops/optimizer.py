@@ -10,8 +10,10 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.exponential import sqrt
+from polyhal.hal.ops.logic import logical_not, logical_or
 from polyhal.hal.ops.opdef import OPS, OpDef, Output, Sample, Specs, Tolerance, tensors
-from polyhal.hal.ops.reduction import sum_
+from polyhal.hal.ops.reduction import any_, sum_
+from polyhal.hal.ops.rounding import isfinite
 
 _EXACT_SHAPES: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 2)]
 
@@ -42,6 +44,7 @@ def _many(
     samples: Callable[[np.random.Generator], list[Sample]],
     *,
     mutates: bool = True,
+    several: bool = True,
     tolerance: Tolerance | None = None,
 ) -> Callable[..., Any]:
     return OPS.declare(
@@ -62,6 +65,7 @@ def _many(
             dtypes=(dtypes.float32, dtypes.float64),
             tolerance=tolerance or Tolerance(16.0, floor=1.0),
             mutates=(0,) if mutates else (),
+            several=several,
         )
     )
 
@@ -238,6 +242,7 @@ sum_of_squares = _many(
     {},
     lambda rng: [Sample(tuple(rng.uniform(-1, 1, s) for s in _EXACT_SHAPES), differentiable=False)],
     mutates=False,
+    several=False,
     tolerance=Tolerance(4.0, terms=lambda specs, params: sum(s.size for s in tensors(specs))),
 )
 
@@ -257,4 +262,39 @@ scale_all = _many(
     _infer_scale,
     {},
     lambda rng: [Sample((*[rng.uniform(-1, 1, s) for s in _EXACT_SHAPES], np.array(0.5)), differentiable=False)],
+)
+
+
+def _unscale_all(*xs: Any) -> Any:
+    scaled = tuple(x * xs[-1] for x in xs[:-1])
+    return (*scaled, np.float32(any(not np.isfinite(x).all() for x in xs[:-1])))
+
+
+def _unscale_all_decomposed(*xs: Any) -> Any:
+    bad = None
+    for x in xs[:-1]:
+        part = any_(logical_not(isfinite(x)))
+        bad = part if bad is None else logical_or(bad, part)
+    return (*[x * xs[-1] for x in xs[:-1]], bad.cast(dtype=dtypes.float32))  # type: ignore[union-attr]
+
+
+def _unscale_samples(rng: np.random.Generator) -> list[Sample]:
+    good = [rng.uniform(-1, 1, s) for s in _EXACT_SHAPES]
+    out = [Sample((*good, np.array(0.5)), differentiable=False)]
+    for bad in (np.inf, -np.inf, np.nan):
+        last = good[-1].copy()
+        last[-1, -1] = bad
+        out.append(Sample((*good[:-1], last, np.array(0.5)), special=True))
+    return out
+
+
+unscale_all = _many(
+    "unscale_all",
+    "Every tensor multiplied by the last one, which has no axes; and 1 if any of their elements was infinite or NaN, else 0.",
+    _unscale_all,
+    _unscale_all_decomposed,
+    lambda specs, params: [*_infer_scale(specs, params), (dtypes.float32, ())],
+    {},
+    _unscale_samples,
+    mutates=False,
 )

@@ -67,6 +67,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not names:
         raise pytest.UsageError("name a device to check: --polyhal-device=numpy")
     os.environ.update(POLYHAL_FALLBACK="error", POLYHAL_STRICT="1")
+    os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")  # tests run on all cores as it is
     opened = [(name, _open(name)) for name in names]
     if "polyhal_case" not in metafunc.fixturenames:
         metafunc.parametrize("polyhal_device", [d for _, d in opened], ids=names)

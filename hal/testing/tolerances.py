@@ -81,6 +81,8 @@ def allowed(dtype: DType, expected: np.ndarray, bound: Bound) -> np.ndarray:
         limit = limit + accumulated(bound.terms) * finfo(inner).eps / 2 * size
     if dtype is not inner:
         limit = limit + unit(dtype, expected)
+        if tolerance.rounded:
+            limit = limit + tolerance.rounded / 2 * unit(dtype, np.maximum(np.abs(expected), tolerance.floor))
     return limit
 
 

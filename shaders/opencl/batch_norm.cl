@@ -1,5 +1,6 @@
 // Batch norm of x (images, channels, inner), inner being contiguous. A group of GROUP work-items gathers the statistics of one
-// channel, the variance around the mean in a second pass; then work-items of another launch apply them plane by plane.
+// channel in one part of the images, the variance around the part's mean in a second pass; parts are joined by another launch
+// (Chan et al., 1979). Then work-items of a further one apply them plane by plane. Without PARTIAL the first launch gives the result.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -21,6 +22,9 @@
 #endif
 #ifndef GRADIENT_DTYPE
 #define GRADIENT_DTYPE WEIGHT_DTYPE
+#endif
+#ifndef PARTIAL
+#define PARTIAL 0
 #endif
 #ifndef WIDTH
 #define WIDTH 4
@@ -46,16 +50,26 @@ typedef VEC(REAL) V;
 #define SHAPE const uint images, const uint channels, const uint inner
 #define STEPS(name) const long name##_image, const long name##_channel
 
+#define PART_OF_IMAGES \
+    const uint channel = get_group_id(0), part = get_group_id(1); \
+    const uint first = min(part * each, images), last = min(first + each, images);
+
+#if PARTIAL
+// Means, then sums of squares around them, (parts, channels) each.
+__kernel void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *partial, SHAPE,
+                               STEPS(x), const uint each) {
+#else
 __kernel void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *means,
                                const ulong means_offset, __global REAL *variances, const ulong variances_offset, SHAPE,
-                               STEPS(x)) {
+                               STEPS(x), const uint each) {
+#endif
     GROUP_SCRATCH(REAL)
-    const uint channel = get_group_id(0);
+    PART_OF_IMAGES
     x += (long)x_offset + channel * x_channel;
-    const REAL count = (REAL)images * inner;
+    const REAL count = (REAL)(last - first) * inner;
     V sums = (V)(0);
     REAL mean = 0;
-    for (uint image = 0; image < images; image++) {
+    for (uint image = first; image < last; image++) {
         __global const STORAGE(DTYPE) *plane = x + image * x_image;
         FOR_VECTORS sums += READ(plane, i);
         FOR_TAIL mean += LOAD(DTYPE, plane, i);
@@ -65,7 +79,7 @@ __kernel void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_o
     mean /= count;
     V squares = (V)(0);
     REAL variance = 0;
-    for (uint image = 0; image < images; image++) {
+    for (uint image = first; image < last; image++) {
         __global const STORAGE(DTYPE) *plane = x + image * x_image;
         FOR_VECTORS {
             const V centred = READ(plane, i) - mean;
@@ -79,9 +93,31 @@ __kernel void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_o
     variance += LANES_SUM(squares);
     GROUP_SUM(variance)
     if (GROUP_ME == 0) {
+#if PARTIAL
+        partial[part * channels + channel] = mean;
+        partial[(get_num_groups(1) + part) * channels + channel] = variance;
+#else
         means[means_offset + channel] = mean;
         variances[variances_offset + channel] = variance / count;
+#endif
     }
+}
+
+__kernel void batch_join_statistics(__global const REAL *partial, __global REAL *means, const ulong means_offset,
+                                    __global REAL *variances, const ulong variances_offset, SHAPE, const uint each,
+                                    const uint parts) {
+    const uint channel = get_global_id(0);
+    if (channel >= channels) return;
+    REAL mean = 0, squares = 0, seen = 0;
+    for (uint part = 0; part < parts; part++) {
+        const REAL more = (REAL)(min((part + 1) * each, images) - part * each) * inner;
+        const REAL difference = partial[part * channels + channel] - mean;
+        seen += more;
+        mean += difference * (more / seen);
+        squares += partial[(parts + part) * channels + channel] + difference * difference * (more * (seen - more) / seen);
+    }
+    means[means_offset + channel] = mean;
+    variances[variances_offset + channel] = squares / seen;
 }
 
 __kernel void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset,
@@ -111,21 +147,18 @@ __kernel void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset
     FOR_TAIL STORE(DTYPE, (LOAD(DTYPE, x, i) - mean) * scale + shift, out, i);
 }
 
-// Per channel the sums of g * (x - mean) * scale and of g: the gradients of weight and bias, kept in `sums` too.
+// Per part and channel the sums of g * (x - mean) and of g, (parts, 2, channels).
 __kernel void batch_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
-                         const ulong x_offset, __global const REAL *means, const ulong means_offset,
-                         __global const REAL *variances, const ulong variances_offset,
-                         __global STORAGE(GRADIENT_DTYPE) *dweight, const ulong dweight_offset,
-                         __global STORAGE(GRADIENT_DTYPE) *dbias, const ulong dbias_offset, __global REAL *sums,
-                         const REAL eps, SHAPE, STEPS(g), STEPS(x)) {
+                         const ulong x_offset, __global const REAL *means, const ulong means_offset, __global REAL *partial,
+                         SHAPE, STEPS(g), STEPS(x), const uint each) {
     GROUP_SCRATCH(REAL)
-    const uint channel = get_group_id(0);
+    PART_OF_IMAGES
     g += (long)g_offset + channel * g_channel;
     x += (long)x_offset + channel * x_channel;
     const REAL mean = means[means_offset + channel];
     V products = (V)(0), slopes = (V)(0);
     REAL product = 0, slope = 0;
-    for (uint image = 0; image < images; image++) {
+    for (uint image = first; image < last; image++) {
         __global const STORAGE(DTYPE) *g_plane = g + image * g_image;
         __global const STORAGE(DTYPE) *x_plane = x + image * x_image;
         FOR_VECTORS {
@@ -144,12 +177,28 @@ __kernel void batch_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset,
     slope += LANES_SUM(slopes);
     GROUP_SUM(slope)
     if (GROUP_ME == 0) {
-        product *= 1 / sqrt(variances[variances_offset + channel] + eps);
-        sums[channel] = product;
-        sums[channels + channel] = slope;
-        STORE(GRADIENT_DTYPE, product, dweight, dweight_offset + channel);
-        STORE(GRADIENT_DTYPE, slope, dbias, dbias_offset + channel);
+        partial[part * 2 * channels + channel] = product;
+        partial[(part * 2 + 1) * channels + channel] = slope;
     }
+}
+
+// The gradients of weight and bias, kept in `sums` (2, channels) too.
+__kernel void batch_join_sums(__global const REAL *partial, __global const REAL *variances, const ulong variances_offset,
+                              __global STORAGE(GRADIENT_DTYPE) *dweight, const ulong dweight_offset,
+                              __global STORAGE(GRADIENT_DTYPE) *dbias, const ulong dbias_offset, __global REAL *sums,
+                              const REAL eps, const uint channels, const uint parts) {
+    const uint channel = get_global_id(0);
+    if (channel >= channels) return;
+    REAL product = 0, slope = 0;
+    for (uint part = 0; part < parts; part++) {
+        product += partial[part * 2 * channels + channel];
+        slope += partial[(part * 2 + 1) * channels + channel];
+    }
+    product *= 1 / sqrt(variances[variances_offset + channel] + eps);
+    sums[channel] = product;
+    sums[channels + channel] = slope;
+    STORE(GRADIENT_DTYPE, product, dweight, dweight_offset + channel);
+    STORE(GRADIENT_DTYPE, slope, dbias, dbias_offset + channel);
 }
 
 __kernel void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,

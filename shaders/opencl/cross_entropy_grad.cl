@@ -14,9 +14,7 @@ __kernel void cross_entropy_grad(__global const STORAGE(GRADIENT_DTYPE) *g, cons
                                  __global const REAL *lse, const ulong lse_offset, RESULT(dx), const long g_step,
                                  const long target_step, const long lse_step, const long ignored, const REAL smoothing,
                                  ROW_PARAMETERS, STRIDES(x), STRIDES(dx)) {
-    const ulong first = (ulong)get_group_id(0) * rows_each;
-    const ulong last = min(first + rows_each, rows);
-    for (ulong row = first; row < last; row++) {
+    FOR_ROWS {
         const long x_at = ROW_OF(x, row), dx_at = ROW_OF(dx, row);
         const long picked = (long)target[(long)target_offset + (long)row * target_step];
         if (picked == ignored || picked < 0 || picked >= (long)length) {
@@ -27,13 +25,13 @@ __kernel void cross_entropy_grad(__global const STORAGE(GRADIENT_DTYPE) *g, cons
         const REAL slope = LOAD(GRADIENT_DTYPE, g, (long)g_offset + (long)row * g_step);
         const REAL total = lse[(long)lse_offset + (long)row * lse_step];
         const REAL shared = smoothing / length;
-        FOR_VECTORS WRITE(dx, (EXP(READ(x, x_at, i) - total) - shared) * slope, dx_at, i);
-        FOR_TAIL STORE(DTYPE, (EXP1(LOAD(DTYPE, x, x_at + i) - total) - shared) * slope, dx, dx_at + i);
+        FOR_VECTORS WRITE(dx, (EXP_PART(READ(x, x_at, i) - total) - shared) * slope, dx_at, i);
+        FOR_TAIL STORE(DTYPE, (EXP_PART1(LOAD(DTYPE, x, x_at + i) - total) - shared) * slope, dx, dx_at + i);
         // The work-item that wrote the element of the class writes it again, so that no barrier is needed.
         const uint hot = (uint)picked;
-        const uint owner = hot < TAIL_BEGIN ? hot / WIDTH % GROUP : (hot - TAIL_BEGIN) % GROUP;
+        const uint owner = hot < TAIL_BEGIN ? hot / WIDTH % LANES : (hot - TAIL_BEGIN) % LANES;
         if (GROUP_ME == owner) {
-            const REAL p = EXP1(LOAD(DTYPE, x, x_at + picked * x_step) - total);
+            const REAL p = EXP_PART1(LOAD(DTYPE, x, x_at + picked * x_step) - total);
             STORE(DTYPE, (p - shared - (1 - smoothing)) * slope, dx, dx_at + picked * dx_step);
         }
     }

@@ -37,8 +37,11 @@ inline D silu_slope_double(D x) {
     return s * (x * (1.0 - s) + 1.0);
 }
 
+// Lane by lane: PoCL's fmod of eight doubles gets some lanes wrong.
 inline D floor_remainder_double(D x, D y) {
-    const D r = fmod(x, y);
+    D r;
+    for (uint j = 0; j < WIDTH; j++)
+        ((__private double *)&r)[j] = fmod(((__private double *)&x)[j], ((__private double *)&y)[j]);
     const D moved = SELECT(r, r + y, ((r < 0.0) & (y > 0.0)) | ((r > 0.0) & (y < 0.0)));
     return SELECT(moved, copysign(r, y), r == 0.0);
 }

@@ -11,7 +11,12 @@
 #ifndef STRIDED
 #define STRIDED 0
 #endif
+#define WIDTH 4
+#ifndef ALIGNED
+#define ALIGNED 0
+#endif
 #include "dtypes.h"
+#include "vectors.h"
 #include "philox.h"
 
 __kernel void dropout(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
@@ -23,6 +28,15 @@ __kernel void dropout(__global const STORAGE(DTYPE) *x, const ulong x_offset, __
     uint words[4];
     philox(offset + get_global_id(0), seed, words);
     const ulong left = size - first;
+#if !STRIDED
+    if (left >= 4) {
+        const VEC(REAL) values = LOADV(DTYPE, x + x_offset + first) * scale;
+        const VEC(REAL) kept = (VEC(REAL))(words[0] >= threshold ? values.s0 : 0, words[1] >= threshold ? values.s1 : 0,
+                                           words[2] >= threshold ? values.s2 : 0, words[3] >= threshold ? values.s3 : 0);
+        STOREV(DTYPE, kept, out + out_offset + first);
+        return;
+    }
+#endif
     for (uint i = 0; i < 4; i++) {
         if (i >= left) break;
         const ulong at = first + i;

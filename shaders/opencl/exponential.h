@@ -1,12 +1,30 @@
 // EXP over vectors of WIDTH reals, EXP1 over one. With POLYNOMIAL_EXP it is our own, for drivers whose exp is not vectorised: 2^n times a
 // polynomial fitted to the rest at Chebyshev points, within 1.1 units in the last place; n is applied in halves, so that results may be
 // subnormal.
+//
+// EXP_PART and EXP_PART1 are for shares of a sum whose largest is 1: arguments up to 88, and results below 1e-37 may be 0. With
+// POLYNOMIAL_PART they are our own, on CPUs faster than any call.
 
 #ifndef POLYHAL_EXPONENTIAL
 #define POLYHAL_EXPONENTIAL
 
 #ifndef POLYNOMIAL_EXP
 #define POLYNOMIAL_EXP 0
+#endif
+
+#ifndef POLYNOMIAL_PART
+#define POLYNOMIAL_PART POLYNOMIAL_EXP
+#endif
+
+#if POLYNOMIAL_EXP || POLYNOMIAL_PART
+// e^r for r in [-log(2) / 2, log(2) / 2].
+inline VEC(float) polynomial_of_rest(VEC(float) r) {
+    VEC(float) p = r * 0.0013933758f + 0.00836325251f;
+    p = p * r + 0.041666463f;
+    p = p * r + 0.166665763f;
+    p = p * r + 0.5f;
+    return p * (r * r) + r + 1.0f;
+}
 #endif
 
 #if POLYNOMIAL_EXP
@@ -18,11 +36,7 @@ inline VEC(float) polynomial_exp(VEC(float) value) {
     const VEC(float) n = (x * 1.442695041f + 12582912.0f) - 12582912.0f;
     VEC(float) r = x - n * 0.693145752f;
     r = r - n * 1.42860677e-6f;
-    VEC(float) p = r * 0.0013933758f + 0.00836325251f;
-    p = p * r + 0.041666463f;
-    p = p * r + 0.166665763f;
-    p = p * r + 0.5f;
-    p = p * (r * r) + r + 1.0f;
+    VEC(float) p = polynomial_of_rest(r);
     const VEC(int) whole = CONVERT(int, n);
     const VEC(int) half_power = whole >> 1;
     p *= AS(float, (half_power + 127) << 23);
@@ -37,6 +51,28 @@ inline VEC(float) polynomial_exp(VEC(float) value) {
 #else
 #define EXP(x) exp(x)
 #define EXP1(x) exp(x)
+#endif
+
+#if POLYNOMIAL_PART
+inline VEC(float) polynomial_part(VEC(float) x) {
+    // The sum's lowest bits hold the exponent; its own, and a NaN's, are shifted out.
+    const VEC(float) t = x * 1.442695041f + 12582912.0f;
+    const VEC(float) n = t - 12582912.0f;
+    VEC(float) r = x - n * 0.693145752f;
+    r = r - n * 1.42860677e-6f;
+    const VEC(float) power = AS(float, (AS(int, t) << 23) + 0x3f800000);
+    const VEC(float) part = polynomial_of_rest(r) * power;
+    return x < (VEC(float))(-87.0f) ? (VEC(float))(0.0f) : part;
+}
+#define EXP_PART(x) polynomial_part(x)
+#if WIDTH == 1
+#define EXP_PART1(x) polynomial_part(x)
+#else
+#define EXP_PART1(x) (polynomial_part((VEC(float))(x)).s0)
+#endif
+#else
+#define EXP_PART(x) EXP(x)
+#define EXP_PART1(x) EXP1(x)
 #endif
 
 #endif

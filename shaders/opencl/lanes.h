@@ -6,24 +6,24 @@
 
 // The operator, not the function select, which some drivers split into single lanes.
 #define LARGER(a, b) ((a) < (b) ? (b) : (a))
-#define LANES1_SUM(v) (v)
-#define LANES2_SUM(v) ((v).s0 + (v).s1)
-#define LANES1_MAX(v) (v)
-#define LANES2_MAX(v) LARGER((v).s0, (v).s1)
+#define SUM_OF_LANES1(v) (v)
+#define SUM_OF_LANES2(v) ((v).s0 + (v).s1)
+#define MAX_OF_LANES1(v) (v)
+#define MAX_OF_LANES2(v) LARGER((v).s0, (v).s1)
 
 #if WIDTH >= 4
-inline REAL LANES4_SUM(CONCAT(REAL, 4) v) { return LANES2_SUM(v.lo + v.hi); }
-inline REAL LANES4_MAX(CONCAT(REAL, 4) v) { return LANES2_MAX(LARGER(v.lo, v.hi)); }
+inline REAL SUM_OF_LANES4(CONCAT(REAL, 4) v) { return SUM_OF_LANES2(v.lo + v.hi); }
+inline REAL MAX_OF_LANES4(CONCAT(REAL, 4) v) { return MAX_OF_LANES2(LARGER(v.lo, v.hi)); }
 #endif
 #if WIDTH >= 8
-inline REAL LANES8_SUM(CONCAT(REAL, 8) v) { return LANES4_SUM(v.lo + v.hi); }
-inline REAL LANES8_MAX(CONCAT(REAL, 8) v) { return LANES4_MAX(LARGER(v.lo, v.hi)); }
+inline REAL SUM_OF_LANES8(CONCAT(REAL, 8) v) { return SUM_OF_LANES4(v.lo + v.hi); }
+inline REAL MAX_OF_LANES8(CONCAT(REAL, 8) v) { return MAX_OF_LANES4(LARGER(v.lo, v.hi)); }
 #endif
 #if WIDTH >= 16
-inline REAL LANES16_SUM(CONCAT(REAL, 16) v) { return LANES8_SUM(v.lo + v.hi); }
-inline REAL LANES16_MAX(CONCAT(REAL, 16) v) { return LANES8_MAX(LARGER(v.lo, v.hi)); }
+inline REAL SUM_OF_LANES16(CONCAT(REAL, 16) v) { return SUM_OF_LANES8(v.lo + v.hi); }
+inline REAL MAX_OF_LANES16(CONCAT(REAL, 16) v) { return MAX_OF_LANES8(LARGER(v.lo, v.hi)); }
 #endif
-#define LANES_SUM(v) CONCAT(CONCAT(LANES, WIDTH), _SUM)(v)
-#define LANES_MAX(v) CONCAT(CONCAT(LANES, WIDTH), _MAX)(v)
+#define LANES_SUM(v) CONCAT(SUM_OF_LANES, WIDTH)(v)
+#define LANES_MAX(v) CONCAT(MAX_OF_LANES, WIDTH)(v)
 
 #endif

@@ -1,5 +1,5 @@
-// out = a x b (+ bias) for matrices of any strides and types, straight from memory: right for small products and for types that
-// the tiled kernels do not take. A work-item makes ROWS results below each other, so that each element of b is loaded
+// out = a x b for matrices of any strides and types, straight from memory: right for small products and for types that the
+// tiled kernels do not take. A work-item makes ROWS results below each other, so that each element of b is loaded
 // once for all of them.
 
 #ifndef DTYPE
@@ -14,21 +14,18 @@
 #ifndef ROWS
 #define ROWS 4
 #endif
-#ifndef BIAS
-#define BIAS 0
-#endif
 // A product of booleans is an `or` of `and`s.
 #ifndef LOGICAL
 #define LOGICAL 0
 #endif
+#define WIDTH 1
 #include "dtypes.h"
+#include "vectors.h"
+#include "epilogue.h"
 
 __kernel void matmul_small(__global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b,
-                           const ulong b_offset,
-#if BIAS
-                           __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
-#endif
-                           __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const uint m, const uint n,
+                           const ulong b_offset, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                           const uint m, const uint n,
                            const uint k, const long a_row, const long a_column, const long b_row, const long b_column,
                            const uint batch1, const uint batch2, const long a_batch0, const long a_batch1,
                            const long a_batch2, const long b_batch0, const long b_batch1, const long b_batch2) {
@@ -42,18 +39,12 @@ __kernel void matmul_small(__global const STORAGE(DTYPE) *a, const ulong a_offse
     out += out_offset + (ulong)batch * m * n;
     REAL sums[ROWS];
 #pragma unroll
-    for (uint r = 0; r < ROWS; r++) {
-#if BIAS
-        sums[r] = LOAD(DTYPE, bias, bias_offset + column);
-#else
-        sums[r] = 0;
-#endif
-    }
+    for (uint r = 0; r < ROWS; r++) sums[r] = 0;
     for (uint i = 0; i < k; i++) {
-        const REAL y = LOAD(DTYPE, b, i * b_row);
+        const REAL y = (REAL)LOAD(DTYPE, b, i * b_row);
 #pragma unroll
         for (uint r = 0; r < ROWS; r++) {
-            const REAL x = LOAD(DTYPE, a, min(first + r, m - 1) * a_row + i * a_column);
+            const REAL x = (REAL)LOAD(DTYPE, a, min(first + r, m - 1) * a_row + i * a_column);
 #if LOGICAL
             sums[r] |= x & y;
 #else
@@ -63,5 +54,9 @@ __kernel void matmul_small(__global const STORAGE(DTYPE) *a, const ulong a_offse
     }
 #pragma unroll
     for (uint r = 0; r < ROWS; r++)
-        if (first + r < m) STORE(OUT_DTYPE, sums[r], out, (ulong)(first + r) * n + column);
+        if (first + r < m) {
+            REAL sum = sums[r];
+            EPILOGUE_STEPS(sum, first + r, column, i0, i1, i2, 1)
+            STORE(OUT_DTYPE, sum, out, (ulong)(first + r) * n + column);
+        }
 }

@@ -1,31 +1,35 @@
-// The second stage of a product whose terms were shared out: out[i] = sum over splits of partial[split][i] (+ bias), in order.
+// The second stage of a product whose terms were shared out: out[i] = sum over splits of partial[split][i], in order,
+// finished by an epilogue.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
 #endif
-#ifndef DTYPE
-#define DTYPE OUT_DTYPE
-#endif
 #ifndef REAL
 #define REAL float
 #endif
-#ifndef BIAS
-#define BIAS 0
+#define ALIGNED 0
+#ifndef WIDTH
+#define WIDTH 1
 #endif
 #include "dtypes.h"
+#include "vectors.h"
+#include "epilogue.h"
 
-__kernel void matmul_sum(__global const REAL *partial,
-#if BIAS
-                         __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
-#endif
-                         __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const ulong size, const uint n,
+__kernel void matmul_sum(__global const REAL *partial, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out,
+                         const ulong out_offset, const ulong size, const uint n,
+#if EPILOGUE
+                         const uint splits, const uint m, const uint batch1, const uint batch2) {
+#else
                          const uint splits) {
+#endif
     const ulong i = get_global_id(0);
     if (i >= size) return;
     REAL sum = partial[i];
     for (uint s = 1; s < splits; s++) sum += partial[s * size + i];
-#if BIAS
-    sum += LOAD(DTYPE, bias, bias_offset + i % n);
+#if EPILOGUE
+    const uint column = i % n, row = i / n % m, batch = i / n / m;
+    const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
+    EPILOGUE_STEPS(sum, row, column, i0, i1, i2, 1)
 #endif
     STORE(OUT_DTYPE, sum, out, out_offset + i);
 }

@@ -1,9 +1,11 @@
-// out = a x b (+ bias) on a GPU: a group of 256 work-items makes a tile of TILE by TILE results from strips of DEPTH terms that it
-// stages in local memory. While one strip is multiplied, the next is already on its way into registers.
+// out = a x b, finished by an epilogue, on a GPU: a group of 256 work-items makes a tile of results from strips of
+// DEPTH terms that it stages in local memory, term after term. While one strip is multiplied, the next is already on
+// its way, into registers or, with ASYNC, by copies that need none; then STAGES strips are there or under way.
 //
-// A work-item makes QUADS x QUADS blocks of 4 by 4, the blocks of a group being interleaved, so that neighbours read
-// neighbouring local memory. With SPLIT the groups of a tile share out the terms and write their sums to `partial`
-// (split, batch, m, n), which matmul_sum.cl adds up in a fixed order.
+// A work-item makes QUAD_ROWS x QUAD_COLUMNS blocks of 4 by 4, the blocks of a group being interleaved, so that
+// neighbours read neighbouring local memory: 32 of them 8 x 4 blocks, the least that they can read together. With
+// SPLIT the groups of a tile share out the terms and write their sums to `partial` (split, batch, m, n), which
+// matmul_sum.cl adds up in a fixed order.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -14,42 +16,68 @@
 #ifndef REAL
 #define REAL float
 #endif
-#ifndef QUADS
-#define QUADS 2
+#ifndef QUAD_ROWS
+#define QUAD_ROWS 2
+#endif
+#ifndef QUAD_COLUMNS
+#define QUAD_COLUMNS 2
 #endif
 #ifndef DEPTH
 #define DEPTH 8
 #endif
-// Which axis of the operands is contiguous: neighbouring work-items then read neighbouring memory.
-#ifndef A_BY_ROWS
-#define A_BY_ROWS 1
+// Whether an operand's terms are contiguous, or else its places (rows of a, columns of b): neighbouring work-items
+// then read neighbouring memory.
+#ifndef A_ALONG
+#define A_ALONG 1
 #endif
-#ifndef B_BY_ROWS
-#define B_BY_ROWS 1
+#ifndef B_ALONG
+#define B_ALONG 0
 #endif
-#ifndef BIAS
-#define BIAS 0
+// Asynchronous copies (float32 only): of 4 bytes, or of A_BYTES and B_BYTES where places are contiguous.
+#ifndef ASYNC
+#define ASYNC 0
+#endif
+#ifndef STAGES
+#define STAGES 2
+#endif
+#ifndef A_BYTES
+#define A_BYTES 4
+#endif
+#ifndef B_BYTES
+#define B_BYTES 4
+#endif
+// Whether four neighbouring results, of the type of the sums, may be stored at once.
+#ifndef OUT_QUADS
+#define OUT_QUADS 0
 #endif
 #ifndef SPLIT
 #define SPLIT 0
 #endif
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+#define ALIGNED 0
 #include "dtypes.h"
+#include "vectors.h"
+#include "epilogue.h"
+#include "tile_order.h"
 
-#define GROUP 256
-#define SIDE 16
-#define TILE (64 * QUADS)
-#define PITCH (TILE + 4)
-#define LOADS (TILE * DEPTH / GROUP)
+#define ITEMS 256
+#define ROWS (64 * QUAD_ROWS)
+#define COLUMNS (64 * QUAD_COLUMNS)
+#define PITCH(extent) ((extent) + 4)
+#define WORD_OF(along, extent, line, at) ((along) ? (at) * PITCH(extent) + (line) : (line) * PITCH(extent) + (at))
+#define A_LOADS (ROWS * DEPTH / ITEMS)
+#define B_LOADS (COLUMNS * DEPTH / ITEMS)
 typedef CONCAT(REAL, 4) Quad;
 
-// Tiles are taken in strips of this many rows, so that groups at work together share operands in the cache.
-#define STRIP 8
-
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void matmul_tiles(
-    __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
-#if BIAS
-    __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
+#if ASYNC
+#include "staging.h"
 #endif
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_tiles(
+    __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
+    EPILOGUE_PARAMETERS
 #if SPLIT
     __global REAL *partial,
 #else
@@ -58,75 +86,93 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void matmul_tiles(
     const uint m, const uint n, const uint k, const uint terms, const long a_row, const long a_column, const long b_row,
     const long b_column, const uint batch1, const uint batch2, const long a_batch0, const long a_batch1,
     const long a_batch2, const long b_batch0, const long b_batch1, const long b_batch2) {
-    __local REAL left[2][DEPTH * PITCH] __attribute__((aligned(32)));
-    __local REAL right[2][DEPTH * PITCH] __attribute__((aligned(32)));
+    __local REAL left[STAGES][DEPTH * PITCH(ROWS)] __attribute__((aligned(32)));
+    __local REAL right[STAGES][DEPTH * PITCH(COLUMNS)] __attribute__((aligned(32)));
     const uint me = get_local_id(0);
-    const uint across = (n + TILE - 1) / TILE, down = (m + TILE - 1) / TILE;
-    const uint tile = get_group_id(0);
-    const uint strip = tile / (STRIP * across);
-    const uint height = min((uint)STRIP, down - strip * STRIP);
-    const uint within = tile - strip * STRIP * across;
-    const uint first_row = (strip * STRIP + within % height) * TILE;
-    const uint first_column = within / height * TILE;
+    const uint2 tile = place_of_tile(get_group_id(0), (m + ROWS - 1) / ROWS, (n + COLUMNS - 1) / COLUMNS);
+    const uint first_row = tile.x * ROWS, first_column = tile.y * COLUMNS;
     const uint batch = get_group_id(2);
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
     a += a_offset + (long)i0 * a_batch0 + (long)i1 * a_batch1 + (long)i2 * a_batch2;
     b += b_offset + (long)i0 * b_batch0 + (long)i1 * b_batch1 + (long)i2 * b_batch2;
     const uint start = get_group_id(1) * terms;
     const uint end = min(start + terms, k);
+    const uint row4 = (me / 128 * 8 + me % 32 / 4) * 4, column4 = (me / 32 % 4 * 4 + me % 4) * 4;
 
-    // The places of the elements that this work-item stages.
-    uint a_at[LOADS], a_term[LOADS], b_at[LOADS], b_term[LOADS];
+    Quad sums[4 * QUAD_ROWS][QUAD_COLUMNS];
 #pragma unroll
-    for (uint i = 0; i < LOADS; i++) {
-        const uint e = me + i * GROUP;
-        a_term[i] = A_BY_ROWS ? e % DEPTH : e / TILE;
-        a_at[i] = A_BY_ROWS ? e / DEPTH : e % TILE;
-        b_term[i] = B_BY_ROWS ? e / TILE : e % DEPTH;
-        b_at[i] = B_BY_ROWS ? e % TILE : e / DEPTH;
-    }
-    REAL a_next[LOADS], b_next[LOADS];
-    Quad sums[4 * QUADS][QUADS];
+    for (uint i = 0; i < 4 * QUAD_ROWS; i++)
 #pragma unroll
-    for (uint i = 0; i < 4 * QUADS; i++)
-#pragma unroll
-        for (uint j = 0; j < QUADS; j++) sums[i][j] = (Quad)(0);
+        for (uint j = 0; j < QUAD_COLUMNS; j++) sums[i][j] = (Quad)(0);
 
-#define FETCH(from) \
-    _Pragma("unroll") for (uint i = 0; i < LOADS; i++) { \
-        const uint at = (from) + a_term[i], row = first_row + a_at[i]; \
-        a_next[i] = at < end && row < m ? LOAD(DTYPE, a, row * a_row + at * a_column) : (REAL)0; \
-        const uint bt = (from) + b_term[i], column = first_column + b_at[i]; \
-        b_next[i] = bt < end && column < n ? LOAD(DTYPE, b, bt * b_row + column * b_column) : (REAL)0; \
-    }
-#define STAGE(side) \
-    _Pragma("unroll") for (uint i = 0; i < LOADS; i++) { \
-        left[side][a_term[i] * PITCH + a_at[i]] = a_next[i]; \
-        right[side][b_term[i] * PITCH + b_at[i]] = b_next[i]; \
-    }
+#if ASYNC
+#define AHEAD ((STAGES - 1) * DEPTH)
+#define FETCH(number, from)                                                                                       \
+    stage((__local uint *)left[number], a, a_row, a_column, first_row, m, from, end, A_ALONG, ROWS, A_BYTES, 0, 1); \
+    stage((__local uint *)right[number], b, b_column, b_row, first_column, n, from, end, B_ALONG, COLUMNS, B_BYTES, \
+          0, 1);
+#define STAGE(number)
 
-    const uint row4 = me / SIDE * 4, column4 = me % SIDE * 4;
-    FETCH(start)
-    STAGE(0)
-    barrier(CLK_LOCAL_MEM_FENCE);
-    uint side = 0;
-    for (uint from = start; from < end; from += DEPTH) {
-        const bool more = from + DEPTH < end;
-        if (more) {
-            FETCH(from + DEPTH)
+#pragma unroll
+    for (uint s = 0; s < STAGES - 1; s++) {
+        if (start + s * DEPTH < end) {
+            FETCH(s, start + s * DEPTH)
         }
+        COPIES_COMMIT();
+    }
+#else
+#define AHEAD DEPTH
+#define COPIES_COMMIT()
+#define COPIES_WAIT(n)
+#define PLACE(along, extent, e) ((along) ? (e) / DEPTH : (e) % (extent))
+#define TERM(along, extent, e) ((along) ? (e) % DEPTH : (e) / (extent))
+#define FETCH(number, from)                                                                                            \
+    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                                                             \
+        const uint e = me + i * ITEMS, at = (from) + TERM(A_ALONG, ROWS, e), row = first_row + PLACE(A_ALONG, ROWS, e); \
+        a_next[i] = at < end && row < m ? LOAD(DTYPE, a, row * a_row + at * a_column) : (REAL)0;                       \
+    }                                                                                                                  \
+    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                                                             \
+        const uint e = me + i * ITEMS, at = (from) + TERM(B_ALONG, COLUMNS, e);                                        \
+        const uint column = first_column + PLACE(B_ALONG, COLUMNS, e);                                                 \
+        b_next[i] = at < end && column < n ? LOAD(DTYPE, b, at * b_row + column * b_column) : (REAL)0;                 \
+    }
+#define STAGE(number)                                                                                    \
+    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                                               \
+        const uint e = me + i * ITEMS;                                                                   \
+        left[number][TERM(A_ALONG, ROWS, e) * PITCH(ROWS) + PLACE(A_ALONG, ROWS, e)] = a_next[i];        \
+    }                                                                                                    \
+    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                                               \
+        const uint e = me + i * ITEMS;                                                                   \
+        right[number][TERM(B_ALONG, COLUMNS, e) * PITCH(COLUMNS) + PLACE(B_ALONG, COLUMNS, e)] = b_next[i]; \
+    }
+
+    REAL a_next[A_LOADS], b_next[B_LOADS];
+    FETCH(0, start)
+    STAGE(0)
+#endif
+    uint now = 0;
+    for (uint from = start; from < end; from += DEPTH) {
+        COPIES_WAIT(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const uint free = now == 0 ? STAGES - 1 : now - 1;
+        const bool more = from + AHEAD < end;
+        if (more) {
+            FETCH(free, from + AHEAD)
+        }
+        COPIES_COMMIT();
 #pragma unroll
         for (uint p = 0; p < DEPTH; p++) {
-            Quad x[QUADS], y[QUADS];
+            Quad x[QUAD_ROWS], y[QUAD_COLUMNS];
 #pragma unroll
-            for (uint q = 0; q < QUADS; q++) {
-                x[q] = *(__local const Quad *)&left[side][p * PITCH + q * 64 + row4];
-                y[q] = *(__local const Quad *)&right[side][p * PITCH + q * 64 + column4];
-            }
+            for (uint q = 0; q < QUAD_ROWS; q++)
+                x[q] = *(__local const Quad *)&left[now][p * PITCH(ROWS) + q * 64 + row4];
 #pragma unroll
-            for (uint q = 0; q < QUADS; q++)
+            for (uint q = 0; q < QUAD_COLUMNS; q++)
+                y[q] = *(__local const Quad *)&right[now][p * PITCH(COLUMNS) + q * 64 + column4];
 #pragma unroll
-                for (uint j = 0; j < QUADS; j++) {
+            for (uint q = 0; q < QUAD_ROWS; q++)
+#pragma unroll
+                for (uint j = 0; j < QUAD_COLUMNS; j++) {
                     sums[4 * q + 0][j] += x[q].s0 * y[j];
                     sums[4 * q + 1][j] += x[q].s1 * y[j];
                     sums[4 * q + 2][j] += x[q].s2 * y[j];
@@ -134,35 +180,44 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void matmul_tiles(
                 }
         }
         if (more) {
-            STAGE(side ^ 1)
+            STAGE(free)
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        side ^= 1;
+        now = now + 1 == STAGES ? 0 : now + 1;
     }
 #if SPLIT
     partial += ((ulong)get_group_id(1) * get_num_groups(2) + batch) * m * n;
+#define TARGET partial
 #else
     out += out_offset + (ulong)batch * m * n;
+#define TARGET out
 #endif
 #pragma unroll
-    for (uint i = 0; i < 4 * QUADS; i++) {
+    for (uint i = 0; i < 4 * QUAD_ROWS; i++) {
         const uint row = first_row + i / 4 * 64 + row4 + i % 4;
+        if (row >= m) continue;
 #pragma unroll
-        for (uint j = 0; j < QUADS; j++) {
-            const REAL values[4] = {sums[i][j].s0, sums[i][j].s1, sums[i][j].s2, sums[i][j].s3};
+        for (uint j = 0; j < QUAD_COLUMNS; j++) {
+            const uint column = first_column + j * 64 + column4;
+            if (column >= n) continue;
+            const uint left_here = min(4u, n - column);
+            const ulong at = (ulong)row * n + column;
+            Quad sum = sums[i][j];
+            EPILOGUE_STEPS(sum, row, column, i0, i1, i2, left_here)
+#if OUT_QUADS
+            *(__global Quad *)(TARGET + at) = sum;
+#else
+            const REAL values[4] = {sum.s0, sum.s1, sum.s2, sum.s3};
 #pragma unroll
             for (uint c = 0; c < 4; c++) {
-                const uint column = first_column + j * 64 + column4 + c;
-                if (row < m && column < n) {
+                if (c < left_here) {
 #if SPLIT
-                    partial[(ulong)row * n + column] = values[c];
-#elif BIAS
-                    STORE(OUT_DTYPE, values[c] + LOAD(DTYPE, bias, bias_offset + column), out, (ulong)row * n + column);
+                    partial[at + c] = values[c];
 #else
-                    STORE(OUT_DTYPE, values[c], out, (ulong)row * n + column);
+                    STORE(OUT_DTYPE, values[c], out, at + c);
 #endif
                 }
             }
+#endif
         }
     }
 }

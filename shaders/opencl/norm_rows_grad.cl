@@ -13,15 +13,11 @@
 #include "rows.h"
 
 #if WEIGHT
-#if WIDTH == 1
-#define SCALED(value, i) ((value) * LOAD(WEIGHT_DTYPE, weight + weight_offset, i))
+#define SCALED(value) ((value) * READ_SMALL(WEIGHT_DTYPE, weight, i))
+#define SCALED1(value) ((value) * LOAD(WEIGHT_DTYPE, weight, weight_offset + i))
 #else
-#define SCALED(value, i) ((value) * LOADV(WEIGHT_DTYPE, weight + weight_offset + (i) * WIDTH))
-#endif
-#define SCALED1(value, i) ((value) * LOAD(WEIGHT_DTYPE, weight + weight_offset, i))
-#else
-#define SCALED(value, i) (value)
-#define SCALED1(value, i) (value)
+#define SCALED(value) (value)
+#define SCALED1(value) (value)
 #endif
 
 __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
@@ -34,9 +30,9 @@ __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
                              __global const REAL *scales, const ulong scales_offset, RESULT(dx), ROW_PARAMETERS, STRIDES(g),
                              STRIDES(x), STRIDES(dx)) {
     GROUP_SCRATCH(REAL)
-    const ulong first = (ulong)get_group_id(0) * rows_each;
-    const ulong last = min(first + rows_each, rows);
-    for (ulong row = first; row < last; row++) {
+    HELD_ROW(g)
+    HELD_ROW(x)
+    FOR_ROWS {
         const long g_at = ROW_OF(g, row), x_at = ROW_OF(x, row), dx_at = ROW_OF(dx, row);
 #if CENTRED
         const REAL mean = means[means_offset + row];
@@ -44,30 +40,37 @@ __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
         const REAL mean = 0;
 #endif
         const REAL scale = scales[scales_offset + row];
-        V sums = (V)(0), products = (V)(0);
-        REAL sum = 0, product = 0;
+        HOLD(g, g_at)
+        HOLD(x, x_at)
+        CHAIN(sums, 0)
+        CHAIN(products, 0)
         FOR_VECTORS {
-            const V s = SCALED(READ(g, g_at, i), i);
-            sums += s;
-            products += s * (READ(x, x_at, i) - mean);
+            const V s = SCALED(VALUE(g, g_at)), centred = VALUE(x, x_at) - mean;
+            sums[k] += s;
+            products[k] += s * centred;
+            KEEP(g, s)
+            KEEP(x, centred)
         }
+        REAL sum = CHAIN_SUM(sums), product = CHAIN_SUM(products);
         FOR_TAIL {
-            const REAL s = SCALED1(LOAD(DTYPE, g, g_at + i), i);
+            const REAL s = SCALED1(LOAD(DTYPE, g, g_at + i));
             sum += s;
             product += s * (LOAD(DTYPE, x, x_at + i) - mean);
         }
-        product += LANES_SUM(products);
         GROUP_SUM(product)
         product *= scale * scale / length;
 #if CENTRED
-        sum += LANES_SUM(sums);
         GROUP_SUM(sum)
         sum /= length;
 #else
         sum = 0;
 #endif
-        FOR_VECTORS WRITE(dx, (SCALED(READ(g, g_at, i), i) - sum - (READ(x, x_at, i) - mean) * product) * scale, dx_at, i);
-        FOR_TAIL STORE(DTYPE, (SCALED1(LOAD(DTYPE, g, g_at + i), i) - sum - (LOAD(DTYPE, x, x_at + i) - mean) * product) * scale,
-                       dx, dx_at + i);
+#if HELD
+        FOR_VECTORS WRITE(dx, (VALUE(g, g_at) - sum - VALUE(x, x_at) * product) * scale, dx_at, i);
+#else
+        FOR_VECTORS WRITE(dx, (SCALED(READ(g, g_at, i)) - sum - (READ(x, x_at, i) - mean) * product) * scale, dx_at, i);
+        FOR_TAIL STORE(DTYPE, (SCALED1(LOAD(DTYPE, g, g_at + i)) - sum - (LOAD(DTYPE, x, x_at + i) - mean) * product) * scale, dx,
+                       dx_at + i);
+#endif
     }
 }

@@ -20,11 +20,14 @@
 #ifndef CENTRED
 #define CENTRED 1
 #endif
+#ifndef ALIGNED
 #define ALIGNED 0
+#endif
 #include "dtypes.h"
 #include "vectors.h"
 
 #define BLOCK (WIDTH * VECTORS)
+#define ROWS_UNDER_WAY (VECTORS == 1 ? 4 : 1)
 typedef VEC(REAL) V;
 
 __kernel void norm_weight_partial(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
@@ -45,6 +48,7 @@ __kernel void norm_weight_partial(__global const STORAGE(DTYPE) *g, const ulong 
         V weights[VECTORS], biases[VECTORS];
 #pragma unroll
         for (uint v = 0; v < VECTORS; v++) weights[v] = biases[v] = (V)(0);
+#pragma unroll ROWS_UNDER_WAY
         for (uint row = first; row < last; row++) {
 #if CENTRED
             const REAL mean = means[means_offset + row];

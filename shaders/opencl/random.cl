@@ -7,7 +7,12 @@
 #ifndef DISTRIBUTION
 #define DISTRIBUTION 1
 #endif
+#define WIDTH 4
+#ifndef ALIGNED
+#define ALIGNED 0
+#endif
 #include "dtypes.h"
+#include "vectors.h"
 #include "philox.h"
 
 __kernel void random(__global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const ulong size, const ulong seed,
@@ -33,7 +38,11 @@ __kernel void random(__global STORAGE(OUT_DTYPE) *out, const ulong out_offset, c
         values[i + 1] = radius * sinpi(turns);
     }
 #endif
+    out += out_offset + first;
     const ulong left = size - first;
-    for (uint i = 0; i < 4; i++)
-        if (i < left) STORE(OUT_DTYPE, values[i], out, out_offset + first + i);
+    if (left >= 4) {
+        STOREV(OUT_DTYPE, (VEC(COMPUTE(OUT_DTYPE)))(values[0], values[1], values[2], values[3]), out);
+    } else {
+        for (uint i = 0; i < left; i++) STORE(OUT_DTYPE, values[i], out, i);
+    }
 }

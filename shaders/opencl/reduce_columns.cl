@@ -1,7 +1,7 @@
 // Reduction across rows: a work-item owns STRIPS * WIDTH neighbouring columns and walks down one part of their terms. Several
-// strips suit CPUs, whose caches want more than one line from each row.
+// strips suit CPUs, whose caches want more than one line from each row; several rows under way suit GPUs.
 //
-// Arguments as in reduce_rows.cl, where the inner kept axis has stride 1. Result (row, part) goes to out[row * parts + part].
+// Arguments as in reduce_rows.cl, where the inner kept axis has stride 1; a part is one piece. Result (row, part) goes to out[row * parts + part].
 
 #ifndef WIDTH
 #define WIDTH 4
@@ -28,7 +28,11 @@
 #endif
 
 #define BLOCK 64
-#define VECTOR_JOIN(a, b) CONCAT(VECTOR_, OPERATION)(a, b)
+#if STRIPS == 1
+#define UNROLL 8
+#else
+#define UNROLL 1
+#endif
 #define SPAN (STRIPS * WIDTH)
 #define LANE(type, v, j) (((__private type *)&(v))[j])
 
@@ -41,7 +45,7 @@ __kernel void reduce_columns(__global const STORAGE(DTYPE) *x,
                              const ulong out_offset,
 #endif
                              const ulong k0, const long k0s, const ulong k1, const long k1s, const long r0s, const ulong r1,
-                             const long r1s, const ulong length, const ulong parts, const ulong part_length,
+                             const long r1s, const ulong length, const ulong parts, const ulong piece,
                              const ACCUMULATOR divisor) {
     const ulong chunks = (k1 + SPAN - 1) / SPAN;
     const ulong item = get_global_id(0);
@@ -58,8 +62,8 @@ __kernel void reduce_columns(__global const STORAGE(DTYPE) *x,
     out += out_offset;
 #endif
     x += (long)outer_kept * k0s + (long)column;
-    ulong at = part * part_length;
-    const ulong end = min(at + part_length, length);
+    ulong at = part * piece;
+    const ulong end = min(at + piece, length);
     VEC(ACCUMULATOR) total[STRIPS];
     for (uint s = 0; s < STRIPS; s++) total[s] = (VEC(ACCUMULATOR))(IDENTITY);
     while (at < end) {
@@ -71,7 +75,21 @@ __kernel void reduce_columns(__global const STORAGE(DTYPE) *x,
         VEC(ACCUMULATOR) block[STRIPS];
         for (uint s = 0; s < STRIPS; s++) block[s] = (VEC(ACCUMULATOR))(IDENTITY);
         if (left == SPAN) {
-            for (ulong i = 0; i < count; i++) {
+            ulong i = 0;
+            for (; i + UNROLL <= count; i += UNROLL) {
+                VEC(COMPUTE(DTYPE)) loaded[UNROLL][STRIPS];
+                for (uint u = 0; u < UNROLL; u++) {
+                    for (uint s = 0; s < STRIPS; s++) loaded[u][s] = LOADV(DTYPE, run + (long)(i + u) * r1s + s * WIDTH);
+                }
+                for (uint u = 0; u < UNROLL; u++) {
+                    for (uint s = 0; s < STRIPS; s++) {
+                        const VEC(COMPUTE(DTYPE)) v = loaded[u][s];
+                        const VEC(ACCUMULATOR) mapped = MAP(v);
+                        block[s] = VECTOR_JOIN(block[s], mapped);
+                    }
+                }
+            }
+            for (; i < count; i++) {
                 for (uint s = 0; s < STRIPS; s++) {
                     const VEC(COMPUTE(DTYPE)) v = LOADV(DTYPE, run + (long)i * r1s + s * WIDTH);
                     const VEC(ACCUMULATOR) mapped = MAP(v);

@@ -9,57 +9,51 @@
 #define KEEP_EXPONENTIALS 0
 #endif
 #include "rows.h"
-#include "exponential.h"
+#include "row_exponentials.h"
 
 __kernel void softmax(OPERAND(x), RESULT(out), ROW_PARAMETERS, STRIDES(x), STRIDES(out)) {
     GROUP_SCRATCH(REAL)
-    const ulong first = (ulong)get_group_id(0) * rows_each;
-    const ulong last = min(first + rows_each, rows);
-    for (ulong row = first; row < last; row++) {
+    HELD_ROW(x)
+    FOR_ROWS {
         const long x_at = ROW_OF(x, row), out_at = ROW_OF(out, row);
-        V tops = (V)(-INFINITY);
-        FOR_VECTORS tops = fmax(tops, READ(x, x_at, i));
-        REAL top = LANES_MAX(tops);
-        FOR_TAIL top = fmax(top, LOAD(DTYPE, x, x_at + i));
-        GROUP_MAX(top)
+        HOLD(x, x_at)
+        REAL top, sum;
 #if LOG
-        // A row of minus infinities has no largest element to subtract.
-        if (isinf(top)) top = 0;
-#endif
-        V sums = (V)(0);
-        REAL sum = 0;
-#if LOG
-        FOR_VECTORS sums += EXP(READ(x, x_at, i) - top);
-        FOR_TAIL sum += EXP1(LOAD(DTYPE, x, x_at + i) - top);
-        sum += LANES_SUM(sums);
-        GROUP_SUM(sum)
-        const REAL shift = top, tail = log(sum);
-        FOR_VECTORS WRITE(out, READ(x, x_at, i) - shift - tail, out_at, i);
-        FOR_TAIL STORE(DTYPE, LOAD(DTYPE, x, x_at + i) - shift - tail, out, out_at + i);
-#elif KEEP_EXPONENTIALS
+        ROW_EXPONENTIALS(x, x_at, top, sum)
+        const REAL tail = log(sum);
+        FOR_VECTORS WRITE(out, VALUE(x, x_at) - top - tail, out_at, i);
+        FOR_TAIL STORE(DTYPE, LOAD(DTYPE, x, x_at + i) - top - tail, out, out_at + i);
+#elif HELD || KEEP_EXPONENTIALS
+        ROW_TOP(x, x_at, top)
+        CHAIN(sums, 0)
         FOR_VECTORS {
-            const V e = EXP(READ(x, x_at, i) - top);
-            sums += e;
+            const V e = EXP_PART(VALUE(x, x_at) - top);
+            sums[k] += e;
+#if HELD
+            KEEP(x, e)
+#else
             WRITE(out, e, out_at, i);
+#endif
         }
+        sum = CHAIN_SUM(sums);
         FOR_TAIL {
-            const REAL e = EXP1(LOAD(DTYPE, x, x_at + i) - top);
+            const REAL e = EXP_PART1(LOAD(DTYPE, x, x_at + i) - top);
             sum += e;
             STORE(DTYPE, e, out, out_at + i);
         }
-        sum += LANES_SUM(sums);
         GROUP_SUM(sum)
         const REAL scale = 1 / sum;
+#if HELD
+        FOR_VECTORS WRITE(out, VALUE(x, x_at) * scale, out_at, i);
+#else
         FOR_VECTORS WRITE(out, READ(out, out_at, i) * scale, out_at, i);
         FOR_TAIL STORE(DTYPE, LOAD(DTYPE, out, out_at + i) * scale, out, out_at + i);
+#endif
 #else
-        FOR_VECTORS sums += EXP(READ(x, x_at, i) - top);
-        FOR_TAIL sum += EXP1(LOAD(DTYPE, x, x_at + i) - top);
-        sum += LANES_SUM(sums);
-        GROUP_SUM(sum)
+        ROW_EXPONENTIALS(x, x_at, top, sum)
         const REAL scale = 1 / sum;
-        FOR_VECTORS WRITE(out, EXP(READ(x, x_at, i) - top) * scale, out_at, i);
-        FOR_TAIL STORE(DTYPE, EXP1(LOAD(DTYPE, x, x_at + i) - top) * scale, out, out_at + i);
+        FOR_VECTORS WRITE(out, EXP_PART(READ(x, x_at, i) - top) * scale, out_at, i);
+        FOR_TAIL STORE(DTYPE, EXP_PART1(LOAD(DTYPE, x, x_at + i) - top) * scale, out, out_at + i);
 #endif
     }
 }

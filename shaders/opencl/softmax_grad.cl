@@ -8,26 +8,26 @@
 
 __kernel void softmax_grad(OPERAND(g), OPERAND(out), RESULT(dx), ROW_PARAMETERS, STRIDES(g), STRIDES(out), STRIDES(dx)) {
     GROUP_SCRATCH(REAL)
-    const ulong first = (ulong)get_group_id(0) * rows_each;
-    const ulong last = min(first + rows_each, rows);
-    for (ulong row = first; row < last; row++) {
+    HELD_ROW(g)
+    HELD_ROW(out)
+    FOR_ROWS {
         const long g_at = ROW_OF(g, row), out_at = ROW_OF(out, row), dx_at = ROW_OF(dx, row);
-        V sums = (V)(0);
-        REAL sum = 0;
+        HOLD(g, g_at)
+        HOLD(out, out_at)
+        CHAIN(sums, 0)
 #if LOG
-        FOR_VECTORS sums += READ(g, g_at, i);
+        FOR_VECTORS sums[k] += VALUE(g, g_at);
+        REAL sum = CHAIN_SUM(sums);
         FOR_TAIL sum += LOAD(DTYPE, g, g_at + i);
-#else
-        FOR_VECTORS sums += READ(g, g_at, i) * READ(out, out_at, i);
-        FOR_TAIL sum += LOAD(DTYPE, g, g_at + i) * LOAD(DTYPE, out, out_at + i);
-#endif
-        sum += LANES_SUM(sums);
         GROUP_SUM(sum)
-#if LOG
-        FOR_VECTORS WRITE(dx, READ(g, g_at, i) - EXP(READ(out, out_at, i)) * sum, dx_at, i);
+        FOR_VECTORS WRITE(dx, VALUE(g, g_at) - EXP(VALUE(out, out_at)) * sum, dx_at, i);
         FOR_TAIL STORE(DTYPE, LOAD(DTYPE, g, g_at + i) - EXP1(LOAD(DTYPE, out, out_at + i)) * sum, dx, dx_at + i);
 #else
-        FOR_VECTORS WRITE(dx, READ(out, out_at, i) * (READ(g, g_at, i) - sum), dx_at, i);
+        FOR_VECTORS sums[k] += VALUE(g, g_at) * VALUE(out, out_at);
+        REAL sum = CHAIN_SUM(sums);
+        FOR_TAIL sum += LOAD(DTYPE, g, g_at + i) * LOAD(DTYPE, out, out_at + i);
+        GROUP_SUM(sum)
+        FOR_VECTORS WRITE(dx, VALUE(out, out_at) * (VALUE(g, g_at) - sum), dx_at, i);
         FOR_TAIL STORE(DTYPE, LOAD(DTYPE, out, out_at + i) * (LOAD(DTYPE, g, g_at + i) - sum), dx, dx_at + i);
 #endif
     }

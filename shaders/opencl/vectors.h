@@ -26,12 +26,46 @@
 #define AS(T, v) CONCAT(as_, VEC(T))(v)
 #define CONVERT(T, v) CONCAT(convert_, VEC(T))(v)
 #define CONVERT_SAT(T, v) CONCAT(CONCAT(convert_, VEC(T)), _sat)(v)
-#define SELECT(no, yes, condition) select(no, yes, condition)
+#define SELECT(no, yes, condition) ((condition) ? (yes) : (no))
 #if ALIGNED
 #define VECTOR_LOAD(T, p) (*(__global const VEC(T) *)(p))
 #define VECTOR_STORE(T, v, p) (*(__global VEC(T) *)(p) = (v))
+#if defined(__NV_CL_C_VERSION) && WIDTH <= 8
+// NVIDIA's vloada_half and vstorea_half move halves one by one.
+inline float float_of_half(ushort bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+inline float2 __attribute__((overloadable)) floats_of_halves(ushort2 v) {
+    return (float2)(float_of_half(v.s0), float_of_half(v.s1));
+}
+inline float4 __attribute__((overloadable)) floats_of_halves(ushort4 v) {
+    return (float4)(floats_of_halves(v.lo), floats_of_halves(v.hi));
+}
+inline float8 __attribute__((overloadable)) floats_of_halves(ushort8 v) {
+    return (float8)(floats_of_halves(v.lo), floats_of_halves(v.hi));
+}
+inline ushort half_of_float(float value) {
+    ushort bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+inline ushort2 __attribute__((overloadable)) halves_of_floats(float2 v) {
+    return (ushort2)(half_of_float(v.s0), half_of_float(v.s1));
+}
+inline ushort4 __attribute__((overloadable)) halves_of_floats(float4 v) {
+    return (ushort4)(halves_of_floats(v.lo), halves_of_floats(v.hi));
+}
+inline ushort8 __attribute__((overloadable)) halves_of_floats(float8 v) {
+    return (ushort8)(halves_of_floats(v.lo), halves_of_floats(v.hi));
+}
+#define HALF_LOAD(p) floats_of_halves(VECTOR_LOAD(ushort, p))
+#define HALF_STORE(v, p) VECTOR_STORE(ushort, halves_of_floats(v), p)
+#else
 #define HALF_LOAD(p) CONCAT(vloada_half, WIDTH)(0, p)
 #define HALF_STORE(v, p) CONCAT(CONCAT(vstorea_half, WIDTH), _rte)(v, 0, p)
+#endif
 #else
 #define VECTOR_LOAD(T, p) CONCAT(vload, WIDTH)(0, p)
 #define VECTOR_STORE(T, v, p) CONCAT(vstore, WIDTH)(v, 0, p)

@@ -302,3 +302,33 @@ def test_threads_have_their_own_mode_and_tape(device: Device) -> None:
         for thread in threads:
             thread.join()
     assert not failures
+
+
+@pytest.mark.parametrize(
+    ("cuts", "joined"),
+    [
+        ([(0, 2), (2, 5), (5, 6)], True),  # side by side, in any order
+        ([(3, 6), (0, 3)], True),
+        ([(0, 2), (3, 6)], False),  # a gap
+        ([(0, 4), (2, 6)], False),  # an overlap
+        ([(0, 6), (1, 2)], False),
+    ],
+    ids=str,
+)
+def test_gradients_of_slices_are_joined_where_they_fit(
+    device: Device, cuts: list[tuple[int, int]], joined: bool
+) -> None:
+    x = leaf(np.arange(12).reshape(2, 6), device)
+    whole = x * 1.0
+    expected = np.zeros((2, 6))
+    total: Tensor | None = None
+    for weight, (start, stop) in enumerate(cuts, 1):
+        part = (whole[:, start:stop] * float(weight)).sum()
+        total = part if total is None else total + part
+        expected[:, start:stop] += weight
+    assert total is not None
+    with polyhal.profile() as profile:
+        total.backward()
+    assert ("concat" in profile.ops) == joined
+    assert ("unslice" in profile.ops) == (not joined)
+    np.testing.assert_array_equal(gradient(x), expected)

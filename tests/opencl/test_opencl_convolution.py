@@ -1,14 +1,19 @@
-"""Convolution and pooling: strides, padding, dilation, groups, and more images than are unrolled at once."""
+"""Convolution and pooling: strides, padding, dilation, groups, layouts, register files, and minimal filtering."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
-from native_ops import check
+from native_ops import check, run
 
-from polyhal.backends.opencl.lowering import convolution
+from polyhal.backends.common.convolutions import geometry
+from polyhal.backends.opencl.lowering import conv_weight_grad, conv_winograd
 from polyhal.hal import dtypes
+from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.convolution import output_length
 
@@ -22,6 +27,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 8, 7, 7), (70, 8, 1, 1), {}),
     ((1, 3, 30, 30), (8, 3, 7, 7), {"stride": (2, 2), "padding": (3, 3)}),
     ((2, 6, 5, 5), (8, 6, 5, 5), {"padding": (4, 4)}),
+    ((1, 2, 1, 4), (6, 2, 1, 2), {"stride": (3, 1), "padding": (1, 0)}),
 ]  # fmt: skip
 
 
@@ -50,15 +56,94 @@ def test_convolution(
     check(device, "conv2d_weight_grad", [g, image], dtype, ulps=16, kernel=weight[2:], **params)
 
 
-def test_images_are_unrolled_in_parts(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convolution, "_PACKED_BYTES", 100_000)
-    x, weight, params = (7, 6, 12, 12), (10, 6, 3, 3), DEFAULTS | {"padding": (1, 1)}
-    _skip_where_composed(device, weight, 1)
+def _shorter(chosen: Any, length: int, *shape: Any) -> conv_weight_grad.WeightTile:
+    return replace(chosen(*shape), chunk=length)
+
+
+def test_weight_gradient_in_parts(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of an image in chunks, and small images together."""
+    _skip_where_composed(device, (10, 6), 1)
+    chosen = conv_weight_grad.weight_tile
+    for length, x in ((32, (3, 6, 12, 12)), (64, (7, 6, 3, 3))):
+        monkeypatch.setattr(conv_weight_grad, "weight_tile", partial(_shorter, chosen, length))
+        params = DEFAULTS | {"padding": (1, 1)}
+        g = rng.uniform(-1, 1, _gradient_shape(x, (10, 6, 3, 3), params))
+        check(device, "conv2d_weight_grad", [g, rng.uniform(-1, 1, x)], ulps=32, kernel=(3, 3), **params)
+
+
+@pytest.mark.parametrize("case", [3, 4])
+def test_few_filters_on_a_gpu(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
+    """Straight from memory, here on whatever device there is."""
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
+    x, weight, more = CASES[case]
+    params = DEFAULTS | more
     image, kernel = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight)
     g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
-    check(device, "conv2d", [image, kernel, None], ulps=16, **params)
+    check(device, "conv2d", [image, kernel, rng.uniform(-1, 1, weight[0])], ulps=16, **params)
     check(device, "conv2d_input_grad", [g, kernel], ulps=16, shape=x, **params)
-    check(device, "conv2d_weight_grad", [g, image], ulps=32, kernel=weight[2:], **params)
+    check(device, "conv2d_weight_grad", [g, image], ulps=16, kernel=weight[2:], **params)
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_narrow_registers(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """Tiles for processors without AVX-512."""
+    _skip_where_composed(device, (10, 6), 1)
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=width))
+    x, weight, params = (2, 6, 9, 12), (10, 6, 3, 3), DEFAULTS | {"padding": (1, 1), "stride": (1, 2)}
+    image, kernel = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight)
+    g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
+    check(device, "conv2d", [image, kernel, rng.uniform(-1, 1, 10)], ulps=16, **params)
+    check(device, "conv2d_input_grad", [g, kernel], ulps=16, shape=x, **params)
+    check(device, "conv2d_weight_grad", [g, image], ulps=16, kernel=weight[2:], **params)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 3)])
+def test_minimal_filtering(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int], dtype: dtypes.DType
+) -> None:
+    """Whole and cut tiles of 2 by 2 results, groups, panels of filters that are not full, any padding."""
+    _skip_where_composed(device, (36, 16), 2)
+    monkeypatch.setattr(conv_winograd, "pays", lambda *_: True)
+    x, weight, params = (2, 32, 9, 12), (36, 16, 3, 3), DEFAULTS | {"padding": padding, "groups": 2}
+    image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, 36)
+    g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
+    check(device, "conv2d", [image, kernel, bias], dtype, ulps=16, **params)
+    check(device, "conv2d_input_grad", [g, kernel], dtype, ulps=16, shape=x, **params)
+
+
+def test_minimal_filtering_is_as_accurate(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its larger intermediate values cost no more than shorter sums gain: at most twice the error of the plain kernel."""
+    _skip_where_composed(device, (64, 64), 1)
+    image, kernel = rng.uniform(-1, 1, (1, 80, 12, 12)), rng.uniform(-1, 1, (64, 80, 3, 3))
+    params = DEFAULTS | {"padding": (1, 1)}
+    want = OPS["conv2d"].reference(
+        image.astype(np.float32).astype(float), kernel.astype(np.float32).astype(float), **params
+    )
+    errors = []
+    for pays in (False, True):
+        monkeypatch.setattr(conv_winograd, "pays", lambda *_, pays=pays: pays)
+        (got,) = run(device, "conv2d", [image.astype(np.float32), kernel.astype(np.float32), None], **params)
+        errors.append(float(np.sqrt(np.mean((got - want) ** 2))))
+    assert errors[1] < 2 * errors[0]
+
+
+def test_minimal_filtering_where_it_pays(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on two cores with AVX-512."""
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=16, compute_units=2))
+    x, out = contiguous(dtypes.float32, (4, 64, 56, 56)), contiguous(dtypes.float32, (4, 64, 56, 56))
+
+    def pays(weight: tuple[int, ...], **more: Any) -> bool:
+        return conv_winograd.pays(runtime, geometry(x.shape, weight, out.shape, DEFAULTS | more), out)
+
+    assert pays((64, 64, 3, 3), padding=(1, 1))
+    assert not pays((64, 64, 3, 3), padding=(2, 2), dilation=(2, 2))
+    assert not pays((64, 64, 5, 5), padding=(2, 2))
+    assert not pays((64, 1, 3, 3), padding=(1, 1), groups=64)
+    assert not pays((4096, 4096, 3, 3), padding=(1, 1))
 
 
 def test_channels_last_views(device: Any, rng: Any) -> None:

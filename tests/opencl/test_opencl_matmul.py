@@ -85,6 +85,46 @@ def test_linear(device: Any, rng: Any, lead: tuple[int, ...], inner: int, outer:
     check(device, "linear", [x, weight, None], dtype, ulps)
 
 
+# Through each kernel: vectors either way round, small products, register tiles in one pass and in several.
+@pytest.mark.parametrize(
+    ("lead", "inner", "outer", "dtype"),
+    [((), 300, 70, dtypes.float32), ((5, 10), 300, 2, dtypes.float32), ((6,), 20, 30, dtypes.float32),
+     ((2, 35), 65, 50, dtypes.float32), ((130,), 700, 90, dtypes.float32), ((130,), 700, 90, dtypes.bfloat16)],
+)  # fmt: skip
+def test_epilogue(device: Any, rng: Any, lead: tuple[int, ...], inner: int, outer: int, dtype: dtypes.DType) -> None:
+    x, weight, bias = _draw(rng, *lead, inner), _draw(rng, outer, inner), _draw(rng, outer)
+    residual = _draw(rng, *lead, outer)
+    ulps = 8 + (inner**0.5 if dtype.itemsize >= 4 else 0)
+    chosen = {"activation": "gelu_tanh", "scale": 0.125}
+    check(device, "fused_linear", [x, weight, bias, residual], dtype, ulps, magnitude=4, **chosen)
+
+
+def test_epilogue_of_a_residual_alone(device: Any, rng: Any) -> None:
+    inputs = [_draw(rng, 6, 20), _draw(rng, 30, 20), None, _draw(rng, 6, 30)]
+    check(device, "fused_linear", inputs, ulps=16, magnitude=4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out", "shape"),
+    [("int8", "int32", (70, 90, 700)), ("uint8", "int32", (1, 33, 700)), ("bool", "int32", (5, 6, 7)),
+     ("float16", "float32", (70, 90, 700)), ("bfloat16", "float32", (40, 3, 700)), ("float32", "float64", (70, 90, 700))],
+)  # fmt: skip
+def test_results_wider_than_operands(device: Any, rng: Any, dtype: str, out: str, shape: tuple[int, int, int]) -> None:
+    given, wanted = dtypes.as_dtype(dtype), dtypes.as_dtype(out)
+    if wanted not in device.backend.capabilities.storage:
+        pytest.skip(f"no {out}")
+    m, n, k = shape
+    whole = given.kind != "float"
+    x, y = (rng.integers(0, 100, s) % 3 if whole else _draw(rng, *s) for s in ((m, k), (k, n)))
+    x, y = x.astype(given.numpy), y.T.astype(given.numpy).T
+    (got,) = run(device, "matmul", [x, y], out_dtype=wanted)
+    expected = x.astype(np.float64) @ y.astype(np.float64)
+    assert got.dtype == wanted.numpy
+    # Products of operands are exact in the type of the sums, which rounds once per term.
+    limit = 0 if whole else np.finfo(wanted.numpy).eps * k**0.5 * np.abs(expected).max()
+    np.testing.assert_allclose(got, expected, rtol=0, atol=limit)
+
+
 def test_few_tiles_share_out_the_terms(device: Any, rng: Any) -> None:
     """The shape of a weight's gradient: few results, many terms."""
     check(device, "matmul", [_draw(rng, 5000, 48).T, _draw(rng, 5000, 40)], ulps=80)

@@ -45,7 +45,7 @@ def test_rows_of_a_view(device: Any, rng: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
-@pytest.mark.parametrize("shape", [(40, 3), (2, 3, 50), (5, 7, 13, 11), (2, 1, 4, 4)], ids=str)
+@pytest.mark.parametrize("shape", [(40, 3), (2, 3, 50), (5, 7, 13, 11), (2, 1, 4, 4), (40, 3, 33, 33)], ids=str)
 @pytest.mark.parametrize("affine", [False, True])
 def test_batch_norm(device: Any, rng: Any, shape: tuple[int, ...], dtype: dtypes.DType, affine: bool) -> None:
     x, g = rng.uniform(-2, 2, shape) + 0.5, rng.uniform(-1, 1, shape)
@@ -56,3 +56,21 @@ def test_batch_norm(device: Any, rng: Any, shape: tuple[int, ...], dtype: dtypes
     statistic = np.float64 if dtype is dtypes.float64 else np.float32
     given = [np.asarray(s).astype(statistic) for s in (mean, variance)]
     check(device, "batch_norm_grad", [g, x, weight, *given], dtype, ulps=32, eps=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((5, 6), 3), ((2, 6, 50), 2), ((3, 8, 13, 7), 4), ((2, 4, 16, 16), 1)], ids=str
+)
+@pytest.mark.parametrize("affine", [False, True])
+def test_group_norm(
+    device: Any, rng: Any, shape: tuple[int, ...], groups: int, dtype: dtypes.DType, affine: bool
+) -> None:
+    x, g = rng.uniform(-2, 2, shape) + 0.5, rng.uniform(-1, 1, shape)
+    channels = shape[1]
+    weight, bias = (rng.uniform(0.5, 1.5, channels), rng.uniform(-1, 1, channels)) if affine else (None, None)
+    check(device, "group_norm", [x, weight, bias], dtype, ulps=32, groups=groups, eps=1e-3)
+    _, mean, rstd = OPS["group_norm"].reference(x.astype(dtype.numpy).astype(np.float64), groups=groups, eps=1e-3)
+    statistic = np.float64 if dtype is dtypes.float64 else np.float32
+    given = [np.asarray(s).astype(statistic) for s in (mean, rstd)]
+    check(device, "group_norm_grad", [g, x, weight, *given], dtype, ulps=64, groups=groups)

@@ -76,9 +76,7 @@ def test_negative_and_wide_strides(device: Any, rng: Any) -> None:
     check(device, "matmul", [_draw(rng, 2, 50, 80)[:, ::-1, ::2], _draw(rng, 80, 70)[::-2, ::-1]], ulps=16)
 
 
-@pytest.mark.parametrize(
-    ("lead", "inner", "outer"), [((), 64, 50), ((5,), 700, 2), ((130,), 300, 92)]
-)
+@pytest.mark.parametrize(("lead", "inner", "outer"), [((), 64, 50), ((5,), 700, 2), ((130,), 300, 92)])
 def test_linear(device: Any, rng: Any, lead: tuple[int, ...], inner: int, outer: int) -> None:
     x, weight = _draw(rng, *lead, inner), _draw(rng, outer, inner)
     check(device, "linear", [x, weight, _draw(rng, outer)], ulps=8 + inner**0.5)

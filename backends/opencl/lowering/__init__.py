@@ -22,6 +22,8 @@ from polyhal.backends.opencl.lowering import (
     batch_norm,
     convolution,
     elementwise,
+    fused,
+    group_norm,
     indexing,
     loss,
     matmul,
@@ -31,12 +33,14 @@ from polyhal.backends.opencl.lowering import (
     pooling,
     random,
     reduce,
+    scan,
     softmax,
+    sorting,
 )  # fmt: skip
 
 _FAMILIES = (
-    elementwise, movement, reduce, indexing, matmul, softmax, norm, loss, optimizer, attention, random, convolution,
-    pooling, batch_norm,
+    elementwise, fused, movement, reduce, indexing, matmul, softmax, norm, loss, optimizer, attention, random, convolution,
+    pooling, batch_norm, group_norm, scan, sorting,
 )  # fmt: skip
 
 

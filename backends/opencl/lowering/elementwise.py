@@ -22,8 +22,26 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.protocol import InputSpec, Launch
+from polyhal.hal.tuning import Family, magnitude
 
-_INT32_LIMIT = 2**31 - 1
+INT32_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """How elements are dealt out."""
+
+    group: int
+    """Work-items per group."""
+    vector: int
+    """Elements of four bytes per work-item, where rows are long enough."""
+
+
+STREAMING = Family[Streaming](
+    "elementwise",
+    {"group": (16, 32, 64, 128, 256, 512), "vector": (4, 8, 16)},
+    lambda features, choice: choice.group <= features.max_group_size and choice.vector in (1, 2, 4, 8, 16),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +64,8 @@ class _Space:
 
 
 @dataclass(slots=True)
-class _Text:
-    """The generated parts of a kernel. A `Writer` of `backends.common.steps`."""
+class Text:
+    """The generated parts of a kernel (see `elementwise.cl`). A `Writer` of `backends.common.steps`."""
 
     dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
     parameters: list[str] = field(default_factory=list)
@@ -59,6 +77,12 @@ class _Text:
     compute: list[str] = field(default_factory=list)
     store: list[str] = field(default_factory=list)
     store_part: list[str] = field(default_factory=list)
+
+    def tensor(self, operand: Operand, const: str = "const ") -> None:
+        """Parameters p<position> and o<position>: an operand's memory and offset."""
+        n = operand.position
+        self.parameters.append(f"__global {const}STORAGE({operand.dtype.name}) *p{n}, const ulong o{n}")
+        self.bindings.append(Tensor(n))
 
     def scalar(self, name: str, type_: ScalarType, binding: Parameter) -> None:
         self.parameters.append(f"const {type_} {name}")
@@ -92,8 +116,10 @@ def group(
     Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may
     be exactly an input. Raises KernelBuildError.
     """
-    space = _lay_out(runtime, inputs, outputs)
-    text = _Text()
+    default = Streaming(runtime.features.group_size, runtime.features.vector_width)
+    choice = runtime.tuning.choose(STREAMING, magnitude(math.prod(outputs[0].shape)), default)
+    space = _lay_out(choice.vector, runtime, inputs, outputs)
+    text = Text()
     values = evaluate(text, steps, _emit_operands(text, space, inputs))
     _emit_results(text, space, [values[i] for i in results], outputs)
     index: ScalarType = "ulong" if space.wide else "uint"
@@ -114,37 +140,42 @@ def group(
         "STORE_PART": "\n".join(text.store_part),
     }
     geometry = [Constant(n, index) for n in (space.axes[-1], space.chunks, space.items)]
-    options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if runtime.features.correct_divide else []
     return runtime.launch(
-        name, "elementwise", definitions, [*text.bindings, *geometry], (space.items,), (runtime.features.group_size,),
-        options=options,
+        name, "elementwise", definitions, [*text.bindings, *geometry], (space.items,), (choice.group,),
+        options=division_options(runtime),
     )  # fmt: skip
 
 
-def _lay_out(runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Space:
+def division_options(runtime: Runtime) -> list[str]:
+    """Build options that make division and square roots round as IEEE 754 asks, where the device can."""
+    return ["-cl-fp32-correctly-rounded-divide-sqrt"] if runtime.features.correct_divide else []
+
+
+def _lay_out(vector: int, runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Space:
     axes, operands = lay_out(inputs, outputs)
-    width, aligned = _width(runtime, axes, operands)
-    wide = max(*[o.reach(axes) for o in operands], math.prod(axes) + 2 * width) > _INT32_LIMIT
+    # A short tensor could do with narrower vectors, but these are another program, which costs more than it ever gains.
+    inner = max(axes[-1], vector) if runtime.features.cpu and len(axes) == 1 else axes[-1]
+    width, aligned = vector_width(vector, runtime, inner, operands)
+    wide = max(*[o.reach(axes) for o in operands], math.prod(axes) + 2 * width) > INT32_LIMIT
     return _Space(axes, width, aligned, wide, operands)
 
 
-def _width(runtime: Runtime, axes: tuple[int, ...], operands: Sequence[Operand]) -> tuple[int, bool]:
-    """Elements per work-item, and whether its vectors are aligned.
+def vector_width(vector: int, runtime: Runtime, inner: int, operands: Sequence[Operand]) -> tuple[int, bool]:
+    """Elements of the innermost axis, of length `inner`, per work-item, and whether its vectors are aligned.
 
     CPUs take unaligned and gathered vectors in their stride. GPUs gain from vectors only when they are aligned, and
     otherwise want neighbouring work-items on neighbouring elements.
     """
-    inner = axes[-1]
     itemsize = max(o.dtype.itemsize for o in operands)
     if runtime.features.cpu:
-        full = runtime.features.vector_width if itemsize <= 4 else max(2, runtime.features.vector_width // 2)
+        full = vector if itemsize <= 4 else max(2, vector // 2)
         return next((w for w in (full, 4) if inner >= w), 1), False
-    full = 8 if itemsize <= 2 else 4 if itemsize == 4 else 2
+    full = max(2, min(2 * vector, 4 * vector // itemsize, 16))
     whole = all(o.walk == "splat" or o.in_vectors(full) for o in operands)
     return (full, True) if whole and inner >= full else (1, False)
 
 
-def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None]) -> list[Value]:
+def _emit_operands(text: Text, space: _Space, inputs: Sequence[InputSpec | None]) -> list[Value]:
     outer = len(space.axes) - 1
     integer: ScalarType = "long" if space.wide else "int"
     for axis in range(outer - 1, 0, -1):
@@ -153,20 +184,12 @@ def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None
         text.locate.append("const INDEX c0 = row;")
     for o in space.operands:
         const = "const " if o.position < len(inputs) else ""
-        text.parameters.append(f"__global {const}STORAGE({o.dtype.name}) *p{o.position}, const ulong o{o.position}")
-        text.bindings.append(Tensor(o.position))
+        text.tensor(o, const)
         terms = "".join(f" + (OFFSET)c{a} * s{o.position}_{a}" for a in range(outer))
         text.locate.append(
             f"__global {const}STORAGE({o.dtype.name}) *q{o.position} = p{o.position} + o{o.position}{terms};"
         )
-    values = []
-    for i, spec in enumerate(inputs):
-        if isinstance(spec, ScalarSpec):
-            values.append(_emit_number(text, i, spec.dtype))
-        elif spec is None:
-            values.append(Value("", dtypes.float32))
-        else:
-            values.append(_emit_load(text, next(o for o in space.operands if o.position == i)))
+    values = load_inputs(text, inputs, space.operands)
     for axis in range(1, outer):
         text.scalar(
             f"n{axis}", "ulong" if space.wide else "uint", Constant(space.axes[axis], "ulong" if space.wide else "uint")
@@ -179,7 +202,20 @@ def _emit_operands(text: _Text, space: _Space, inputs: Sequence[InputSpec | None
     return values
 
 
-def _emit_number(text: _Text, position: int, dtype: DType) -> Value:
+def load_inputs(text: Text, inputs: Sequence[InputSpec | None], operands: Sequence[Operand]) -> list[Value]:
+    """A register per input: from pointers q<position> for tensors, from parameters for numbers."""
+    values = []
+    for i, spec in enumerate(inputs):
+        if isinstance(spec, ScalarSpec):
+            values.append(_emit_number(text, i, spec.dtype))
+        elif spec is None:
+            values.append(Value("", dtypes.float32))
+        else:
+            values.append(_emit_load(text, next(o for o in operands if o.position == i)))
+    return values
+
+
+def _emit_number(text: Text, position: int, dtype: DType) -> Value:
     # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
     cls = register_class(dtype)
     wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
@@ -189,7 +225,7 @@ def _emit_number(text: _Text, position: int, dtype: DType) -> Value:
     return Value(f"r{position}", dtype)
 
 
-def _emit_load(text: _Text, o: Operand) -> Value:
+def _emit_load(text: Text, o: Operand) -> Value:
     register, pointer, name = f"r{o.position}", f"q{o.position}", o.dtype.name
     text.registers.append(f"VEC(COMPUTE({name})) {register};")
     if o.walk == "splat":
@@ -204,7 +240,7 @@ def _emit_load(text: _Text, o: Operand) -> Value:
     return Value(register, o.dtype)
 
 
-def _emit_results(text: _Text, space: _Space, results: Sequence[Value], outputs: Sequence[Spec]) -> None:
+def _emit_results(text: Text, space: _Space, results: Sequence[Value], outputs: Sequence[Spec]) -> None:
     targets = space.operands[len(space.operands) - len(outputs) :]
     for value, o in zip(results, targets, strict=True):
         # The address of the register is taken for partial stores, so it must be a variable of its own.

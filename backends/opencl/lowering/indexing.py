@@ -4,108 +4,219 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.geometry import ceil_div, round_up
+from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least, round_up
 from polyhal.backends.common.indexing import line_step, step_of_rows, thirds
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor
+from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.layout import Spec
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
 
-_ELEMENTS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
-_ELEMENTS_EACH = 4096
-_COLUMN_SPAN = 64
-_ROW_GROUP = 32
-_SCATTER_GROUP = 128
+_ELEMENTS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
 
 
-def _gather(runtime: Runtime, index: Spec, x: Spec, places: tuple[int, int, int]) -> Launch | Declined:
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """How rows are dealt out."""
+
+    row_elements: int = 4096
+    """Elements that a work-item of a CPU copies at least, in whole rows."""
+    loads: int = 4
+    """Loads that a work-item of a GPU has under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scattering:
+    """How the columns of sums are dealt out."""
+
+    columns: int = 64
+    """Columns that a work-item of a CPU owns at most."""
+    group: int = 128
+    """Work-items of a GPU that share a row at most."""
+    chain: int = 32
+    """Terms of a row that are put in order; rows of more are added up by parts."""
+    looks: int = 8
+    """Indices that a work-item compares in one turn."""
+    parts: int = 32
+    """Parts of a row of many terms at most."""
+    workers: int = 16
+    """Groups per compute unit that rows of many terms are dealt out to."""
+
+
+_GATHERING = Gathering()
+_SCATTERING = Scattering()
+
+
+def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: tuple[int, int, int]) -> Launch | Declined:
     step = line_step(index)
     if step is None:
         return Declined("the index is not evenly spaced")
-    count, width = index.size, x.shape[1]
+    count, (rows, width), (row_step, column_step) = index.size, x.shape, x.strides
     if max(count, width) >= 1 << 31:
         return Declined("an axis is longer than 2^31")
-    if runtime.features.cpu:
-        each = max(1, min(_ELEMENTS_EACH // width, ceil_div(count, 4 * runtime.features.compute_units)))
-        across = 1
-    else:
-        each, across = 1, round_up(min(width, runtime.features.group_size), _ROW_GROUP)
+    nbytes, aligned, column_step = x.dtype.itemsize, x.aligned and out.aligned, column_step if width > 1 else 1
+    cpu = runtime.features.cpu
+    if not cpu and aligned and column_step == 1:
+        # Bytes that divide a row and the distance between rows can move together.
+        while nbytes < 16 and width % 2 == 0 and row_step % 2 == 0:
+            nbytes, width, row_step = nbytes * 2, width // 2, row_step // 2
+    each = max(1, min(_GATHERING.row_elements // width, ceil_div(count, 4 * runtime.features.compute_units)))
     parameters: list[Parameter] = [
         *(Tensor(i) for i in places),
-        Constant(count, "uint"),
-        Constant(width, "uint"),
-        Constant(x.shape[0], "ulong"),
-        Constant(each, "uint"),
-        Constant(step, "long"),
-        Constant(x.strides[0], "long"),
-        Constant(x.strides[1] if width > 1 else 1, "long"),
-    ]
-    definitions: dict[str, str | int | bool] = {"INDEX_DTYPE": index.dtype.name, "ELEMENT": _ELEMENTS[x.dtype.itemsize]}
-    group = (1, 1) if runtime.features.cpu else (_ROW_GROUP, 1)
-    return runtime.launch("gather", "gather", definitions, parameters, (across, ceil_div(count, each)), group)
+        Constant(count, "uint"), Constant(width, "uint"), Constant(rows, "ulong"), Constant(each, "uint"),
+        Constant(step, "long"), Constant(row_step, "long"), Constant(column_step, "long"),
+    ]  # fmt: skip
+    definitions: dict[str, str | int | bool] = {
+        "INDEX_DTYPE": index.dtype.name, "ELEMENT": _ELEMENTS[nbytes], "EACH_ROW": cpu, "EACH": _GATHERING.loads,
+        "UNITS": nbytes // x.dtype.itemsize,
+    }  # fmt: skip
+    items = ceil_div(count, each) if cpu else ceil_div(count * width, _GATHERING.loads)
+    group = 1 if cpu else runtime.features.group_size
+    return runtime.launch("gather", "gather", definitions, parameters, (items,), (group,))
 
 
 def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:
     """A launch (index, x, out): rows of `x`, zeros where an index is out of range. All contiguous."""
-    launch = _gather(runtime, index, x, (0, 1, 2))
+    launch = _gather(runtime, index, x, out, (0, 1, 2))
     assert not isinstance(launch, Declined)
     return launch
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows to be added: their number, their length, and the distances between rows and between elements."""
+
+    dtype: DType
+    count: int
+    width: int
+    row_step: int
+    column_step: int
+    aligned: bool
+
+    def parameters(self, index_step: int, *own: Parameter) -> list[Parameter]:
+        """The parameters with which the kernels that read the rows end, a kernel's own in the middle."""
+        return [
+            Constant(self.count, "uint"), Constant(self.width, "uint"), *own,
+            Constant(index_step, "long"), Constant(self.row_step, "long"), Constant(self.column_step, "long"),
+        ]  # fmt: skip
+
+
 def _scatter(
-    runtime: Runtime, index: Spec, source: tuple[int, int, int, int], out: Spec, places: tuple[int, int, int]
+    runtime: Runtime, index: Spec, source: _Rows, out: Spec, places: tuple[int, int, int]
 ) -> Launch | Declined:
-    """`source` is (count, width, row stride, column stride)."""
+    """Add the rows of a source to those of `out`; `places` are the positions of index, source and output."""
     step = line_step(index)
     if step is None:
         return Declined("the index is not evenly spaced")
-    count, width, row_step, column_step = source
-    if max(count, width) >= 1 << 31:
+    if max(source.count, source.width) >= 1 << 31 or out.shape[0] >= 1 << 31:
         return Declined("an axis is longer than 2^31")
-    cpu = runtime.features.cpu
-    span = _COLUMN_SPAN
-    while cpu and span > 16 and ceil_div(width, span) < 2 * runtime.features.compute_units:
+    if runtime.features.cpu:
+        return _scatter_by_columns(runtime, index, step, source, out, places)
+    return _scatter_by_rows(runtime, index, step, source, out, places)
+
+
+def _scatter_by_columns(
+    runtime: Runtime, index: Spec, step: int, source: _Rows, out: Spec, places: tuple[int, int, int]
+) -> Launch:
+    """For CPUs. Sums of half precision are kept in float32 until the end."""
+    held = dtypes.accumulator(out.dtype) if out.dtype.kind == "float" else out.dtype
+    apart = held is not out.dtype
+    span = _SCATTERING.columns
+    while span > 16 and ceil_div(source.width, span) < 2 * runtime.features.compute_units:
         span //= 2
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": out.dtype.name,
-        "INDEX_DTYPE": index.dtype.name,
-        "REAL": real_type(out.dtype),
-        "BY_COLUMNS": cpu,
-        "GROUP": _SCATTER_GROUP,
-    }
-    parameters: list[Parameter] = [
-        *(Tensor(i) for i in places),
-        Constant(count, "uint"),
-        Constant(width, "uint"),
-        Constant(out.shape[0], "ulong"),
-        Constant(span, "uint"),
-        Constant(step, "long"),
-        Constant(row_step, "long"),
-        Constant(column_step, "long"),
-    ]
-    items = (ceil_div(width, span), 1) if cpu else (round_up(width, _SCATTER_GROUP), count)
-    return runtime.launch(
-        "scatter_add", "scatter_add", definitions, parameters, items, (1, 1) if cpu else (_SCATTER_GROUP, 1)
-    )
+        "DTYPE": held.name, "SOURCE_DTYPE": source.dtype.name, "INDEX_DTYPE": index.dtype.name, "OUT_IS_WORKSPACE": apart,
+        "WIDTH": runtime.features.vector_width if held.itemsize <= 4 and source.width >= span else 1,
+    }  # fmt: skip
+    first_workspace = 3
+    target = Workspace(first_workspace) if apart else Tensor(places[2])
+    parameters = [
+        *(Tensor(i) for i in places[:2]), target,
+        *source.parameters(step, Constant(out.shape[0], "ulong"), Constant(span, "uint")),
+    ]  # fmt: skip
+    add = runtime.launch("scatter_add", "scatter_add", definitions, parameters, (ceil_div(source.width, span),), (1,))
+    if not apart:
+        return add
+    wide = contiguous(held, out.shape)
+    widen, round_off = movement.copy(runtime, out, wide), movement.copy(runtime, wide, out)
+
+    def run(*args: Any) -> None:
+        sums = Ref(args[first_workspace], wide)
+        widen(args[places[2]], sums)
+        add(*args)
+        round_off(sums, args[places[2]])
+
+    return LaunchSequence("scatter_add", (run,), (wide.nbytes,))
+
+
+def _scatter_by_rows(
+    runtime: Runtime, index: Spec, step: int, source: _Rows, out: Spec, places: tuple[int, int, int]
+) -> Launch:
+    """For GPUs: groups own rows, and add them up in registers (see `scatter_linked.cl`)."""
+    rows, count = out.shape[0], source.count
+    whole = source.aligned and out.aligned and source.column_step == 1 and out.dtype.itemsize <= 4
+    width = 4 if whole and source.width % 4 == 0 and source.row_step % 4 == 0 else 1
+    group = min(_SCATTERING.group, max(32, power_of_two_at_least(ceil_div(source.width, width))))
+    real = real_type(out.dtype)
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name, "REAL": real, "GROUP": group, "WIDTH": width,
+        "LONGEST": _SCATTERING.chain, "LOOKS": _SCATTERING.looks,
+    }  # fmt: skip
+    heads, longs = contiguous(dtypes.int32, (rows,)), contiguous(dtypes.int32, (1 + count // (_SCATTERING.chain + 1),))
+    heads_place, nexts_place, longs_place, partial_place = (Workspace(3 + i) for i in range(4))
+    clear, reset = movement.fill(runtime, heads), movement.fill(runtime, contiguous(dtypes.int32, (1,)))
+    columns = round_up(ceil_div(source.width, width), group)
+
+    def kernel(name: str, parameters: list[Parameter], items: tuple[int, ...]) -> Launch:
+        sizes = (group, 1) if len(items) == 2 else (group,)
+        return runtime.launch(f"scatter.{name}", "scatter_linked", definitions, parameters, items, sizes, kernel=name)
+
+    def prepare(*args: Any) -> None:
+        clear(-1, Ref(args[heads_place.index], heads))
+        reset(0, Ref(args[longs_place.index], contiguous(dtypes.int32, (1,))))
+
+    tensors = [Tensor(i) for i in places]
+    ends = [Constant(rows, "ulong"), Constant(step, "long")]
+    link: list[Parameter] = [tensors[0], heads_place, nexts_place, Constant(count, "uint"), *ends]
+    chains = [*tensors, heads_place, nexts_place, longs_place, *source.parameters(step, Constant(rows, "ulong"))]
+    steps: list[Callable[..., None]] = [
+        prepare, kernel("link", link, (count,)), kernel("add_chains", chains, (columns, count))
+    ]  # fmt: skip
+    workspace = [heads.nbytes, 4 * count, longs.nbytes]
+    if count > _SCATTERING.chain:
+        turn = group * _SCATTERING.looks
+        parts = max(1, min(_SCATTERING.parts, count // turn))
+        piece = round_up(ceil_div(count, parts), turn)
+        workers = _SCATTERING.workers * runtime.features.compute_units
+        sizes = [Constant(parts, "uint"), Constant(piece, "uint")]
+        add = [*tensors[:2], partial_place, longs_place, *source.parameters(step, *sizes)]
+        join: list[Parameter] = [tensors[2], partial_place, longs_place, Constant(source.width, "uint"), sizes[0]]
+        steps += [kernel("add_parts", add, (columns, workers)), kernel("join_parts", join, (workers * group,))]
+        workspace.append((longs.size - 1) * parts * source.width * (8 if real in ("double", "long", "ulong") else 4))
+    return LaunchSequence("scatter_add", steps, tuple(workspace))
 
 
 def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:
     """A launch (index, source, out) that adds rows, in the order of the index. All contiguous."""
-    launch = _scatter(runtime, index, (*source.shape, *source.strides), out, (0, 1, 2))  # type: ignore[arg-type]
+    (count, width), (row_step, column_step) = source.shape, source.strides
+    rows = _Rows(source.dtype, count, width, row_step, column_step, source.aligned)
+    launch = _scatter(runtime, index, rows, out, (0, 1, 2))
     assert not isinstance(launch, Declined)
     return launch
 
 
 def _after_zeros(runtime: Runtime, name: str, out: Spec, place: int, launch: Launch) -> Launch:
     zero = movement.fill(runtime, out)
-    return LaunchSequence(name, (lambda *args: zero(0, args[place]), launch))
+    return LaunchSequence(name, (lambda *args: zero(0, args[place]), launch), launch.workspace)
 
 
 def _embedding(
@@ -114,7 +225,7 @@ def _embedding(
     weight, index = inputs
     if not isinstance(weight, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
-    return _gather(runtime, index, weight, (1, 0, 2))
+    return _gather(runtime, index, weight, outputs[0], (1, 0, 2))
 
 
 def _scatter_rows(
@@ -124,13 +235,12 @@ def _scatter_rows(
     (out,) = outputs
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
-    if runtime.features.cpu and out.dtype.is_floating_point and out.dtype.itemsize < 4:
-        return Declined(f"sums of {out.dtype.name} would be rounded at every step")
     step = step_of_rows(src)
     if step is None:
         return Declined("the rows of the source are not evenly spaced")
     width = src.shape[-1]
-    launch = _scatter(runtime, index, (index.size, width, step, src.strides[-1] if width > 1 else 1), out, (1, 0, 2))
+    rows = _Rows(src.dtype, index.size, width, step, src.strides[-1] if width > 1 else 1, src.aligned)
+    launch = _scatter(runtime, index, rows, out, (1, 0, 2))
     return launch if isinstance(launch, Declined) else _after_zeros(runtime, "scatter_rows", out, 2, launch)
 
 

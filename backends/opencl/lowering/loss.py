@@ -26,7 +26,7 @@ def _forward(
     if isinstance(found, Declined):
         return found
     logits, target = found
-    arranged = rows.arrange(runtime, (logits,), 1)
+    arranged = rows.arrange(runtime, (logits,), 1, held=1)
     if isinstance(arranged, Declined):
         return arranged
     smoothing = params["label_smoothing"]

@@ -11,8 +11,9 @@ from polyhal.backends.common import products
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Tensor
 from polyhal.backends.common.products import Product
-from polyhal.backends.opencl.lowering import matmul_panels, matmul_tiles, matvec
-from polyhal.backends.opencl.lowering.matmul_arguments import bias, definitions, operands, uints
+from polyhal.backends.opencl.lowering import matmul_panels, matmul_tiles, matvec, tensor_cores
+from polyhal.backends.opencl.lowering.epilogue import epilogue
+from polyhal.backends.opencl.lowering.matmul_arguments import definitions, operands, uints
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
@@ -35,18 +36,21 @@ def build(runtime: Runtime, p: Product) -> Launch:
         return matmul_panels.build(runtime, p)
     if min(p.m, p.n) < _SMALL_GROUP or runtime.capabilities.limits.max_group_size < matmul_tiles.GROUP:
         return _small(runtime, p)
-    return matmul_tiles.build(runtime, p)
+    on_tensor_cores = tensor_cores.build(runtime, p) if runtime.features.tensor_cores else None
+    return on_tensor_cores or matmul_tiles.build(runtime, p)
 
 
 def _small(runtime: Runtime, p: Product) -> Launch:
     """Straight from memory."""
+    finishing, finishing_parameters = epilogue(p)
     parameters = [
-        Tensor(p.left.place), Tensor(p.right.place), *bias(p), Tensor(p.out.place), *uints(p.m, p.n, p.k), *operands(p)
+        Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters, Tensor(p.out.place), *uints(p.m, p.n, p.k),
+        *operands(p),
     ]  # fmt: skip
     items = (p.n, ceil_div(p.m, _SMALL_ROWS), p.count)
-    defined = definitions(p, ROWS=_SMALL_ROWS, LOGICAL=p.dtype.kind == "bool")
+    defined = definitions(p, finishing, ROWS=_SMALL_ROWS, LOGICAL=p.out_dtype.kind == "bool")
     return runtime.launch("matmul_small", "matmul_small", defined, parameters, items, (_SMALL_GROUP, 1, 1))
 
 
 batched = partial(products.batched, build)
-LOWERINGS = products.lowerings(build)
+LOWERINGS = products.lowerings(build, wide=True, epilogues=True)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.launch import Constant, Tensor
+from polyhal.backends.common.expressions import register_class
+from polyhal.backends.common.launch import Constant
 from polyhal.backends.common.products import Product
+from polyhal.backends.common.templating import Definitions
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
 
 
-def definitions(p: Product, **more: str | int | bool) -> dict[str, str | int | bool]:
-    common: dict[str, str | int | bool] = {
-        "DTYPE": p.dtype.name, "OUT_DTYPE": p.out_dtype.name, "REAL": type_name(p.kind), "BIAS": p.bias is not None
+def definitions(p: Product, *groups: Definitions, **more: str | int | bool) -> dict[str, str | int | bool]:
+    """The types of a product, and what else is defined for its kernel."""
+    real = type_name(p.kind)
+    defined: dict[str, str | int | bool] = {
+        "DTYPE": p.dtype.name, "OUT_DTYPE": p.out_dtype.name, "REAL": real,
+        "WIDEN": type_name(register_class(p.dtype)) != real,
     }  # fmt: skip
-    return common | more
-
-
-def bias(p: Product) -> list[Parameter]:
-    return [] if p.bias is None else [Tensor(p.bias)]
+    for group in groups:
+        defined |= group
+    return defined | more
 
 
 def uints(*values: int) -> list[Parameter]:

@@ -16,13 +16,23 @@ from polyhal.hal.protocol import Declined, Launch
 
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {}
 
+_BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 _UNITS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
 _LOCAL_TILE, _LOCAL_GROUP, _BLOCK_TILE = 32, 256, 16
+_VECTOR_TILE, _BLOCK = 64, 4
+"""Sides of the squares that a group moves in vectors, and of the blocks that its work-items turn."""
 
 
 def copy(runtime: Runtime, source: Spec, target: Spec) -> Launch:
     """A launch (source, target) for equal shapes of any strides and dtypes."""
-    return _transpose(runtime, source, target) or group(runtime, "copy", (source,), (target,), (), (0,))
+    moved = _transpose(runtime, source, target)
+    if moved is not None:
+        return moved
+    if source.dtype is target.dtype:
+        # As bits: half precision needs no conversion to float and back, and programs serve all types of a size.
+        bits = _BITS[source.dtype.itemsize]
+        source, target = source._replace(dtype=bits), target._replace(dtype=bits)
+    return group(runtime, "copy", (source,), (target,), (), (0,))
 
 
 def fill(runtime: Runtime, target: Spec) -> Launch:
@@ -54,5 +64,9 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
             "transpose", "transpose_block", {**definitions, "TILE": tile}, parameters, (squares,), (4,)
         )
     size = min(_LOCAL_GROUP, runtime.features.group_size)
+    if size == _LOCAL_GROUP and source.aligned and target.aligned and t.in_vectors(_BLOCK):
+        return runtime.launch(
+            "transpose", "transpose_vectors", definitions, parameters, (t.tiles(_VECTOR_TILE) * size,), (size,)
+        )
     definitions |= {"TILE": tile, "GROUP": size}
     return runtime.launch("transpose", "transpose_local", definitions, parameters, (squares * size,), (size,))

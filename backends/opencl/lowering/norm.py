@@ -20,7 +20,8 @@ Lower = Callable[[Runtime, Inputs, tuple[Spec, ...], Mapping[str, Any]], Launch 
 
 _CHUNKS_PER_UNIT = 4
 _COLUMN_VECTORS = 4
-_GPU_ITEMS = 1 << 15
+_GPU_COLUMNS = 4
+_GPU_ITEMS = 1 << 17
 _MIN_CHUNK = 16
 
 
@@ -33,7 +34,7 @@ def _forward(centred: bool) -> Lower:
             return found
         weight = inputs[1]
         bias = inputs[2] if centred else None
-        arranged = rows.arrange(runtime, found, found[0].ndim - 1)
+        arranged = rows.arrange(runtime, found, found[0].ndim - 1, held=1, shared=(weight, bias))
         if isinstance(arranged, Declined):
             return arranged
         definitions = arranged.definitions | {
@@ -63,7 +64,7 @@ def _backward(centred: bool) -> Lower:
         if isinstance(found, Declined):
             return found
         x = found.x
-        arranged = rows.arrange(runtime, (found.g, x, found.dx), x.ndim - 1)
+        arranged = rows.arrange(runtime, (found.g, x, found.dx), x.ndim - 1, held=2, shared=(weight,))
         if isinstance(arranged, Declined):
             return arranged
         definitions = arranged.definitions | {
@@ -78,8 +79,7 @@ def _backward(centred: bool) -> Lower:
             "norm_rows_grad", "norm_rows_grad", definitions, parameters, arranged.items, arranged.group
         )
 
-        columns, vectors = (arranged.definitions["WIDTH"], _COLUMN_VECTORS) if runtime.features.cpu else (1, 1)
-        assert isinstance(columns, int)
+        columns, vectors, aligned = _columns(runtime, arranged, found)
         block = columns * vectors
         blocks = ceil_div(arranged.length, block)
         parts = _parts(runtime, arranged.rows, blocks)
@@ -91,6 +91,7 @@ def _backward(centred: bool) -> Lower:
             "REAL": rows.real_type(x.dtype),
             "WIDTH": columns,
             "VECTORS": vectors,
+            "ALIGNED": aligned,
             "CENTRED": centred,
         }
         after = first_output + len(outputs)
@@ -134,6 +135,17 @@ def _backward(centred: bool) -> Lower:
         return LaunchSequence("norm_grad", (input_grad, partial, total), (workspace,))
 
     return lower
+
+
+def _columns(runtime: Runtime, arranged: rows.Rows, found: norms.Gradient) -> tuple[int, int, bool]:
+    """Columns in a vector, vectors side by side, and whether these lie at multiples of their size."""
+    if runtime.features.cpu:
+        width = arranged.definitions["WIDTH"]
+        assert isinstance(width, int)
+        return width, _COLUMN_VECTORS, False
+    steps = (arranged.length, found.g_row, found.x_row)
+    aligned = found.g.aligned and found.x.aligned and all(s % _GPU_COLUMNS == 0 for s in steps)
+    return (_GPU_COLUMNS if aligned else 1), 1, aligned
 
 
 def _parts(runtime: Runtime, count: int, blocks: int) -> int:

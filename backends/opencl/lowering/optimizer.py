@@ -42,4 +42,4 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
     return runtime.launch(name, "sum_of_squares", defined, parameters, (group,), (group,), kernel=name)
 
 
-LOWERINGS = optimizers.lowerings(Makers(movement.copy, _over_slots, _total))
+LOWERINGS = optimizers.lowerings(Makers(movement.copy, _over_slots, _total, movement.fill))

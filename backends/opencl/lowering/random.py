@@ -28,7 +28,10 @@ def _lowering(op: str) -> Callable[..., Launch | Declined]:
         if not all(isinstance(s, ScalarSpec) for s in inputs):
             return Declined("seed or offset is a tensor")
         (out,) = outputs
-        definitions: dict[str, str | int | bool] = {"OUT_DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op]}
+        definitions: dict[str, str | int | bool] = {
+            "OUT_DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op],
+            "ALIGNED": out.aligned and not runtime.features.cpu,
+        }  # fmt: skip
         parameters: list[Parameter] = [Tensor(2), Constant(out.size, "ulong"), Number(0, "ulong"), Number(1, "ulong")]
         group = runtime.features.group_size
         return runtime.launch(op, "random", definitions, parameters, (ceil_div(out.size, _WORDS),), (group,))
@@ -49,7 +52,10 @@ def _dropout(
     lengths, steps = (1,) * fill + lengths, (0,) * fill + steps
     p = params["p"]
     real = real_type(x.dtype)
-    definitions: dict[str, str | int | bool] = {"DTYPE": x.dtype.name, "REAL": real, "STRIDED": not x.is_contiguous}
+    aligned = x.aligned and outputs[0].aligned and not runtime.features.cpu
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": x.dtype.name, "REAL": real, "STRIDED": not x.is_contiguous, "ALIGNED": aligned
+    }  # fmt: skip
     parameters: list[Parameter] = [
         Tensor(0),
         Tensor(3),

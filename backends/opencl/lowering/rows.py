@@ -6,21 +6,50 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launch import Constant
+from polyhal.backends.common.rows import Rows as Walk
 from polyhal.backends.common.rows import walk
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.groups import exchange
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined
+from polyhal.hal.protocol import Declined, InputSpec
 
-_ELEMENTS_EACH = 4096
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """How rows are divided among work-items."""
+
+    width: int
+    """Elements that are read at once."""
+    lanes: int
+    """Work-items that share a row."""
+    group: int
+    """Work-items in a group: `lanes`, or more where each has rows of its own."""
+    held: int
+    """Vectors of a row that each work-item keeps in registers; 0 where every pass reads the row again."""
+    each: int
+    """Rows that a group takes one after the other."""
+    aligned: bool = False
+    """Every vector lies at a multiple of its size."""
+
+
+_ELEMENTS_EACH = 16384
 """A CPU's work-item takes rows of about so many elements together, so that starting it costs little."""
-_SHORT_ROW = 512
-_SHORT_GROUP = 32
+_REGISTERS = 32
+"""Elements, of all operands together, that a work-item of a GPU keeps."""
+_SCALARS = 16
+"""The same where they are read one at a time."""
+_LEAST_LANES = 32
+_TRANSACTION = 16
+"""Bytes that a work-item of a GPU moves at once."""
+_BUSY = 256
+"""Work-items that a compute unit of a GPU should have at least."""
+_STRIDED_GROUP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,50 +65,81 @@ class Rows:
     group: tuple[int, ...]
 
 
-def arrange(runtime: Runtime, specs: Sequence[Spec], axis: int) -> Rows | Declined:
-    """Rows along `axis` of operands of equal shape. Vectors are used where the axis is contiguous in all of them."""
+def arrange(
+    runtime: Runtime,
+    specs: Sequence[Spec],
+    axis: int,
+    held: int = 0,
+    shared: Sequence[InputSpec | None] = (),
+    unit: int = 0,
+) -> Rows | Declined:
+    """Rows along `axis` of operands of equal shape, of which a GPU keeps the first `held` in registers where they fit there.
+
+    `shared` are operands of one row that are read along with every row. No vector that is held crosses a multiple of `unit`.
+    """
     found = walk(specs, axis)
     if isinstance(found, Declined):
         return found
-    definitions, each, items, group = geometry(runtime, specs[0].dtype, found.count, found.length, found.contiguous)
+    dtype = specs[0].dtype
+    shape = (
+        _cpu_shape(runtime, dtype, found)
+        if runtime.features.cpu
+        else _gpu_shape(runtime, specs, found, held, shared, unit)
+    )
+    real = real_type(dtype)
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": dtype.name, "REAL": real, "WIDTH": shape.width, "ALIGNED": shape.aligned, "GROUP": shape.group,
+        "LANES": shape.lanes, "HELD": shape.held, "FULL": shape.held * shape.lanes * shape.width == found.length,
+        "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, shape.lanes, shape.group),
+        "POLYNOMIAL_EXP": own_exp(runtime, dtype), "POLYNOMIAL_PART": runtime.features.cpu and real == "float",
+    }  # fmt: skip
     parameters: list[Parameter] = [
         Constant(found.count, "ulong"),
         Constant(found.length, "uint"),
-        Constant(each, "uint"),
+        Constant(shape.each, "uint"),
         Constant(found.outer[1], "uint"),
         Constant(found.outer[2], "uint"),
     ]
     for step, stride in zip(found.steps, found.strides, strict=True):
         parameters += [Constant(v, "long") for v in (*stride, step)]
-    return Rows(found.count, found.length, definitions, tuple(parameters), items, group)
+    items = ceil_div(found.count, shape.each) * shape.lanes
+    return Rows(found.count, found.length, definitions, tuple(parameters), (items,), (shape.group,))
 
 
-def geometry(
-    runtime: Runtime, dtype: DType, rows: int, length: int, vectors: bool = True
-) -> tuple[dict[str, str | int | bool], int, tuple[int, ...], tuple[int, ...]]:
-    """Definitions, rows per group, work-items and group size for `rows` rows of `length` elements.
-
-    A CPU gives each work-item some rows, a GPU each row a group. Rows that are not contiguous take one work-item each on both.
-    """
+def _cpu_shape(runtime: Runtime, dtype: DType, found: Walk) -> RowShape:
+    """Some rows for each work-item, in vectors as wide as fit in one."""
     features = runtime.features
-    real = real_type(dtype)
-    definitions: dict[str, str | int | bool] = {"DTYPE": dtype.name, "REAL": real}
-    if not vectors:
-        # Neighbouring rows are then neighbours in memory, as neighbouring work-items are.
-        definitions |= {"WIDTH": 1, "GROUP": 1}
-        return definitions, 1, (rows,), (1,)
-    width = features.vector_width
-    if real == "double":
-        width = max(1, width // 2)
-    if not features.cpu:
-        group = _SHORT_GROUP if length <= _SHORT_ROW else features.group_size
-        definitions |= {"WIDTH": width if length >= width * group else 1, "GROUP": group}
-        return definitions, 1, (rows * group,), (group,)
-    while width > length and width > 1:
+    if not found.contiguous:
+        return RowShape(width=1, lanes=1, group=1, held=0, each=1)
+    width = max(1, features.vector_width // (2 if real_type(dtype) == "double" else 1))
+    while width > found.length and width > 1:
         width //= 2
-    definitions |= {"WIDTH": width if length >= width else 1, "GROUP": 1, "POLYNOMIAL_EXP": own_exp(runtime, dtype)}
-    each = max(1, min(_ELEMENTS_EACH // length, ceil_div(rows, 4 * features.compute_units)))
-    return definitions, each, (ceil_div(rows, each),), (1,)
+    each = max(1, min(_ELEMENTS_EACH // found.length, ceil_div(found.count, 4 * features.compute_units)))
+    return RowShape(width, lanes=1, group=1, held=0, each=each)
+
+
+def _gpu_shape(
+    runtime: Runtime, specs: Sequence[Spec], found: Walk, held: int, shared: Sequence[InputSpec | None], unit: int
+) -> RowShape:
+    """A group for each row, each of whose work-items keeps `held` shares of it if they are small enough."""
+    if not found.contiguous:
+        # Neighbouring rows are then neighbours in memory, as neighbouring work-items are.
+        return RowShape(width=1, lanes=1, group=_STRIDED_GROUP, held=0, each=1)
+    width = max(1, _TRANSACTION // specs[0].dtype.itemsize)
+    steps = [found.length, unit, *(t for stride in found.strides for t in stride)]
+    aligned = all(s.aligned for s in (*specs, *shared) if isinstance(s, Spec)) and all(t % width == 0 for t in steps)
+    width = width if aligned else 1
+    vectors = found.length // width
+    most = (_REGISTERS if width > 1 else _SCALARS) // width // max(held, 1)
+    limit = min(runtime.capabilities.limits.max_group_size, 1024)
+    lanes = max(_LEAST_LANES, min(limit, power_of_two_at_least(ceil_div(vectors, max(most, 1)))))
+    busy = _BUSY * runtime.features.compute_units
+    while lanes * 2 <= min(limit, vectors) and lanes * found.count < busy:
+        lanes *= 2
+    kept = ceil_div(vectors, lanes)
+    if not held or kept > most:
+        lanes, kept = min(runtime.features.group_size, max(_LEAST_LANES, lanes)), 0
+    return RowShape(width, lanes, lanes, kept, 1, aligned)
 
 
 def own_exp(runtime: Runtime, dtype: DType) -> bool:

@@ -23,7 +23,7 @@ def _lowering(kernel: str, operands: int, log: bool) -> Lower:
             return Declined("an operand is a number")
         if any(s.dtype is not specs[0].dtype for s in specs):
             return Declined("operands of different dtypes")
-        arranged = rows.arrange(runtime, specs, params["axis"])
+        arranged = rows.arrange(runtime, specs, params["axis"], operands)
         if isinstance(arranged, Declined):
             return arranged
         definitions = arranged.definitions | {"LOG": log}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyhal.backends.common.elementwise import Operand, Step, lay_out, lowerings
+from polyhal.backends.common.elementwise import Operand, Step, fused, lay_out, lowerings
 from polyhal.backends.common.expressions import Class, register_class
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, LaunchSequence, Number, ScalarType, Tensor
@@ -161,4 +161,4 @@ def _number(body: _Body, position: int, dtype: DType) -> Value:
     return Value(register, dtype)
 
 
-LOWERINGS = lowerings(group)
+LOWERINGS = {**lowerings(group), "fused_elementwise": fused(group, lambda runtime: runtime.features.max_buffers)}

@@ -50,7 +50,9 @@ def split(runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequenc
     # Splitting the axis on which the largest operand reaches farthest shrinks its span the most.
     largest = max((i for i, s in enumerate(specs) if isinstance(s, Spec)), key=lambda i: _span(specs[i]))
     axis = max(range(len(shape)), key=lambda a: (shape[a] - 1) * abs(strides[largest][a]))
-    strided = [Spec(s.dtype, shape, t, s.aligned) if isinstance(s, Spec) else s for s, t in zip(specs, strides, strict=True)]
+    strided = [
+        Spec(s.dtype, shape, t, s.aligned) if isinstance(s, Spec) else s for s, t in zip(specs, strides, strict=True)
+    ]
     return _halves(strided, len(inputs), axis, frozenset())
 
 

@@ -12,6 +12,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
 _layer_norm, _rms_norm, _batch_norm = FUNCTIONS["layer_norm"], FUNCTIONS["rms_norm"], FUNCTIONS["batch_norm"]
+_group_norm = FUNCTIONS["group_norm"]
 
 
 def _check_trailing(op: str, x: Tensor, normalized_shape: tuple[int, ...]) -> int:
@@ -66,10 +67,8 @@ def group_norm(
                 expected="(N, C, ...) with C a multiple of the groups",
             )
         )
-    rows = ops.reshape(x, (x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups))
-    out: Tensor = ops.reshape(_layer_norm(rows, None, None, 1, eps)[0], x.shape)
-    out = out if weight is None else out * _per_channel(weight, x)
-    return out if bias is None else out + _per_channel(bias, x)
+    out: Tensor = _group_norm(x, weight, bias, num_groups, eps)[0]
+    return out
 
 
 def batch_norm(

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from polyhal.backends.common.elementwise import Operand, Step, lay_out, lowerings
+from polyhal.backends.common.elementwise import Operand, Step, fused, lay_out, lowerings
 from polyhal.backends.common.expressions import register_class
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, Number, ScalarType
@@ -25,6 +25,8 @@ from polyhal_cupy.runtime import Runtime
 
 _BLOCK = 256
 _INT32_LIMIT = 2**31 - 1
+_MOST_TENSORS = 24
+"""Tensors whose addresses and strides surely fit in a kernel's 4 KiB of parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,4 +208,4 @@ def _emit_results(text: _Text, space: _Space, results: Sequence[Value], outputs:
             text.store.append(f"store_step(q{i}, at, {f't{i}' if o.walk == 'step' else '(OFFSET)0'}, left, v{i});")
 
 
-LOWERINGS = lowerings(group)
+LOWERINGS = {**lowerings(group), "fused_elementwise": fused(group, lambda runtime: _MOST_TENSORS)}

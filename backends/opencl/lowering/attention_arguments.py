@@ -1,0 +1,176 @@
+"""What every kernel of attention is given: operands, how they lie, lengths and the mask (see shaders/opencl/heads.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyhal.backends.common.attentions import Shape, arrange, mask_kind, refusal
+from polyhal.backends.common.geometry import ceil_div, power_of_two_at_most
+from polyhal.backends.common.launch import Constant, Tensor, Workspace
+from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
+from polyhal.backends.opencl.lowering.rows import real_type
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec, broadcast_strides
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+Definitions = dict[str, str | int | bool]
+Inputs = tuple[InputSpec | None, ...]
+
+_FORWARD, _BACKWARD = ("q", "k", "v"), ("g", "q", "k", "v")
+_WHOLE = 4
+"""Features of a vector in memory."""
+_BOUNDS = (16, 32, 64, 96, 128, 192, 256)
+_DELTA_LANES, _DELTA_TEAMS = 8, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One call, forward (q, k, v, mask) or backward (g, q, k, v, mask, out, lse), whose first operands are `specs`."""
+
+    names: tuple[str, ...]
+    specs: tuple[Spec, ...]
+    shape: Shape
+    mask: Spec | None
+    out_dtype: DType
+    causal: bool
+    scale: float
+
+    @property
+    def dtype(self) -> DType:
+        return self.specs[0].dtype
+
+    @property
+    def real(self) -> str:
+        """The C type of sums."""
+        return real_type(self.dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a sum."""
+        return 8 if self.real == "double" else 4
+
+    @property
+    def longest(self) -> int:
+        """Features of a key or of a value, whichever has more."""
+        return max(self.shape.d, self.shape.e)
+
+    @property
+    def temporary(self) -> int:
+        """The place of the first workspace in the argument list."""
+        return 6 if self.names == _FORWARD else 10
+
+    @property
+    def out(self) -> int:
+        """The place of the first output; the logsumexp of a forward call comes next."""
+        return len(self.names) + (1 if self.names == _FORWARD else 3)
+
+    def operand(self, name: str) -> tuple[Tensor, Spec]:
+        place = self.names.index(name)
+        return Tensor(place), self.specs[place]
+
+    def strides(self, name: str) -> list[Parameter]:
+        place = self.names.index(name)
+        return longs(*self.shape.steps[place], *self.specs[place].strides[-2:])
+
+    def operands(self) -> list[Parameter]:
+        """All operands and the mask."""
+        return [*(Tensor(i) for i in range(len(self.names))), *self.masked()]
+
+    def masked(self) -> list[Parameter]:
+        return [] if self.mask is None else [Tensor(len(self.names))]
+
+    def batches(self) -> list[Parameter]:
+        return uints(*self.shape.batch[1:])
+
+    def lengths(self) -> list[Parameter]:
+        s = self.shape
+        scale = Constant(self.scale, "double" if self.real == "double" else "float")
+        return [*uints(s.t, s.s, s.d, s.e), scale, *self.batches()]
+
+    def mask_strides(self) -> list[Parameter]:
+        if self.mask is None:
+            return []
+        s = self.shape
+        # What leads is merged already, so that only the last two strides are wanted here.
+        spread = broadcast_strides(self.mask.shape[-2:], self.mask.strides[-2:], (s.t, s.s))
+        return longs(*s.steps[-1], *spread)
+
+    def numbers(self) -> list[Parameter]:
+        """Lengths, then the strides of all operands and of the mask."""
+        return [*self.lengths(), *(p for n in self.names for p in self.strides(n)), *self.mask_strides()]
+
+    def definitions(self, **more: str | int | bool) -> Definitions:
+        common: Definitions = {
+            "DTYPE": self.dtype.name, "REAL": self.real, "CAUSAL": self.causal, "MASK": mask_kind(self.mask)
+        }  # fmt: skip
+        if self.names == _FORWARD and self.out_dtype is not self.dtype:
+            common["OUT_DTYPE"] = self.out_dtype.name
+        if self.mask is not None:
+            common["MASK_DTYPE"] = self.mask.dtype.name
+        return common | more
+
+    def whole(self, elements: int = _WHOLE) -> bool:
+        """Whether the features of every operand lie in whole aligned vectors of `elements`."""
+        return all(
+            spec.aligned
+            and spec.strides[-1] == 1
+            and spec.shape[-1] % elements == 0
+            and all(n % elements == 0 for n in (spec.strides[-2], *steps))
+            for spec, steps in zip(self.specs, self.shape.steps, strict=False)
+        )
+
+
+def padded(features: int) -> int:
+    """The compiled bound for a number of features: few distinct values, so that few programs are built."""
+    return next((n for n in _BOUNDS if features <= n), features)
+
+
+def forward(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Attention | Declined:
+    return _call(_FORWARD, inputs[:3], inputs[3], outputs[0].dtype, params)
+
+
+def backward(inputs: Inputs, params: Mapping[str, Any]) -> Attention | Declined:
+    g, q, k, v, mask, out, lse = inputs
+    if not isinstance(lse, Spec) or lse.dtype.name != (
+        "float64" if q and real_type(q.dtype) == "double" else "float32"
+    ):
+        return Declined("a logsumexp of an unexpected dtype")
+    if not isinstance(out, Spec) or not out.is_contiguous or not lse.is_contiguous:
+        return Declined("the saved results are not contiguous")
+    if refusal((g, out), None):
+        return Declined(refusal((g, out), None))
+    return _call(_BACKWARD, (g, q, k, v), mask, out.dtype, params)
+
+
+def _call(
+    names: tuple[str, ...], operands: Inputs, mask: InputSpec | None, out_dtype: DType, params: Mapping[str, Any]
+) -> Attention | Declined:
+    reason = refusal(operands, mask)
+    if reason:
+        return Declined(reason)
+    specs: Sequence[Spec] = [o for o in operands if isinstance(o, Spec)]
+    q, _, v = specs[-3:]
+    (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
+    given = mask if isinstance(mask, Spec) else None
+    shape = arrange(specs, given, t, s, d, e)
+    if isinstance(shape, Declined):
+        return shape
+    return Attention(names, tuple(specs), shape, given, out_dtype, bool(params["causal"]), float(params["scale"]))
+
+
+def delta(runtime: Runtime, call: Attention, target: Workspace) -> Launch:
+    """What a backward call needs of each query besides its logsumexp, as `itemsize` bytes per query in `target`."""
+    cpu = runtime.features.cpu
+    most = power_of_two_at_most(runtime.features.max_group_size) // _DELTA_LANES
+    lanes, teams = (1, runtime.features.group_size) if cpu else (_DELTA_LANES, min(_DELTA_TEAMS, most))
+    rows = call.shape.count * call.shape.t
+    parameters: list[Parameter] = [
+        Tensor(0), Tensor(5), target, *uints(rows, call.shape.t, call.shape.e), *call.batches(), *call.strides("g")
+    ]  # fmt: skip
+    definitions: Definitions = {"DTYPE": call.dtype.name, "REAL": call.real, "LANES": lanes, "TEAMS": teams}
+    items, group = (ceil_div(rows, teams) * lanes * teams,), (lanes * teams,)
+    return runtime.launch("attention_delta", "attention_delta", definitions, parameters, items, group)

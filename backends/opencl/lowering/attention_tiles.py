@@ -1,0 +1,123 @@
+"""Attention on any GPU: tiles in local memory, a register tile of scores per work-item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from polyhal.backends.common.geometry import ceil_div, round_up
+from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.attention_arguments import Attention, Definitions, delta, padded
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.protocol import Declined, Launch
+
+_MAX_FEATURES = 256
+_PAD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """A group makes `rows` by `columns` scores, a work-item `height` by `width` of them."""
+
+    rows: int
+    columns: int
+    height: int
+    width: int
+
+    @property
+    def lanes(self) -> int:
+        return self.columns // self.width
+
+    @property
+    def group(self) -> int:
+        return self.rows // self.height * self.lanes
+
+    def registers(self, gathered: int) -> int:
+        """Numbers that a work-item holds when it gathers rows of `gathered` features."""
+        return self.height * (self.width + round_up(ceil_div(gathered, self.lanes), 4))
+
+
+FORWARD = (
+    Tiles(128, 64, 8, 8), Tiles(64, 64, 4, 8), Tiles(64, 32, 4, 4), Tiles(32, 32, 4, 4), Tiles(32, 16, 4, 2),
+    Tiles(16, 16, 2, 2),
+)  # fmt: skip
+"""In the order of preference; the first that fits into the device's local memory and registers is taken."""
+BACKWARD = (
+    Tiles(64, 64, 8, 4), Tiles(64, 32, 4, 4), Tiles(32, 32, 4, 4), Tiles(32, 16, 2, 4), Tiles(16, 16, 2, 2),
+)  # fmt: skip
+_REGISTERS = 136
+
+
+def _forward_elements(tiles: Tiles, features: int, values: int) -> int:
+    pitch = features + _PAD
+    return (tiles.rows + tiles.columns) * pitch + tiles.columns * (values + _PAD) + tiles.rows * (tiles.columns + _PAD)
+
+
+def _backward_elements(tiles: Tiles, features: int, values: int) -> int:
+    pitches = features + values + 2 * _PAD
+    return (tiles.rows + tiles.columns) * pitches + tiles.rows * (tiles.columns + _PAD)
+
+
+def _choose(
+    runtime: Runtime,
+    call: Attention,
+    candidates: Sequence[Tiles],
+    elements: Callable[[Tiles, int, int], int],
+    gathered: int,
+) -> Tiles | Declined:
+    if call.longest > _MAX_FEATURES:
+        return Declined(f"heads of {call.longest} features; the kernel takes {_MAX_FEATURES}")
+    features, values = padded(call.shape.d), padded(call.shape.e)
+    for tiles in candidates:
+        memory = elements(tiles, features, values) * call.itemsize
+        registers = tiles.registers(gathered) * call.itemsize // 4
+        small = tiles is candidates[-1]
+        if (
+            memory <= runtime.features.static_local_memory
+            and tiles.group <= runtime.capabilities.limits.max_group_size
+            and (registers <= _REGISTERS or small)
+        ):
+            return tiles
+    return Declined("the device has too little local memory")
+
+
+def _definitions(runtime: Runtime, call: Attention, tiles: Tiles) -> Definitions:
+    return call.definitions(
+        FEATURES=padded(call.shape.d), VALUES=padded(call.shape.e), WHOLE=call.whole(), ROWS=tiles.rows,
+        COLUMNS=tiles.columns, R=tiles.height, C=tiles.width, PLAIN=call.dtype.itemsize == call.itemsize,
+        TENSOR_CORES=runtime.features.tensor_cores and call.real == "float",
+    )  # fmt: skip
+
+
+def forward(runtime: Runtime, call: Attention, candidates: Sequence[Tiles] = FORWARD) -> Launch | Declined:
+    """The result and the logsumexp in one launch."""
+    tiles = _choose(runtime, call, candidates, _forward_elements, padded(call.shape.e))
+    if isinstance(tiles, Declined):
+        return tiles
+    parameters = [*call.operands(), Tensor(call.out), Tensor(call.out + 1), *call.numbers()]
+    items = (ceil_div(call.shape.t, tiles.rows) * tiles.group, call.shape.count)
+    definitions = _definitions(runtime, call, tiles)
+    return runtime.launch("attention", "attention_tiles", definitions, parameters, items, (tiles.group, 1))
+
+
+def backward(runtime: Runtime, call: Attention, candidates: Sequence[Tiles] = BACKWARD) -> Launch | Declined:
+    """The gradients of the queries in one launch, of the keys and values in another."""
+    shape = call.shape
+    features, values = padded(shape.d), padded(shape.e)
+    target = Workspace(call.temporary)
+    steps: list[Launch] = [delta(runtime, call, target)]
+    for keys, length, gathered, results in (
+        (False, shape.t, features, (call.out,)), (True, shape.s, features + values, (call.out + 1, call.out + 2))
+    ):  # fmt: skip
+        tiles = _choose(runtime, call, candidates, _backward_elements, gathered)
+        if isinstance(tiles, Declined):
+            return tiles
+        parameters: list[Parameter] = [
+            *call.operands(), Tensor(6), target, *(Tensor(i) for i in results), *call.numbers()
+        ]  # fmt: skip
+        definitions = _definitions(runtime, call, tiles) | {"KEYS": keys}
+        items = (ceil_div(length, tiles.rows) * tiles.group, shape.count)
+        name = "attention_grad.keys" if keys else "attention_grad.queries"
+        steps.append(runtime.launch(name, "attention_tiles_grad", definitions, parameters, items, (tiles.group, 1)))
+    return LaunchSequence("attention_grad", steps, (shape.count * shape.t * call.itemsize,))

@@ -1,0 +1,155 @@
+"""Convolution on CPUs, from planes in which every tap of a window is a plain shift (see backends.common.planes)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyhal.backends.common.convolutions import Geometry
+from polyhal.backends.common.geometry import ceil_div, round_up
+from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_input
+from polyhal.backends.opencl.launch import Table
+from polyhal.backends.opencl.lowering.conv_layout import (
+    BAND,
+    Weights,
+    images_as,
+    is_real,
+    itemsize,
+    lanes,
+    registers,
+    work_items,
+)
+from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
+from polyhal.backends.opencl.lowering.matmul_panels import RegisterTile
+from polyhal.backends.opencl.lowering.rows import real_type
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.tuning import Family, size_class
+
+Inputs = tuple[InputSpec | None, ...]
+
+_WEIGHTS_BYTES = 1 << 19
+"""Weights that a work-item goes through: they stay in the second-level cache for the next one."""
+
+
+PLANES = Family[RegisterTile](
+    "conv_planes",
+    {"rows": (1, 4, 6, 8), "vectors": (2, 3, 4, 6, 8)},
+    # Sums, vectors of the plane and a weight stay in registers.
+    lambda features, tile: (tile.rows + 1) * tile.vectors + 1 <= registers(features),
+)
+
+
+def register_tile(runtime: Runtime, real: str, filters: int, columns: int) -> RegisterTile:
+    """The tile that makes `filters` rows of `columns` in the least time, given the relative time per sum of each shape."""
+    width = lanes(runtime, real)
+    # A tile of one row waits for its loads.
+    wide = {(8, 3): 1.0, (8, 2): 1.12, (6, 4): 1.06, (4, 6): 1.1, (1, 8): 2.2}
+    narrow = {(4, 3): 1.0, (4, 2): 1.1, (1, 7): 2.2}
+    shapes = wide if registers(runtime.features) == 32 else narrow
+
+    def time(shape: tuple[int, int]) -> float:
+        return round_up(filters, shape[0]) * round_up(columns, shape[1] * width) * shapes[shape]
+
+    default = RegisterTile(*min(shapes, key=time), width)
+    return runtime.tuning.choose(PLANES, f"{size_class(filters, columns)} of {itemsize(real)} bytes", default)
+
+
+def _correlate(
+    runtime: Runtime,
+    name: str,
+    g: Geometry,
+    source: tuple[Spec, int],
+    weights: Weights,
+    planes: Planes,
+    phases: Sequence[Phase],
+    out: tuple[Spec, int],
+    bias: int | None,
+) -> Launch:
+    """Slide `weights` over the planes of `source`; it and the output are given with their places among the arguments."""
+    images, place = source
+    result, target = out
+    workspace = target + 1
+    real = real_type(result.dtype)
+    columns = max((p.down - 1) * planes.pitch + p.across for p in phases)
+    tile = register_tile(runtime, real, weights.rows, columns)
+    panels = ceil_div(weights.rows, tile.rows)
+    packed = not (is_real(images, real) and planes.are(images) and columns >= tile.columns)
+    found = images_as(runtime, images, place, workspace, planes, real, packed=packed, beyond=tile.columns)
+    last = (1 << 31) if packed else columns - tile.columns
+    taps = sum(len(p.taps) for p in phases)
+    strides = weights.spec.strides
+    pack = runtime.launch(
+        "pack_weights", "conv_planes_pack",
+        {"DTYPE": weights.spec.dtype.name, "REAL": real, "WIDTH": tile.width, "ROWS": tile.rows, "BAND": BAND},
+        [
+            Tensor(weights.place), Workspace(workspace + 1),
+            Table(tuple(r * strides[2] + s * strides[3] for p in phases for r, s in p.taps)),
+            *uints(taps, g.groups, weights.channels, weights.rows),
+            *longs(weights.group_step, weights.row_step, weights.channel_step),
+        ],
+        (ceil_div(weights.channels, BAND), panels, g.groups), (1, 1, 1), kernel="pack_weights",
+    )  # fmt: skip
+    # A stride may leave an image that no tap reaches.
+    weights_bytes = g.groups * panels * tile.rows * weights.channels * max(taps, 1) * itemsize(real)
+    tiles = ceil_div(columns, tile.columns)
+    panel_bytes = weights_bytes // (g.groups * panels)
+    block = ceil_div(panels, ceil_div(panels, max(1, _WEIGHTS_BYTES // panel_bytes)))
+    while block > 1 and tiles * len(phases) * ceil_div(panels, block) * g.images * g.groups < work_items(runtime):
+        block = ceil_div(block, 2)
+    _, channel, row, column = result.strides
+    spread = g.stride if len(phases) > 1 else (1, 1)
+    multiply = runtime.launch(
+        name, "conv_planes",
+        {
+            "DTYPE": images.dtype.name, "OUT_DTYPE": result.dtype.name, "REAL": real, "WIDTH": tile.width,
+            "ROWS": tile.rows, "VECTORS": tile.vectors, "BIAS": bias is not None,
+        },
+        [
+            *found.parameters, Workspace(workspace + 1), *([] if bias is None else [Tensor(bias)]), Tensor(target),
+            _table(phases, row, column), *uints(len(phases), taps, g.groups, weights.channels, weights.rows),
+            *uints(planes.pitch, last, block), *found.strides, *longs(channel, spread[0] * row, spread[1] * column),
+        ],
+        (tiles, g.images * g.groups, len(phases) * ceil_div(panels, block)), (1, 1, 1),
+    )  # fmt: skip
+    return LaunchSequence(name, (*found.steps, pack, multiply), (found.nbytes or 1, weights_bytes))
+
+
+def _table(phases: Sequence[Phase], row: int, column: int) -> Table:
+    """`table` of conv_planes.cl."""
+    facts: list[int] = []
+    places: list[int] = []
+    for p in phases:
+        facts += [len(places), len(p.taps), p.down, p.across, p.first[0] * row + p.first[1] * column]
+        places += p.places
+    return Table((*facts, *places))
+
+
+def forward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, weight, bias = inputs
+    (out,) = outputs
+    assert isinstance(x, Spec)
+    assert isinstance(weight, Spec)
+    steps = weight.strides
+    weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
+    planes, phase = of_input(g, lanes(runtime, real_type(out.dtype)))
+    return _correlate(
+        runtime, "conv2d", g, (x, 0), weights, planes, [phase], (out, 3), None if bias is None else 2
+    )  # fmt: skip
+
+
+def input_grad(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
+) -> Launch | Declined:
+    slope, weight = inputs
+    (out,) = outputs
+    assert isinstance(slope, Spec)
+    assert isinstance(weight, Spec)
+    steps = weight.strides
+    weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
+    planes, phases = of_gradient(g, lanes(runtime, real_type(out.dtype)))
+    return _correlate(runtime, "conv2d_input_grad", g, (slope, 0), weights, planes, phases, (out, 2), None)

@@ -1,0 +1,53 @@
+"""What drivers tell of a built kernel: registers, memory and group sizes."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+
+import pyopencl as cl
+
+_VERBOSE = "-cl-nv-verbose"
+_NVIDIA = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "spilled_bytes": re.compile(r"(\d+) bytes spill stores"),
+    "stack_bytes": re.compile(r"(\d+) bytes stack frame"),
+}
+"""Figures in the build log of NVIDIA's compiler."""
+
+
+def statistics(
+    context: cl.Context, device: cl.Device, kernel: cl.Kernel, text: str, flags: Sequence[str]
+) -> dict[str, int]:
+    """Figures of one kernel by name; sizes are in bytes. Drivers leave out what they do not know."""
+    wanted = {
+        "max_group_size": cl.kernel_work_group_info.WORK_GROUP_SIZE,
+        "group_multiple": cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+        "local_bytes": cl.kernel_work_group_info.LOCAL_MEM_SIZE,
+        "private_bytes": cl.kernel_work_group_info.PRIVATE_MEM_SIZE,
+    }
+    found = {}
+    for name, parameter in wanted.items():
+        try:
+            found[name] = int(kernel.get_work_group_info(parameter, device))  # type: ignore[call-overload]
+        except cl.Error:  # optional in practice: some drivers refuse single questions
+            continue
+    if "cl_nv_compiler_options" in device.extensions.split():
+        found |= _from_log(_log(context, device, text, flags), kernel.function_name)
+    return found
+
+
+def _log(context: cl.Context, device: cl.Device, text: str, flags: Sequence[str]) -> str:
+    """The build log with figures, which the driver writes only when it compiles."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        program = cl.Program(context, text).build([*flags, _VERBOSE], cache_dir=False)  # type: ignore[arg-type]
+    return str(program.get_build_info(device, cl.program_build_info.LOG))
+
+
+def _from_log(log: str, kernel: str) -> dict[str, int]:
+    """The figures that a log has for one kernel of the program; its lines come in one block per kernel."""
+    blocks = re.split(r"(?=Compiling entry function ')", log)
+    block = next((b for b in blocks if f"entry function '{kernel}'" in b), log)
+    return {name: int(m.group(1)) for name, pattern in _NVIDIA.items() if (m := pattern.search(block))}

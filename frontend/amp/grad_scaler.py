@@ -1,0 +1,208 @@
+"""Scaling of losses, so that small gradients survive float16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from polyhal import functions as ops
+from polyhal.autograd import no_grad
+from polyhal.hal import dispatch
+from polyhal.hal.errors import PolyhalError, message
+from polyhal.hal.ops import OPS
+from polyhal.nn.utils import chunks
+from polyhal.optim import Optimizer
+from polyhal.tensor import Tensor
+
+_fused = OPS["fused_elementwise"].call
+_ADJUSTMENT = (
+    # Values 0 to 8: scale, good steps, flag, growth and backoff factor, growth interval, and the numbers 0.0, 1, 0.
+    ("greater", (2, 6), ()),  # 9: the gradients were bad
+    ("add", (1, 7), ()),  # 10: good steps now
+    ("greater_equal", (10, 5), ()),  # 11: it is time to grow
+    ("multiply", (0, 3), ()),
+    ("isfinite", (12,), ()),
+    ("logical_and", (11, 13), ()),
+    ("where", (14, 12, 0), ()),  # 15: a scale that would overflow stays as it is
+    ("multiply", (0, 4), ()),
+    ("where", (9, 16, 15), ()),  # 17: the new scale
+    ("logical_or", (9, 11), ()),
+    ("where", (18, 8, 10), ()),  # 19: the new number of good steps
+)
+
+
+class GradScalerError(PolyhalError, RuntimeError):
+    """The methods of a `GradScaler` were called in an order that makes no sense."""
+
+
+class GradScaler:
+    """Multiplies losses by a scale and gradients by its inverse, as PyTorch's.
+
+    A step whose gradients hold an infinity or a NaN is left out and the scale multiplied by `backoff_factor`; after
+    `growth_interval` good steps in a row it is multiplied by `growth_factor`. The scale lies on the device, where it is also
+    updated; `step` waits for the device to learn whether the gradients are finite. Source: Micikevicius et al.,
+    arXiv:1710.03740.
+
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    Raises ValueError for factors and intervals that cannot work.
+    """
+
+    def __init__(
+        self,
+        init_scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        if growth_factor <= 1 or not 0 < backoff_factor < 1 or growth_interval < 1 or init_scale <= 0:
+            given = f"init_scale {init_scale}, factors {growth_factor} and {backoff_factor}, interval {growth_interval}"
+            raise ValueError(
+                message("GradScaler", given, expected="growth above 1, backoff in (0, 1), the rest above 0")
+            )
+        self._enabled = enabled
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        self._start = (float(init_scale), 0)
+        self._scale: Tensor | None = None
+        self._tracker: Tensor | None = None
+        self._found: dict[Optimizer, list[Tensor]] = {}
+        self._stepped: set[Optimizer] = set()
+
+    def is_enabled(self) -> bool:
+        """Whether the scaler does anything."""
+        return self._enabled
+
+    def get_scale(self) -> float:
+        """The scale. Waits for the device."""
+        if not self._enabled:
+            return 1.0
+        return self._start[0] if self._scale is None else float(self._scale.item())
+
+    def scale(self, outputs: Any) -> Any:
+        """A tensor, or an iterable of them, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            # A number of one element promotes to the dtype of the outputs, as a Python number would.
+            return outputs * self._on(outputs).cast(dtype=outputs.dtype)
+        if isinstance(outputs, Iterable):
+            return type(outputs)(self.scale(x) for x in outputs)  # type: ignore[call-arg]
+        raise TypeError(message("GradScaler.scale", f"got a {type(outputs).__name__}", expected="tensors"))
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divide the gradients of an optimizer's parameters by the scale, in place, for clipping them before `step`.
+
+        Raises GradScalerError when that was done before or `step` was taken since the last `update`.
+        """
+        if not self._enabled:
+            return
+        if optimizer in self._found or optimizer in self._stepped:
+            problem = "the gradients are unscaled already"
+            raise GradScalerError(message("GradScaler.unscale_", problem, fix="call update() after each step"))
+        scale = self._known("unscale_")
+        self._found[optimizer] = []
+        gradients: dict[Any, list[Tensor]] = {}
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    gradients.setdefault(p.grad.device, []).append(p.grad.detach())
+        with no_grad():
+            for device, grads in gradients.items():
+                inverse = ops.reciprocal(scale).to(device)
+                for some in chunks(grads):
+                    found = ops.full((), 0.0, device=device)
+                    dispatch.apply_into(OPS["unscale_all"], (*some, inverse), (), (*some, found))
+                    self._found[optimizer].append(found)
+
+    def step(self, optimizer: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+        """`optimizer.step()`, unless a gradient is infinite or NaN. Unscales the gradients first where that was not done.
+
+        Raises GradScalerError when called twice without `update`, and for a closure, which would compute new gradients.
+        """
+        if not self._enabled:
+            return optimizer.step(closure)
+        if closure is not None:
+            raise GradScalerError(message("GradScaler.step", "got a closure", expected="gradients that exist"))
+        if optimizer in self._stepped:
+            raise GradScalerError(message("GradScaler.step", "called twice", fix="call update() after each step"))
+        if optimizer not in self._found:
+            self.unscale_(optimizer)
+        self._stepped.add(optimizer)
+        if not self._found[optimizer]:
+            problem = "no parameter of the optimizer has a gradient"
+            raise GradScalerError(message("GradScaler.step", problem, fix="call backward() on a scaled loss first"))
+        if any(float(found.item()) for found in self._found[optimizer]):
+            return None
+        return optimizer.step()
+
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        """Adjust the scale after the steps of an iteration, or set it. Does not wait for the device.
+
+        Raises GradScalerError when nothing was unscaled since the last update and no scale is given.
+        """
+        if not self._enabled:
+            return
+        scale = self._known("update")
+        with no_grad():
+            if new_scale is not None:
+                self._scale = ops.full((), float(new_scale), device=scale.device)
+            else:
+                self._adjust(scale)
+        self._found.clear()
+        self._stepped.clear()
+
+    def _adjust(self, scale: Tensor) -> None:
+        flags = [found.to(scale.device) for several in self._found.values() for found in several]
+        if not flags:
+            problem = "no gradients were unscaled since the last update"
+            raise GradScalerError(message("GradScaler.update", problem, fix="call step(optimizer) first"))
+        assert self._tracker is not None
+        found = flags[0] if len(flags) == 1 else ops.max(ops.stack(flags))
+        settings = (self._growth_factor, self._backoff_factor, self._growth_interval)
+        inputs = (scale, self._tracker, found, *settings, 0.0, 1, 0)
+        self._scale, self._tracker = _fused(inputs, _ADJUSTMENT, (17, 19))
+
+    def _on(self, outputs: Tensor) -> Tensor:
+        """The scale beside a tensor; its first call decides where the scale lives."""
+        if self._scale is None:
+            scale, steps = self._start
+            self._scale = ops.full((), scale, device=outputs.device)
+            self._tracker = ops.full((), steps, "int32", device=outputs.device)
+        return self._scale.to(outputs.device)
+
+    def _known(self, method: str) -> Tensor:
+        if self._scale is None:
+            problem = "nothing was scaled before"
+            raise GradScalerError(message(f"GradScaler.{method}", problem, fix="call scale(loss).backward() first"))
+        return self._scale
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scale, the settings and the number of good steps, under PyTorch's names; empty when not enabled."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._start[1] if self._tracker is None else int(self._tracker.item()),
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a saved state. Raises GradScalerError for an empty one, which a scaler that is not enabled leaves."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise GradScalerError(
+                message("GradScaler.load_state_dict", "the state is empty", expected="a scaler's state")
+            )
+        self._growth_factor = float(state_dict["growth_factor"])
+        self._backoff_factor = float(state_dict["backoff_factor"])
+        self._growth_interval = int(state_dict["growth_interval"])
+        self._start = (float(state_dict["scale"]), int(state_dict["_growth_tracker"]))
+        self._scale = self._tracker = None

@@ -1,0 +1,101 @@
+"""What `polyhal prebuild` runs so that its programs are built: small versions of what people train.
+
+Shapes are arguments of kernels, not parts of them, so that small tensors build the same programs as large ones, as long as
+they take the same paths; each workload therefore has the sizes of its example.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+import polyhal
+from polyhal.hal.calls import Record
+from polyhal.hal.device import Device
+from polyhal.hal.errors import PolyhalError
+from polyhal.models import CNN, GPT, MLP, GPTConfig
+from polyhal.nn import functional as F
+
+_CLASSES = 10
+_BATCH = 64
+
+
+def basics(device: Device) -> None:
+    """Making, copying and reading tensors."""
+    for dtype in ("float32", "int32", "bool"):
+        x = polyhal.zeros((8, 8), dtype=dtype, device=device)
+        _ = x.T.contiguous().numpy(), x[:, 1:].numpy()
+    x = polyhal.randn((64, 64), device=device)
+    _ = ((x + x) * 2.0 - x / 3.0).sum().numpy(), x.mean(axis=0).numpy(), x.max(axis=1).numpy(), x.argmax(axis=1).numpy()
+
+
+def mlp(device: Device) -> None:
+    """The multi-layer perceptron of the examples."""
+    images, labels = _images(device)
+    _classifier(MLP((_BATCH, 128, _CLASSES), device=device), images.reshape((_BATCH, -1)), labels)
+
+
+def cnn(device: Device) -> None:
+    """The convolutional network of the examples."""
+    images, labels = _images(device)
+    _classifier(CNN(device=device), images, labels)
+
+
+def gpt(device: Device) -> None:
+    """The language model that `polyhal train` trains if nothing else is asked for, and writing with it."""
+    config = GPTConfig(vocab_size=96, block_size=128, n_layer=1, n_head=4, n_embd=128, dropout=0.1)
+    model = GPT(config, device=device)
+    optimizer = polyhal.optim.AdamW(model.parameters(), lr=1e-3)
+    ids = np.arange(8 * config.block_size).reshape(8, -1) % config.vocab_size
+    tokens = polyhal.tensor(ids.astype(np.int32), device=device)
+    loss = model.loss(tokens, tokens)
+    optimizer.zero_grad()
+    loss.backward()
+    polyhal.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    model.eval()
+    with polyhal.no_grad():
+        model.loss(tokens, tokens).numpy()
+    model.generate([1, 2, 3], 2)
+
+
+def used(device: Device) -> None:
+    """Everything that this device was asked for before, under whatever driver. Calls that fail now are left out."""
+    for call in Record(device.info).calls():
+        try:
+            call.run(device)
+        except (
+            PolyhalError,
+            KeyError,
+            TypeError,
+            ValueError,
+        ) as error:  # written for other kernels than those of today
+            warnings.warn(f"{call.op} is left out: {error}", stacklevel=1)
+
+
+WORKLOADS: dict[str, Callable[[Device], None]] = {f.__name__: f for f in (basics, mlp, cnn, gpt, used)}
+
+
+def _images(device: Device) -> tuple[polyhal.Tensor, polyhal.Tensor]:
+    images = np.zeros((_BATCH, 1, 8, 8), np.float32)
+    labels = np.arange(_BATCH, dtype=np.int32) % _CLASSES
+    return polyhal.tensor(images, device=device), polyhal.tensor(labels, device=device)
+
+
+def _classifier(model: polyhal.nn.Module, images: polyhal.Tensor, labels: polyhal.Tensor) -> None:
+    """A step of training with each common optimizer, and a look at the result."""
+    for optimizer in (
+        polyhal.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2),
+        polyhal.optim.Adam(model.parameters(), lr=1e-3),
+        polyhal.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9),
+    ):
+        loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        float(loss)
+    model.eval()
+    with polyhal.no_grad():
+        model(images).numpy()

@@ -1,0 +1,39 @@
+// Copies of 16, 8 or 4 bytes from global to local memory that run beside the arithmetic and need no registers
+// (NVIDIA, compute capability 8.0 and later), and their twin for TENSOR_CORES 0: plain copies, which are done at
+// once.
+//
+// COPYn(to, from, wanted) fills the n bytes at `to` with those at `from`, or with zeros, and without reading `from`,
+// unless `wanted`. Both addresses are aligned to n bytes. COPIES_COMMIT closes a group of copies; COPIES_WAIT(n)
+// waits until all groups of this work-item but the last n are there. For others to see them a barrier follows.
+
+#ifndef POLYHAL_COPIES
+#define POLYHAL_COPIES
+
+#ifndef TENSOR_CORES
+#define TENSOR_CORES 0
+#endif
+
+#if TENSOR_CORES
+// A condition, and not a number of bytes: for the latter the compiler computes addresses anew, six instructions per
+// copy.
+#define COPY_BY(HOW, to, from, wanted)                                                                          \
+    asm volatile("{ .reg .pred none; setp.eq.u32 none, %2, 0; cp.async." HOW ", none; }" ::"r"((uint)(size_t)(to)), \
+                 "l"((ulong)(size_t)(from)), "r"((uint)(wanted))                                                \
+                 : "memory")
+#define COPY16(to, from, wanted) COPY_BY("cg.shared.global [%0], [%1], 16", to, from, wanted)
+#define COPY8(to, from, wanted) COPY_BY("ca.shared.global [%0], [%1], 8", to, from, wanted)
+#define COPY4(to, from, wanted) COPY_BY("ca.shared.global [%0], [%1], 4", to, from, wanted)
+#define COPIES_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
+#define COPIES_WAIT(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+#else
+#define COPY_AS(T, to, from, wanted) \
+    if (wanted) *(__local T *)(to) = *(__global const T *)(from); \
+    else *(__local T *)(to) = (T)(0);
+#define COPY16(to, from, wanted) COPY_AS(uint4, to, from, wanted)
+#define COPY8(to, from, wanted) COPY_AS(uint2, to, from, wanted)
+#define COPY4(to, from, wanted) COPY_AS(uint, to, from, wanted)
+#define COPIES_COMMIT()
+#define COPIES_WAIT(n)
+#endif
+
+#endif

@@ -1,0 +1,219 @@
+"""`polyhal kernels`, `prebuild` and `tune`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyhal.cli import tune, workers
+from polyhal.cli.tuning import main as search
+from polyhal.hal import tuning
+from polyhal.hal.device import Device
+from polyhal.hal.kernels import Overrides
+from polyhal.hal.registry import registry
+from polyhal.hal.testing import tuning as searching
+from polyhal.hal.testing.workloads import Workload
+
+from .conftest import Command, Outcome
+
+pytestmark = pytest.mark.skipif(not registry().probe("opencl"), reason="there is no OpenCL device")
+KERNEL = "scale_all.cl"
+"""Serves one op with few samples."""
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty folders; returns that of changed kernels."""
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("POLYHAL_KERNELS", str(tmp_path / "kernels"))
+    monkeypatch.setattr(Device("opencl").backend.kernels, "overrides", Overrides(Device("opencl").info))  # type: ignore[attr-defined]
+    return tmp_path / "kernels"
+
+
+def edited(polyhal: Command, monkeypatch: pytest.MonkeyPatch, change: str) -> Outcome:
+    """`polyhal kernels edit` with an editor that makes a change, which is Python about `text`."""
+    code = f"import sys, pathlib; p = pathlib.Path(sys.argv[1]); text = p.read_text(); {change}; p.write_text(text)"
+    monkeypatch.setenv("EDITOR", f'"{sys.executable}" -c "{code}"')
+    return polyhal("kernels", "edit", "scale_all", "--device", "opencl")
+
+
+def test_kernels_are_listed_and_shown(polyhal: Command) -> None:
+    listed = polyhal("kernels", "list", "--device", "opencl")
+    assert listed.code == 0
+    assert "softmax.cl" in listed.out
+    assert polyhal("kernels", "show", "softmax", "--device", "opencl").out.startswith("// Softmax")
+    assert "dtypes.h" in polyhal("kernels", "list", "--device", "opencl").out
+    figures = polyhal("kernels", "show", KERNEL, "--device", "opencl", "--statistics").out
+    assert "max group size" in figures
+    wrong = polyhal("kernels", "show", "softmx", "--device", "opencl")
+    assert wrong.code == 2
+    assert "did you mean softmax" in wrong.err
+    assert "no kernel files" in polyhal("kernels", "list", "--device", "numpy").err
+
+
+def test_a_changed_kernel_that_is_right_is_used_and_can_be_taken_back(
+    polyhal: Command, monkeypatch: pytest.MonkeyPatch, folders: Path
+) -> None:
+    assert "no kernel is changed" in polyhal("kernels", "check", "--device", "opencl").out
+    done = edited(polyhal, monkeypatch, "text = '// mine' + chr(10) + text")
+    assert done.code == 0, done.err
+    assert f"{KERNEL} is right in" in done.out
+    assert "speedup" in done.out
+    overrides = Overrides(Device("opencl").info)
+    assert (overrides.text(KERNEL) or "").startswith("// mine")
+    assert "+// mine" in polyhal("kernels", "show", KERNEL, "--diff", "--device", "opencl").out
+    assert polyhal("kernels", "restore", KERNEL, "--device", "opencl").code == 0
+    assert (folders / f"{KERNEL}.old").is_file()
+    assert overrides.text(KERNEL) is None
+    assert "you have not changed" in polyhal("kernels", "check", KERNEL, "--device", "opencl").err
+
+
+def test_a_changed_kernel_that_is_wrong_is_refused_with_what_differs(
+    polyhal: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = edited(polyhal, monkeypatch, "text = text.replace('* by', '* by * 1.01f')")
+    assert wrong.code == 1
+    assert "is refused, the shipped kernel stays in use" in wrong.err
+    assert "expected" in wrong.err
+    with pytest.warns(UserWarning, match="is not used: forward/scale_all"):
+        assert Overrides(Device("opencl").info).text(KERNEL) is None
+    broken = edited(polyhal, monkeypatch, "text = text.replace('* by', '* yb')")
+    assert broken.code == 1
+    assert "it does not build" in broken.err
+    assert "'yb'" in broken.out
+    assert f"> {KERNEL}:" in broken.out
+    assert f"mend {KERNEL}, which you have changed" in broken.out
+
+
+def test_an_editor_that_does_not_work_is_told(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", "no-such-editor")
+    assert "the editor 'no-such-editor' does not start" in polyhal("kernels", "edit", KERNEL, "--device", "opencl").err
+    assert "is as it came" in edited(polyhal, monkeypatch, "text = text").out
+
+
+def test_prebuild_shares_the_programs_and_finds_them_again(polyhal: Command, tmp_path: Path) -> None:
+    arguments = ("prebuild", "--device", "opencl", "--for", "basics", "--jobs", 2)
+    first = polyhal(*arguments)
+    assert first.code == 0, first.err
+    assert "programs built in" in first.out
+    built = [line.split()[1] for line in first.out.splitlines() if ".cl " in line]
+    assert sum(map(int, built)) == int(next(x for x in first.out.splitlines() if "programs built" in x).split()[0])
+    if list((tmp_path / "cache" / "opencl").glob("programs/*.bin")):
+        second = polyhal(*arguments[:-3], "basics,used", *arguments[-2:])
+        assert second.out.splitlines()[-1].startswith("0 programs built")
+    assert list((tmp_path / "cache" / "calls").iterdir())
+
+
+def test_prebuild_refuses_what_it_does_not_know(polyhal: Command) -> None:
+    assert "there is no 'gpt5'" in polyhal("prebuild", "--for", "gpt5", "--device", "opencl").err
+    assert "nothing is asked for" in polyhal("prebuild", "--for", ",", "--device", "opencl").err
+    assert "no kernel files" in polyhal("prebuild", "--device", "numpy").err
+
+
+def test_a_search_tells_of_every_event(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "workloads", lambda kind: [Workload("add", ((512,), (512,)), {})])
+    monkeypatch.setattr(searching, "_ROUNDS", 3)
+    request = {"device": "opencl", "budget": 1.0, "only": "elementwise", "done": [], "skip": []}
+    assert search(request) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"trial", "result"} <= {e["event"] for e in events}
+    (result,) = [e for e in events if e["event"] == "result"]
+    assert tuning.Found.from_json(result["found"]).key == ("elementwise", "small")
+    assert search({**request, "device": "numpy"}) == 1
+    assert "nothing to tune" in capsys.readouterr().out
+
+
+class Scripted:
+    """Processes that say what a test wants them to say; one script per process that is started."""
+
+    scripts: list[list[workers.Message | Exception]]
+    requests: list[dict[str, Any]]
+
+    def __init__(self, module: str, arguments: list[list[str]], environment: dict[str, str]) -> None:
+        self.requests.append(json.loads(arguments[0][0]))
+
+    def __enter__(self) -> Scripted:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Nothing runs."""
+
+    def messages(self, silence: float) -> Iterator[workers.Message]:
+        for message in self.scripts.pop(0):
+            if isinstance(message, Exception):
+                raise message
+            yield message
+
+
+def said(**content: Any) -> workers.Message:
+    return workers.Message(0, content)
+
+
+def test_tuning_goes_on_where_a_process_dies_and_is_kept(
+    polyhal: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def result(shape: str, values: dict[str, int]) -> workers.Message:
+        found = {"family": "rows", "shape_class": shape, "values": values, "speedup": 1.5, "date": "2026-01-02"}
+        return said(
+            event="result", found=found, default={"group": 64}, default_seconds=3e-5, seconds=2e-5, tried=2, refused=1,
+            left=3,
+        )  # fmt: skip
+
+    deadly, slow = [["rows", "b"], {"group": 8}], [["rows", "b"], {"group": 16}]
+    Scripted.requests = []
+    Scripted.scripts = [
+        [
+            result("a", {"group": 128}),
+            said(event="trial", key=deadly[0], values=deadly[1]),
+            workers.Message(0, {}, -11),
+        ],
+        [said(event="trial", key=slow[0], values=slow[1]), TimeoutError("no answer within 60 s")],
+        [result("b", {}), workers.Message(0, {}, 0)],
+    ]
+    monkeypatch.setattr(workers, "Workers", Scripted)
+    done = polyhal("tune", "--device", "opencl", "--budget", "1m")
+    assert done.code == 0, done.err
+    assert "group 64 → 128" in done.out
+    assert "2 of 5" in done.out
+    assert "keep" in done.out
+    assert "rows b with group 8 is left out: the process ended with code -11" in done.out
+    assert "rows b with group 16 is left out: no answer within 60 s" in done.out
+    assert [r["skip"] for r in Scripted.requests] == [[], [deadly], [deadly, slow]]
+    assert Scripted.requests[2]["done"] == [["rows", "a"]]
+
+    assert "1.50x" in polyhal("tune", "--device", "opencl", "--show").out
+    file = tmp_path / "mine.json"
+    assert "2 choices written" in polyhal("tune", "--device", "opencl", "--export", file).out
+    assert polyhal("tune", "--device", "opencl", "--reset").code == 0
+    assert "nothing is known" in polyhal("tune", "--device", "opencl", "--show").out
+    assert "2 choices taken over" in polyhal("tune", "--device", "opencl", "--import", file).out
+    file.write_text(file.read_text().replace('"polyhal": "', '"polyhal": "9.'))
+    assert "measured elsewhere (polyhal: '9." in polyhal("tune", "--device", "opencl", "--import", file).err
+    assert "No such file" in polyhal("tune", "--device", "opencl", "--import", tmp_path / "none").err
+
+
+def test_tuning_says_why_there_is_nothing(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "Workers", Scripted)
+    Scripted.requests = []
+    Scripted.scripts = [[workers.Message(0, {}, 0)]]
+    assert "no kernel family has 'nonsense'" in polyhal("tune", "--device", "opencl", "--only", "nonsense").err
+    Scripted.scripts = [[said(event="failed", problem="the device is gone"), workers.Message(0, {}, 1)]]
+    failed = polyhal("tune", "--device", "opencl")
+    assert failed.code == 1
+    assert "the device is gone" in failed.err
+    assert "nothing to tune" in polyhal("tune", "--device", "numpy").err
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("5", 5), ("1.5m", 90), ("2 h", 7200)])
+def test_budgets(text: str, seconds: float) -> None:
+    assert tune._seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "3x", "-1s", "0s"])
+def test_budgets_that_are_none(text: str, polyhal: Command) -> None:
+    assert "expected something like" in polyhal("tune", "--device", "opencl", f"--budget={text}").err

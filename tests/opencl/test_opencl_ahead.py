@@ -1,0 +1,109 @@
+"""Programs built ahead: the typical calls are calls of today, and helpers build them and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyhal.backends.opencl.backend import OpenCLBackend
+from polyhal.hal.ahead import Ahead
+from polyhal.hal.calls import Call, typical
+from polyhal.hal.device import Device
+from polyhal.hal.prebuild import Claims, help_out
+from polyhal.hal.protocol import Declined
+
+
+def test_typical_calls_are_lowered(found: Any) -> None:
+    backend = OpenCLBackend(found)
+    wanted: set[str] = set()
+    backend.kernels.claim = lambda kernel, digest: bool(wanted.add(digest))
+    for call in typical():
+        launch = backend.lower(call.op, call.inputs, call.outputs, call.params)
+        assert not isinstance(launch, Declined), f"{call.op}: {launch.reason}"
+    assert len(wanted) >= 10
+    assert backend.kernels.built == []
+
+
+def test_a_helper_builds_from_the_end_what_nobody_has_claimed(
+    found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
+    calls = [c for c in typical() if c.op in ("relu", "divide")]
+    broken = Call("divide", calls[0].inputs, calls[0].outputs, {})
+    monkeypatch.setattr("polyhal.hal.prebuild.typical", lambda: [*calls, broken])
+    backend = OpenCLBackend(found)
+    folder = tmp_path / "claims"
+    folder.mkdir()
+    help_out(Device.opened("helper", backend), folder)
+    done = {f.name for f in folder.iterdir() if f.suffix == ".done"}
+    claimed = {f.name for f in folder.iterdir()} - done
+    assert done == {f"{digest}.done" for digest in claimed}
+    assert len(claimed) == len(backend.kernels.built) >= 1
+    second = OpenCLBackend(found)
+    help_out(Device.opened("other", second), folder)
+    assert second.kernels.built == []
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 if hasattr(os, "sched_getaffinity") else False, reason="one core")
+def test_a_first_start_has_helpers_and_leaves_nothing_behind(found: Any, tmp_path: Path) -> None:
+    code = f"""
+import numpy as np, polyhal as ph
+device = ph.Device("opencl:{found.info.selector}")
+x = ph.tensor(np.arange(6, dtype=np.float32), device=device)
+print((x * 2.0 + x).numpy().tolist())
+print(len(device.backend.runtime.programs._ahead._helpers))
+"""
+    environment = {"POLYHAL_BUILD_AHEAD": "1", "POLYHAL_CACHE_DIR": str(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    values, helpers = done.stdout.splitlines()
+    assert values == "[0.0, 3.0, 6.0, 9.0, 12.0, 15.0]"
+    assert int(helpers) >= 1
+    assert not (tmp_path / "building-ahead.lock").exists()
+    assert not list((tmp_path / "tmp").glob("polyhal-ahead-*"))
+
+
+def test_nobody_waits_for_a_helper_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    ahead = Ahead("no-such-backend")
+    ahead.turn("a.cl", "first")
+    assert ahead._folder is not None
+    other = Claims(Path(ahead._folder.name))
+    assert other("a.cl", "second")
+    for helper in ahead._helpers:
+        helper.kill()
+        helper.wait()
+    begun = time.monotonic()
+    ahead.turn("a.cl", "second")
+    assert time.monotonic() - begun < 5
+    ahead.stop()
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def test_one_process_has_helpers_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    lock = tmp_path / "building-ahead.lock"
+    lock.touch()
+    ahead = Ahead("no-such-backend")
+    ahead.turn("a.cl", "first")
+    assert ahead._helpers == []
+    os.utime(lock, (1, 1))
+    late = Ahead("no-such-backend")
+    late.turn("a.cl", "first")
+    assert late._helpers
+    late.stop()
+    assert not lock.exists()

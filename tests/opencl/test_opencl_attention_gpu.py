@@ -1,0 +1,134 @@
+"""Attention's kernels for GPUs, in small tiles, on any device: those for matrix units as their twins in plain C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from native_harness import Harness
+from native_ops import check
+
+from polyhal.backends.opencl.lowering import (
+    attention_arguments,
+    attention_decode,
+    attention_fragments,
+    attention_tiles,
+)
+from polyhal.backends.opencl.lowering.attention_arguments import Attention
+from polyhal.backends.opencl.lowering.attention_decode import Decoding
+from polyhal.backends.opencl.lowering.attention_fragments import Fragments
+from polyhal.backends.opencl.lowering.attention_tiles import Tiles
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.ops import OPS
+from polyhal.hal.protocol import Declined, Launch
+
+Build = Callable[[Runtime, Attention], Launch | Declined]
+
+
+class _Chosen:
+    """A backend that answers every call of attention with one kernel."""
+
+    def __init__(self, backend: Any, forward: Build, backward: Build | None) -> None:
+        self._backend = backend
+        self._builds = {"attention": forward, "attention_grad": backward}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def lower(self, op: str, inputs: Any, outputs: Any, params: Mapping[str, Any]) -> Launch | Declined:
+        if op == "attention":
+            call = attention_arguments.forward(inputs, outputs, params)
+        else:
+            call = attention_arguments.backward(inputs, params)
+        build = self._builds[op]
+        assert build is not None
+        return call if isinstance(call, Declined) else build(self._backend.runtime, call)
+
+
+def _compare(
+    device: Any,
+    rng: Any,
+    builds: tuple[Build, Build | None],
+    lengths: tuple[int, int, int, int],
+    dtype: dtypes.DType,
+    causal: bool,
+    masked: str,
+) -> None:
+    """Two heads, forward and, where there is a kernel, backward."""
+    t, s, d, e = lengths
+    chosen = Harness(_Chosen(device.backend, *builds))
+    keep = rng.random((t, s)) < 0.7
+    keep[0] = False
+    mask = {"": None, "bool": keep, "float": rng.uniform(-1, 1, (2, 1, s))}[masked]
+    inputs = [rng.uniform(-2, 2, (2, t, d)), rng.uniform(-2, 2, (2, s, d)), rng.uniform(-1, 1, (2, s, e)), mask]
+    params = {"causal": causal, "scale": 0.3}
+    check(chosen, "attention", inputs, dtype, ulps=32, **params)
+    if builds[1] is None:
+        return
+    wide = [x if x is None or x.dtype == bool else x.astype(dtype.numpy).astype(np.float64) for x in inputs]
+    with np.errstate(all="ignore"):
+        out, lse = OPS["attention"].reference(*wide, **params)
+    statistic = np.float64 if dtype is dtypes.float64 else np.float32
+    saved = [out, np.asarray(lse).astype(statistic)]
+    check(chosen, "attention_grad", [rng.uniform(-1, 1, out.shape), *inputs, *saved], dtype, ulps=64, **params)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "lengths", "dtype", "causal", "masked"),
+    [
+        (Tiles(32, 32, 4, 4), (40, 70, 24, 20), dtypes.float32, True, ""),
+        (Tiles(16, 16, 2, 2), (20, 9, 7, 13), dtypes.bfloat16, True, "float"),
+        (Tiles(16, 16, 2, 2), (18, 33, 16, 16), dtypes.float64, True, ""),
+    ],
+    ids=str,
+)
+def test_tiles_in_local_memory(
+    device: Any, rng: Any, tiles: Tiles, lengths: Any, dtype: Any, causal: bool, masked: str
+) -> None:
+    builds = (
+        partial(attention_tiles.forward, candidates=(tiles,)), partial(attention_tiles.backward, candidates=(tiles,))
+    )  # fmt: skip
+    _compare(device, rng, builds, lengths, dtype, causal, masked)
+
+
+@pytest.mark.parametrize(
+    ("fragments", "lengths", "dtype", "causal", "masked"),
+    [
+        (Fragments(2, 1, 32, 2, held=True), (40, 70, 16, 16), dtypes.float16, True, ""),
+        (Fragments(1, 2, 16, 1, held=False), (35, 33, 13, 16), dtypes.bfloat16, True, "float"),
+    ],
+    ids=str,
+)
+def test_fragments(
+    device: Any, rng: Any, fragments: Fragments, lengths: Any, dtype: Any, causal: bool, masked: str
+) -> None:
+    table = {256: fragments}
+    builds = (partial(attention_fragments.forward, table=table), partial(attention_fragments.backward, table=table))
+    _compare(device, rng, builds, lengths, dtype, causal, masked)
+
+
+@pytest.mark.parametrize("masked", ["", "bool"])
+def test_fragments_of_hopper(device: Any, rng: Any, masked: str) -> None:
+    table = {256: Fragments(4, 1, 64, 1, held=False, wgmma=True)}
+    _compare(
+        device, rng, (partial(attention_fragments.forward, table=table), None), (70, 80, 24, 40), dtypes.float16,
+        True, masked,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("decoding", "lengths", "dtype", "masked"),
+    [
+        (Decoding(4, 4, 8, 4, 64, 8), (1, 300, 24, 16), dtypes.float32, "float"),
+        (Decoding(1, 8, 4, 2, 32, 8), (3, 100, 5, 7), dtypes.float16, "bool"),
+        (Decoding(4, 1, 1, 8, 512, 1), (2, 40, 16, 8), dtypes.float64, ""),
+    ],
+    ids=str,
+)
+def test_decoding(device: Any, rng: Any, decoding: Decoding, lengths: Any, dtype: Any, masked: str) -> None:
+    """Few queries: a head in one group, and shared out among several."""
+    _compare(device, rng, (partial(attention_decode.forward, chosen=decoding), None), lengths, dtype, True, masked)

@@ -1,0 +1,110 @@
+"""Convolution as GPUs compute it, on every device: each method of making a tile, and every way that an image can be walked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from native_ops import check, run
+
+from polyhal.backends.opencl.lowering import conv_tiles
+from polyhal.backends.opencl.lowering.conv_methods import Method
+from polyhal.hal import dtypes
+from polyhal.hal.ops import OPS
+from polyhal.hal.ops.convolution import output_length
+
+DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+# Numbers as they are; float32 in three parts; numbers of half precision. The tiles are small so that they compile fast.
+METHODS = [Method(32, 32, 1, 1), Method(32, 64, 1, 1, 16, parts=3)]
+HALF_METHOD = Method(64, 32, 2, 1, 16, parts=1)
+CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 17, 9, 9), (33, 17, 3, 3), {"padding": (1, 1)}),
+    ((1, 5, 17, 6), (9, 5, 3, 2), {"stride": (2, 1), "padding": (1, 0)}),
+    ((2, 12, 8, 9), (18, 6, 3, 3), {"groups": 2, "stride": (2, 3), "padding": (1, 1)}),
+    ((2, 6, 12, 14), (8, 6, 3, 3), {"dilation": (2, 3), "padding": (3, 2)}),
+    ((1, 6, 13, 11), (10, 3, 3, 2), {"groups": 2, "dilation": (2, 3), "stride": (3, 2), "padding": (1, 2)}),
+    ((2, 8, 8, 8), (70, 8, 1, 1), {}),
+    ((2, 7, 7, 8), (6, 7, 1, 1), {"stride": (2, 2)}),
+    ((1, 3, 30, 30), (8, 3, 7, 7), {"stride": (2, 2), "padding": (3, 3)}),
+    ((2, 6, 5, 5), (8, 6, 5, 5), {"padding": (4, 4)}),
+    ((2, 6, 9, 11), (12, 1, 3, 3), {"groups": 6, "padding": (1, 1), "stride": (1, 2)}),
+]  # fmt: skip
+
+
+def _use(device: Any, monkeypatch: pytest.MonkeyPatch, method: Method, *, asynchronous: bool = True) -> None:
+    """The device passes for a GPU, and every convolution takes this method, on tensor cores where there are any."""
+    runtime = device.backend.runtime
+    if runtime.features.tensor_cores:
+        method = replace(method, tensor_cores=method.parts > 0, asynchronous=asynchronous)
+    monkeypatch.setattr(conv_tiles, "choose", lambda *_: method)
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
+
+
+@pytest.fixture
+def parts(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _use(device, monkeypatch, METHODS[1])
+
+
+def _draw(rng: Any, x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, Any]) -> tuple[Any, Any, Any]:
+    axes = zip(x[2:], weight[2:], params["stride"], params["padding"], params["dilation"], strict=True)
+    result = (x[0], weight[0], *(output_length(*a) for a in axes))
+    return rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, result)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_every_walk(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
+    _use(device, monkeypatch, METHODS[case % 2])
+    x, weight, more = CASES[case]
+    params = DEFAULTS | more
+    image, kernel, slope = _draw(rng, x, weight, params)
+    bias = rng.uniform(-1, 1, weight[0])
+    check(device, "conv2d", [image, kernel, bias], ulps=16, **params)
+    check(device, "conv2d_input_grad", [slope, kernel], ulps=16, shape=x, **params)
+    check(device, "conv2d_weight_grad", [slope, image], ulps=16, kernel=weight[2:], **params)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
+def test_dtypes(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, dtype: dtypes.DType) -> None:
+    _use(device, monkeypatch, HALF_METHOD if dtype.itemsize == 2 else METHODS[0], asynchronous=False)
+    params = DEFAULTS | {"padding": (1, 1), "stride": (2, 1)}
+    x, weight = (2, 5, 9, 8), (12, 5, 3, 3)
+    image, kernel, slope = _draw(rng, x, weight, params)
+    check(device, "conv2d", [image, kernel, rng.uniform(-1, 1, 12)], dtype, ulps=16, **params)
+    check(device, "conv2d_input_grad", [slope, kernel], dtype, ulps=16, shape=x, **params)
+    check(device, "conv2d_weight_grad", [slope, image], dtype, ulps=16, kernel=(3, 3), **params)
+
+
+def test_terms_are_shared_out(device: Any, rng: Any, parts: None) -> None:
+    """Few results of many terms; repeated runs are equal to the last bit."""
+    params = DEFAULTS | {"padding": (1, 1)}
+    x, weight = (2, 60, 6, 6), (6, 60, 3, 3)
+    image, kernel, slope = _draw(rng, x, weight, params)
+    check(device, "conv2d", [image, kernel, rng.uniform(-1, 1, 6)], ulps=32, **params)
+    x, weight = (3, 4, 16, 17), (6, 4, 3, 3)
+    image, kernel, slope = (a.astype(np.float32) for a in _draw(rng, x, weight, params))
+    check(device, "conv2d_weight_grad", [slope, image], ulps=32, kernel=(3, 3), **params)
+    one, two = (run(device, "conv2d_weight_grad", [slope, image], kernel=(3, 3), **params)[0] for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_views(device: Any, rng: Any, parts: None) -> None:
+    """Channels last, and turned round."""
+    image = rng.uniform(-1, 1, (2, 8, 9, 5)).transpose(0, 3, 1, 2)
+    kernel, slope = rng.uniform(-1, 1, (9, 5, 3, 3)), rng.uniform(-1, 1, (2, 6, 7, 9)).transpose(0, 3, 1, 2)
+    check(device, "conv2d", [image, kernel[:, :, ::-1, ::-1], None], ulps=16, **DEFAULTS)
+    check(device, "conv2d_input_grad", [slope, kernel[::-1]], ulps=16, shape=image.shape, **DEFAULTS)
+    check(device, "conv2d_weight_grad", [slope[:, ::-1], image[:, ::-1]], ulps=16, kernel=(3, 3), **DEFAULTS)
+
+
+def test_numbers_that_cannot_be_split(device: Any, rng: Any, parts: None) -> None:
+    """Infinity, NaN and numbers next to the largest end up where float32 has them."""
+    image, kernel = (
+        rng.uniform(-1, 1, (1, 3, 8, 9)).astype(np.float32),
+        rng.uniform(0.1, 0.2, (5, 3, 3, 3)).astype(np.float32),
+    )
+    image[0, 1, 2, 2], image[0, 0, 6, 7], image[0, 2, 2, 7], image[0, 2, 6, 1] = np.inf, np.nan, -np.inf, 3.4e38
+    (out,) = run(device, "conv2d", [image, kernel, None], **DEFAULTS)
+    want = OPS["conv2d"].reference(image.astype(np.float64), kernel.astype(np.float64), None, **DEFAULTS)
+    np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,219 @@
+"""The matrix products of GPUs, and the twins of those on NVIDIA's tensor cores, which any device can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from native_harness import Harness
+from native_ops import EPSILON, upload
+
+from polyhal.backends.common import products
+from polyhal.backends.common.products import Product
+from polyhal.backends.opencl import discovery, ptx
+from polyhal.backends.opencl.backend import OpenCLBackend
+from polyhal.backends.opencl.lowering import matmul_tiles, tensor_cores
+from polyhal.backends.opencl.lowering.matmul_tiles import Tile
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
+
+Method = Callable[[Any, Product], Launch]
+
+_HALVES = (tensor_cores.warp_tile(2, 32, 64, (32, 32), 32, 2, 1.0),)
+_SINGLES = (tensor_cores.warp_tile(4, 32, 64, (32, 32), 16, 3, 1.0),)
+
+
+def tiles(asynchronous: bool) -> Method:
+    """One kind of SIMT tile."""
+    return lambda runtime, p: matmul_tiles.multiply(runtime, p, Tile(1, 1, 16, 2), asynchronous=asynchronous)
+
+
+def teams(parts: int) -> Method:
+    return lambda runtime, p: tensor_cores.by_teams(runtime, p, parts)
+
+
+METHODS: dict[str, tuple[Method, DType, float]] = {
+    "tiles": (tiles(False), dtypes.float32, 2.0**-22),
+    "tiles, asynchronous": (tiles(True), dtypes.float32, 2.0**-22),
+    "tiles, half": (tiles(False), dtypes.float16, 2.0**-10),
+    "warps, half": (lambda r, p: tensor_cores.by_warps(r, p, _HALVES), dtypes.float16, 2.0**-10),
+    "warps, bfloat16": (lambda r, p: tensor_cores.by_warps(r, p, _HALVES), dtypes.bfloat16, 2.0**-7),
+    "warps, rounded": (lambda r, p: tensor_cores.by_warps(r, p, _SINGLES), dtypes.float32, 2.0**-10),
+    "warps, split": (lambda r, p: tensor_cores.by_warps(r, p, _SINGLES, 2), dtypes.float32, 2.0**-21),
+    "teams, half": (teams(1), dtypes.float16, 2.0**-10),
+    "teams, split": (teams(3), dtypes.float32, 2.0**-21),
+    "teams, rounded": (teams(1), dtypes.float32, 2.0**-7),
+}
+"""Each with its dtype and the error it may make, in units of the sum of the products' magnitudes."""
+# Edges in all directions; whole pieces of 16 bytes and single elements; terms that are shared out.
+CASES = [("nn", (70, 136, 72)), ("nt", (33, 65, 77)), ("tt", (40, 48, 600))]
+
+
+@pytest.fixture(scope="module")
+def device() -> Harness:
+    """One device, of those here, that compiles quickly: the text is the same for all, and long."""
+    found = sorted(discovery.devices(), key=lambda f: "portable computing language" in f.platform.lower())
+    return Harness(OpenCLBackend(found[0]))
+
+
+@pytest.fixture(autouse=True)
+def few_registers(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
+    """A GPU's choice among the smallest tiles: a CPU keeps the sums of a group in memory."""
+    small = {parts: choices[-1:] for parts, choices in tensor_cores.TEAM_TILES.items()}
+    monkeypatch.setattr(tensor_cores, "TEAM_TILES", small)
+    found = replace(device.backend.runtime.features, compute_units=4, static_local_memory=1 << 20)
+    monkeypatch.setattr(device.backend.runtime, "features", found)
+
+
+def draw(rng: Any, dtype: DType, turned: bool, *shape: int) -> Any:
+    drawn = rng.uniform(-1, 1, shape[:-2] + (shape[:-3:-1] if turned else shape[-2:])).astype(dtype.numpy)
+    return drawn.swapaxes(-1, -2) if turned else drawn
+
+
+def multiply(device: Any, method: Method, x: Any, y: Any, out_dtype: DType | None = None, **given: Any) -> Any:
+    """x @ y, by one method; what it forgets to write is 77."""
+    refs = [upload(device, a) for a in (x, y)]
+    shape = np.matmul(np.empty(x.shape, bool), np.empty(y.shape, bool)).shape
+    out = device.empty(out_dtype or refs[0].dtype, shape)
+    device.backend.fill(77, out)
+    p = products.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 2, 3))
+    assert isinstance(p, Product)
+    launch = method(device.backend.runtime, replace(p, **given))
+    launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
+    return device.download(out)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("turned", "shape"), CASES, ids=str)
+def test_every_method(device: Any, rng: Any, name: str, turned: str, shape: tuple[int, int, int]) -> None:
+    method, dtype, unit = METHODS[name]
+    m, n, k = shape
+    x, y = draw(rng, dtype, turned[0] == "t", m, k), draw(rng, dtype, turned[1] == "t", k, n)
+    got = multiply(device, method, x, y).astype(np.float64)
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    # What rounding the operands, the sums and the result can make of it.
+    bound = np.abs(x) @ np.abs(y)
+    assert (np.abs(got - x @ y) <= 4 * unit * bound + EPSILON[dtype.name] * np.abs(x @ y)).all()
+
+
+@pytest.mark.parametrize("name", ["tiles, asynchronous", "warps, half", "teams, split"])
+@pytest.mark.parametrize(("x", "y"), [((2, 1, 40, 48), (3, 48, 36)), ((40, 48), (3, 48, 36))], ids=str)
+def test_batches(device: Any, rng: Any, name: str, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    method, dtype, unit = METHODS[name]
+    a, b = draw(rng, dtype, False, *x), draw(rng, dtype, False, *y)
+    got = multiply(device, method, a, b).astype(np.float64)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 48)
+
+
+@pytest.mark.parametrize("name", ["tiles", "tiles, asynchronous", "warps, bfloat16", "teams, split"])
+def test_any_strides(device: Any, rng: Any, name: str) -> None:
+    method, dtype, unit = METHODS[name]
+    x, y = draw(rng, dtype, False, 40, 160)[:, ::-2], draw(rng, dtype, False, 160, 100)[1::2, ::-2]
+    got = multiply(device, method, x, y).astype(np.float64)
+    want = x.astype(np.float64) @ y.astype(np.float64)
+    np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 80)
+
+
+@pytest.mark.parametrize("name", ["tiles", "warps, half", "teams, split"])
+@pytest.mark.parametrize("terms", [40, 1200], ids=["whole", "shared out"])
+def test_bias(device: Any, rng: Any, name: str, terms: int) -> None:
+    method, dtype, unit = METHODS[name]
+    x, y, bias = draw(rng, dtype, False, 40, terms), draw(rng, dtype, True, terms, 36), rng.uniform(-9, 9, 36)
+    bias = bias.astype(dtype.numpy)
+    refs = [upload(device, a) for a in (x, y, bias)]
+    out = device.empty(dtype, (40, 36))
+    p = products.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, 2, 3, 4))
+    assert isinstance(p, Product)
+    launch = method(device.backend.runtime, p)
+    launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
+    want = x.astype(np.float64) @ y.astype(np.float64) + bias.astype(np.float64)
+    np.testing.assert_allclose(device.download(out).astype(np.float64), want, rtol=0, atol=4 * unit * (terms + 9))
+
+
+@pytest.mark.parametrize("name", ["warps, split", "teams, split"])
+def test_split_operands_keep_the_range_of_float32(device: Any, rng: Any, name: str) -> None:
+    """Exponents far apart, and what cannot be split: the largest numbers, infinities, NaN."""
+    method = METHODS[name][0]
+    x, y = (draw(rng, dtypes.float32, False, *s) * np.exp2(rng.integers(-60, 61, s)) for s in ((40, 50), (50, 33)))
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    bound = np.abs(x.astype(np.float64)) @ np.abs(y.astype(np.float64))
+    x[3, 5], x[4, 6], y[7, 8] = np.inf, np.nan, -np.inf
+    x[20], y[:, 20] = 0, 0
+    x[20, 1], y[1, 20] = np.finfo(np.float32).max, 1
+    got = multiply(device, method, x, y)
+    with np.errstate(all="ignore"):
+        want = x.astype(np.float64) @ y.astype(np.float64)
+        single = x @ y
+    special = ~np.isfinite(want)
+    assert special.sum() > 70
+    np.testing.assert_array_equal(got[special], single[special])
+    assert got[20, 20] == np.finfo(np.float32).max
+    # Row 20 was made in float32, with a number that dwarfs the bound.
+    special[20] = special[:, 20] = True
+    assert (np.abs(got[~special] - want[~special]) <= 2.0**-20 * bound[~special]).all()
+
+
+@pytest.mark.parametrize("name", ["warps, split", "teams, split"])
+@pytest.mark.parametrize("terms", [64, 1500])
+def test_split_is_as_exact_as_float32(device: Any, rng: Any, name: str, terms: int) -> None:
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((64, terms), (terms, 64)))
+    want = x.astype(np.float64) @ y.astype(np.float64)
+    error = np.sqrt(np.mean((multiply(device, METHODS[name][0], x, y) - want) ** 2))
+    plain = np.sqrt(np.mean((multiply(device, tiles(False), x, y) - want) ** 2))
+    assert error <= 2 * plain
+
+
+def test_wide_sums_of_halves(device: Any, rng: Any) -> None:
+    x, y = draw(rng, dtypes.float16, False, 40, 64), draw(rng, dtypes.float16, False, 64, 36)
+    want = x.astype(np.float64) @ y.astype(np.float64)
+    for name in ("tiles, half", "warps, half", "teams, half"):
+        got = multiply(device, METHODS[name][0], x, y, dtypes.float32)
+        np.testing.assert_allclose(got, want, rtol=0, atol=64 * 2.0**-22)
+
+
+def test_choices_fit_the_device(device: Any) -> None:
+    """Every tile of every list: its groups, and the local memory that it takes."""
+    for tile in (*tensor_cores.HALF_TILES, *tensor_cores.ROUNDED_TILES, *tensor_cores.SPLIT_TILES):
+        assert tile.items <= 256
+        assert tile.local_memory <= 200 << 10
+    runtime = device.backend.runtime
+    spec = Spec(dtypes.float16, (8192, 8192), (8192, 1))
+    p = products.describe(spec, spec, spec, (0, 1, None, 2, 3))
+    assert not isinstance(p, Declined)
+    for memory in (48 << 10, 96 << 10, 200 << 10):
+        runtime.features = replace(runtime.features, static_local_memory=memory)
+        assert tensor_cores.choose(runtime, p, tensor_cores.HALF_TILES)[0].local_memory <= max(memory, 64 << 10)
+
+
+def test_ways_follow_dtype_and_precision(device: Any) -> None:
+    def names(dtype: DType, precision: str, capability: int, size: int = 1024) -> list[str]:
+        runtime = device.backend.runtime
+        runtime.features = replace(runtime.features, compute_capability=capability)
+        spec = Spec(dtype, (size, size), (size, 1))
+        p = products.describe(spec, spec, spec, (0, 1, None, 2, 3))
+        assert isinstance(p, Product)
+        return [w.func.__name__ for w in tensor_cores.ways(runtime, replace(p, precision=precision))]  # type: ignore[attr-defined]
+
+    assert names(dtypes.float16, "highest", 90) == ["by_teams", "by_warps"]
+    assert names(dtypes.bfloat16, "highest", 80) == ["by_warps"]
+    assert names(dtypes.float16, "highest", 90, 64) == ["by_warps"]
+    assert names(dtypes.float32, "highest", 90) == []
+    assert names(dtypes.float32, "high", 90) == ["by_teams", "by_warps"]
+    assert names(dtypes.float32, "high", 90, 256) == ["by_warps"]
+    assert names(dtypes.float32, "medium", 86) == ["by_warps"]
+    assert names(dtypes.int32, "high", 90) == []
+
+
+def test_comments_become_instructions() -> None:
+    text = b".version 8.4\n.target sm_90, texmode_independent\n.reqntid 256, 1, 1\n//sm_90a wgmma;\n// a comment\n\0"
+    target = ptx.Target("sm_90a", 2)
+    assert ptx.rewritten(text, target) == (
+        b".version 8.4\n.target sm_90a, texmode_independent\n.reqntid 256, 1, 1\n.minnctapersm 2\nwgmma;\n// a comment\n"
+    )
+    assert ptx.rewritten(text, ptx.Target()) == text.rstrip(b"\0")

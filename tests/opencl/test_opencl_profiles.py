@@ -1,0 +1,119 @@
+"""Vendor profiles: each vendor's devices get theirs, what it says is bounded by the device, and every op lowers with it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pyopencl as cl
+import pytest
+
+from polyhal.backends.opencl import vendor_profile as profiles
+from polyhal.backends.opencl.backend import OpenCLBackend
+from polyhal.backends.opencl.capabilities import features
+from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.device import Device
+from polyhal.hal.testing.kernel_check import uses
+
+GPU, INTEGRATED, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceType.CPU
+
+DEVICES = {
+    # vendor, platform, kind, largest group, local memory KiB, whether that is on the chip, native width
+    "nvidia": ("NVIDIA Corporation", "NVIDIA CUDA", GPU, 1024, 48, True, 1),
+    "amd": ("Advanced Micro Devices, Inc.", "AMD Accelerated Parallel Processing", GPU, 256, 64, True, 1),
+    "amd (Mesa)": ("AMD", "rusticl", INTEGRATED, 1024, 32, True, 4),
+    "intel_gpu": ("Intel(R) Corporation", "Intel(R) OpenCL Graphics", INTEGRATED, 512, 64, True, 1),
+    "mali": ("ARM", "ARM Platform", INTEGRATED, 384, 32, False, 4),
+    "adreno": ("QUALCOMM", "QUALCOMM Snapdragon(TM)", INTEGRATED, 1024, 32, True, 1),
+    "gpu": ("Imagination Technologies", "PowerVR", INTEGRATED, 96, 4, True, 1),
+    "gpu (tiny)": ("VeriSilicon", "Vivante OpenCL Platform", INTEGRATED, 64, 1, False, 4),
+    "cpu": ("GenuineIntel", "Portable Computing Language", CPU, 4096, 512, False, 16),
+    "cpu (Intel's runtime)": ("Intel(R) Corporation", "Intel(R) OpenCL", CPU, 8192, 256, False, 16),
+    "cpu (ARM)": ("ARM", "Portable Computing Language", CPU, 4096, 512, False, 4),
+    "cpu (AMD)": ("AuthenticAMD", "Portable Computing Language", CPU, 4096, 512, False, 8),
+}
+
+
+def record(name: str) -> tuple[Any, DeviceType]:
+    """What pyopencl would show of such a device."""
+    vendor, platform, kind, group, local, on_chip, width = DEVICES[name]
+    types = cl.device_local_mem_type
+    device = SimpleNamespace(
+        vendor=vendor, platform=SimpleNamespace(name=platform), version="OpenCL 1.2 made up", extensions="",
+        double_fp_config=0, single_fp_config=0, host_unified_memory=kind is not GPU, max_work_group_size=group,
+        local_mem_size=local * 1024, local_mem_type=types.LOCAL if on_chip else types.GLOBAL, max_compute_units=4,
+        native_vector_width_float=width, preferred_vector_width_float=width,
+    )  # fmt: skip
+    return device, kind
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_device_gets_its_profile_within_its_limits(name: str) -> None:
+    device, kind = record(name)
+    found = features(device, kind)
+    assert found.profile == name.partition(" (")[0]
+    assert found.cpu == (kind is CPU)
+    assert 1 <= found.group_size <= device.max_work_group_size
+    assert found.group_size.bit_count() == 1
+    assert found.vector_width in (4, 8, 16)
+    if found.local_memory_is_real:
+        assert device.local_mem_type == cl.device_local_mem_type.LOCAL
+    assert found.local_memory == device.local_mem_size
+
+
+@pytest.mark.parametrize("name", [n for n in DEVICES if n != "cpu (Intel's runtime)"])
+def test_every_op_lowers_within_the_limits_of_a_vendor(found: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is built: the device is made up. What is lowered must fit the groups that it allows."""
+    device, kind = record(name)
+    backend = OpenCLBackend(found)
+    runtime = backend.runtime
+    runtime.features = backend.features = features(device, kind)
+    limits = replace(backend.capabilities.limits, max_group_size=device.max_work_group_size)
+    runtime.capabilities = backend.capabilities = replace(backend.capabilities, limits=limits)
+    launch = runtime.launch
+    groups: list[tuple[str, tuple[int, ...]]] = []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        groups.append((args[1], args[5]))
+        return launch(*args, **kwargs)
+
+    monkeypatch.setattr(runtime, "launch", watched)
+    served = uses(Device.opened("made up", backend))
+    assert served["softmax.cl"]
+    assert backend.kernels.built == []
+    assert len(groups) > 100
+    assert {(s, g) for s, g in groups if math.prod(g) > device.max_work_group_size} == set()
+
+
+def test_shipped_profiles_decide_what_they_may() -> None:
+    shipped = profiles.shipped()
+    assert {p.name for p in shipped} == {"nvidia", "amd", "intel_gpu", "mali", "adreno", "gpu", "cpu"}
+    for profile in shipped:
+        assert profile.kinds
+        assert profile.group_size is not None
+        assert profile.group_size.bit_count() == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[match]\nkinds = ['toaster']",
+        "[match]\nkinds = ['gpu']\n[features]\ngroups = 3",
+        "[match]\nkinds = ['gpu']\n[features]\ngroup_size = '64'",
+        "[match]\nkinds = ['gpu']\nvendors = ['ARM']",
+        "[match]\nkinds = ['gpu']\n[choices.matmul]\ndepth = 1.5",
+        "[match",
+    ],
+)
+def test_a_profile_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="profile mine"):
+        profiles.parse("mine", text)
+
+
+def test_an_unknown_vendor_gets_the_general_profile() -> None:
+    shipped = profiles.shipped()
+    assert profiles.choose(shipped, "Charm Industries", "Charm", GPU).name == "gpu"
+    assert profiles.choose([], "ARM", "ARM", GPU).name == "none"

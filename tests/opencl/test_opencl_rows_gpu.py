@@ -1,0 +1,63 @@
+"""The paths that row kernels take on GPUs, rows in registers and results joined by groups, on whatever device there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from native_ops import check, run
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops import OPS
+
+
+@pytest.fixture
+def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The device, taken for a GPU of four compute units."""
+    runtime = device.backend.runtime
+    most = runtime.capabilities.limits.max_group_size
+    found = replace(runtime.features, cpu=False, group_size=min(most, 64), vector_width=4, compute_units=4)
+    monkeypatch.setattr(runtime, "features", found)
+    return device
+
+
+@pytest.mark.parametrize("shape", [(3, 256), (2, 333), (2, 9000)], ids=str)
+def test_rows_in_registers_and_not(gpu: Any, rng: Any, shape: tuple[int, ...]) -> None:
+    x, g = rng.uniform(-9, 9, shape), rng.uniform(-1, 1, shape)
+    check(gpu, "softmax", [x], ulps=32, axis=1)
+    check(gpu, "log_softmax", [x], axis=1)
+    check(gpu, "softmax_grad", [g, OPS["softmax"].reference(x, axis=1)], magnitude=1, axis=1)
+    weight, bias = rng.uniform(0.5, 1.5, shape[1]), rng.uniform(-1, 1, shape[1])
+    check(gpu, "layer_norm", [x, weight, bias], ulps=16, axes=1, eps=1e-5)
+    _, mean, rstd = OPS["layer_norm"].reference(x.astype(np.float32).astype(np.float64), axes=1)
+    check(gpu, "layer_norm_grad", [g, x, weight, mean, rstd], ulps=64, axes=1)
+    check(gpu, "cross_entropy_rows", [x, rng.integers(0, shape[1], shape[0])], ulps=16)
+
+
+def test_masked_rows(gpu: Any) -> None:
+    x = np.full((2, 9000), -np.inf)
+    x[0, 7000] = 1
+    check(gpu, "softmax", [x], axis=1)
+
+
+@pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=str)
+def test_reductions(gpu: Any, rng: Any, axis: tuple[int, ...]) -> None:
+    x = rng.integers(-99, 99, (40, 3000)).astype(np.float32)
+    for op in ("sum", "max", "argmax"):
+        got = run(gpu, op, [x], axis=axis if len(axis) == 1 else None)[0]
+        np.testing.assert_array_equal(got, getattr(np, op)(x, axis[0] if len(axis) == 1 else None), err_msg=op)
+
+
+def test_sorting_and_scans(gpu: Any, rng: Any) -> None:
+    x = rng.integers(-9, 9, (2, 3000)).astype(dtypes.float32.numpy)
+    np.testing.assert_array_equal(run(gpu, "sort_pairs", [x], axis=1)[1], np.argsort(x, 1, kind="stable"))
+    np.testing.assert_array_equal(run(gpu, "topk", [x], k=5, axis=1)[0], -np.sort(-x, 1)[:, :5])
+    for axis in (0, 1):
+        np.testing.assert_array_equal(run(gpu, "cumsum", [x], axis=axis)[0], np.cumsum(x, axis))
+
+
+def test_group_norm(gpu: Any, rng: Any) -> None:
+    x = rng.uniform(-2, 2, (2, 4, 8, 8))
+    check(gpu, "group_norm", [x, rng.uniform(0.5, 1.5, 4), None], ulps=32, groups=2, eps=1e-3)

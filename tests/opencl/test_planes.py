@@ -1,0 +1,90 @@
+"""The layouts of images that convolution on CPUs reads: their taps, against NumPy's reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from polyhal.backends.common.convolutions import Geometry, geometry
+from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_input, of_slopes
+from polyhal.hal.ops import OPS
+from polyhal.hal.ops.convolution import output_length
+
+SLACK = 4
+
+
+def _pairs(low: int, high: int) -> Any:
+    return st.tuples(st.integers(low, high), st.integers(low, high))
+
+
+@st.composite
+def _geometries(draw: Any) -> tuple[Geometry, dict[str, Any]]:
+    """Convolutions of one image and channel."""
+    size, kernel = draw(_pairs(1, 9)), draw(_pairs(1, 4))
+    params = {"stride": draw(_pairs(1, 4)), "padding": draw(_pairs(0, 4)), "dilation": draw(_pairs(1, 4)), "groups": 1}
+    axes = list(zip(size, kernel, params["stride"], params["padding"], params["dilation"], strict=True))
+    assume(all(n + 2 * p >= (k - 1) * d + 1 for n, k, _, p, d in axes))
+    result = tuple(output_length(*axis) for axis in axes)
+    return geometry((1, 1, *size), (1, 1, *kernel), (1, 1, *result), params), params
+
+
+def _laid_out(planes: Planes, image: np.ndarray) -> np.ndarray:
+    """One channel's planes, one after the other, as pack_planes writes them."""
+    made = np.zeros((*planes.phases, planes.length))
+    for i, j in np.ndindex(planes.phases):
+        for y, x in np.ndindex(planes.rows, planes.pitch):
+            at = [
+                n * planes.stride[axis] + phase * planes.dilation[axis] % planes.stride[axis] + planes.origin[axis]
+                for axis, (n, phase) in enumerate(((y, i), (x, j)))
+            ]
+            if all(0 <= a < n for a, n in zip(at, planes.size, strict=True)):
+                made[i, j, y * planes.pitch + x] = image[at[0], at[1]]
+    return made.reshape(-1)
+
+
+def _correlated(
+    planes: Planes, phases: Iterable[Phase], laid: np.ndarray, weight: np.ndarray, out: np.ndarray, step: Any
+) -> None:
+    for phase in phases:
+        for y, x in np.ndindex(phase.down, phase.across):
+            column = y * planes.pitch + x
+            total = sum(weight[t] * laid[p + column] for t, p in zip(phase.taps, phase.places, strict=True))
+            out[phase.first[0] + y * step[0], phase.first[1] + x * step[1]] = total
+
+
+@settings(max_examples=60, deadline=None)
+@given(_geometries())
+def test_taps_are_shifts(case: tuple[Geometry, dict[str, Any]]) -> None:
+    g, params = case
+    rng = np.random.default_rng(3)
+    image, weight, slope = (rng.integers(-9, 9, shape).astype(float) for shape in (g.size, g.kernel, g.result))
+    planes, phase = of_input(g, SLACK)
+    laid = _laid_out(planes, image)
+    out = np.full(g.result, np.nan)
+    _correlated(planes, [phase], laid, weight, out, (1, 1))
+    np.testing.assert_array_equal(out, OPS["conv2d"].reference(image[None, None], weight[None, None], **params)[0, 0])
+
+    slopes = of_slopes(g, planes.pitch, SLACK)
+    columns = (g.result[0] - 1) * planes.pitch + g.result[1] + SLACK - 1
+    spread = _laid_out(slopes, slope)[:columns]
+    sums = {t: float(spread @ laid[p : p + columns]) for t, p in zip(phase.taps, phase.places, strict=True)}
+    grad = OPS["conv2d_weight_grad"].reference(slope[None, None], image[None, None], kernel=g.kernel, **params)[0, 0]
+    assert sums == {t: grad[t] for t in phase.taps}
+
+
+@settings(max_examples=60, deadline=None)
+@given(_geometries())
+def test_each_remainder_has_its_taps(case: tuple[Geometry, dict[str, Any]]) -> None:
+    g, params = case
+    rng = np.random.default_rng(4)
+    weight, slope = (rng.integers(-9, 9, shape).astype(float) for shape in (g.kernel, g.result))
+    planes, phases = of_gradient(g, SLACK)
+    out = np.full(g.size, np.nan)
+    _correlated(planes, phases, _laid_out(planes, slope), weight, out, g.stride)
+    shape = (1, 1, *g.size)
+    want = OPS["conv2d_input_grad"].reference(slope[None, None], weight[None, None], shape=shape, **params)
+    np.testing.assert_array_equal(out, want[0, 0])
