@@ -29,7 +29,7 @@ from polyhal.hal.registry import registry
 
 _SAMPLE_SECONDS = 0.01
 _MOST_CALLS = 200
-_TOO_SLOW = 30.0
+_TOO_SLOW = 1.0
 """Seconds of a single call from which on a competitor is left out."""
 
 
@@ -62,7 +62,8 @@ def compare(
             timer = runner.wall if workload.wall or clock == "wall" else runner.device
             timer(1)
             samples[name].append(timer(calls[name]))
-            time.sleep(competitors[name].settle)
+            if clock == "wall":
+                time.sleep(competitors[name].settle)
     return {name: summarize(s) for name, s in samples.items()}, left_out
 
 
@@ -74,7 +75,7 @@ def _line(workload: Workload, timings: Mapping[str, Timing], found: Mapping[str,
         text = f"{name} {t.median * 1e6:.1f} us" if workload.wall else f"{name} {_rate(nbytes, flops, t.median)}"
         if name in found:
             limit = found[name].flops_per_s if flops else found[name].bytes_per_s
-            if limit and not workload.wall:
+            if limit and workload.limited:
                 text += f" ({(flops or nbytes) / t.median / limit:.0%})"
             if peers:
                 text += f" {min(peers) / t.median:.2f}x"
@@ -90,7 +91,7 @@ def _row(workload: Workload, timings: Mapping[str, Timing], left_out: Mapping[st
     nbytes, flops = workload.work()
     return {
         "name": workload.name, "op": workload.op, "shapes": [s for s in workload.shapes if s is not None],
-        "dtype": workload.dtype, "nbytes": nbytes, "flops": flops, "wall": workload.wall,
+        "dtype": workload.dtype, "nbytes": nbytes, "flops": flops, "wall": workload.wall, "limited": workload.limited,
         "seconds": {n: [t.median, t.low, t.high] for n, t in timings.items()}, "left_out": dict(left_out),
     }  # fmt: skip
 
@@ -124,19 +125,18 @@ def main() -> None:
     everyone = {
         n: c for n, c in competitors(devices, args.size == "gpu").items() if not any(w in n for w in unwanted)
     }  # fmt: skip
-    rows: list[dict[str, Any]] = []
+    result: dict[str, Any] = {
+        "benchmark": "kernels", "clock": args.clock, "repetitions": args.repetitions, **describe(devices),
+        "limits": {n: limit._asdict() for n, limit in found.items()}, "rows": [],
+    }  # fmt: skip
     for workload in workloads(args.size):
         if not any(part in workload.name for part in args.only.split(",")):
             continue
         timings, left_out = compare(workload, everyone, args.repetitions, args.clock)
         print(_line(workload, timings, found), flush=True)
-        rows.append(_row(workload, timings, left_out))
-    if args.json:
-        result = {
-            "benchmark": "kernels", "clock": args.clock, "repetitions": args.repetitions, **describe(devices),
-            "limits": {n: limit._asdict() for n, limit in found.items()}, "rows": rows,
-        }  # fmt: skip
-        args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        result["rows"].append(_row(workload, timings, left_out))
+        if args.json:  # after every workload, so that an interrupted run leaves what it measured
+            args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -55,9 +55,7 @@ def _heading(found: dict[str, Any], what: str) -> list[str]:
         *(f"- {_device(name, d, found.get('limits', {}).get(name))}" for name, d in found["devices"].items()),
         "",
     ]
-    for note in found.get("notes", []):
-        lines += [note, ""]
-    return lines
+    return [*lines, *found["notes"], ""] if found.get("notes") else lines
 
 
 def _device(name: str, device: Mapping[str, str], limit: Mapping[str, float] | None) -> str:
@@ -74,7 +72,7 @@ def _flops(rate: float) -> str:
 
 
 def _spread(low: float, median: float, high: float) -> str:
-    return f"±{(high - low) / 2 / median:.0%}"
+    return f"±{(high - low) / 2 / median:.1%}"
 
 
 def _rate(row: Mapping[str, Any], timing: tuple[float, float, float]) -> str:
@@ -90,7 +88,7 @@ def _rate(row: Mapping[str, Any], timing: tuple[float, float, float]) -> str:
 
 def _share(row: Mapping[str, Any], median: float, limit: Mapping[str, float]) -> str:
     possible = limit["flops_per_s"] if row["flops"] else limit["bytes_per_s"]
-    return f"{(row['flops'] or row['nbytes']) / median / possible:.0%}" if possible and not row["wall"] else ""
+    return f"{(row['flops'] or row['nbytes']) / median / possible:.0%}" if possible and row["limited"] else ""
 
 
 def _kernels(found: dict[str, Any]) -> list[str]:

@@ -26,6 +26,9 @@ _BACKWARD = {"attention": 3.5}
 """Products of a forward and backward pass over those of the forward pass; 3 for all others: one pass per operand more.
 Attention multiplies its scores once more, because it does not keep them."""
 
+_INTENSE = 8
+"""Operations per byte from which on products are bound by them, and not by memory; every device has a higher ratio."""
+
 
 def _normal(rng: np.random.Generator, shape: Shape) -> np.ndarray:
     """Normal random numbers; from some millions on they repeat, because drawing them would take longer than the ops."""
@@ -55,6 +58,11 @@ class Workload:
     """Always timed by the host's clock: the cost of a call is what is of interest."""
 
     @property
+    def limited(self) -> bool:
+        """Whether a device's rate of copies or of float32 multiply-adds is a limit: not for what tensor cores compute."""
+        return not self.wall and (self.work()[1] == 0 or (self.dtype == "float32" and self.precision == "highest"))
+
+    @property
     def definition(self) -> OpDef:
         op: OpDef = OPS[self.op]
         return op
@@ -81,10 +89,11 @@ class Workload:
         op, specs = self.definition, self._specs()
         bound = op.bind(tuple({**op.params, **self.params}.values()))
         outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
-        if op.multiplies and op.flops is not None and min(len(s.shape) for s in specs if s is not None) > 1:
-            times = _BACKWARD.get(self.op, 3.0) if self.backward else 1.0
-            return 0, int(op.flops(specs, outputs, bound) * self.part * times)
         moved = sum(s.nbytes for s in specs if s is not None) + outputs[0].nbytes
+        if op.multiplies and op.flops is not None:
+            flops = op.flops(specs, outputs, bound) * self.part
+            if flops > _INTENSE * moved:
+                return 0, int(flops * (_BACKWARD.get(self.op, 3.0) if self.backward else 1.0))
         return moved * (2 if self.backward else 1), 0
 
 
