@@ -90,7 +90,7 @@ class Workload:
         bound = op.bind(tuple({**op.params, **self.params}.values()))
         outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
         moved = sum(s.nbytes for s in specs if s is not None) + outputs[0].nbytes
-        if op.multiplies and op.flops is not None:
+        if "precision" in op.settings and op.flops is not None:
             flops = op.flops(specs, outputs, bound) * self.part
             if flops > _INTENSE * moved:
                 return 0, int(flops * (_BACKWARD.get(self.op, 3.0) if self.backward else 1.0))

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from polyhal.hal import errors
+from polyhal.hal.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import (
     DType,
@@ -61,6 +62,7 @@ __all__ = [
     "Generator",
     "Tensor",
     "amp",
+    "are_deterministic_algorithms_enabled",
     "as_tensor",
     "bernoulli",
     "bfloat16",
@@ -111,6 +113,7 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "use_deterministic_algorithms",
     "zeros",
     "zeros_like",
 ]

@@ -72,8 +72,8 @@ class Capabilities:
     limits: Limits = field(default_factory=Limits)
     features: Mapping[str, str] = field(default_factory=dict)
     """Probed extras, by the backend's own names, for `doctor`."""
-    precisions: frozenset[str] = frozenset({"highest"})
-    """The precisions of float32 products that `lower` wants to be told of; see `polyhal.hal.precision`."""
+    settings: frozenset[str] = frozenset()
+    """Settings of the process that `lower` wants to find among the parameters: `precision`, `deterministic`."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -87,5 +87,5 @@ class Capabilities:
             "subgroups": self.subgroups,
             "limits": asdict(self.limits),
             "features": dict(self.features),
-            "precisions": sorted(self.precisions),
+            "settings": sorted(self.settings),
         }

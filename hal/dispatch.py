@@ -17,8 +17,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import DeviceMismatchError, PolyhalError, ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
-from polyhal.hal.precision import setting
 from polyhal.hal.protocol import InputSpec
+from polyhal.hal.settings import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.buffer import Buffer
@@ -98,7 +98,7 @@ SEPARATE, OVERLAPPING = -1, -2
 
 def eager(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
     """Run `op` now on the device of its inputs (or on `device`, for ops that create) and write the tape if needed."""
-    key: list[Any] = [op, params, setting.value]
+    key: list[Any] = [op, params, settings.key]
     track = False
     for x in inputs:
         kind = type(x)
@@ -222,7 +222,7 @@ def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[
 
 def plan_key(op: OpDef, params: tuple[Any, ...], specs: tuple[Any, ...]) -> tuple[Any, ...]:
     """What the plan of a call is remembered under, from what `input_spec` says of its inputs."""
-    return (op, params, setting.value, *[type(None) if s is None else s for s in specs])
+    return (op, params, settings.key, *[type(None) if s is None else s for s in specs])
 
 
 def infer(

@@ -25,10 +25,10 @@ from polyhal.hal.graph import Graph, Slot, trace
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
 from polyhal.hal.ops.opdef import OpDef, Specs
 from polyhal.hal.pool import bucket
-from polyhal.hal.precision import setting
 from polyhal.hal.protocol import Ability, Declined
 from polyhal.hal.quarantine import Quarantine, load
 from polyhal.hal.resolution import Resolution, Step, layout_of, subject
+from polyhal.hal.settings import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -211,8 +211,9 @@ class Planner:
         if self._quarantined(Step.NATIVE, "native kernel", note):
             return None
         try:
-            if op.multiplies and len(precisions := self._backend.capabilities.precisions) > 1:
-                params = {**params, "precision": setting.value if setting.value in precisions else "highest"}
+            wanted = self._backend.capabilities.settings
+            if op.settings and wanted:
+                params = {**params, **settings.among(op.settings, wanted)}
             launch = self._backend.lower(op.name, inputs, outputs, params)  # type: ignore[attr-defined]
         except KernelBuildError as error:
             if config.strict():

@@ -1,32 +1,20 @@
 """How exactly float32 matrix products are computed: the user's choice between accuracy and tensor cores.
 
-A setting of the process, as in PyTorch. It is part of the key of every plan, so that it may change at any time.
+A setting of the process, as in PyTorch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import get_args
 
 from polyhal.hal.errors import PolyhalError, message
-
-Precision = Literal["highest", "high", "medium"]
+from polyhal.hal.settings import Precision, settings
 
 
 class PrecisionError(PolyhalError, ValueError):
     """A precision that does not exist was asked for."""
-
-
-class _Setting:
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value: Precision = "highest"
-
-
-setting = _Setting()
-"""The precision in force; read it at every use."""
 
 
 def set_float32_matmul_precision(precision: Precision) -> None:
@@ -40,20 +28,20 @@ def set_float32_matmul_precision(precision: Precision) -> None:
         raise PrecisionError(
             message("set_float32_matmul_precision", f"got {precision!r}", expected="'highest', 'high' or 'medium'")
         )
-    setting.value = precision
+    settings.precision = precision
 
 
 def get_float32_matmul_precision() -> Precision:
     """The precision in force."""
-    return setting.value
+    return settings.precision
 
 
 @contextmanager
 def float32_matmul_precision(precision: Precision) -> Iterator[None]:
     """Use `precision` inside the block, in the whole process. Raises PrecisionError."""
-    before = setting.value
+    before = settings.precision
     set_float32_matmul_precision(precision)
     try:
         yield
     finally:
-        setting.value = before
+        settings.precision = before

@@ -143,7 +143,7 @@ class Lowering(Protocol):
     ) -> Launch | Declined:
         """A launch for these specs, or why there is none. Absent optional inputs are None here and at the launch.
 
-        `params` are the op's; for ops that multiply matrices also `precision`, where the capabilities list more than one.
+        `params` are the op's, and the settings of the process that the capabilities list and the op follows.
         Outputs are contiguous and do not overlap inputs, except that an output may be exactly an
         input of the same spec for elementwise ops and optimizer steps.
         """

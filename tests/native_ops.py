@@ -11,6 +11,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
 from polyhal.hal.ops import OPS
 from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.settings import settings
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-22, "float64": 2.0**-50}
 
@@ -39,7 +40,8 @@ def lower(device: Any, op: str, inputs: list[Any], params: dict[str, Any]) -> tu
     specs = tuple(_spec(x) for x in inputs)
     bound = {**OPS[op].params, **params}
     outputs = [device.empty(d, shape).spec for d, shape in OPS[op].infer(specs, bound)]
-    return device.backend.lower(op, specs, tuple(outputs), bound), outputs
+    told = settings.among(OPS[op].settings, device.backend.capabilities.settings)
+    return device.backend.lower(op, specs, tuple(outputs), {**bound, **told}), outputs
 
 
 def run(device: Any, op: str, arrays: list[Any], **params: Any) -> list[np.ndarray]:

@@ -13,8 +13,8 @@ from polyhal.backends.common.lowering import LoweringFunction
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, broadcast_strides, collapse
-from polyhal.hal.precision import Precision
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.settings import Precision
 
 BATCH_AXES = 3
 Triple = tuple[int, int, int]

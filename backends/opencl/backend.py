@@ -9,7 +9,7 @@ from polyhal.backends.common.core_methods import Builders, CoreMethods
 from polyhal.backends.common.lowering import lower
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, lowering
-from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, movement, reduce
+from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, movement, reduce, scatter
 from polyhal.backends.opencl.memory import Memory
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import tuning
@@ -25,7 +25,7 @@ _BUILDERS = Builders(
     reduce=reduce.build,
     matmul=matmul.batched,
     gather=indexing.gather,
-    scatter_add=indexing.scatter_add,
+    scatter_add=scatter.scatter_add,
 )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from polyhal.backends.common.expressions import CONTRACT_NAMES, EXPRESSIONS
 from polyhal.backends.common.geometry import power_of_two_at_most
 from polyhal.backends.opencl.vendor_profile import Profile, choose, shipped
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
-from polyhal.hal.precision import Precision
 
 _BITS_PER_BYTE = 8
 _GROUP = 64
@@ -153,5 +152,5 @@ def capabilities(device: Any, found: Features) -> Capabilities:
             "vector_width": str(found.vector_width),
             "profile": found.profile,
         },
-        precisions=frozenset(get_args(Precision)),
+        settings=frozenset({"precision", "deterministic"}),
     )

@@ -31,7 +31,7 @@ class _Casting:
         self.dtype = dtype
 
     def __call__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
-        wanted = self.dtype if op.multiplies else float32 if op.name in _IN_FLOAT32 else None
+        wanted = self.dtype if "precision" in op.settings else float32 if op.name in _IN_FLOAT32 else None
         if wanted is not None:
             inputs = tuple(self._in(x, wanted) for x in inputs)
         return self.base(op, inputs, params, device)

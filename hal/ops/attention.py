@@ -199,7 +199,7 @@ attention_grad = declare(
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(32.0, floor=4.0, terms=_terms, rounded=1),
-    multiplies=True,
+    settings=("precision",),
 )
 
 
@@ -239,5 +239,5 @@ attention = declare(
     tolerance=Tolerance(32.0, floor=2.0, terms=_terms, rounded=1),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2)), np.zeros((4, 2)), None), {}, ValueError, "do not fit")],
     flops=lambda specs, outs, params: 2 * outs[1].size * specs[1].shape[-2] * (specs[0].shape[-1] + specs[2].shape[-1]),
-    multiplies=True,
+    settings=("precision",),
 )

@@ -144,7 +144,7 @@ op_matmul = declare(
         ErrorSample((np.zeros((2, 3)), np.zeros((3, 2))), {"out_dtype": dtypes.int32}, ValueError, "cannot hold"),
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
-    multiplies=True,
+    settings=("precision",),
 )
 
 
@@ -220,7 +220,7 @@ linear = declare(
     tolerance=Tolerance(2.0, terms=_inner),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "does not fit")],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
-    multiplies=True,
+    settings=("precision",),
 )
 
 
@@ -314,5 +314,5 @@ fused_linear = declare(
         ),
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
-    multiplies=True,
+    settings=("precision",),
 )

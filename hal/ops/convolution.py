@@ -331,7 +331,7 @@ conv2d_input_grad = declare(
     samples=_input_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_input_terms),
-    multiplies=True,
+    settings=("precision",),
 )
 conv2d_weight_grad = declare(
     _conv2d_weight_grad,
@@ -343,7 +343,7 @@ conv2d_weight_grad = declare(
     samples=_weight_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_weight_terms),
-    multiplies=True,
+    settings=("precision",),
 )
 
 
@@ -387,5 +387,5 @@ conv2d = declare(
         ),
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * int(np.prod(specs[1].shape[1:])),
-    multiplies=True,
+    settings=("precision",),
 )

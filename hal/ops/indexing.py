@@ -141,6 +141,7 @@ scatter_rows: OpFunction = declare(
     infer=_infer_scatter_rows,
     core=_scatter_core,
     gradient=lambda g, index: (embedding(g, index), None),
+    settings=("deterministic",),
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     tolerance=Tolerance(1.0, terms=_repeats),
     samples=lambda rng: [

@@ -147,8 +147,8 @@ class OpDef:
     several: bool = False
     """The number of results follows from inputs and parameters; they come as a tuple, be it of one."""
     flops: Callable[[Specs, tuple[Spec, ...], Params], int] | None = None
-    multiplies: bool = False
-    """Float32 products follow `set_float32_matmul_precision`: `lower` finds it in the parameters, as `precision`."""
+    settings: tuple[str, ...] = ()
+    """Settings of the process that make a difference: `lower` finds them among the parameters (see `hal.settings`)."""
     public: bool = True
     """False for ops that rules and modules use and that users do not call by name."""
     call: Callable[..., Any] = field(init=False)

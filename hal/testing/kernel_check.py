@@ -20,8 +20,8 @@ from polyhal.hal.kernels import KernelLibrary
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OPS, OpDef, Specs
 from polyhal.hal.prebuild import library
-from polyhal.hal.precision import setting
 from polyhal.hal.protocol import InputSpec
+from polyhal.hal.settings import settings
 from polyhal.hal.testing.isolation import isolated, strict
 from polyhal.hal.testing.scope import Scope, primary
 from polyhal.hal.testing.values import Call, runnable, specs_of
@@ -136,9 +136,8 @@ def _lower(device: Device, call: Call, specs: Specs) -> None:
     """Ask for the launch as the planner does."""
     params = dict(call.params)
     outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(call.op, specs, params))  # may normalise parameters
-    if call.op.multiplies:
-        params["precision"] = setting.value
-    device.backend.lower(call.op.name, specs, outputs, params)  # type: ignore[attr-defined]
+    told = settings.among(call.op.settings, device.capabilities.settings)
+    device.backend.lower(call.op.name, specs, outputs, {**params, **told})  # type: ignore[attr-defined]
 
 
 def _turned(spec: InputSpec | None) -> InputSpec | None:

@@ -1,0 +1,50 @@
+"""Settings of the process that decide how ops are lowered. They are part of the key of every plan: they may change any time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Literal
+
+Precision = Literal["highest", "high", "medium"]
+
+
+class Settings:
+    """What is in force. Set by the functions of `hal.precision` and `hal.determinism`, which say what the values mean."""
+
+    __slots__ = ("_deterministic", "_precision", "key")
+
+    def __init__(self) -> None:
+        self._precision: Precision = "highest"
+        self._deterministic = False
+        self._changed()
+
+    def _changed(self) -> None:
+        self.key = (self._precision, self._deterministic)
+        """All values, for the hot path."""
+
+    @property
+    def precision(self) -> Precision:
+        """How exactly float32 products are computed."""
+        return self._precision
+
+    @precision.setter
+    def precision(self, value: Precision) -> None:
+        self._precision = value
+        self._changed()
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether sums run in a fixed order even where that costs much."""
+        return self._deterministic
+
+    @deterministic.setter
+    def deterministic(self, value: bool) -> None:
+        self._deterministic = value
+        self._changed()
+
+    def among(self, names: Collection[str], wanted: Collection[str]) -> dict[str, Any]:
+        """Those of the settings `names` that are `wanted`, by name."""
+        return {name: getattr(self, name) for name in names if name in wanted}
+
+
+settings = Settings()
