@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -114,6 +115,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # helpers that compile would take cores from what is measured
     warnings.filterwarnings("ignore", message=".*compiler output.*")  # of programs that other frameworks build
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
     devices = [Device(n) for n in names]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -136,6 +137,7 @@ def main() -> None:
         parser.add_argument(f"--{option}", type=int, help=f"{what}; the training command's by default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
+    os.environ["POLYHAL_BUILD_AHEAD"] = "0"  # helpers that compile would take cores from what is measured
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
     given = {"batch_size": args.batch, "context": args.context, "width": args.width}
     changes = {k: v for k, v in given.items() if v is not None}

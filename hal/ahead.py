@@ -4,8 +4,8 @@ A process that has to compile a program for the first time starts helpers. They 
 step, and then those that this device was asked for before, from the last to the first; the process itself comes from the
 other end. A program is built by whoever claims it first (see `prebuild`); who comes second waits.
 
-Helpers end with their work or with the process that started them, whichever comes first. On a machine where no process can
-be started, with one core, or with POLYHAL_BUILD_AHEAD=0, everything is built when it is needed.
+Helpers end with their work, with the process that started them, or when it has needed no program for some seconds. On a
+machine where no process can be started, with one core, or with POLYHAL_BUILD_AHEAD=0, everything is built when it is needed.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Ahead:
                 self._start()
         if self._claims is None:
             return
+        self._ask()
         try:
             if self._claims(kernel, digest):
                 return
@@ -60,6 +61,14 @@ class Ahead:
             if self._claims.is_done(digest):
                 return
             time.sleep(_POLL)
+
+    def _ask(self) -> None:
+        """Let the helpers know that they are needed: those that hear nothing for a while, or lose the pipe, end."""
+        for helper in self._helpers:
+            with contextlib.suppress(OSError, ValueError):  # it has ended
+                assert helper.stdin is not None
+                helper.stdin.write(b".")
+                helper.stdin.flush()
 
     def _start(self) -> None:
         """Start helpers, unless another process has some: they would build the same. Raises OSError."""
@@ -76,7 +85,7 @@ class Ahead:
         for _ in range(min(cores - 1, _MOST_HELPERS)):
             self._helpers.append(
                 subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
+                    command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
                 )
             )
         self._claims = Claims(Path(self._folder.name))
@@ -99,6 +108,9 @@ class Ahead:
         for helper in self._helpers:
             if helper.poll() is None:
                 helper.kill()
+            with contextlib.suppress(OSError):
+                assert helper.stdin is not None
+                helper.stdin.close()
             helper.wait()
         self._helpers.clear()
         self._claims = None

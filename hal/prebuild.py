@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _DONE = ".done"
+_IDLE = 8.0
+"""Seconds without a request after which a helper takes its work for done: longer than any program takes to build."""
 
 
 class Claims:
@@ -81,10 +85,33 @@ def help_out(device: Device, folder: Path) -> None:
         claims.finish()
 
 
+def _end_with_the_caller() -> None:
+    """End this process when the one that started it is gone, or has asked for no program for some seconds.
+
+    It holds the other end of our standard input and writes to it whenever it needs a program.
+    """
+    asked = time.monotonic()
+
+    def listen() -> None:
+        nonlocal asked
+        while os.read(sys.stdin.fileno(), 4096):
+            asked = time.monotonic()
+        os._exit(0)
+
+    def watch() -> None:
+        while time.monotonic() - asked < _IDLE:
+            time.sleep(_IDLE / 4)
+        os._exit(0)
+
+    for task in (listen, watch):
+        threading.Thread(target=task, daemon=True).start()
+
+
 def main(name: str, folder: str) -> int:
-    """Help the process that shares the folder, until that is gone. Returns the exit code."""
+    """Help the process that shares the folder for as long as it needs programs. Returns the exit code."""
     from polyhal.hal.device import Device
 
+    _end_with_the_caller()
     try:
         help_out(Device(name), Path(folder))
     except (PolyhalError, OSError) as error:

@@ -1,6 +1,7 @@
 """Spreads the parametrised cases of kernel tests over the devices, because each kernel is compiled for each device.
 
-A case runs on one of the devices, which one depends on the case alone; tests without parameters run on all. The
+A case runs on one of the devices, which one depends on the case alone; tests without parameters run on all. Devices that
+compile slowly may have a smaller share of the cases. The
 conformance kit runs in full on every device, so that this thins out combinations and not kernels.
 POLYHAL_TEST_ALL=1 runs every case on every device.
 """
@@ -23,10 +24,15 @@ def rotate(
     fixture: str,
     devices: Sequence[Any],
     ids: Sequence[str],
+    shares: Sequence[int] = (),
 ) -> None:
-    """Deselect, of the items under `folder`, those that are the turn of another of the `devices` that `fixture` takes."""
+    """Deselect, of the items under `folder`, those that are the turn of another of the `devices` that `fixture` takes.
+
+    `shares` are relative numbers of cases, one per device; equal by default.
+    """
     if os.environ.get("POLYHAL_TEST_ALL") or len(devices) < 2:
         return
+    turns = [place for place, share in enumerate(shares or [1] * len(devices)) for _ in range(share)]
     kept, dropped = [], []
     for item in items:
         spec = getattr(item, "callspec", None)
@@ -35,7 +41,7 @@ def rotate(
             continue
         place = devices.index(spec.params[fixture])
         case = item.nodeid.partition("[")[0] + spec.id.replace(ids[place], "", 1)
-        (kept if zlib.crc32(case.encode()) % len(devices) == place else dropped).append(item)
+        (kept if turns[zlib.crc32(case.encode()) % len(turns)] == place else dropped).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept

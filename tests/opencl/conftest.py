@@ -23,9 +23,12 @@ def _devices() -> list[discovery.Found]:
 _FOUND = _devices()
 _IDS = [f"{f.info.selector}-{f.platform.split('(')[0].split()[0].lower()}" for f in _FOUND]
 
+_SHARES = [1 if "portable" in name else 4 for name in _IDS]
+"""PoCL takes several times as long as other drivers to compile a kernel."""
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    rotate(config, items, Path(__file__).parent, "found", _FOUND, _IDS)
+    rotate(config, items, Path(__file__).parent, "found", _FOUND, _IDS, _SHARES)
 
 
 @pytest.fixture(params=_FOUND, ids=_IDS, scope="session")

@@ -94,6 +94,17 @@ def test_nobody_waits_for_a_helper_that_is_gone(tmp_path: Path, monkeypatch: pyt
     assert not list(tmp_path.glob("*.lock"))
 
 
+def test_helpers_end_with_who_started_them(found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    ahead = Ahead(f"opencl:{found.info.selector}")
+    ahead.turn("a.cl", "first")
+    for helper in ahead._helpers:
+        assert helper.stdin is not None
+        helper.stdin.close()  # as it is when the process is killed
+        assert helper.wait(timeout=20) is not None
+    ahead.stop()
+
+
 def test_one_process_has_helpers_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
     lock = tmp_path / "building-ahead.lock"
