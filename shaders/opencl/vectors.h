@@ -26,7 +26,8 @@
 #define AS(T, v) CONCAT(as_, VEC(T))(v)
 #define CONVERT(T, v) CONCAT(convert_, VEC(T))(v)
 #define CONVERT_SAT(T, v) CONCAT(CONCAT(convert_, VEC(T)), _sat)(v)
-#define SELECT(no, yes, condition) ((condition) ? (yes) : (no))
+// Not the operator ?:, of which Oclgrind's compiler makes wrong bits for vectors of integers.
+#define SELECT(no, yes, condition) select(no, yes, condition)
 #if ALIGNED
 #define VECTOR_LOAD(T, p) (*(__global const VEC(T) *)(p))
 #define VECTOR_STORE(T, v, p) (*(__global VEC(T) *)(p) = (v))
