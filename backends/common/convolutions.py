@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from polyhal.backends.common.lowering import LoweringFunction
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import InputSpec
+from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Pair = tuple[int, int]
 
@@ -59,6 +60,72 @@ def refusal(g: Geometry, *specs: InputSpec | None) -> str:
     if g.images * g.groups * max(g.channels * math.prod(g.size), g.filters * g.pixels) >= 1 << 31:
         return "2^31 elements or more"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution or a gradient of it on tensors that kernels take.
+
+    `first` and `second` are the inputs: images and weight; for the gradient of the images, the output's gradient and the
+    weight; for that of the weight, the output's gradient and the images. All have one dtype.
+    """
+
+    geometry: Geometry
+    first: Spec
+    second: Spec
+    out: Spec
+    bias: int | None
+    """Its place in the argument list of the launch, where it is contiguous."""
+    target: int
+    """The output's place; workspaces follow it."""
+    precision: str
+
+
+Build = Callable[[Any, Convolution], Launch | Declined]
+"""(runtime, convolution): the launch, or why there is none."""
+
+
+def describe(
+    op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Convolution | Declined:
+    """The op `op` on these operands, or why no kernel takes them."""
+    first, second, *rest = inputs
+    (out,) = outputs
+    if not isinstance(first, Spec) or not isinstance(second, Spec):
+        return Declined("an operand is a number")
+    images, weight, result = {
+        "conv2d": (first, second, out),
+        "conv2d_input_grad": (out, second, first),
+        "conv2d_weight_grad": (second, out, first),
+    }[op]
+    g = geometry(images.shape, weight.shape, result.shape, params)
+    bias = rest[0] if rest else None
+    reason = refusal(g, first, second, *([] if bias is None else [bias]))
+    if not reason and isinstance(bias, Spec) and not bias.is_contiguous:
+        reason = "the bias is not contiguous"
+    if reason:
+        return Declined(reason)
+    place = None if bias is None else 2
+    return Convolution(g, first, second, out, place, len(inputs), params.get("precision", "highest"))
+
+
+def lowerings(forward: Build, input_grad: Build, weight_grad: Build) -> dict[str, LoweringFunction]:
+    """The lowering functions of the three ops."""
+    return {
+        "conv2d": _lowering("conv2d", forward),
+        "conv2d_input_grad": _lowering("conv2d_input_grad", input_grad),
+        "conv2d_weight_grad": _lowering("conv2d_weight_grad", weight_grad),
+    }
+
+
+def _lowering(op: str, build: Build) -> LoweringFunction:
+    def lower(
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        c = describe(op, inputs, outputs, params)
+        return c if isinstance(c, Declined) else build(runtime, c)
+
+    return lower
 
 
 @dataclass(frozen=True, slots=True)

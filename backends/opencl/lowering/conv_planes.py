@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from polyhal.backends.common.convolutions import Geometry
+from polyhal.backends.common.convolutions import Convolution, Geometry
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_input
@@ -25,10 +24,8 @@ from polyhal.backends.opencl.lowering.matmul_panels import RegisterTile
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Launch
 from polyhal.hal.tuning import Family, size_class
-
-Inputs = tuple[InputSpec | None, ...]
 
 _WEIGHTS_BYTES = 1 << 19
 """Weights that a work-item goes through: they stay in the second-level cache for the next one."""
@@ -127,29 +124,17 @@ def _table(phases: Sequence[Phase], row: int, column: int) -> Table:
     return Table((*facts, *places))
 
 
-def forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
-) -> Launch | Declined:
-    x, weight, bias = inputs
-    (out,) = outputs
-    assert isinstance(x, Spec)
-    assert isinstance(weight, Spec)
+def forward(runtime: Runtime, c: Convolution) -> Launch:
+    g, x, weight, out = c.geometry, c.first, c.second, c.out
     steps = weight.strides
     weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
     planes, phase = of_input(g, lanes(runtime, real_type(out.dtype)))
-    return _correlate(
-        runtime, "conv2d", g, (x, 0), weights, planes, [phase], (out, 3), None if bias is None else 2
-    )  # fmt: skip
+    return _correlate(runtime, "conv2d", g, (x, 0), weights, planes, [phase], (out, c.target), c.bias)
 
 
-def input_grad(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
-) -> Launch | Declined:
-    slope, weight = inputs
-    (out,) = outputs
-    assert isinstance(slope, Spec)
-    assert isinstance(weight, Spec)
+def input_grad(runtime: Runtime, c: Convolution) -> Launch:
+    g, slope, weight, out = c.geometry, c.first, c.second, c.out
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
     planes, phases = of_gradient(g, lanes(runtime, real_type(out.dtype)))
-    return _correlate(runtime, "conv2d_input_grad", g, (slope, 0), weights, planes, phases, (out, 2), None)
+    return _correlate(runtime, "conv2d_input_grad", g, (slope, 0), weights, planes, phases, (out, c.target), None)

@@ -9,11 +9,10 @@ the weight multiplies the gradient of the result (rows are filters, terms pixels
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from polyhal.backends.common.convolutions import Geometry, Pair
+from polyhal.backends.common.convolutions import Convolution, Geometry, Pair
 from polyhal.backends.common.geometry import ceil_div, power_of_two_at_most, round_up
 from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
@@ -22,9 +21,7 @@ from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
-
-Inputs = tuple[InputSpec | None, ...]
+from polyhal.hal.protocol import Declined, Launch
 
 _ROOM = 1 << 14
 """Coordinates in an image share words in pairs, with room to say that a place is outside."""
@@ -33,13 +30,8 @@ _FEW_FILTERS = 4
 _TALLEST = 8
 
 
-def forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
-) -> Launch | Declined:
-    x, weight, bias = inputs
-    (out,) = outputs
-    assert isinstance(x, Spec)
-    assert isinstance(weight, Spec)
+def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    g, x, weight, out = c.geometry, c.first, c.second, c.out
     w, s, o = weight.strides, x.strides, out.strides
     axes = tuple(
         _Axis(kernel, kernel, 0, 1, 1, dilation) for kernel, dilation in zip(g.kernel, g.dilation, strict=True)
@@ -48,17 +40,11 @@ def forward(
         g.images, g.groups, g.filters, g.channels, (1, 1), axes, w[0], w[1], g.filters * w[0], g.result,
         (-g.padding[0], -g.padding[1]), g.stride, g.size, g.result, g.channels * s[1], g.filters * o[1],
     )  # fmt: skip
-    places = (0, 1, None if bias is None else 2, 3)
-    return _correlate(runtime, "conv2d", correlation, (x, weight, out), places, params)
+    return _correlate(runtime, "conv2d", correlation, c)
 
 
-def input_grad(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
-) -> Launch | Declined:
-    slope, weight = inputs
-    (out,) = outputs
-    assert isinstance(slope, Spec)
-    assert isinstance(weight, Spec)
+def input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    g, slope, weight, out = c.geometry, c.first, c.second, c.out
     w, s, o = weight.strides, slope.strides, out.strides
     tall = _lines_per_place(g)
     (down, first), (across, second) = _gradient_axis(g, 0, tall), _gradient_axis(g, 1, 1)
@@ -68,17 +54,12 @@ def input_grad(
         g.images, g.groups, g.channels, g.filters, phases, (down, across), w[1], w[0], g.filters * w[0], lines,
         (first, second), (tall, 1), g.result, g.size, g.filters * s[1], g.channels * o[1],
     )  # fmt: skip
-    return _correlate(runtime, "conv2d_input_grad", correlation, (slope, weight, out), (0, 1, None, 2), params)
+    return _correlate(runtime, "conv2d_input_grad", correlation, c)
 
 
-def weight_grad(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
-) -> Launch | Declined:
-    slope, x = inputs
-    (out,) = outputs
-    assert isinstance(slope, Spec)
-    assert isinstance(x, Spec)
-    method = choose(runtime, g.filters, x.dtype, out.dtype, params.get("precision", "highest"), True)
+def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    g, slope, x, out = c.geometry, c.first, c.second, c.out
+    method = choose(runtime, g.filters, x.dtype, out.dtype, c.precision, True)
     reason = _refusal(runtime, method.group, slope, x) or _too_far(g)
     if reason:
         return Declined(reason)
@@ -179,21 +160,17 @@ class _Correlation:
     out_group: int
 
 
-def _correlate(
-    runtime: Runtime, name: str, c: _Correlation, specs: tuple[Spec, Spec, Spec], at: tuple[int, int, int | None, int],
-    params: Mapping[str, Any],
-) -> Launch | Declined:  # fmt: skip
-    """`at` has the positions of the images, the weight, the bias and the output in the argument list of the launch."""
-    x, weight, out = specs
+def _correlate(runtime: Runtime, name: str, c: _Correlation, operands: Convolution) -> Launch | Declined:
+    x, weight, out = operands.first, operands.second, operands.out
     m, n = c.channels * math.prod(c.phases), c.images * math.prod(c.lines)
     k = c.depth * math.prod(axis.taps for axis in c.axes)
-    method = choose(runtime, m, x.dtype, out.dtype, params.get("precision", "highest"), False)
+    method = choose(runtime, m, x.dtype, out.dtype, operands.precision, False)
     reason = _refusal(runtime, method.group, x, weight)
     if not reason and max(*c.size, *c.lines, *(a.taps * a.reach for a in c.axes), *map(abs, c.origin)) >= _ROOM:
         reason = f"an image, padding or window of {_ROOM} pixels or more"
     if reason:
         return Declined(reason)
-    images, weights, bias, result = at
+    bias, result = operands.bias, operands.target
     first = result + 1
     padded_m, padded_k = round_up(m, method.rows), round_up(k, method.depth)
     real = real_type(out.dtype)
@@ -206,7 +183,7 @@ def _correlate(
             "DEPTH": method.depth,
         },
         [
-            Workspace(first), Workspace(first + 1), *uints(padded_m, padded_k), *_ints(s[1], s[2], s[3]), Tensor(weights),
+            Workspace(first), Workspace(first + 1), *uints(padded_m, padded_k), *_ints(s[1], s[2], s[3]), Tensor(1),
             *uints(m, k, c.channels, c.depth, c.phases[1]),
             *longs(c.weight_group, c.weight_row, c.weight_depth, w[2], w[3]),
             *_ints(*c.axes[0].numbers, *c.axes[1].numbers),
@@ -227,7 +204,7 @@ def _correlate(
             **method.definitions(x.dtype, out.dtype), "BIAS": biased, "SPLIT": split, "OUT_LANES": 4 if lanes else 1,
         },
         [
-            Workspace(first), Workspace(first + 1), Tensor(images), *([Tensor(bias)] if biased and bias is not None else []),
+            Workspace(first), Workspace(first + 1), Tensor(0), *([Tensor(bias)] if biased and bias is not None else []),
             Workspace(first + 2) if split else Tensor(result), *uints(m, n, padded_k, share), *longs(c.x_group),
             *_ints(s[0], s[2], s[3], *c.size, *c.origin, *c.step), *places,
         ],

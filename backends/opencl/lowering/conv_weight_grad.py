@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from polyhal.backends.common.convolutions import Geometry
+from polyhal.backends.common.convolutions import Convolution
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.planes import of_input, of_slopes
@@ -23,11 +21,8 @@ from polyhal.backends.opencl.lowering.conv_layout import (
 from polyhal.backends.opencl.lowering.matmul_arguments import uints
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Launch
 from polyhal.hal.tuning import Family, size_class
-
-Inputs = tuple[InputSpec | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +57,8 @@ def weight_tile(runtime: Runtime, real: str, filters: int, pairs: int) -> Weight
     return runtime.tuning.choose(WEIGHTS, f"{size_class(filters, pairs)} of {itemsize(real)} bytes", default)
 
 
-def weight_grad(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
-) -> Launch | Declined:
-    slope, x = inputs
-    (out,) = outputs
-    assert isinstance(slope, Spec)
-    assert isinstance(x, Spec)
+def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
+    g, slope, x, out = c.geometry, c.first, c.second, c.out
     real = real_type(out.dtype)
     width = lanes(runtime, real)
     input_planes, phase = of_input(g, width)

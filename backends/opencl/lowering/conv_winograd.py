@@ -6,11 +6,9 @@ tiles NaN, also those whose windows it lies beside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from polyhal.backends.common.convolutions import Geometry
+from polyhal.backends.common.convolutions import Convolution, Geometry
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.planes import Phase, Planes, of_input
@@ -29,9 +27,7 @@ from polyhal.backends.opencl.lowering.matmul_panels import RegisterTile
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
-
-Inputs = tuple[InputSpec | None, ...]
+from polyhal.hal.protocol import Launch
 
 _TILE = 16
 _LEAST_CHANNELS = 16
@@ -58,30 +54,19 @@ def pays(runtime: Runtime, g: Geometry, out: Spec) -> bool:
     return enough and 9 * g.pixels >= _GAIN * _TILE * blocks * tile.columns
 
 
-def forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
-) -> Launch | Declined:
-    x, weight, bias = inputs
-    (out,) = outputs
-    assert isinstance(x, Spec)
-    assert isinstance(weight, Spec)
+def forward(runtime: Runtime, c: Convolution) -> Launch:
+    g, x, weight, out = c.geometry, c.first, c.second, c.out
     steps = weight.strides
     weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
-    place = None if bias is None else 2
-    return _filter(runtime, "conv2d", g, (x, 0), weights, (0, steps[2], steps[3]), (out, 3), place)
+    return _filter(runtime, "conv2d", g, (x, 0), weights, (0, steps[2], steps[3]), (out, c.target), c.bias)
 
 
-def input_grad(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], g: Geometry, params: Mapping[str, Any]
-) -> Launch | Declined:
-    slope, weight = inputs
-    (out,) = outputs
-    assert isinstance(slope, Spec)
-    assert isinstance(weight, Spec)
+def input_grad(runtime: Runtime, c: Convolution) -> Launch:
+    g, slope, weight, out = c.geometry, c.first, c.second, c.out
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
     taps = (2 * steps[2] + 2 * steps[3], -steps[2], -steps[3])
-    return _filter(runtime, "conv2d_input_grad", turned(g), (slope, 0), weights, taps, (out, 2), None)
+    return _filter(runtime, "conv2d_input_grad", turned(g), (slope, 0), weights, taps, (out, c.target), None)
 
 
 def turned(g: Geometry) -> Geometry:

@@ -7,22 +7,20 @@ few filters, as in depthwise convolution, and dot products where there are few r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from polyhal.backends.common.convolutions import (
+    Convolution,
     Correlation,
-    Geometry,
     Pair,
     forward,
-    geometry,
     input_gradient,
-    refusal,
+    lowerings,
     weight_gradient,
 )
 from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.lowering import LoweringFunction
 from polyhal.backends.common.products import Matrix, Product
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering import matmul, movement, teams
@@ -30,9 +28,8 @@ from polyhal.backends.wgpu.lowering.windows import Part, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Declined, Launch
 
-Inputs = tuple[InputSpec | None, ...]
 Places = tuple[int, int, int | None, int, int]
 """Of the matrix, the images, the bias, the output and the workspace in the argument list of a launch."""
 
@@ -44,59 +41,38 @@ _ROOM = 1 << 15
 """Lengths and steps share parameters in pairs of 16 bits."""
 
 
-def _forward(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    x, weight, bias = inputs
-    (out,) = outputs
-    if not isinstance(x, Spec) or not isinstance(weight, Spec):
-        return Declined("an operand is a number")
-    g = geometry(x.shape, weight.shape, out.shape, params)
-    reason = refusal(g, x, weight, *([bias] if bias is not None else [])) or _unfit(runtime, g, x, weight, out)
-    if not reason and isinstance(bias, Spec) and not bias.is_contiguous:
-        reason = "the bias is not contiguous"
+def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    reason = _unfit(runtime, c)
     if reason:
         return Declined(reason)
-    places = (1, 0, None if bias is None else 2, 3, 4)
-    return correlate(runtime, "conv2d", forward(g, x, weight, out), x.dtype, out, places)
+    product = forward(c.geometry, c.first, c.second, c.out)
+    return correlate(runtime, "conv2d", product, c.first.dtype, c.out, (1, 0, c.bias, c.target, c.target + 1))
 
 
-def _weight_grad(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    slope, x = inputs
-    (out,) = outputs
-    if not isinstance(slope, Spec) or not isinstance(x, Spec):
-        return Declined("an operand is a number")
-    g = geometry(x.shape, out.shape, slope.shape, params)
-    reason = refusal(g, slope, x) or _unfit(runtime, g, slope, x, out)
+def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    reason = _unfit(runtime, c)
     if reason:
         return Declined(reason)
-    c = weight_gradient(g, slope, x, out)
-    return correlate(runtime, "conv2d_weight_grad", c, x.dtype, out, (0, 1, None, 2, 3))
+    product = weight_gradient(c.geometry, c.first, c.second, c.out)
+    places = (0, 1, None, c.target, c.target + 1)
+    return correlate(runtime, "conv2d_weight_grad", product, c.first.dtype, c.out, places)
 
 
-def _input_grad(
-    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    slope, weight = inputs
-    (out,) = outputs
-    if not isinstance(slope, Spec) or not isinstance(weight, Spec):
-        return Declined("an operand is a number")
-    g = geometry(out.shape, weight.shape, slope.shape, params)
-    reason = refusal(g, slope, weight) or _unfit(runtime, g, slope, weight, out)
+def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    reason = _unfit(runtime, c)
     if reason:
         return Declined(reason)
-    places = (1, 0, None, 2, 3)
+    g, slope, weight, out = c.geometry, c.first, c.second, c.out
+    places = (1, 0, None, c.target, c.target + 1)
     phases = input_gradient(g, slope, weight, out)
     if g.stride == (1, 1):
         return correlate(runtime, "conv2d_input_grad", phases[0], slope.dtype, out, places)
     steps: list[Callable[..., None]] = []
-    if sum(c.n for c in phases) < g.images * math.prod(g.size):
+    if sum(phase.n for phase in phases) < g.images * math.prod(g.size):
         steps.append(_zeros(runtime, out))
-    for c in phases:
-        launch = correlate(runtime, "conv2d_input_grad", c, slope.dtype, out, places)
-        steps.append(Part((slope, weight), (out,), (0, c.a_offset, c.out_offset)).around(launch))
+    for phase in phases:
+        launch = correlate(runtime, "conv2d_input_grad", phase, slope.dtype, out, places)
+        steps.append(Part((slope, weight), (out,), (0, phase.a_offset, phase.out_offset)).around(launch))
     return LaunchSequence("conv2d_input_grad", steps)
 
 
@@ -109,14 +85,15 @@ def _zeros(runtime: Runtime, out: Spec) -> Callable[..., None]:
     return run
 
 
-def _unfit(runtime: Runtime, g: Geometry, *specs: Spec) -> str:
+def _unfit(runtime: Runtime, c: Convolution) -> str:
     """Why these operands do not fit the kernels, or nothing."""
+    g = c.geometry
     if (
         max(*g.size, *g.result, *g.stride, *g.padding, *(k * d for k, d in zip(g.kernel, g.dilation, strict=True)))
         >= _ROOM
     ):
         return f"an image, stride, padding or window of {_ROOM} pixels or more"
-    return "an operand is larger than what a kernel can see" if too_large(runtime, *specs) else ""
+    return "an operand is larger than what a kernel can see" if too_large(runtime, c.first, c.second, c.out) else ""
 
 
 def correlate(runtime: Runtime, name: str, c: Correlation, dtype: DType, out: Spec, places: Places) -> Launch:
@@ -181,8 +158,4 @@ def _packed(pair: Pair) -> int:
     return (down & 0xFFFF) | (across & 0xFFFF) << 16
 
 
-LOWERINGS: dict[str, LoweringFunction] = {
-    "conv2d": _forward,
-    "conv2d_input_grad": _input_grad,
-    "conv2d_weight_grad": _weight_grad,
-}
+LOWERINGS = lowerings(_forward, _input_grad, _weight_grad)
