@@ -80,7 +80,8 @@ class Ahead:
         atexit.register(self.stop)
         self._folder = tempfile.TemporaryDirectory(prefix="polyhal-ahead-", ignore_cleanup_errors=True)
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-        env = os.environ | {"PYTHONPATH": path, "POLYHAL_BUILD_AHEAD": "0", "POLYHAL_MEASURE_TIMEOUT": "0"}
+        settings = {"POLYHAL_BUILD_AHEAD": "0", "POLYHAL_BUILDS_ONLY": "1", "POLYHAL_MEASURE_TIMEOUT": "0"}
+        env = os.environ | {"PYTHONPATH": path} | settings
         command = [executable, "-P", "-m", "polyhal.hal.prebuild", self._device, self._folder.name]
         for _ in range(min(cores - 1, _MOST_HELPERS)):
             self._helpers.append(

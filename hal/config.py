@@ -74,6 +74,11 @@ def build_ahead() -> bool:
     return os.environ.get("POLYHAL_BUILD_AHEAD", "1") not in ("", "0")
 
 
+def builds_only() -> bool:
+    """POLYHAL_BUILDS_ONLY: set in helper processes, whose kernels run once so that drivers compile them."""
+    return _flag("POLYHAL_BUILDS_ONLY")
+
+
 def strict() -> bool:
     """POLYHAL_STRICT: raise where a native kernel does not build, instead of warning and taking a slower way."""
     return _flag("POLYHAL_STRICT")

@@ -16,6 +16,8 @@ os.environ.setdefault("POLYHAL_MEASURE_TIMEOUT", "0")
 """The default device of a test must not depend on a clock; tests of measuring set it themselves."""
 os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")
 """Tests run on all cores as it is."""
+os.environ.setdefault("POCL_AFFINITY", "0")
+"""PoCL's workers compile, too: those of two processes that run tests must not wait for one core."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

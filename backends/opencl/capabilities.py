@@ -8,6 +8,7 @@ from typing import Any
 
 from polyhal.backends.common.expressions import CONTRACT_NAMES, EXPRESSIONS
 from polyhal.backends.common.geometry import power_of_two_at_most
+from polyhal.backends.opencl import placement
 from polyhal.backends.opencl.vendor_profile import Profile, choose, shipped
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
@@ -15,6 +16,7 @@ from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
 _BITS_PER_BYTE = 8
 _GROUP = 64
 _AMPERE = 80
+_POCL = "portable computing language"
 _STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10, 90: 200 << 10}
 """Bytes by compute capability. Source: CUDA C++ Programming Guide, technical specifications per compute capability."""
 
@@ -96,7 +98,7 @@ def features(device: Any, kind: DeviceType, advice: Profile | None = None) -> Fe
         int64_atomics="cl_khr_int64_base_atomics" in extensions,
         correct_divide=bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         command_buffers="cl_khr_command_buffer" in extensions,
-        binaries="portable computing language" not in platform.lower() and "oclgrind" not in platform.lower(),
+        binaries=_POCL not in platform.lower() and "oclgrind" not in platform.lower(),
         vector_width=advice.vector_width or (max(4, min(16, native)) if cpu else 4),
         group_size=power_of_two_at_most(min(int(device.max_work_group_size), advice.group_size or _GROUP)),
         max_group_size=int(device.max_work_group_size),
@@ -151,6 +153,7 @@ def capabilities(device: Any, found: Features) -> Capabilities:
             "correctly_rounded_divide": str(found.correct_divide),
             "vector_width": str(found.vector_width),
             "profile": found.profile,
+            **({"workers": str(placement.decide())} if _POCL in found.platform.lower() else {}),
         },
         settings=frozenset({"precision", "deterministic"}),
     )

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.opencl import advice, icd
+from polyhal.backends.opencl import advice, icd, placement
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.errors import DeviceUnavailableError, message
 
@@ -40,6 +40,18 @@ def devices() -> list[Found]:
     Raises RuntimeError when there is no platform or no device, and ImportError without pyopencl; notes say what to do.
     """
     icd.prepare()
+    with placement.applied():
+        listed = _listed()
+    found: dict[str, tuple[DeviceInfo, Any, str]] = {}
+    for platform, device in listed:
+        info = _describe(platform, device)
+        found.setdefault(info.id, (info, device, platform.name))
+    ordered = sorted(found.values(), key=lambda f: (_RANK[f[0].type], f[2], f[0].id))
+    return [Found(device, _numbered(info, i), name) for i, (info, device, name) in enumerate(ordered)]
+
+
+def _listed() -> list[tuple[Any, Any]]:
+    """Platforms and devices as the drivers name them."""
     try:
         import pyopencl as cl
     except ImportError as error:
@@ -58,12 +70,7 @@ def devices() -> list[Found]:
                 raise
     if not listed:
         raise _no_driver()
-    found: dict[str, tuple[DeviceInfo, Any, str]] = {}
-    for platform, device in listed:
-        info = _describe(platform, device)
-        found.setdefault(info.id, (info, device, platform.name))
-    ordered = sorted(found.values(), key=lambda f: (_RANK[f[0].type], f[2], f[0].id))
-    return [Found(device, _numbered(info, i), name) for i, (info, device, name) in enumerate(ordered)]
+    return listed
 
 
 def _no_driver(reason: str = "") -> RuntimeError:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SILENCE = 300.0
 """Seconds without a finished program after which a driver must hang."""
 _MOST_PROCESSES = 16
-_POLICIES = {"POLYHAL_FALLBACK": "allow", "POLYHAL_STRICT": "0"}
+_POLICIES = {"POLYHAL_FALLBACK": "allow", "POLYHAL_STRICT": "0", "POLYHAL_BUILDS_ONLY": "1"}
 """What runs on the host or does not build is no reason to leave the rest unbuilt."""
 
 
