@@ -89,7 +89,7 @@ class Workload:
         op, specs = self.definition, self._specs()
         bound = op.bind(tuple({**op.params, **self.params}.values()))
         outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
-        moved = sum(s.nbytes for s in specs if s is not None) + outputs[0].nbytes
+        moved = sum(s.nbytes for s in (*specs, *outputs) if s is not None)
         if "precision" in op.settings and op.flops is not None:
             flops = op.flops(specs, outputs, bound) * self.part
             if flops > _INTENSE * moved:
@@ -165,6 +165,31 @@ def _streams(n: int, side: int) -> list[Workload]:
     ]
 
 
+def _lines(n: int, side: int) -> list[Workload]:
+    """What works along an axis in other ways: in order, in windows, by channels. `n` elements or a square of that side."""
+    square, image = (side, side), (32, 128, side // 64, side // 64)
+    channel, pooled = (image[1],), {"kernel": (2, 2), "stride": (2, 2)}
+    near = {"padding": (1, 1), "groups": image[1]}
+    return [
+        Workload("cumsum", "cumsum", ((n,),), {"axis": 0}),
+        Workload("cumsum of rows", "cumsum", (square,), {"axis": 1}),
+        Workload("cumsum of columns", "cumsum", (square,), {"axis": 0}),
+        Workload("sort", "sort_pairs", ((n // 16,),)),
+        Workload("sort rows", "sort_pairs", ((side, side // 4),)),
+        Workload("64 largest", "topk", ((n // 16,),), {"k": 64}),
+        Workload("64 largest of rows", "topk", (square,), {"k": 64}),
+        Workload("concatenate", "concat", (square, square), {"axis": 1}),
+        Workload("batch norm", "batch_norm", (image, channel, channel)),
+        Workload("batch norm and gradients", "batch_norm", (image, channel, channel), backward=True),
+        Workload("group norm", "group_norm", (image, channel, channel), {"groups": 32}),
+        Workload("group norm and gradients", "group_norm", (image, channel, channel), {"groups": 32}, backward=True),
+        Workload("max pool 2x2", "max_pool2d", (image,), pooled),
+        Workload("max pool 2x2 and gradient", "max_pool2d", (image,), pooled, backward=True),
+        Workload("conv 3x3 depthwise", "conv2d", (image, (image[1], 1, 3, 3), None), near),
+        Workload("conv 3x3 depthwise and gradients", "conv2d", (image, (image[1], 1, 3, 3), None), near, backward=True),
+    ]
+
+
 def _cpu() -> list[Workload]:
     small = (4, 64, 56, 56)
     return [
@@ -195,6 +220,7 @@ def _gpu() -> list[Workload]:
         *(Workload(f"matmul {n} {d}", "matmul", ((n, n),) * 2, dtype=d) for d, n in product(("float16", "bfloat16"), sides)),
         *_products(4096)[1:],
         *_streams(2**28, 8192),
+        *_lines(2**28, 8192),
         *(
             w for p, (name, (x, weight, stride)) in product(precise[:2], images.items())
             for w in _convolution(f"{name} {p}", x, weight, stride, precision=p)

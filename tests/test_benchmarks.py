@@ -16,7 +16,9 @@ _LARGEST = 12
 
 def _small(workload: Workload) -> Workload:
     shapes = tuple(None if s is None else tuple(min(n, _LARGEST) for n in s) for s in workload.shapes)
-    return replace(workload, shapes=shapes, indices={i: min(n, _LARGEST) for i, n in workload.indices.items()})
+    params = {k: min(v, _LARGEST) if k in ("k", "groups") else v for k, v in workload.params.items()}
+    indices = {i: min(n, _LARGEST) for i, n in workload.indices.items()}
+    return replace(workload, shapes=shapes, params=params, indices=indices)
 
 
 ALL = {w.name: w for size in ("cpu", "gpu") for w in workloads(size)}

@@ -26,19 +26,26 @@ def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
         "attention": lambda q, k, v, mask, causal: functional.scaled_dot_product_attention(
             q, k, v, mask, is_causal=causal
         ),
+        "batch_norm": lambda x, w, b: functional.batch_norm(x, None, None, w, b, training=True),
+        "concat": lambda *xs, axis: torch.cat(xs, axis),
         "contiguous": lambda x: x.contiguous(),
         "conv2d": functional.conv2d,
         "cross_entropy_rows": lambda x, target: functional.cross_entropy(x, target, reduction="none"),
+        "cumsum": torch.cumsum,
         "embedding": lambda weight, index: functional.embedding(index, weight),
         "exp": torch.exp,
         "fused_elementwise": lambda x, w, b, steps, results: functional.gelu(x * w + b),
         "gelu": functional.gelu,
+        "group_norm": lambda x, w, b, groups: functional.group_norm(x, groups, w, b),
         "layer_norm": lambda x, w, b: functional.layer_norm(x, w.shape, w, b),
         "matmul": torch.matmul,
         "max": reduction(torch.amax),
+        "max_pool2d": lambda x, kernel, stride: functional.max_pool2d(x, kernel, stride),
         "rms_norm": lambda x, w: functional.rms_norm(x, w.shape, w, 1e-6),
         "softmax": lambda x, axis=-1: torch.softmax(x, axis),
+        "sort_pairs": lambda x: torch.sort(x, stable=True)[0],
         "sum": reduction(torch.sum),
+        "topk": lambda x, k: torch.topk(x, k)[0],
     }
 
 

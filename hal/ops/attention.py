@@ -199,7 +199,7 @@ attention_grad = declare(
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(32.0, floor=4.0, terms=_terms, rounded=1),
-    settings=("precision",),
+    settings=("precision", "deterministic"),
 )
 
 

@@ -244,6 +244,7 @@ scatter_along_axis: OpFunction = declare(
     public=False,
     infer=_infer_scatter_along,
     decompose=_scatter_along_decomposed,
+    settings=("deterministic",),
     gradient=lambda g, index, *, axis, length: (take_along_axis(g, index, axis), None),
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
     tolerance=Tolerance(1.0, terms=_repeats),

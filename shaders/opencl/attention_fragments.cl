@@ -1,24 +1,24 @@
-// softmax(q k^T * scale + mask) v for 16-bit elements on matrix units, never holding the scores: a group takes ROWS queries, which stay in
-// registers, and passes over the keys COLUMNS at a time, with a running maximum, sum and result per query. `scale` must be
-// above 0 unless the mask is added. Source: Dao, arXiv:2307.08691.
+// softmax(q k^T * scale + mask) v for 16-bit elements, or for float32 in three parts of 16 bits, on matrix units, never holding the
+// scores: a group takes ROWS queries, which may stay in registers, and passes over the keys COLUMNS at a time, with a running maximum, sum
+// and result per query. `scale` must be above 0 unless the mask is added. Source: Dao, arXiv:2307.08691.
 
 #ifndef DTYPE
 #define DTYPE float16
 #endif
 #define REAL float
-// Queries stay in registers; where there is no room, they are read from local memory each time.
+// Queries stay in registers; where there is no room, and for more than one part, they are read from local memory each time.
 #ifndef HELD
 #define HELD 1
 #endif
 #include "heads.h"
 #include "head_fragments.h"
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragments(
-    OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND RESULT(DTYPE, out), __global float *lse,
+__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragments(
+    OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND RESULT(OUT_DTYPE, out), __global float *lse,
     const ulong lse_offset, LENGTHS, STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
-    __local uint queries[ROWS * PITCH(FEATURES)] __attribute__((aligned(1024)));
-    __local uint keys[STAGES * COLUMNS * PITCH(FEATURES)] __attribute__((aligned(1024)));
-    __local uint values[STAGES * COLUMNS * PITCH(VALUES)] __attribute__((aligned(1024)));
+    __local uint queries[TILE_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
+    __local uint keys[STAGES * TILE_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));
+    __local uint values[STAGES * TILE_WORDS(COLUMNS, VALUES)] __attribute__((aligned(1024)));
     __local uint scratch[SCRATCH_WORDS];
     const uint head = get_group_id(1);
     HEAD_NUMBERS(head);
@@ -43,10 +43,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragm
     float results[TILES][VALUES / 16][SUMS];
     float tops[TILES][HALVES], totals[TILES][HALVES];
     CLEAR(results, VALUES / 16);
-#pragma unroll
-    for (uint t_ = 0; t_ < TILES; t_++)
-#pragma unroll
-        for (uint h = 0; h < HALVES; h++) {
+    UNROLL for (uint t_ = 0; t_ < TILES; t_++)
+        UNROLL for (uint h = 0; h < HALVES; h++) {
             tops[t_][h] = -INFINITY;
             totals[t_][h] = 0;
         }
@@ -55,17 +53,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragm
     LOAD_ROWS(keys, FEATURES, k, 0, COLUMNS, stop, d);
     LOAD_ROWS(values, VALUES, v, 0, COLUMNS, stop, e);
     COPIES_COMMIT();
-#define QUERY(t, k) ALONG_TERMS(DTYPE, queries + (mine + 16 * (t)) * PITCH(FEATURES) + 8 * (k), PITCH(FEATURES))
 #if HELD && !WGMMA_UNITS
     COPIES_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
     Fragment held[TILES][FEATURES / 16];
-#pragma unroll
-    for (uint t_ = 0; t_ < TILES; t_++)
-#pragma unroll
-        for (uint k_ = 0; k_ < FEATURES / 16; k_++) held[t_][k_] = QUERY(t_, k_);
-#undef QUERY
-#define QUERY(t, k) held[t][k]
+    HOLD_ROWS(held, queries, mine, FEATURES);
+#define QUERY(t, k, part) held[t][k]
+#else
+#define QUERY(t, k, part) ROWS_FRAGMENT(queries, part, mine + 16 * (t), k, FEATURES)
 #endif
     for (uint key = 0; key < stop; key += COLUMNS) {
         const uint stage = STAGES == 1 ? 0 : key / COLUMNS % STAGES, next = (stage + 1) % STAGES;
@@ -75,17 +70,17 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragm
         float scores[TILES][BLOCKS][SUMS];
 #if STAGES > 1
 #define LOAD_NEXT                                                                                                    \
-    LOAD_ROWS((keys + next * COLUMNS * PITCH(FEATURES)), FEATURES, k, key + COLUMNS, COLUMNS, stop, d);             \
-    LOAD_ROWS((values + next * COLUMNS * PITCH(VALUES)), VALUES, v, key + COLUMNS, COLUMNS, stop, e);               \
+    LOAD_ROWS((keys + next * TILE_WORDS(COLUMNS, FEATURES)), FEATURES, k, key + COLUMNS, COLUMNS, stop, d);             \
+    LOAD_ROWS((values + next * TILE_WORDS(COLUMNS, VALUES)), VALUES, v, key + COLUMNS, COLUMNS, stop, e);               \
     COPIES_COMMIT()
 #else
 #define LOAD_NEXT
 #endif
 #if WGMMA_UNITS
         // Nothing but straight code may stand between the beginning of a product and its end, or the compiler waits at once.
-        BEGIN_MULTIPLY(scores, queries + mine / 64 * 64 * LINE_WORDS, ROWS, keys + stage * COLUMNS * PITCH(FEATURES), FEATURES);
+        BEGIN_MULTIPLY(scores, queries + mine / 64 * 64 * LINE_WORDS, ROWS, keys + stage * TILE_WORDS(COLUMNS, FEATURES), FEATURES);
         LOAD_NEXT;
-        END_MULTIPLY(scores);
+        END_MULTIPLY(0, scores);
         const bool busy = true;
 #else
         LOAD_NEXT;
@@ -97,16 +92,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragm
 #endif
         if (busy) {
 #if !WGMMA_UNITS
-            CLEAR(scores, BLOCKS);
-            MULTIPLY_ROWS(scores, QUERY, keys + stage * COLUMNS * PITCH(FEATURES), FEATURES);
+            MULTIPLY_ROWS(scores, QUERY, keys + stage * TILE_WORDS(COLUMNS, FEATURES), FEATURES);
 #endif
             if (!ALL_SEEN(begin, WARP_ROWS, key, COLUMNS)) {
-#pragma unroll
-                for (uint t_ = 0; t_ < TILES; t_++)
-#pragma unroll
-                    for (uint n = 0; n < BLOCKS; n++)
-#pragma unroll
-                        for (uint i = 0; i < SUMS; i++) {
+                UNROLL for (uint t_ = 0; t_ < TILES; t_++)
+                    UNROLL for (uint n = 0; n < BLOCKS; n++)
+                        UNROLL for (uint i = 0; i < SUMS; i++) {
                             const uint row = begin + TILE_ROW(t_, i), column = key + BLOCK_COLUMN(n, i);
 #if MASK == 2
                             scores[t_][n][i] = SEEN(row, column)
@@ -118,44 +109,35 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragm
                         }
             }
             float highest[TILES][HALVES];
-#pragma unroll
-            for (uint t_ = 0; t_ < TILES; t_++)
-#pragma unroll
-                for (uint h = 0; h < HALVES; h++) {
+            UNROLL for (uint t_ = 0; t_ < TILES; t_++)
+                UNROLL for (uint h = 0; h < HALVES; h++) {
                     highest[t_][h] = tops[t_][h];
-#pragma unroll
-                    for (uint n = 0; n < BLOCKS; n++)
-#pragma unroll
-                        for (uint i = 0; i < SUMS; i += 2)
+                    UNROLL for (uint n = 0; n < BLOCKS; n++)
+                        UNROLL for (uint i = 0; i < SUMS; i += 2)
                             if (HALF_OF(i) == h)
                                 highest[t_][h] = fmax(highest[t_][h], fmax(scores[t_][n][i], scores[t_][n][i + 1]));
                 }
             rows_max(highest, scratch);
-#pragma unroll
-            for (uint t_ = 0; t_ < TILES; t_++)
-#pragma unroll
-                for (uint h = 0; h < HALVES; h++) {
+            UNROLL for (uint t_ = 0; t_ < TILES; t_++)
+                UNROLL for (uint h = 0; h < HALVES; h++) {
                     // While everything was masked there is nothing to subtract: 2^(-inf - 0) is 0.
                     const float subtracted = highest[t_][h] == -INFINITY ? 0 : highest[t_][h] * unit;
                     const float shrink = power_of_two(tops[t_][h] * unit - subtracted);
                     tops[t_][h] = highest[t_][h];
                     totals[t_][h] *= shrink;
-#pragma unroll
-                    for (uint n = 0; n < BLOCKS; n++)
-#pragma unroll
-                        for (uint i = 0; i < SUMS; i += 2)
+                    UNROLL for (uint n = 0; n < BLOCKS; n++)
+                        UNROLL for (uint i = 0; i < SUMS; i += 2)
                             if (HALF_OF(i) == h) {
                                 scores[t_][n][i] = power_of_two(scores[t_][n][i] * unit - subtracted);
                                 scores[t_][n][i + 1] = power_of_two(scores[t_][n][i + 1] * unit - subtracted);
                                 totals[t_][h] += scores[t_][n][i] + scores[t_][n][i + 1];
                             }
-#pragma unroll
-                    for (uint n = 0; n < VALUES / 16; n++)
-#pragma unroll
-                        for (uint i = 0; i < SUMS; i++)
+                    UNROLL for (uint n = 0; n < VALUES / 16; n++)
+                        UNROLL for (uint i = 0; i < SUMS; i++)
                             if (HALF_OF(i) == h) results[t_][n][i] *= shrink;
                 }
-            GATHER_ROWS(results, scores, values + stage * COLUMNS * PITCH(VALUES), VALUES, scratch);
+            BEGIN_GATHER(results, scores, values + stage * TILE_WORDS(COLUMNS, VALUES), VALUES, scratch);
+            END_GATHER(results, VALUES);
         }
 #if STAGES == 1
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -174,10 +156,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragm
 #define INVERSE(t, h) (totals[t][h] == 0 ? 0 : 1 / totals[t][h])
     STORE_ROWS(results, INVERSE, out, begin, t, e, VALUES);
     if (WARP_LANE % 4 == 0)
-#pragma unroll
-        for (uint t_ = 0; t_ < TILES; t_++)
-#pragma unroll
-            for (uint h = 0; h < HALVES; h++) {
+        UNROLL for (uint t_ = 0; t_ < TILES; t_++)
+            UNROLL for (uint h = 0; h < HALVES; h++) {
                 const uint row = begin + TILE_ROW(t_, 2 * h);
                 if (row < t)
                     lse[lse_offset + (ulong)head * t + row] =

@@ -1,8 +1,6 @@
-// softmax(q k^T * scale + mask) v on a CPU, without ever holding the scores: a work-item takes tiles of MR queries and passes over the
-// keys NR at a time, with a running maximum, sum and result per query that are rescaled when the maximum grows.
+// softmax(q k^T * scale + mask) v on a CPU, without ever holding the scores: a work-item takes a block of queries and passes
+// over the keys KEYS at a time, with a running maximum, sum and result per query that are rescaled when the maximum grows.
 // Source: Dao et al., arXiv:2205.14135, and Milakov and Gimelshein, arXiv:1805.02867.
-//
-// matmul_pack.cl has packed k^T into panels of NR keys and, unless IN_PLACE, v into panels of features, zeros past the ends.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -13,88 +11,76 @@
 #ifndef REAL
 #define REAL float
 #endif
-#include "heads.h"
 #include "head_panels.h"
 
-GATHER_PANELS(gather_values, VALUE_VECTORS, *factors[r])
+GATHER(gather_values, private, VALUE_VECTORS, QUERIES, 1, *factors[r])
 
-__kernel void attention_panels(OPERAND(DTYPE, q), __global const REAL *keys,
-#if IN_PLACE
-                               OPERAND(DTYPE, v),
-#else
-                               __global const REAL *v,
-#endif
-                               MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset, LENGTHS,
-                               const uint rows_each, STRIDES(q), STRIDES(v) MASK_STRIDES) {
-    const uint head = get_global_id(1);
+__kernel AS_WRITTEN void attention_panels(
+    __global const REAL *q, const ulong q_offset, __global const REAL *k, const ulong k_offset, __global const REAL *v,
+    const ulong v_offset, MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset, LENGTHS, STRIDES(q),
+    STRIDES(k), STRIDES(v) MASK_STRIDES) {
+    const uint row = get_global_id(0) * QUERIES, head = get_global_id(1);
+    if (row >= t) return;
     HEAD_NUMBERS(head);
     FIND(q);
-    FIND_MASK;
-    const uint value_panels = (e + VALUE_PANEL - 1) / VALUE_PANEL;
-    keys += (ulong)head * ((s + NR - 1) / NR) * NR * d;
-#if IN_PLACE
+    FIND(k);
     FIND(v);
-    const ulong pitch = v_row, next = VALUE_PANEL;
-#else
-    v += (ulong)head * value_panels * VALUE_PANEL * s;
-    const ulong pitch = VALUE_PANEL, next = (ulong)s * VALUE_PANEL;
-#endif
-    out += out_offset + (ulong)head * t * e;
-    lse += lse_offset + (ulong)head * t;
-    const uint first = get_global_id(0) * rows_each;
-    const uint last = min(first + rows_each, t);
-    REAL queries[MAX_FEATURES * MR];
-    V results[MR * MAX_VALUES / WIDTH];
-    REAL tile[MR * NR] __attribute__((aligned(64)));
-    for (uint row = first; row < last; row += MR) {
-        const uint rows = min((uint)MR, last - row);
-        READ_ROWS(DTYPE, queries, q, row, t, d, scale)
-        const uint held = value_panels * VALUE_VECTORS;
-        for (uint i = 0; i < MR * held; i++) results[i] = (V)(0);
-        REAL tops[MR], totals[MR], shrinks[MR];
-        for (uint r = 0; r < MR; r++) {
-            tops[r] = -INFINITY;
-            totals[r] = 0;
+    FIND_MASK;
+    const uint rows = min((uint)QUERIES, t - row), value_width = PADDED(e);
+    REAL queries[MAX_FEATURES * QUERIES] __attribute__((aligned(64)));
+    REAL results[QUERIES * MAX_VALUES] __attribute__((aligned(64)));
+    REAL scores[KEYS * QUERIES] __attribute__((aligned(64)));
+    REAL shrinks[QUERIES] __attribute__((aligned(64)));
+    V tops[VECTORS], totals[VECTORS];
+    turn_rows(q + row * q_row, q_row, rows, d, scale, queries);
+    for (uint i = 0; i < QUERIES * value_width; i += WIDTH) *(__private V *)(results + i) = (V)(0);
+#pragma unroll
+    for (uint i = 0; i < VECTORS; i++) {
+        tops[i] = (V)(-INFINITY);
+        totals[i] = (V)(0);
+    }
+    const uint stop = KEYS_SEEN(row + rows);
+    for (uint key = 0; key < stop; key += KEYS) {
+        const uint keys = min((uint)KEYS, stop - key);
+        for (uint j = 0; j < keys; j += MR) {
+            multiply_tile(k + (key + j) * k_row, k_row, s - key - j, queries, d, scores + j * QUERIES);
+            MASK_TILE(scores + j * QUERIES, row, key + j)
         }
-        const uint stop = KEYS_SEEN(row + rows);
-        for (uint key = 0; key < stop; key += NR) {
-            const uint columns = min((uint)NR, s - key);
-            multiply_panel(queries, keys + (ulong)key * d, d, tile);
-            if (!ALL_SEEN(row, MR, key, NR))
-                for (uint r = 0; r < rows; r++)
-                    for (uint c = 0; c < NR; c++) {
-#if MASK == 2
-                        tile[r * NR + c] = SEEN(row + r, key + c) ? tile[r * NR + c] + ADDED(row + r, key + c) : -INFINITY;
-#else
-                        tile[r * NR + c] = SEEN(row + r, key + c) ? tile[r * NR + c] : -INFINITY;
-#endif
-                    }
-            for (uint r = 0; r < MR; r++) {
-                __private V *scores = (__private V *)tile + r * VECTORS;
-                V high = scores[0];
 #pragma unroll
-                for (uint v = 1; v < VECTORS; v++) high = LARGER(high, scores[v]);
-                const REAL top = fmax(tops[r], LANES_MAX(high));
-                // While everything was masked there is nothing to subtract: exp(-inf - 0) is 0.
-                const REAL shift = top == -INFINITY ? 0 : top;
-                shrinks[r] = tops[r] == -INFINITY ? 0 : EXP_PART1(tops[r] - shift);
-                V sum = (V)(0);
-#pragma unroll
-                for (uint v = 0; v < VECTORS; v++) {
-                    const V p = EXP_PART(scores[v] - shift);
-                    sum += p;
-                    scores[v] = p;
-                }
-                totals[r] = totals[r] * shrinks[r] + LANES_SUM(sum);
-                tops[r] = top;
+        for (uint i = 0; i < VECTORS; i++) {
+            __private V *column = (__private V *)scores + i;
+            V top = tops[i];
+            for (uint j = 0; j < keys; j++) top = LARGER(top, column[j * VECTORS]);
+            // While everything was masked there is nothing to subtract: exp(-inf - 0) is 0.
+            const V shift = top == (V)(-INFINITY) ? (V)(0) : top;
+            const V shrink = EXP_PART(tops[i] - shift);
+            V sum = (V)(0);
+            for (uint j = 0; j < keys; j++) {
+                const V p = EXP_PART(column[j * VECTORS] - shift);
+                sum += p;
+                column[j * VECTORS] = p;
             }
-            gather_values(tile, v + key * pitch, value_panels, next, pitch, min(columns, stop - key), shrinks, results);
+            *(__private V *)(shrinks + i * WIDTH) = shrink;
+            totals[i] = totals[i] * shrink + sum;
+            tops[i] = top;
         }
-        for (uint r = 0; r < rows; r++) {
-            const REAL inverse = totals[r] == 0 ? 0 : 1 / totals[r];
-            __private const REAL *from = (__private const REAL *)(results + r * held);
-            for (uint c = 0; c < e; c++) STORE(OUT_DTYPE, from[c] * inverse, out, (ulong)(row + r) * e + c);
-            lse[row + r] = log(totals[r]) + (tops[r] == -INFINITY ? 0 : tops[r]);
+        for (uint i = 0; i < rows; i += MR) {
+            const uint seen = min(keys, max(KEYS_SEEN(row + i + MR), key) - key);
+            gather_values(scores + i, v + key * v_row, v_row, seen, value_width, MR, shrinks + i, results + i * value_width,
+                          value_width);
         }
+    }
+    REAL inverses[QUERIES] __attribute__((aligned(64)));
+    REAL statistics[QUERIES] __attribute__((aligned(64)));
+#pragma unroll
+    for (uint i = 0; i < VECTORS; i++) {
+        ((__private V *)inverses)[i] = totals[i] == (V)(0) ? (V)(0) : 1 / totals[i];
+        ((__private V *)statistics)[i] = log(totals[i]) + (tops[i] == (V)(-INFINITY) ? (V)(0) : tops[i]);
+    }
+    out += out_offset + ((ulong)head * t + row) * e;
+    lse += lse_offset + (ulong)head * t + row;
+    for (uint i = 0; i < rows; i++) {
+        STORE_ROW(OUT_DTYPE, results + i * value_width, e, inverses[i], out + i * e)
+        lse[i] = statistics[i];
     }
 }

@@ -1,13 +1,9 @@
-// Gradients of attention on a CPU, from the saved logsumexp: the probabilities are computed again, tile by tile, and are never in
-// memory. A work-item takes tiles of MR rows and passes over the columns NR at a time, adding to the rows' gradients.
-//
-// KEYS 0: rows are queries, columns keys; a row gathers dq = sum over keys of ds * k. KEYS 1: rows are keys, columns queries; a row gathers
-// dk = sum over queries of ds * q and dv = sum over queries of p * g. Here p = exp(scale * q k^T + mask - lse) and
-// ds = scale * p * (g v^T - delta), with delta = sum(g * out) of each query.
-//
-// `first` is q or k by rows and `second` is g or v by rows, both in place; matmul_pack.cl has packed the columns' counterparts:
-// `first_columns` (k^T or q^T) and `second_columns` (v^T or g^T) into panels of NR columns, and, unless IN_PLACE, `gathered`
-// (k or q) and `slopes` (g, for KEYS only) into panels of features.
+// Gradients of attention on a CPU, from the saved logsumexp: the probabilities are computed again, block by block, and are
+// never in memory. A work-item takes every `splits`-th block of the queries of a head and passes over the keys:
+// p = exp(scale * q k^T + mask - lse) and ds = scale * p * (g v^T - delta) with delta = sum(g * out) of each query, and then
+// dq += ds k, dk += ds^T q and dv += p^T g, five products in all. dk and dv gather in memory that belongs to the work-item
+// alone, in a fixed order: in the results themselves where nobody else adds to them, else (PARTIAL) in sums that head_sums.cl
+// adds up.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -15,138 +11,99 @@
 #ifndef REAL
 #define REAL float
 #endif
-#ifndef KEYS
-#define KEYS 0
+#ifndef PARTIAL
+#define PARTIAL 0
 #endif
-#include "heads.h"
 #include "head_panels.h"
 
-GATHER_PANELS(gather_keys, KEY_VECTORS, )
-GATHER_PANELS(gather_values, VALUE_VECTORS, )
+GATHER(gather_keys, private, KEY_VECTORS, QUERIES, 1, )
+GATHER(gather_queries, global, KEY_VECTORS, 1, QUERIES, )
+GATHER(gather_slopes, global, VALUE_VECTORS, 1, QUERIES, )
 
-__kernel void attention_panels_grad(OPERAND(DTYPE, first), OPERAND(DTYPE, second), __global const REAL *first_columns,
-                                    __global const REAL *second_columns,
-#if IN_PLACE
-                                    OPERAND(DTYPE, gathered),
-#if KEYS
-                                    OPERAND(DTYPE, slopes),
-#endif
-#else
-                                    __global const REAL *gathered,
-#if KEYS
-                                    __global const REAL *slopes,
-#endif
-#endif
-                                    MASK_OPERAND __global const REAL *lse, const ulong lse_offset, __global const REAL *delta,
-                                    RESULT(DTYPE, first_grad),
-#if KEYS
-                                    RESULT(DTYPE, second_grad),
-#endif
-                                    LENGTHS, const uint rows_each, STRIDES(first), STRIDES(second), STRIDES(gathered),
-                                    STRIDES(slopes) MASK_STRIDES) {
-    const uint head = get_global_id(1);
+__kernel AS_WRITTEN void attention_panels_grad(
+    __global const REAL *g, const ulong g_offset, __global const REAL *q, const ulong q_offset, __global const REAL *k,
+    const ulong k_offset, __global const REAL *v, const ulong v_offset, MASK_OPERAND OPERAND(DTYPE, out),
+    __global const REAL *lse, const ulong lse_offset, RESULT(DTYPE, dq), __global REAL *dk, const ulong dk_offset,
+    __global REAL *dv, const ulong dv_offset, LENGTHS, const uint splits, STRIDES(g), STRIDES(q), STRIDES(k),
+    STRIDES(v) MASK_STRIDES) {
+    const uint split = get_global_id(0), head = get_global_id(1);
     HEAD_NUMBERS(head);
-    FIND(first);
-    FIND(second);
+    FIND(g);
+    FIND(q);
+    FIND(k);
+    FIND(v);
     FIND_MASK;
-    const uint own = KEYS ? s : t, other = KEYS ? t : s;
-    const ulong padded = (other + NR - 1) / NR * NR;
-    const uint key_panels = (d + KEY_PANEL - 1) / KEY_PANEL, value_panels = (e + VALUE_PANEL - 1) / VALUE_PANEL;
-    first_columns += head * padded * d;
-    second_columns += head * padded * e;
-#if IN_PLACE
-    FIND(gathered);
-    const ulong pitch = gathered_row, next = KEY_PANEL;
-#else
-    gathered += (ulong)head * key_panels * KEY_PANEL * other;
-    const ulong pitch = KEY_PANEL, next = (ulong)other * KEY_PANEL;
-#endif
-    first_grad += first_grad_offset + (ulong)head * own * d;
-#if KEYS
-#if IN_PLACE
-    FIND(slopes);
-    const ulong slope_pitch = slopes_row, slope_next = VALUE_PANEL;
-#else
-    slopes += (ulong)head * value_panels * VALUE_PANEL * other;
-    const ulong slope_pitch = VALUE_PANEL, slope_next = (ulong)other * VALUE_PANEL;
-#endif
-    second_grad += second_grad_offset + (ulong)head * own * e;
-#endif
+    const uint key_width = PADDED(d), value_width = PADDED(e);
+    out += out_offset + (ulong)head * t * e;
     lse += lse_offset + (ulong)head * t;
-    delta += (ulong)head * t;
-    const uint begin = get_global_id(0) * rows_each;
-    const uint end = min(begin + rows_each, own);
-    REAL left[MAX_FEATURES * MR], right[MAX_VALUES * MR];
-    V first_results[MR * MAX_FEATURES / WIDTH];
-#if KEYS
-    V second_results[MR * MAX_VALUES / WIDTH];
-#endif
-    REAL p[MR * NR] __attribute__((aligned(64)));
-    REAL ds[MR * NR] __attribute__((aligned(64)));
-    for (uint row = begin; row < end; row += MR) {
-        const uint rows = min((uint)MR, end - row);
-        READ_ROWS(DTYPE, left, first, row, own, d, scale)
-        READ_ROWS(DTYPE, right, second, row, own, e, 1)
-        for (uint i = 0; i < MR * key_panels * KEY_VECTORS; i++) first_results[i] = (V)(0);
-#if KEYS
-        for (uint i = 0; i < MR * value_panels * VALUE_VECTORS; i++) second_results[i] = (V)(0);
-#endif
-        const uint from = KEYS ? FIRST_QUERY(row) / NR * NR : 0, to = KEYS ? other : KEYS_SEEN(row + rows);
-        for (uint column = from; column < to; column += NR) {
-            const uint columns = min((uint)NR, other - column);
-            multiply_panel(left, first_columns + (ulong)column * d, d, p);
-            multiply_panel(right, second_columns + (ulong)column * e, e, ds);
-            if (!(KEYS ? ALL_SEEN(column, NR, row, MR) : ALL_SEEN(row, MR, column, NR)))
-                for (uint r = 0; r < rows; r++)
-                    for (uint c = 0; c < NR; c++) {
-                        const uint query = KEYS ? column + c : row + r, key = KEYS ? row + r : column + c;
-#if MASK == 2
-                        p[r * NR + c] = SEEN(query, key) ? p[r * NR + c] + ADDED(query, key) : -INFINITY;
+    dq += dq_offset + (ulong)head * t * d;
+#if PARTIAL
+    const ulong own = (ulong)split * get_global_size(1) + head;
 #else
-                        p[r * NR + c] = SEEN(query, key) ? p[r * NR + c] : -INFINITY;
+    const ulong own = head;
 #endif
-                    }
+    dk += dk_offset + own * s * key_width;
+    dv += dv_offset + own * s * value_width;
+    for (ulong i = 0; i < (ulong)s * key_width; i += WIDTH) VECTOR_STORE(REAL, (V)(0), dk + i);
+    for (ulong i = 0; i < (ulong)s * value_width; i += WIDTH) VECTOR_STORE(REAL, (V)(0), dv + i);
+    REAL queries[MAX_FEATURES * QUERIES] __attribute__((aligned(64)));
+    REAL slopes[MAX_VALUES * QUERIES] __attribute__((aligned(64)));
+    REAL results[QUERIES * MAX_FEATURES] __attribute__((aligned(64)));
+    REAL p[KEYS * QUERIES] __attribute__((aligned(64)));
+    REAL ds[KEYS * QUERIES] __attribute__((aligned(64)));
+    REAL subtracted[QUERIES] __attribute__((aligned(64)));
+    REAL centres[QUERIES] __attribute__((aligned(64)));
+    for (uint row = split * QUERIES; row < t; row += splits * QUERIES) {
+        const uint rows = min((uint)QUERIES, t - row);
+        __global const REAL *q_rows = q + row * q_row, *g_rows = g + row * g_row;
+        turn_rows(q_rows, q_row, rows, d, scale, queries);
+        turn_rows(g_rows, g_row, rows, e, 1, slopes);
+        for (uint i = 0; i < QUERIES; i++) {
+            const uint at = min(i, rows - 1);
             // A query that sees nothing has an lse of minus infinity; its scores are too, and so are taken away as 0.
-#if KEYS
-            REAL lses[NR] __attribute__((aligned(64))), deltas[NR] __attribute__((aligned(64)));
-            for (uint c = 0; c < NR; c++) {
-                const REAL value = c < columns ? lse[column + c] : 0;
-                lses[c] = value == -INFINITY ? 0 : value;
-                deltas[c] = c < columns ? delta[column + c] : 0;
-            }
-#endif
-            for (uint r = 0; r < MR; r++) {
-#if !KEYS
-                const REAL value = lse[min(row + r, own - 1)];
-                const V subtracted = (V)(value == -INFINITY ? 0 : value);
-                const V centre = (V)(delta[min(row + r, own - 1)]);
-#endif
+            const REAL value = lse[row + at];
+            subtracted[i] = value == -INFINITY ? 0 : value;
+            __global const REAL *g_at = g_rows + at * g_row;
+            __global const STORAGE(DTYPE) *out_at = out + (ulong)(row + at) * e;
+            V sums = (V)(0);
+            uint c = 0;
+            for (; c + WIDTH <= e; c += WIDTH) sums += VECTOR_LOAD(REAL, g_at + c) * LOADV(DTYPE, out_at + c);
+            REAL sum = LANES_SUM(sums);
+            for (; c < e; c++) sum += g_at[c] * LOAD(DTYPE, out_at, c);
+            centres[i] = sum;
+        }
+        for (uint i = 0; i < QUERIES * key_width; i += WIDTH) *(__private V *)(results + i) = (V)(0);
+        const uint stop = KEYS_SEEN(row + rows);
+        for (uint key = 0; key < stop; key += KEYS) {
+            const uint keys = min((uint)KEYS, stop - key);
+            for (uint j = 0; j < keys; j += MR) {
+                __private REAL *p_tile = p + j * QUERIES, *ds_tile = ds + j * QUERIES;
+                multiply_tile(k + (key + j) * k_row, k_row, s - key - j, queries, d, p_tile);
+                multiply_tile(v + (key + j) * v_row, v_row, s - key - j, slopes, e, ds_tile);
+                MASK_TILE(p_tile, row, key + j)
+                for (uint r = 0; r < MR; r++)
 #pragma unroll
-                for (uint v = 0; v < VECTORS; v++) {
-#if KEYS
-                    const V subtracted = ((__private V *)lses)[v], centre = ((__private V *)deltas)[v];
-#endif
-                    __private V *probability = (__private V *)p + r * VECTORS + v, *slope = (__private V *)ds + r * VECTORS + v;
-                    const V share = EXP_PART(*probability - subtracted);
-                    *probability = share;
-                    *slope = share * (*slope - centre) * scale;
-                }
+                    for (uint i = 0; i < VECTORS; i++) {
+                        __private V *share = (__private V *)(p_tile + r * QUERIES) + i;
+                        __private V *slope = (__private V *)(ds_tile + r * QUERIES) + i;
+                        *share = EXP_PART(*share - ((__private const V *)subtracted)[i]);
+                        *slope = *share * (*slope - ((__private const V *)centres)[i]) * scale;
+                    }
             }
-            // What no row sees adds nothing: the first queries of the first tile, and the last keys of the last one.
-            const uint skipped = KEYS ? max(FIRST_QUERY(row), column) - column : 0, seen = min(columns, to - column) - skipped;
-            gather_keys(ds + skipped, gathered + (column + skipped) * pitch, key_panels, next, pitch, seen, 0, first_results);
-#if KEYS
-            gather_values(p + skipped, slopes + (column + skipped) * slope_pitch, value_panels, slope_next, slope_pitch, seen, 0,
-                          second_results);
-#endif
+            for (uint i = 0; i < rows; i += MR) {
+                const uint seen = min(keys, max(KEYS_SEEN(row + i + MR), key) - key);
+                gather_keys(ds + i, k + key * k_row, k_row, seen, key_width, MR, 0, results + i * key_width, key_width);
+            }
+            for (uint j = 0; j < keys; j += MR) {
+                // What the first queries do not see adds nothing.
+                const uint first = max(FIRST_QUERY(key + j), row) - row, held = min((uint)MR, s - key - j);
+                if (first >= rows) continue;
+                gather_queries(ds + j * QUERIES + first, q_rows + first * q_row, q_row, rows - first, key_width, held, 0,
+                               dk + (ulong)(key + j) * key_width, key_width);
+                gather_slopes(p + j * QUERIES + first, g_rows + first * g_row, g_row, rows - first, value_width, held, 0,
+                              dv + (ulong)(key + j) * value_width, value_width);
+            }
         }
-        for (uint r = 0; r < rows; r++) {
-            __private const REAL *result = (__private const REAL *)(first_results + r * key_panels * KEY_VECTORS);
-            for (uint c = 0; c < d; c++) STORE(DTYPE, result[c], first_grad, (ulong)(row + r) * d + c);
-#if KEYS
-            result = (__private const REAL *)(second_results + r * value_panels * VALUE_VECTORS);
-            for (uint c = 0; c < e; c++) STORE(DTYPE, result[c], second_grad, (ulong)(row + r) * e + c);
-#endif
-        }
+        for (uint i = 0; i < rows; i++) STORE_ROW(DTYPE, results + i * key_width, d, 1, dq + (ulong)(row + i) * d)
     }
 }

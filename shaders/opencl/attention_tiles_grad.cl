@@ -1,9 +1,5 @@
 // Gradients of attention on a GPU without tensor cores, from the saved logsumexp: the probabilities are computed again, tile by tile, and
-// are never in memory. A group takes ROWS rows and passes over the columns COLUMNS at a time, adding to the rows' gradients.
-//
-// KEYS 0: rows are queries and columns keys; a row gathers dq = sum over keys of ds * k. KEYS 1: rows are keys and columns queries; a row
-// gathers dk = sum over queries of ds * q and dv = sum over queries of p * g. Here p = exp(scale * q k^T + mask - lse) and
-// ds = scale * p * (g v^T - delta). No sum crosses groups, so that the result is the same every time.
+// are never in memory. See head_gradients.h for who gathers what.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -11,41 +7,48 @@
 #ifndef REAL
 #define REAL float
 #endif
-#ifndef KEYS
-#define KEYS 0
-#endif
-#include "heads.h"
+#include "head_gradients.h"
 #include "head_tiles.h"
-
-// `first` is what keys are compared by, `second` what values are; of the rows (own) and of the columns (other).
-#if KEYS
-#define OWN_FIRST k
-#define OWN_SECOND v
-#define OTHER_FIRST q
-#define OTHER_SECOND g
-#define OWN_LENGTH s
-#define OTHER_LENGTH t
-#else
-#define OWN_FIRST q
-#define OWN_SECOND g
-#define OTHER_FIRST k
-#define OTHER_SECOND v
-#define OWN_LENGTH t
-#define OTHER_LENGTH s
+#if ALL
+#include "atomic_sums.h"
+// Vectors of columns that a work-item gathers, of COLUMNS / DOWN columns.
+#define TURNED (COLUMNS / DOWN / 4)
 #endif
+
 // The macros of head_tiles.h make names of their arguments.
 #define LOAD_NAMED(memory, features, name, first, count, limit, length) \
     LOAD_ROWS(DTYPE, memory, features, name, first, count, limit, length)
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles_grad(
-    OPERAND(DTYPE, g), OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND __global const REAL *lse,
-    const ulong lse_offset, __global const REAL *delta,
-#if KEYS
-    RESULT(DTYPE, dk), RESULT(DTYPE, dv),
-#else
-    RESULT(DTYPE, dq),
+#if ALL
+// results[4 * i + c][j] = over all rows, the weights of column 4 * (team + i * DOWN) + c times vector me + j * LANES of `left`'s rows.
+inline void gather_columns(Quad results[4 * TURNED][VECTORS(FEATURES)], __local const REAL *weights, __local const REAL *left) {
+    const uint me = get_local_id(0) % LANES, team = get_local_id(0) / LANES;
+#pragma unroll
+    for (uint i = 0; i < 4 * TURNED; i++)
+#pragma unroll
+        for (uint j = 0; j < VECTORS(FEATURES); j++) results[i][j] = (Quad)(0);
+#pragma unroll 4
+    for (uint r = 0; r < ROWS; r++) {
+#pragma unroll
+        for (uint j = 0; j < VECTORS(FEATURES); j++) {
+            const uint at = min((uint)(me + j * LANES), (uint)(FEATURES / 4 - 1)) * 4;
+            const Quad y = QUAD(left, r * PITCH(FEATURES) + at);
+#pragma unroll
+            for (uint i = 0; i < TURNED; i++) {
+                const Quad x = QUAD(weights, r * WEIGHTS_PITCH + (team + i * DOWN) * 4);
+                results[4 * i][j] += x.s0 * y;
+                results[4 * i + 1][j] += x.s1 * y;
+                results[4 * i + 2][j] += x.s2 * y;
+                results[4 * i + 3][j] += x.s3 * y;
+            }
+        }
+    }
+}
 #endif
-    LENGTHS, STRIDES(g), STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
+
+// `statistics` are what attention_delta.cl makes of each query: its logsumexp, for a power of two, and delta.
+__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles_grad(
+    OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), LENGTHS, ALL_STRIDES MASK_STRIDES) {
     __local REAL own_first[ROWS * PITCH(FEATURES)] __attribute__((aligned(32)));
     __local REAL own_second[ROWS * PITCH(VALUES)] __attribute__((aligned(32)));
     __local REAL other_first[COLUMNS * PITCH(FEATURES)] __attribute__((aligned(32)));
@@ -54,20 +57,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles
     const uint me = get_local_id(0) % LANES, team = get_local_id(0) / LANES;
     const uint head = get_group_id(1);
     HEAD_NUMBERS(head);
-    FIND(g);
-    FIND(q);
-    FIND(k);
-    FIND(v);
-    FIND_MASK;
-    lse += lse_offset + (ulong)head * t;
-    delta += (ulong)head * t;
-    // Under a causal mask the last queries see the most keys, and the first keys are seen by the most queries: those start first.
-#if KEYS
-    const uint first = get_group_id(0) * ROWS;
-    const uint begin = FIRST_QUERY(first) / COLUMNS * COLUMNS, end = t;
-#else
-    const uint first = (get_num_groups(0) - 1 - get_group_id(0)) * ROWS;
-    const uint begin = 0, end = KEYS_SEEN(min(first + ROWS, t));
+    FIND_OPERANDS;
+    statistics += (ulong)head * t * 2;
+    const uint first = FIRST_ROW, begin = FIRST_COLUMN(first), end = END_OF_COLUMNS(first);
+#if ALL
+    dq += dq_offset + (ulong)head * t * d;
 #endif
     const REAL factor = scale * LOG2E;
     Quad first_results[R][VECTORS(FEATURES)];
@@ -97,29 +91,42 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles
         COPIES_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);
         multiply_rows(own_second, other_second, VALUES, ds);
-        const bool whole = KEYS ? ALL_SEEN(column, COLUMNS, first, ROWS) : ALL_SEEN(first, ROWS, column, COLUMNS);
+        const bool whole = TILE_SEEN(first, ROWS, column, COLUMNS);
 #pragma unroll
         for (uint i = 0; i < R; i++)
 #pragma unroll
             for (uint j = 0; j < C; j++) {
                 const uint own = first + team + i * DOWN, other = column + me + j * LANES;
-                const uint query = KEYS ? other : own, key = KEYS ? own : other;
-                const uint at = min(query, t - 1);
-                // A query that sees nothing has an lse of minus infinity; its scores are too, and so are taken away as 0.
-                const REAL logsum = lse[at] == -INFINITY ? 0 : lse[at] * LOG2E;
+                const uint at = 2 * min(KEYS ? other : own, t - 1);
                 REAL score = p[i][j] * factor;
                 if (!whole) {
-                    if (!SEEN(query, key)) score = -INFINITY;
+                    if (!PAIR_SEEN(own, other)) score = -INFINITY;
 #if MASK == 2
-                    else score += LOG2E * ADDED(query, key);
+                    else score += LOG2E * PAIR_ADDED(own, other);
 #endif
                 }
-                p[i][j] = power_of_two(score - logsum);
-                ds[i][j] = p[i][j] * (ds[i][j] - delta[at]) * scale;
+                p[i][j] = power_of_two(score - statistics[at]);
+                ds[i][j] = p[i][j] * (ds[i][j] - statistics[at + 1]);
             }
         spread_weights(ds, weights);
         barrier(CLK_LOCAL_MEM_FENCE);
         GATHER_ROWS(first_results, weights, other_first, FEATURES);
+#if ALL
+        Quad turned[4 * TURNED][VECTORS(FEATURES)];
+        gather_columns(turned, weights, own_first);
+#pragma unroll
+        for (uint i = 0; i < 4 * TURNED; i++) {
+            const uint query = column + (team + i / 4 * DOWN) * 4 + i % 4;
+#pragma unroll
+            for (uint j = 0; j < VECTORS(FEATURES); j++) {
+                const uint feature = (me + j * LANES) * 4;
+                const float line[4] = {turned[i][j].s0, turned[i][j].s1, turned[i][j].s2, turned[i][j].s3};
+#pragma unroll
+                for (uint k_ = 0; k_ < 4; k_++)
+                    if (query < t && feature + k_ < d) add_atomically(dq + query * d + feature + k_, line[k_] * scale);
+            }
+        }
+#endif
 #if KEYS
         barrier(CLK_LOCAL_MEM_FENCE);
         spread_weights(p, weights);
@@ -127,13 +134,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles
         GATHER_ROWS(second_results, weights, other_second, VALUES);
 #endif
     }
+    FIRST_GRADIENT += CONCAT(FIRST_GRADIENT, _offset) + (ulong)head * OWN_LENGTH * d;
+    STORE_ROWS(DTYPE, first_results, scale, FIRST_GRADIENT, first, OWN_LENGTH, d, FEATURES);
 #if KEYS
-    dk += dk_offset + (ulong)head * s * d;
     dv += dv_offset + (ulong)head * s * e;
-    STORE_ROWS(DTYPE, first_results, (REAL)1, dk, first, s, d, FEATURES);
     STORE_ROWS(DTYPE, second_results, (REAL)1, dv, first, s, e, VALUES);
-#else
-    dq += dq_offset + (ulong)head * t * d;
-    STORE_ROWS(DTYPE, first_results, (REAL)1, dq, first, t, d, FEATURES);
 #endif
 }

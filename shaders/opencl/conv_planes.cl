@@ -50,7 +50,7 @@ typedef struct __attribute__((packed)) {
 
 // `table`: for each of `phases` its first tap, number of taps, rows and columns of results and their place in `out`; then the
 // place of every tap. Strides count elements; `last` is where the last tile of a plane may begin without reading past it.
-__kernel void conv_planes(__global const REAL *planes, const ulong planes_offset, __global const REAL *weights,
+__kernel AS_WRITTEN void conv_planes(__global const REAL *planes, const ulong planes_offset, __global const REAL *weights,
 #if BIAS
                           __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
 #endif

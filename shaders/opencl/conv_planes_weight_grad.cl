@@ -40,7 +40,7 @@ typedef struct __attribute__((packed)) {
 #define FOLDED(a, b) ((V)((a).lo + (a).hi, (b).lo + (b).hi))
 #define TOTALS ((ROWS * COLUMNS + WIDTH - 1) / WIDTH * WIDTH)
 
-__kernel void conv_planes_weight_grad(__global const REAL *slopes, const ulong slopes_offset, __global const REAL *planes,
+__kernel AS_WRITTEN void conv_planes_weight_grad(__global const REAL *slopes, const ulong slopes_offset, __global const REAL *planes,
                                       const ulong planes_offset, __global REAL *sums, const ulong sums_offset,
                                       __global const int *places, const uint taps, const uint images, const uint groups,
                                       const uint channels, const uint filters, const uint count, const uint chunk,

@@ -15,15 +15,15 @@
     uint next = start;                                            \
     UNROLLED(s, STAGES - 1) {                                     \
         if (next < end) { FETCH(next, s) }                        \
-        END_OF_COPIES();                                          \
+        COPIES_COMMIT();                                          \
         next += DEPTH;                                            \
     }                                                             \
     uint stage = 0, vacant = STAGES - 1;                          \
     for (uint from = start; from < end; from += DEPTH) {          \
-        AWAIT_COPIES(STAGES - 2);                                 \
+        COPIES_WAIT(STAGES - 2);                                  \
         barrier(CLK_LOCAL_MEM_FENCE);                             \
         if (next < end) { FETCH(next, vacant) }                   \
-        END_OF_COPIES();                                          \
+        COPIES_COMMIT();                                          \
         next += DEPTH;                                            \
         ADD_STRIP(stage)                                          \
         vacant = stage;                                           \

@@ -46,9 +46,10 @@
 #ifndef OUT_LANES
 #define OUT_LANES 1
 #endif
+#define PASSABLE_COPIES 1
+#include "copies.h"
 #include "dtypes.h"
 #include "tile_sums.h"
-#include "async_copy.h"
 #include "conv_places.h"
 #include "conv_strips.h"
 
@@ -59,7 +60,7 @@
 #define TERM_LOADS (DEPTH / TERM_STEP)
 #define HELD 512
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_tiles(
+__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_tiles(
     __global const LEFT *packed, __global const int2 *terms, __global const STORAGE(DTYPE) *x, const ulong x_offset,
 #if BIAS
     __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
@@ -120,8 +121,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_tiles(
         barrier(CLK_LOCAL_MEM_FENCE);                                                           \
     }
 #define TERM(from, i) held[((from)-start) % HELD + (i)]
-#define BRING_LEFT(i, from, s) copy_quad(LEFT_TARGET(i, s), LEFT_SOURCE(i, from))
-#define BRING_PIXEL(i, j, s) copy_word(RIGHT_TARGET(i, j, s), pixel, inside)
+#define BRING_LEFT(i, from, s) COPY16(LEFT_TARGET(i, s), LEFT_SOURCE(i, from), 1)
+#define BRING_PIXEL(i, j, s) COPY4(RIGHT_TARGET(i, j, s), pixel, inside)
 #else
 #define HOLD_TERMS(from)
 #define TERM(from, i) terms[(from) + (i)]

@@ -39,9 +39,10 @@
 #define OUT_LANES 1
 #endif
 #define BIAS 0
+#define PASSABLE_COPIES 1
+#include "copies.h"
 #include "dtypes.h"
 #include "tile_sums.h"
-#include "async_copy.h"
 #include "conv_places.h"
 #include "conv_strips.h"
 
@@ -52,7 +53,7 @@
 #define ROW_LOADS ((ROWS + STEP - 1) / STEP)
 #define COLUMN_LOADS ((COLUMNS + STEP - 1) / STEP)
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_tiles_weight(
+__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_tiles_weight(
     __global const STORAGE(DTYPE) *slope, const ulong slope_offset, __global const STORAGE(DTYPE) *x, const ulong x_offset,
 #if SPLIT
     __global REAL *partial,
@@ -108,7 +109,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_tiles_weig
 #define RIGHT_TARGET(run, i, stage) (right + (stage)*RIGHT_STRIP + ((run)*RUN + place) * RIGHT_PITCH + line + (i)*STEP)
 
 #if ASYNC_COPIES
-#define BRING(D, target, register, source, wanted) copy_word(target, source, wanted)
+#define BRING(D, target, register, source, wanted) COPY4(target, source, wanted)
 #else
     REAL left_next[RUNS][ROW_LOADS], right_next[RUNS][COLUMN_LOADS];
 #define BRING(D, target, register, source, wanted) register = (wanted) ? LOAD(D, source, 0) : (REAL)0

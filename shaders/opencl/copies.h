@@ -1,10 +1,11 @@
 // Copies of 16, 8 or 4 bytes from global to local memory that run beside the arithmetic and need no registers
-// (NVIDIA, compute capability 8.0 and later), and their twin for TENSOR_CORES 0: plain copies, which are done at
-// once.
+// (NVIDIA, compute capability 8.0 and later), and their twin for ASYNC_COPIES 0, the default without TENSOR_CORES:
+// plain copies, which are done at once.
 //
 // COPYn(to, from, wanted) fills the n bytes at `to` with those at `from`, or with zeros, and without reading `from`,
 // unless `wanted`. Both addresses are aligned to n bytes. COPIES_COMMIT closes a group of copies; COPIES_WAIT(n)
 // waits until all groups of this work-item but the last n are there. For others to see them a barrier follows.
+// With PASSABLE_COPIES other loads may pass copies on their way to COPIES_WAIT.
 
 #ifndef POLYHAL_COPIES
 #define POLYHAL_COPIES
@@ -13,13 +14,24 @@
 #define TENSOR_CORES 0
 #endif
 
-#if TENSOR_CORES
+#ifndef ASYNC_COPIES
+#define ASYNC_COPIES TENSOR_CORES
+#endif
+#ifndef PASSABLE_COPIES
+#define PASSABLE_COPIES 0
+#endif
+
+#if ASYNC_COPIES
+#if PASSABLE_COPIES
+#define TOUCHED
+#else
+#define TOUCHED : "memory"
+#endif
 // A condition, and not a number of bytes: for the latter the compiler computes addresses anew, six instructions per
 // copy.
 #define COPY_BY(HOW, to, from, wanted)                                                                          \
     asm volatile("{ .reg .pred none; setp.eq.u32 none, %2, 0; cp.async." HOW ", none; }" ::"r"((uint)(size_t)(to)), \
-                 "l"((ulong)(size_t)(from)), "r"((uint)(wanted))                                                \
-                 : "memory")
+                 "l"((ulong)(size_t)(from)), "r"((uint)(wanted)) TOUCHED)
 #define COPY16(to, from, wanted) COPY_BY("cg.shared.global [%0], [%1], 16", to, from, wanted)
 #define COPY8(to, from, wanted) COPY_BY("ca.shared.global [%0], [%1], 8", to, from, wanted)
 #define COPY4(to, from, wanted) COPY_BY("ca.shared.global [%0], [%1], 4", to, from, wanted)

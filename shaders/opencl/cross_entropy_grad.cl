@@ -25,7 +25,11 @@ __kernel void cross_entropy_grad(__global const STORAGE(GRADIENT_DTYPE) *g, cons
         const REAL slope = LOAD(GRADIENT_DTYPE, g, (long)g_offset + (long)row * g_step);
         const REAL total = lse[(long)lse_offset + (long)row * lse_step];
         const REAL shared = smoothing / length;
-        FOR_VECTORS WRITE(dx, (EXP_PART(READ(x, x_at, i) - total) - shared) * slope, dx_at, i);
+        FOR_VECTORS {
+            NEXT_ROW(x, x_at)
+            NEXT_RESULT(dx, dx_at)
+            WRITE(dx, (EXP_PART(READ(x, x_at, i) - total) - shared) * slope, dx_at, i);
+        }
         FOR_TAIL STORE(DTYPE, (EXP_PART1(LOAD(DTYPE, x, x_at + i) - total) - shared) * slope, dx, dx_at + i);
         // The work-item that wrote the element of the class writes it again, so that no barrier is needed.
         const uint hot = (uint)picked;

@@ -1,5 +1,5 @@
 // EXP over vectors of WIDTH reals, EXP1 over one. With POLYNOMIAL_EXP it is our own, for drivers whose exp is not vectorised: 2^n times a
-// polynomial fitted to the rest at Chebyshev points, within 1.1 units in the last place; n is applied in halves, so that results may be
+// polynomial fitted to the rest at Chebyshev points, within one unit in the last place; n is applied in halves, so that results may be
 // subnormal.
 //
 // EXP_PART and EXP_PART1 are for shares of a sum whose largest is 1: arguments up to 88, and results below 1e-37 may be 0. With
@@ -23,7 +23,8 @@ inline VEC(float) polynomial_of_rest(VEC(float) r) {
     p = p * r + 0.041666463f;
     p = p * r + 0.166665763f;
     p = p * r + 0.5f;
-    return p * (r * r) + r + 1.0f;
+    p = p * r + 1.0f;
+    return p * r + 1.0f;
 }
 #endif
 
@@ -60,9 +61,8 @@ inline VEC(float) polynomial_part(VEC(float) x) {
     const VEC(float) n = t - 12582912.0f;
     VEC(float) r = x - n * 0.693145752f;
     r = r - n * 1.42860677e-6f;
-    const VEC(float) power = AS(float, (AS(int, t) << 23) + 0x3f800000);
-    const VEC(float) part = polynomial_of_rest(r) * power;
-    return x < (VEC(float))(-87.0f) ? (VEC(float))(0.0f) : part;
+    const VEC(float) part = AS(float, AS(int, polynomial_of_rest(r)) + (AS(int, t) << 23));
+    return x < (VEC(float))(-86.0f) ? (VEC(float))(0.0f) : part;
 }
 #define EXP_PART(x) polynomial_part(x)
 #if WIDTH == 1

@@ -10,7 +10,7 @@ inline F sine_float(F x) { PERIODIC(float, int, sin, x, 3.0e4f) }
 inline F cosine_float(F x) { PERIODIC(float, int, cos, x, 3.0e4f) }
 // The sign apart from the size: a driver's vector pow may be wrong for negative x.
 inline F signed_power_float(F x, F y) {
-    const F size = pow(fabs(x), y);
+    const F size = pow(MAGNITUDE(x), y);
     const F half_y = 0.5f * y;
     const F signed_size = SELECT(size, copysign(size, x), (floor(y) == y) & (floor(half_y) != half_y));
     return SELECT(signed_size, (F)(NAN), (x < 0.0f) & (x > (F)(-INFINITY)) & (floor(y) != y));
@@ -41,7 +41,7 @@ inline F erf_over_x(F z) {
 
 // Beyond 4 the result is 1 in float; the comparison, unlike fmin, keeps a NaN.
 inline F error_function_float(F x) {
-    const F size = fabs(x);
+    const F size = MAGNITUDE(x);
     const F a = SELECT(size, (F)(4.0f), size > 4.0f);
     const F far = copysign(1.0f - exp(log_erfc(a)), x);
     return SELECT(far, x * erf_over_x(a * a), a < 1.0f);
@@ -67,7 +67,7 @@ inline F small_power_of_two(F q) {
 // float64 so that x times the result is right to 0.1 units in the last place of at least 0.02 for x > -5.7. Beyond, the
 // polynomial falls without end, and the tail vanishes.
 inline F normal_distribution_float(F x) {
-    const F a = fabs(x);
+    const F a = MAGNITUDE(x);
     F q = (F)(-4.8200768e-08f);
     q = q * a + 1.2376967e-06f;
     q = q * a + -1.4006309e-05f;

@@ -36,11 +36,25 @@
 #ifndef WGMMA_UNITS
 #define WGMMA_UNITS 0
 #endif
+// 3: operands are float32 numbers, each given as three bfloat16 numbers that add up to it. Six of their nine products give float32's
+// accuracy, the others being too small to count.
+#ifndef PARTS
+#define PARTS 1
+#endif
+#ifndef OUT_DTYPE
+#define OUT_DTYPE DTYPE
+#endif
 #include "dtypes.h"
 #include "mma.h"
 #include "copies.h"
 #include "pairs.h"
 
+// The twin is compiled much faster as the loops that it is written in.
+#if TENSOR_CORES
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("unroll 1")
+#endif
 #define GROUP (WARP * WARPS)
 #define WARP_ROWS (16 * TILES)
 #define ROWS (WARP_ROWS * WARPS)
@@ -52,13 +66,46 @@
 #define HALVES 2
 #define HALF_OF(i) ((i) / 2 % 2)
 
+// The parts that product i multiplies, of the left and of the right operand; the smallest products come first.
+#if PARTS == 1
+#define PART_PRODUCTS 1
+#define LEFT_PART(i) 0
+#define RIGHT_PART(i) 0
+#else
+#define PART_PRODUCTS 6
+#define LEFT_PART(i) (0x001102 >> 4 * (i) & 15)
+#define RIGHT_PART(i) (0x010120 >> 4 * (i) & 15)
+#endif
+// Words of a tile of `count` rows, all parts together.
+#define TILE_WORDS(count, features) (PARTS * (count) * PITCH(features))
+
 #if TENSOR_CORES
 #define SCRATCH_WORDS 1
 #define SCRATCH_BARRIER()
 #else
-#define SCRATCH_WORDS (128 * TILES * WARPS)
+#define SCRATCH_WORDS (128 * PARTS * TILES * WARPS)
 #define SCRATCH_BARRIER() WARP_BARRIER()
 #endif
+
+#if TENSOR_CORES
+#define ROUNDED_WEIGHT(part, sums, i) as_float((i) % 2 ? (part).r[(i) / 2] & 0xffff0000u : (part).r[(i) / 2] << 16)
+#else
+#define ROUNDED_WEIGHT(part, sums, i) float_of_bfloat16(bfloat16_of_float((sums)[i]))
+#endif
+
+// A block of sums as left operands that add up to it; the twin's lie in `scratch`, 128 words each.
+inline void fragments_of_weights(const float *sums, Fragment parts[PARTS], __local uint *scratch) {
+#if PARTS == 1
+    parts[0] = FRAGMENT_OF_SUMS(DTYPE, sums, scratch);
+#else
+    float rest[SUMS];
+    UNROLL for (uint i = 0; i < SUMS; i++) rest[i] = sums[i];
+    UNROLL for (uint p = 0; p < PARTS; p++) {
+        parts[p] = FRAGMENT_OF_SUMS(DTYPE, rest, scratch + 128 * p);
+        UNROLL for (uint i = 0; i < SUMS; i++) rest[i] -= ROUNDED_WEIGHT(parts[p], rest, i);
+    }
+#endif
+}
 
 #if WGMMA_UNITS
 #include "head_wgmma.h"
@@ -67,18 +114,26 @@
 #define PITCH(features) ((features) / 2 + 4)
 // The word of an element of a tile of `count` rows.
 #define AT(row, column, count, features) ((row) * PITCH(features) + (column) / 2)
+// Block k of the 16 rows from `row` on of a tile of the group's own rows.
+#define ROWS_FRAGMENT(memory, part, row, k, features) \
+    ALONG_TERMS(DTYPE, (memory) + ((part) * ROWS + (row)) * PITCH(features) + 8 * (k), PITCH(features))
 #define SEE_COPIES()
+#define END_MULTIPLY(waiting, sums)
 #endif
+#define HOLD_ROWS(held, memory, first, features)           \
+    UNROLL for (uint t_ = 0; t_ < TILES; t_++)  \
+        UNROLL for (uint k_ = 0; k_ < (features) / 16; k_++) \
+            held[t_][k_] = ROWS_FRAGMENT(memory, 0, (first) + 16 * t_, k_, features)
 
 // Copies rows `first` to `first` + count of an operand, and zeros for those from `limit` on and for features from `length` on.
-// Work-items step down columns of pieces, so that addresses only grow by a constant.
+// Work-items step down columns of pieces, so that addresses only grow by a constant. The parts of a row follow each other.
 #if WHOLE
 #define PUT_EIGHT(memory, at, name, from, column, known, length) \
-    COPY16(&memory[at], from, (known) && (column) < (length) ? 16 : 0)
+    COPY16(&(memory)[at], from, (known) && (column) < (length) ? 16 : 0)
 #else
 #define PUT_EIGHT(memory, at, name, from, column, known, length)                                      \
     for (uint k_ = 0; k_ < 8; k_++)                                                                   \
-        ((__local ushort *)&memory[at])[k_] =                                                         \
+        ((__local ushort *)&(memory)[at])[k_] =                                                       \
             (known) && (column) + k_ < (length) ? (from)[k_ * name##_column] : (ushort)0
 #endif
 #define PIECES(features) ((features) / 8)
@@ -91,66 +146,87 @@
         __global const ushort *from_ = (__global const ushort *)name + (long)((first) + down_) * name##_row +       \
                                        (long)column_ * name##_column;                                               \
         const long step_ = STEP(features) * name##_row;                                                             \
-        _Pragma("unroll") for (uint i_ = 0; i_ < ((count) + STEP(features) - 1) / STEP(features); i_++) {           \
+        UNROLL for (uint i_ = 0; i_ < ((count) + STEP(features) - 1) / STEP(features); i_++) {           \
             const uint row_ = down_ + i_ * STEP(features);                                                          \
             if (((count) % STEP(features) == 0 || row_ < (count)) && IN_STEP(features)) {                           \
-                PUT_EIGHT(memory, AT(row_, column_, count, features), name, from_, column_, (first) + row_ < (limit), \
-                          length);                                                                                  \
+                UNROLL for (uint p_ = 0; p_ < PARTS; p_++) {                                             \
+                    PUT_EIGHT((memory) + p_ * (count) * PITCH(features), AT(row_, column_, count, features), name,  \
+                              from_ + p_ * (name##_row / PARTS), column_, (first) + row_ < (limit), length);        \
+                }                                                                                                   \
             }                                                                                                       \
             from_ += step_;                                                                                         \
         }                                                                                                           \
     }
 
 #if !WGMMA_UNITS
-// sums[t][n] += product of the warp's rows, of which fragment(t, k) is a block, and block n of the columns in `memory`.
+// sums += product of a block of rows and one of columns, of all their parts.
+#if PARTS == 1
+#define MULTIPLY_PARTS(sums, left, right) MULTIPLY_PAIRED(DTYPE, sums, (left)[0], (right)[0])
+#else
+// The units cut off what does not fit while they add, always towards zero. So that this does not pile up, a product starts at zero and is
+// added by an ordinary, rounding addition.
+inline void multiply_parts(float *sums, const Fragment left[PARTS], const Fragment right[PARTS]) {
+    float product[SUMS] = {0, 0, 0, 0, 0, 0, 0, 0};
+    UNROLL for (uint i = 0; i < PART_PRODUCTS; i++) MULTIPLY_PAIRED(DTYPE, product, left[LEFT_PART(i)], right[RIGHT_PART(i)]);
+    UNROLL for (uint i = 0; i < SUMS; i++) sums[i] += product[i];
+}
+#define MULTIPLY_PARTS multiply_parts
+#endif
+
+// sums[t][n] = product of the warp's rows, of which fragment(t, k, part) is a block, and block n of the columns in `memory`.
 #define MULTIPLY_ROWS(sums, fragment, memory, features)                                                          \
-    _Pragma("unroll") for (uint k_ = 0; k_ < (features) / 16; k_++) {                                            \
-        Fragment left_[TILES];                                                                                   \
-        _Pragma("unroll") for (uint t_ = 0; t_ < TILES; t_++) left_[t_] = fragment(t_, k_);                      \
-        _Pragma("unroll") for (uint n_ = 0; n_ < BLOCKS; n_++) {                                                 \
-            const Fragment right_ =                                                                              \
-                ALONG_TERMS(DTYPE, (memory) + 16 * n_ * PITCH(features) + 8 * k_, PITCH(features));              \
-            _Pragma("unroll") for (uint t_ = 0; t_ < TILES; t_++) MULTIPLY(DTYPE, sums[t_][n_], left_[t_], right_); \
+    CLEAR(sums, BLOCKS);                                                                                         \
+    UNROLL for (uint k_ = 0; k_ < (features) / 16; k_++) {                                            \
+        Fragment left_[TILES][PARTS];                                                                            \
+        UNROLL for (uint t_ = 0; t_ < TILES; t_++)                                                    \
+            UNROLL for (uint p_ = 0; p_ < PARTS; p_++) left_[t_][p_] = fragment(t_, k_, p_);          \
+        UNROLL for (uint n_ = 0; n_ < BLOCKS; n_++) {                                                 \
+            Fragment right_[PARTS];                                                                              \
+            UNROLL for (uint p_ = 0; p_ < PARTS; p_++) right_[p_] =                                   \
+                RIGHT_ALONG_TERMS(DTYPE, (memory) + (p_ * COLUMNS + 16 * n_) * PITCH(features) + 8 * k_, PITCH(features)); \
+            UNROLL for (uint t_ = 0; t_ < TILES; t_++) MULTIPLY_PARTS(sums[t_][n_], left_[t_], right_); \
         }                                                                                                        \
     }
 
-// results[t][n] += weights[t][k], rounded, times the columns' features in `memory`. The twin's weights go through `scratch`, 128 words
-// for each tile of a warp.
-#define GATHER_ROWS(results, weights, memory, features, scratch)                                                    \
-    _Pragma("unroll") for (uint k_ = 0; k_ < BLOCKS; k_++) {                                                        \
-        Fragment left_[TILES];                                                                                      \
+// results[t][n] += weights[t][k], rounded unless in parts, times the columns' features in `memory`.
+#define BEGIN_GATHER(results, weights, memory, features, scratch)                                                   \
+    UNROLL for (uint k_ = 0; k_ < BLOCKS; k_++) {                                                        \
+        Fragment left_[TILES][PARTS];                                                                               \
         SCRATCH_BARRIER();                                                                                          \
-        _Pragma("unroll") for (uint t_ = 0; t_ < TILES; t_++) left_[t_] =                                           \
-            FRAGMENT_OF_SUMS(DTYPE, weights[t_][k_], (scratch) + 128 * (get_local_id(0) / WARP * TILES + t_));      \
+        UNROLL for (uint t_ = 0; t_ < TILES; t_++)                                                       \
+            fragments_of_weights(weights[t_][k_], left_[t_],                                                        \
+                                 (scratch) + 128 * PARTS * (get_local_id(0) / WARP * TILES + t_));                  \
         SCRATCH_BARRIER();                                                                                          \
-        _Pragma("unroll") for (uint n_ = 0; n_ < (features) / 16; n_++) {                                           \
-            const Fragment right_ =                                                                                 \
-                ALONG_PLACES(DTYPE, (memory) + 16 * k_ * PITCH(features) + 8 * n_, PITCH(features));                \
-            _Pragma("unroll") for (uint t_ = 0; t_ < TILES; t_++) MULTIPLY(DTYPE, results[t_][n_], left_[t_], right_); \
+        UNROLL for (uint n_ = 0; n_ < (features) / 16; n_++) {                                           \
+            Fragment right_[PARTS];                                                                                 \
+            UNROLL for (uint p_ = 0; p_ < PARTS; p_++) right_[p_] =                                      \
+                RIGHT_ALONG_PLACES(DTYPE, (memory) + (p_ * COLUMNS + 16 * k_) * PITCH(features) + 8 * n_, PITCH(features)); \
+            UNROLL for (uint t_ = 0; t_ < TILES; t_++) MULTIPLY_PARTS(results[t_][n_], left_[t_], right_); \
         }                                                                                                           \
     }
+#define END_GATHER(results, features)
 
 #endif
 
 #define CLEAR(sums, blocks)                                    \
-    _Pragma("unroll") for (uint t_ = 0; t_ < TILES; t_++)      \
-        _Pragma("unroll") for (uint n_ = 0; n_ < (blocks); n_++) \
-            _Pragma("unroll") for (uint i_ = 0; i_ < SUMS; i_++) sums[t_][n_][i_] = 0
+    UNROLL for (uint t_ = 0; t_ < TILES; t_++)      \
+        UNROLL for (uint n_ = 0; n_ < (blocks); n_++) \
+            UNROLL for (uint i_ = 0; i_ < SUMS; i_++) sums[t_][n_][i_] = 0
 
 // Stores results[t][n] times factor(t, half) as rows of `length` features, from the warp's first row on, below `limit`.
 #define STORE_ROWS(results, factor, to, first, limit, length, features)                                      \
-    _Pragma("unroll") for (uint t_ = 0; t_ < TILES; t_++)                                                    \
-        _Pragma("unroll") for (uint n_ = 0; n_ < (features) / 16; n_++)                                      \
-            _Pragma("unroll") for (uint i_ = 0; i_ < SUMS; i_ += 2) {                                        \
+    UNROLL for (uint t_ = 0; t_ < TILES; t_++)                                                    \
+        UNROLL for (uint n_ = 0; n_ < (features) / 16; n_++)                                      \
+            UNROLL for (uint i_ = 0; i_ < SUMS; i_ += 2) {                                        \
                 const uint row_ = (first) + TILE_ROW(t_, i_), column_ = BLOCK_COLUMN(n_, i_);                \
                 const float factor_ = factor(t_, HALF_OF(i_));                                               \
                 const float one_ = results[t_][n_][i_] * factor_, two_ = results[t_][n_][i_ + 1] * factor_;  \
                 const ulong at_ = (ulong)row_ * (length) + column_;                                          \
                 if (PAIRS && row_ < (limit) && column_ < (length)) {                                         \
-                    CONCAT(store_two_, DTYPE)(one_, two_, to + at_);                                         \
+                    CONCAT(store_two_, OUT_DTYPE)(one_, two_, to + at_);                                         \
                 } else if (row_ < (limit)) {                                                                 \
-                    if (column_ < (length)) STORE(DTYPE, one_, to, at_);                                     \
-                    if (column_ + 1 < (length)) STORE(DTYPE, two_, to, at_ + 1);                             \
+                    if (column_ < (length)) STORE(OUT_DTYPE, one_, to, at_);                                  \
+                    if (column_ + 1 < (length)) STORE(OUT_DTYPE, two_, to, at_ + 1);                             \
                 }                                                                                            \
             }
 
@@ -168,8 +244,8 @@ inline float from_lane(float value, uint distance) {
 }
 #define OVER_ROWS(name, COMBINE)                                                             \
     inline void name(float values[TILES][HALVES], __local uint *scratch) {                   \
-        _Pragma("unroll") for (uint t = 0; t < TILES; t++)                                   \
-            _Pragma("unroll") for (uint h = 0; h < HALVES; h++) {                            \
+        UNROLL for (uint t = 0; t < TILES; t++)                                   \
+            UNROLL for (uint h = 0; h < HALVES; h++) {                            \
                 values[t][h] = COMBINE(values[t][h], from_lane(values[t][h], 1));            \
                 values[t][h] = COMBINE(values[t][h], from_lane(values[t][h], 2));            \
             }                                                                                \

@@ -44,10 +44,11 @@ inline ulong panel_at(__local const uint *first, const uint next_places) {
 #define WGMMA(N, TYPE, NAMES, MORE) \
     SM_90A "{ .reg .pred p; setp.ne.b32 p, %" MORE ", 0; "  \
            "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" NAMES "}, "
-// Waits for all products. It names their sums, so that nothing is done with them before.
-#define AWAIT(sums) SM_90A "wgmma.wait_group.sync.aligned 0;" : sums : : "memory"
-#define AWAIT_64(s) asm volatile(AWAIT(OUT32(s, 0)))
-#define AWAIT_128(s) asm volatile(AWAIT(OUT64(s, 0)))
+// Waits until no more than `waiting` products are under way. It names the sums of what it waits for, so that nothing is done with
+// them before.
+#define AWAIT(waiting, sums) SM_90A "wgmma.wait_group.sync.aligned " #waiting ";" : sums : : "memory"
+#define AWAIT_64(waiting, s) asm volatile(AWAIT(waiting, OUT32(s, 0)))
+#define AWAIT_128(waiting, s) asm volatile(AWAIT(waiting, OUT64(s, 0)))
 // sums (+)= rows from local memory times columns whose terms lie side by side.
 #define MULTIPLY_64(TYPE, s, x, y, more)                                  \
     asm volatile(WGMMA(64, TYPE, NAMES32, "34") "%32, %33, p, 1, 1, 0, 0; }" \
@@ -57,44 +58,70 @@ inline ulong panel_at(__local const uint *first, const uint next_places) {
     asm volatile(WGMMA(128, TYPE, NAMES64, "66") "%64, %65, p, 1, 1, 0, 0; }" \
                  : OUT64(s, 0)                                            \
                  : "l"(x), "l"(y), "r"(more))
-// sums += rows from registers times columns that lie side by side.
-#define GATHER_64(TYPE, s, x, y)                                                               \
-    asm volatile(WGMMA(64, TYPE, NAMES32, "37") "{%32, %33, %34, %35}, %36, p, 1, 1, 1; }"       \
-                 : OUT32(s, 0)                                                                 \
-                 : "r"((x).r[0]), "r"((x).r[1]), "r"((x).r[2]), "r"((x).r[3]), "l"(y), "r"(1))
-#define GATHER_128(TYPE, s, x, y)                                                              \
-    asm volatile(WGMMA(128, TYPE, NAMES64, "69") "{%64, %65, %66, %67}, %68, p, 1, 1, 1; }"      \
-                 : OUT64(s, 0)                                                                 \
-                 : "r"((x).r[0]), "r"((x).r[1]), "r"((x).r[2]), "r"((x).r[3]), "l"(y), "r"(1))
+// sums (+)= rows from registers times columns that lie side by side.
+#define GATHER_64(TYPE, s, x, y, more)                                                   \
+    asm volatile(WGMMA(64, TYPE, NAMES32, "37") "{%32, %33, %34, %35}, %36, p, 1, 1, 1; }" \
+                 : OUT32(s, 0)                                                                   \
+                 : "r"((x).r[0]), "r"((x).r[1]), "r"((x).r[2]), "r"((x).r[3]), "l"(y), "r"(more))
+#define GATHER_128(TYPE, s, x, y, more)                                                  \
+    asm volatile(WGMMA(128, TYPE, NAMES64, "69") "{%64, %65, %66, %67}, %68, p, 1, 1, 1; }" \
+                 : OUT64(s, 0)                                                                   \
+                 : "r"((x).r[0]), "r"((x).r[1]), "r"((x).r[2]), "r"((x).r[3]), "l"(y), "r"(more))
 #define UNIT_TYPE_float16 "f16"
 #define UNIT_TYPE_bfloat16 "bf16"
 #define UNIT_TYPE CONCAT(UNIT_TYPE_, DTYPE)
 
+// The 16 terms from 16 * k on of part `part` of operands with `count` lines.
+#define TERMS_AT(memory, part, k, count, features) \
+    (panel_at((memory) + ((part) * PITCH(features) + (k) / 4 * LINE_WORDS) * (count), 1) + (k) % 4 * 2)
+// The 16 columns from 16 * k on, whose features make places.
+#define COLUMNS_AT(memory, part, k, features) \
+    (panel_at((memory) + (part) * PITCH(features) * COLUMNS, COLUMNS * 8) + (k) * 128)
+
 // Begins to make sums[0][n] = products of the team's rows, which begin at `own` in panels of `own_rows` lines, and block n of the
-// columns in `memory`; they are there after END_MULTIPLY.
+// columns in `memory`; they are there after END_MULTIPLY, when `waiting` later products may still be under way.
 #define BEGIN_MULTIPLY(sums, own, own_rows, memory, features)                                                  \
     {                                                                                                          \
         float *sums_ = &sums[0][0][0];                                                                         \
         BEGIN_PRODUCTS();                                                                                      \
-        _Pragma("unroll") for (uint k_ = 0; k_ < (features) / 16; k_++) {                                      \
-            const ulong x_ = panel_at((own) + k_ / 4 * (own_rows) * LINE_WORDS, 1) + k_ % 4 * 2;                \
-            const ulong y_ = panel_at((memory) + k_ / 4 * COLUMNS * LINE_WORDS, 1) + k_ % 4 * 2;                \
-            CONCAT(MULTIPLY_, COLUMNS)(UNIT_TYPE, sums_, x_, y_, (int)(k_ > 0));                               \
-        }                                                                                                      \
+        UNROLL for (uint i_ = 0; i_ < PART_PRODUCTS; i_++)                                               \
+            UNROLL for (uint k_ = 0; k_ < (features) / 16; k_++)                                    \
+                CONCAT(MULTIPLY_, COLUMNS)(UNIT_TYPE, sums_, TERMS_AT(own, LEFT_PART(i_), k_, own_rows, features), \
+                                           TERMS_AT(memory, RIGHT_PART(i_), k_, COLUMNS, features),            \
+                                           (int)(i_ + k_ > 0));                                                \
         COMMIT_PRODUCTS();                                                                                     \
     }
-#define END_MULTIPLY(sums) CONCAT(AWAIT_, COLUMNS)((&sums[0][0][0]))
-#define GATHER_ROWS(results, weights, memory, features, scratch)                                               \
+#define END_MULTIPLY(waiting, sums) CONCAT(AWAIT_, COLUMNS)(waiting, (&sums[0][0][0]))
+// Begins to add weights[0][k], rounded unless in parts, times the columns' features in `memory` to results[0][n]; they are there after
+// END_GATHER.
+#if PARTS == 1
+#define PRODUCT_SUMS(results, features) float *sums_ = &results[0][0][0]
+#define END_PRODUCT(results, features)
+#define END_GATHER(results, features) CONCAT(AWAIT_, features)(0, (&results[0][0][0]))
+#else
+// The units cut off what does not fit while they add, always towards zero. So that this does not pile up over the columns, the product
+// of a tile starts at zero and is added by an ordinary, rounding addition.
+#define PRODUCT_SUMS(results, features) float sums_[(features) / 16 * SUMS]
+#define END_PRODUCT(results, features)                                                                         \
+    CONCAT(AWAIT_, features)(0, sums_);                                                                        \
+    UNROLL for (uint n_ = 0; n_ < (features) / 16; n_++)                                            \
+        UNROLL for (uint i_ = 0; i_ < SUMS; i_++) results[0][n_][i_] += sums_[n_ * SUMS + i_]
+#define END_GATHER(results, features)
+#endif
+#define BEGIN_GATHER(results, weights, memory, features, scratch)                                              \
     {                                                                                                          \
-        Fragment left_[BLOCKS];                                                                                \
-        float *sums_ = &results[0][0][0];                                                                      \
-        _Pragma("unroll") for (uint k_ = 0; k_ < BLOCKS; k_++) left_[k_] =                                     \
-            FRAGMENT_OF_SUMS(DTYPE, weights[0][k_], scratch);                                                  \
+        Fragment left_[BLOCKS][PARTS];                                                                         \
+        PRODUCT_SUMS(results, features);                                                                       \
+        UNROLL for (uint k_ = 0; k_ < BLOCKS; k_++)                                                 \
+            fragments_of_weights(weights[0][k_], left_[k_], scratch);                                          \
         BEGIN_PRODUCTS();                                                                                      \
-        _Pragma("unroll") for (uint k_ = 0; k_ < BLOCKS; k_++)                                                 \
-            CONCAT(GATHER_, features)(UNIT_TYPE, sums_, left_[k_], panel_at(memory, COLUMNS * 8) + k_ * 128);   \
+        UNROLL for (uint i_ = 0; i_ < PART_PRODUCTS; i_++)                                               \
+            UNROLL for (uint k_ = 0; k_ < BLOCKS; k_++)                                             \
+                CONCAT(GATHER_, features)(UNIT_TYPE, sums_, left_[k_][LEFT_PART(i_)],                          \
+                                          COLUMNS_AT(memory, RIGHT_PART(i_), k_, features),                  \
+                                          (int)(PARTS == 1 || i_ + k_ > 0));                                   \
         COMMIT_PRODUCTS();                                                                                     \
-        CONCAT(AWAIT_, features)(sums_);                                                                       \
+        END_PRODUCT(results, features);                                                                        \
     }
 #else
 #define SEE_COPIES()
@@ -105,26 +132,32 @@ inline float element_at(__local const uint *memory, const uint row, const uint c
     for (uint n_ = 0; n_ < BLOCKS; n_++)                                                                       \
         for (uint i_ = 0; i_ < SUMS; i_++) {                                                                   \
             float sum_ = 0;                                                                                    \
-            for (uint c_ = 0; c_ < (features); c_++)                                                           \
-                sum_ += element_at(own, get_local_id(0) % TEAM / WARP * 16 + SUM_ROW(i_), c_, own_rows) *      \
-                        element_at(memory, BLOCK_COLUMN(n_, i_), c_, COLUMNS);                                 \
+            for (uint p_ = 0; p_ < PART_PRODUCTS; p_++)                                                             \
+                for (uint c_ = 0; c_ < (features); c_++)                                                       \
+                    sum_ += element_at((own) + LEFT_PART(p_) * (own_rows) * PITCH(features),                   \
+                                       get_local_id(0) % TEAM / WARP * 16 + SUM_ROW(i_), c_, own_rows) *       \
+                            element_at((memory) + RIGHT_PART(p_) * COLUMNS * PITCH(features),                  \
+                                       BLOCK_COLUMN(n_, i_), c_, COLUMNS);                                     \
             sums[0][n_][i_] = sum_;                                                                            \
         }
-#define END_MULTIPLY(sums)
-// The weights go through `scratch`, 128 words for each warp.
-#define GATHER_ROWS(results, weights, memory, features, scratch)                                               \
+#define END_MULTIPLY(waiting, sums)
+#define BEGIN_GATHER(results, weights, memory, features, scratch)                                              \
     for (uint k_ = 0; k_ < BLOCKS; k_++) {                                                                     \
-        __local uint *mine_ = (scratch) + get_local_id(0) / WARP * 128;                                        \
+        __local uint *mine_ = (scratch) + get_local_id(0) / WARP * 128 * PARTS;                                \
+        Fragment left_[PARTS];                                                                                 \
         WARP_BARRIER();                                                                                        \
-        (void)FRAGMENT_OF_SUMS(DTYPE, weights[0][k_], mine_);                                                  \
+        fragments_of_weights(weights[0][k_], left_, mine_);                                                    \
         WARP_BARRIER();                                                                                        \
-        for (uint n_ = 0; n_ < (features) / 16; n_++)                                                          \
-            for (uint i_ = 0; i_ < SUMS; i_++)                                                                 \
-                for (uint c_ = 0; c_ < 16; c_++)                                                               \
-                    results[0][n_][i_] +=                                                                      \
-                        LOAD(DTYPE, (__local const STORAGE(DTYPE) *)mine_, SUM_ROW(i_) * 16 + c_) *            \
-                        element_at(memory, 16 * k_ + c_, BLOCK_COLUMN(n_, i_), COLUMNS);                       \
+        for (uint p_ = 0; p_ < PART_PRODUCTS; p_++)                                                                 \
+            for (uint n_ = 0; n_ < (features) / 16; n_++)                                                      \
+                for (uint i_ = 0; i_ < SUMS; i_++)                                                             \
+                    for (uint c_ = 0; c_ < 16; c_++)                                                           \
+                        results[0][n_][i_] +=                                                                  \
+                            CONCAT(element_, DTYPE)(left_[LEFT_PART(p_)], SUM_ROW(i_), c_) *                   \
+                            element_at((memory) + RIGHT_PART(p_) * COLUMNS * PITCH(features), 16 * k_ + c_,    \
+                                       BLOCK_COLUMN(n_, i_), COLUMNS);                                         \
     }
+#define END_GATHER(results, features)
 #endif
 
 #endif

@@ -1,13 +1,13 @@
 // out = a x b, finished by an epilogue, on NVIDIA's tensor cores, by mma.sync: a group makes a tile of TILE_ROWS x
 // TILE_COLUMNS results, each of its warps a part of WARP_ROWS x WARP_COLUMNS in registers, from strips of DEPTH
-// terms. Strips are copied to local memory asynchronously, STAGES of them being there or under way. With TENSOR_CORES
-// 0 it is plain C of the same shape.
+// terms. Strips are copied to local memory asynchronously, STAGES of them being there or under way, at the end of a tile
+// those of the group's next. With TENSOR_CORES 0 it is plain C of the same shape.
 //
 // Float16 and bfloat16 are multiplied as they are. PARTS says how float32 is: 1, rounded to TF32; 2, split into a
 // high and a low TF32 number, of which three products give float32's accuracy. Infinities and numbers next to the
 // largest cannot be split: matmul_repair.cl comes after.
 //
-// With SPLIT the groups of a tile share out the terms and write their sums to `partial` (split, batch, m, n), which
+// With SPLIT the groups of a tile share out the terms and write their sums to `out` (split, batch, m, n), which
 // matmul_sum.cl adds up in a fixed order.
 
 #ifndef DTYPE
@@ -62,7 +62,6 @@
 #define SPLIT 0
 #endif
 #include "mma.h"
-#include "tile_order.h"
 
 #define WARPS_DOWN (TILE_ROWS / WARP_ROWS)
 #define WARPS_ACROSS (TILE_COLUMNS / WARP_COLUMNS)
@@ -77,12 +76,14 @@
 #define WORDS(along, extent) (LINES(along, extent) * PITCH(along, extent))
 #define WORD_OF(along, extent, line, at) ((line) * PITCH(along, extent) + (at) / PER_WORD)
 #include "staging.h"
+#include "works.h"
 #include "pairs.h"
 
-// The fragment of the 16 places from `place` and the terms of step `step` on.
-#define FRAGMENT(along, extent, strip, place, step)                                                                     \
-    ((along) ? ALONG_TERMS(DTYPE, strip + (place) * PITCH(1, extent) + (step) * 8, PITCH(1, extent))                    \
-             : ALONG_PLACES(DTYPE, strip + (step) * TERMS(DTYPE) * PITCH(0, extent) + (place) / PER_WORD, PITCH(0, extent)))
+// The fragment of the 16 places from `place` and the terms of step `step` on, read by TERMS_FIRST or PLACES_FIRST.
+#define FRAGMENT(TERMS_FIRST, PLACES_FIRST, along, extent, strip, place, step)                            \
+    ((along) ? TERMS_FIRST(DTYPE, strip + (place) * PITCH(1, extent) + (step) * 8, PITCH(1, extent))       \
+             : PLACES_FIRST(DTYPE, strip + (step) * TERMS(DTYPE) * PITCH(0, extent) + (place) / PER_WORD, \
+                            PITCH(0, extent)))
 
 #define STEPS (DEPTH / TERMS(DTYPE))
 
@@ -107,11 +108,11 @@ inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows
 #pragma unroll
             for (uint s = 0; s < SUMS; s++) products[j][s] = 0;
 #pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_float32(products[j], low, columns[j]);
+        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_paired_float32(products[j], low, columns[j]);
 #pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_float32(products[j], high, low_columns[j]);
+        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_paired_float32(products[j], high, low_columns[j]);
 #pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_float32(products[j], high, columns[j]);
+        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_paired_float32(products[j], high, columns[j]);
 #pragma unroll
         for (uint j = 0; j < BLOCKS_ACROSS; j++)
 #pragma unroll
@@ -127,59 +128,39 @@ inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows
 #pragma unroll
     for (uint i = 0; i < BLOCKS_DOWN; i++)
 #pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++) MULTIPLY(DTYPE, sums[i][j], rows[i], columns[j]);
+        for (uint j = 0; j < BLOCKS_ACROSS; j++) MULTIPLY_PAIRED(DTYPE, sums[i][j], rows[i], columns[j]);
 #endif
 }
 
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_mma(
+__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_mma(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
-#if SPLIT
-    __global float *partial,
-#else
-    __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
-#endif
-    const uint m, const uint n, const uint k, const uint terms, const long a_row, const long a_column, const long b_row,
-    const long b_column, const uint batch1, const uint batch2, const long a_batch0, const long a_batch1,
-    const long a_batch2, const long b_batch0, const long b_batch1, const long b_batch2) {
+    __global TARGET *out, const ulong out_offset, const uint m, const uint n, const uint k, const uint terms,
+    OPERAND_PARAMETERS, const uint works) {
     __local uint left[STAGES * WORDS(A_ALONG, TILE_ROWS)] __attribute__((aligned(16)));
     __local uint right[STAGES * WORDS(B_ALONG, TILE_COLUMNS)] __attribute__((aligned(16)));
-    const uint2 tile =
-        place_of_tile(get_group_id(0), (m + TILE_ROWS - 1) / TILE_ROWS, (n + TILE_COLUMNS - 1) / TILE_COLUMNS);
-    const uint first_row = tile.x * TILE_ROWS, first_column = tile.y * TILE_COLUMNS;
-    const uint batch = get_group_id(2);
-    const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
-    a += a_offset + (long)i0 * a_batch0 + (long)i1 * a_batch1 + (long)i2 * a_batch2;
-    b += b_offset + (long)i0 * b_batch0 + (long)i1 * b_batch1 + (long)i2 * b_batch2;
-    const uint start = get_group_id(1) * terms;
-    const uint end = min(start + terms, k);
+    DECLARE_WORKS
     const uint warp = get_local_id(0) / WARP;
     const uint warp_row = warp / WARPS_ACROSS * WARP_ROWS, warp_column = warp % WARPS_ACROSS * WARP_COLUMNS;
 
-#define STAGE(number, from, part, parts)                                                                               \
-    stage(left + (number) * WORDS(A_ALONG, TILE_ROWS), a, a_row, a_column, first_row, m, from, end, A_ALONG, TILE_ROWS, \
-          A_BYTES, part, parts);                                                                                       \
-    stage(right + (number) * WORDS(B_ALONG, TILE_COLUMNS), b, b_column, b_row, first_column, n, from, end, B_ALONG,     \
-          TILE_COLUMNS, B_BYTES, part, parts);
+#define LEFT(number) (left + (number) * WORDS(A_ALONG, TILE_ROWS))
+#define RIGHT(number) (right + (number) * WORDS(B_ALONG, TILE_COLUMNS))
 #define READ(side, number, step)                                                                                       \
     _Pragma("unroll") for (uint i = 0; i < BLOCKS_DOWN; i++) rows[side][i] = FRAGMENT(                                 \
-        A_ALONG, TILE_ROWS, left + (number) * WORDS(A_ALONG, TILE_ROWS), warp_row + i * 16, step);                     \
+        ALONG_TERMS, ALONG_PLACES, A_ALONG, TILE_ROWS, LEFT(number), warp_row + i * 16, step);                     \
     _Pragma("unroll") for (uint j = 0; j < BLOCKS_ACROSS; j++) columns[side][j] = FRAGMENT(                            \
-        B_ALONG, TILE_COLUMNS, right + (number) * WORDS(B_ALONG, TILE_COLUMNS), warp_column + j * 16, step);
+        RIGHT_ALONG_TERMS, RIGHT_ALONG_PLACES, B_ALONG, TILE_COLUMNS, RIGHT(number), warp_column + j * 16, step);
 
-    float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS];
-#pragma unroll
-    for (uint i = 0; i < BLOCKS_DOWN; i++)
-#pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++)
-#pragma unroll
-            for (uint s = 0; s < SUMS; s++) sums[i][j][s] = 0;
-
+    a += a_offset;
+    b += b_offset;
+    out += out_offset;
+    Copied copied;
+    copied.number = get_group_id(0);
+    BEGIN_COPIES(copied)
 #pragma unroll
     for (uint s = 0; s < STAGES - 1; s++) {
-        if (start + s * DEPTH < end) {
-            STAGE(s, start + s * DEPTH, 0, 1)
-        }
+        COPY_STRIP(copied, LEFT(s), RIGHT(s), 0, 1)
+        NEXT_STRIP(copied)
         COPIES_COMMIT();
     }
     COPIES_WAIT(STAGES - 2);
@@ -188,44 +169,51 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_mma(
     Fragment rows[2][BLOCKS_DOWN], columns[2][BLOCKS_ACROSS];
     READ(0, 0, 0)
     uint now = 0;
-    for (uint from = start; from < end; from += DEPTH) {
-        const uint free = now == 0 ? STAGES - 1 : now - 1, next = now + 1 == STAGES ? 0 : now + 1;
-        const bool more = from + (STAGES - 1) * DEPTH < end;
+    for (uint number = get_group_id(0); number < works; number += get_num_groups(0)) {
+        Work w;
+        FIND_WORK(w, number)
+        float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS];
 #pragma unroll
-        for (uint step = 0; step < STEPS; step++) {
-            const uint side = step % 2;
-            if (step + 1 == STEPS) {
-                COPIES_WAIT(STAGES - 2);
-                barrier(CLK_LOCAL_MEM_FENCE);
-                READ(side ^ 1, next, 0)
-            } else {
-                READ(side ^ 1, now, step + 1)
-                if (more) {
-                    STAGE(free, from + (STAGES - 1) * DEPTH, step, STEPS - 1)
-                }
-                if (step + 2 == STEPS) COPIES_COMMIT();
-            }
-            multiply(sums, rows[side], columns[side]);
-        }
-#if !TENSOR_CORES
-        barrier(CLK_LOCAL_MEM_FENCE);  // the twin reads a strip later than the units, which others then begin to fill
-#endif
-        now = next;
-    }
+        for (uint i = 0; i < BLOCKS_DOWN; i++)
+#pragma unroll
+            for (uint j = 0; j < BLOCKS_ACROSS; j++)
+#pragma unroll
+                for (uint s = 0; s < SUMS; s++) sums[i][j][s] = 0;
 
-#if SPLIT
-    partial += ((ulong)get_group_id(1) * get_num_groups(2) + batch) * m * n;
-#else
-    out += out_offset + (ulong)batch * m * n;
-#endif
+        for (uint from = w.start; from < w.end; from += DEPTH) {
+            const uint free = now == 0 ? STAGES - 1 : now - 1, next = now + 1 == STAGES ? 0 : now + 1;
 #pragma unroll
-    for (uint i = 0; i < BLOCKS_DOWN; i++)
-#pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++)
-#pragma unroll
-            for (uint s = 0; s < SUMS; s += 2) {
-                const uint row = first_row + warp_row + i * 16 + SUM_ROW(s);
-                const uint column = first_column + warp_column + j * 16 + SUM_COLUMN(s);
-                FINISH_PAIR(sums[i][j][s], sums[i][j][s + 1], row, column)
+            for (uint step = 0; step < STEPS; step++) {
+                const uint side = step % 2;
+                if (step + 1 == STEPS) {
+                    COPIES_WAIT(STAGES - 2);
+                    barrier(CLK_LOCAL_MEM_FENCE);
+                    READ(side ^ 1, next, 0)
+                } else {
+                    READ(side ^ 1, now, step + 1)
+                    COPY_STRIP(copied, LEFT(free), RIGHT(free), step, STEPS - 1)
+                    if (step + 2 == STEPS) {
+                        NEXT_STRIP(copied)
+                        COPIES_COMMIT();
+                    }
+                }
+                multiply(sums, rows[side], columns[side]);
             }
+#if !TENSOR_CORES
+            barrier(CLK_LOCAL_MEM_FENCE);  // the twin reads a strip later than the units, which others then begin to fill
+#endif
+            now = next;
+        }
+
+        const uint i0 = w.i0, i1 = w.i1, i2 = w.i2;
+        const uint column = w.first_column + warp_column + SUM_COLUMN(0);
+        __global TARGET *const to = out + (ulong)w.matrix * m * n + column;
+#pragma unroll
+        for (uint i = 0; i < 2 * BLOCKS_DOWN; i++) {
+            const uint row = w.first_row + warp_row + i / 2 * 16 + SUM_ROW(i % 2 * 2);
+#define FIRST(j) sums[i / 2][(j) / 2][(j) % 2 * 4 + i % 2 * 2]
+#define SECOND(j) sums[i / 2][(j) / 2][(j) % 2 * 4 + i % 2 * 2 + 1]
+            FINISH_ROW(to + (ulong)row * n, row, column, 2 * BLOCKS_ACROSS, FIRST, SECOND)
+        }
+    }
 }

@@ -31,10 +31,10 @@
 #define VECTORS 2
 #endif
 #ifndef DEPTH
-#define DEPTH 288
+#define DEPTH 256
 #endif
 #ifndef BLOCK_ROWS
-#define BLOCK_ROWS 264
+#define BLOCK_ROWS 288
 #endif
 // Where the panels of `a` lie: CPUs have local memory in ordinary memory, one for each core, and say how much.
 #ifndef IN_LOCAL
@@ -70,18 +70,31 @@ typedef VEC(REAL) V;
 #define BLOCK_STORE(v, p) CONCAT(vstore, WIDTH)(v, 0, p)
 // Functions of their own are compiled for narrower vectors by some drivers.
 #define INLINED inline __attribute__((always_inline))
-// Into a cache behind the first: what that holds is in use.
+// FETCH is for what is packed later, into a cache behind the first, which holds what is in use; FETCH_NEAR is for sums.
 #ifdef __has_builtin
 #if __has_builtin(__builtin_prefetch)
 #define FETCH(p) __builtin_prefetch((const void *)(size_t)(p), 0, 1)
+#define FETCH_NEAR(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
 #endif
 #endif
 #ifndef FETCH
 #define FETCH(p)
+#define FETCH_NEAR(p)
+#endif
+#if SPLIT
+#define WAITING partial
+#else
+#define WAITING out
 #endif
 // Elements of the most common cache line.
 #define LINE (64 / sizeof(STORAGE(DTYPE)))
 #define STARTS(count, part, parts) ((uint)((ulong)(count) * (part) / (parts)))
+
+// Fetches `runs` runs of `run` neighbours that begin `step` apart.
+INLINED void fetch_runs(__global const STORAGE(DTYPE) *from, const long step, const uint runs, const uint run) {
+    for (uint r = 0; r < runs; r++)
+        for (uint i = 0; i < run; i += LINE) FETCH(from + r * step + i);
+}
 
 // MR rows of `a`, `depth` columns, as panel[column * MR + row]. Rows past the end repeat the last one; they are not stored. May
 // write up to WIDTH reals past the panel.
@@ -135,8 +148,8 @@ INLINED void pack_columns(__global const STORAGE(DTYPE) *b, const long row_step,
         for (uint c = 0; c < NR; c++) single[p * NR + c] = ONE(b, min(c, columns - 1) * column_step + p * row_step);
 }
 
-__kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b,
-                            const ulong b_offset, EPILOGUE_PARAMETERS
+__kernel AS_WRITTEN void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offset,
+                            __global const STORAGE(DTYPE) *b, const ulong b_offset, EPILOGUE_PARAMETERS
 #if SPLIT
                             __global REAL *partial,
 #endif
@@ -170,9 +183,12 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
         // Along the rows of `a` where they are contiguous, else down its columns.
         const uint strip = a_column == 1 ? depth : WIDTH;
         for (uint p = 0; p < depth; p += strip)
-            for (uint row = first_row; row < last_row; row += MR)
-                pack_rows(a + row * a_row + (start + p) * a_column, a_row, a_column, min((uint)MR, last_row - row),
-                          min(strip, depth - p), block + (row - first_row) * depth + p * MR);
+            for (uint row = first_row; row < last_row; row += MR) {
+                __global const STORAGE(DTYPE) *rows = a + row * a_row + (start + p) * a_column;
+                const uint here = min((uint)MR, last_row - row), below = min((uint)MR, last_row - row - here);
+                if (a_column == 1) fetch_runs(rows + MR * a_row, a_row, below, depth);
+                pack_rows(rows, a_row, a_column, here, min(strip, depth - p), block + (row - first_row) * depth + p * MR);
+            }
         for (uint column = first_column; column < last_column; column += NR) {
             const uint columns = min((uint)NR, last_column - column);
             // What the next panel is packed from is fetched meanwhile, a few lines per tile: rows of it, or columns.
@@ -190,9 +206,17 @@ __kernel void matmul_panels(__global const STORAGE(DTYPE) *a, const ulong a_offs
             pack_columns(b + column * b_column + start * b_row, b_row, b_column, columns, depth, panel);
             for (uint row = first_row; row < last_row; row += MR) {
                 const uint rows = min((uint)MR, last_row - row);
-                for (const uint until = min(fetched + runs_per_tile, runs); fetched < until; fetched++)
-                    for (uint p = 0; p < run; p += LINE) FETCH(next + fetched * run_step + p);
+                const uint fetching = min(runs_per_tile, runs - fetched);
+                fetch_runs(next + fetched * run_step, run_step, fetching, run);
+                fetched += fetching;
                 const ulong at = (ulong)row * n + column;
+                // The sums so far come from the last cache or from memory: they arrive while the tile is computed. A line that
+                // begins in the panel before is near since then, so the ends of vectors are named.
+#pragma unroll
+                for (uint r = 0; r < MR; r++)
+#pragma unroll
+                    for (uint v = 1; v <= VECTORS; v++)
+                        FETCH_NEAR(WAITING + at + (ulong)min(r, rows - 1) * n + v * WIDTH - 1);
                 V sums[MR][VECTORS];
 #pragma unroll
                 for (uint r = 0; r < MR; r++)

@@ -12,6 +12,7 @@
 #include "dtypes.h"
 #include "vectors.h"
 #include "epilogue.h"
+#include "products.h"
 
 // Results that a work-item looks at together, so that several loads are under way.
 #define TOGETHER 4
@@ -19,10 +20,8 @@
 __kernel void matmul_repair(
     __global const float *a, const ulong a_offset, __global const float *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
-    __global float *out, const ulong out_offset, const uint m, const uint n, const uint k, const long a_row,
-    const long a_column, const long b_row, const long b_column, const uint batch1, const uint batch2,
-    const long a_batch0, const long a_batch1, const long a_batch2, const long b_batch0, const long b_batch1,
-    const long b_batch2, const ulong size) {
+    __global float *out, const ulong out_offset, const uint m, const uint n, const uint k,
+    OPERAND_PARAMETERS, const ulong size) {
     const ulong step = get_global_size(0) * TOGETHER;
     out += out_offset;
     for (ulong first = get_global_id(0) * TOGETHER; first < size; first += step) {
@@ -35,10 +34,8 @@ __kernel void matmul_repair(
             if (isfinite(out[at])) continue;
             const uint column = at % n, row = at / n % m, batch = at / n / m;
             const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
-            __global const float *x =
-                a + a_offset + (long)i0 * a_batch0 + (long)i1 * a_batch1 + (long)i2 * a_batch2 + row * a_row;
-            __global const float *y =
-                b + b_offset + (long)i0 * b_batch0 + (long)i1 * b_batch1 + (long)i2 * b_batch2 + column * b_column;
+            __global const float *x = MATRIX_OF_A(i0, i1, i2) + a_offset + row * a_row;
+            __global const float *y = MATRIX_OF_B(i0, i1, i2) + b_offset + column * b_column;
             float sum = 0;
             for (uint term = 0; term < k; term++) sum += x[term * a_column] * y[term * b_row];
 #if EPILOGUE

@@ -3,7 +3,8 @@
 // its way, into registers or, with ASYNC, by copies that need none; then STAGES strips are there or under way.
 //
 // A work-item makes QUAD_ROWS x QUAD_COLUMNS blocks of 4 by 4, the blocks of a group being interleaved, so that
-// neighbours read neighbouring local memory: 32 of them 8 x 4 blocks, the least that they can read together. With
+// neighbours read neighbouring local memory: 32 of them 8 x 4 blocks, the least that they can read together. Work-items
+// whose numbers differ by 1 share columns, by 2 rows: NVIDIA's local memory then serves twice as many at once. With
 // SPLIT the groups of a tile share out the terms and write their sums to `partial` (split, batch, m, n), which
 // matmul_sum.cl adds up in a fixed order.
 
@@ -60,6 +61,7 @@
 #include "dtypes.h"
 #include "vectors.h"
 #include "epilogue.h"
+#include "products.h"
 #include "tile_order.h"
 
 #define ITEMS 256
@@ -70,12 +72,20 @@
 #define A_LOADS (ROWS * DEPTH / ITEMS)
 #define B_LOADS (COLUMNS * DEPTH / ITEMS)
 typedef CONCAT(REAL, 4) Quad;
+#define SPREAD(to, from)       \
+    {                          \
+        const Quad quad = from; \
+        (to)[0] = quad.s0;     \
+        (to)[1] = quad.s1;     \
+        (to)[2] = quad.s2;     \
+        (to)[3] = quad.s3;     \
+    }
 
 #if ASYNC
 #include "staging.h"
 #endif
 
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_tiles(
+__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_tiles(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
 #if SPLIT
@@ -83,9 +93,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_tiles(
 #else
     __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
 #endif
-    const uint m, const uint n, const uint k, const uint terms, const long a_row, const long a_column, const long b_row,
-    const long b_column, const uint batch1, const uint batch2, const long a_batch0, const long a_batch1,
-    const long a_batch2, const long b_batch0, const long b_batch1, const long b_batch2) {
+    const uint m, const uint n, const uint k, const uint terms, OPERAND_PARAMETERS) {
     __local REAL left[STAGES][DEPTH * PITCH(ROWS)] __attribute__((aligned(32)));
     __local REAL right[STAGES][DEPTH * PITCH(COLUMNS)] __attribute__((aligned(32)));
     const uint me = get_local_id(0);
@@ -93,24 +101,30 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_tiles(
     const uint first_row = tile.x * ROWS, first_column = tile.y * COLUMNS;
     const uint batch = get_group_id(2);
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
-    a += a_offset + (long)i0 * a_batch0 + (long)i1 * a_batch1 + (long)i2 * a_batch2;
-    b += b_offset + (long)i0 * b_batch0 + (long)i1 * b_batch1 + (long)i2 * b_batch2;
+    a = MATRIX_OF_A(i0, i1, i2) + a_offset;
+    b = MATRIX_OF_B(i0, i1, i2) + b_offset;
     const uint start = get_group_id(1) * terms;
     const uint end = min(start + terms, k);
-    const uint row4 = (me / 128 * 8 + me % 32 / 4) * 4, column4 = (me / 32 % 4 * 4 + me % 4) * 4;
+    const uint row4 = (me / 128 * 8 + me % 2 + me % 32 / 8 * 2) * 4, column4 = (me / 32 % 4 * 4 + me / 2 % 4) * 4;
 
-    Quad sums[4 * QUAD_ROWS][QUAD_COLUMNS];
+    // Single sums, for which the compiler finds registers that collide less than those of vectors.
+    REAL sums[4 * QUAD_ROWS][4 * QUAD_COLUMNS];
 #pragma unroll
     for (uint i = 0; i < 4 * QUAD_ROWS; i++)
 #pragma unroll
-        for (uint j = 0; j < QUAD_COLUMNS; j++) sums[i][j] = (Quad)(0);
+        for (uint j = 0; j < 4 * QUAD_COLUMNS; j++) sums[i][j] = 0;
 
 #if ASYNC
 #define AHEAD ((STAGES - 1) * DEPTH)
-#define FETCH(number, from)                                                                                       \
-    stage((__local uint *)left[number], a, a_row, a_column, first_row, m, from, end, A_ALONG, ROWS, A_BYTES, 0, 1); \
-    stage((__local uint *)right[number], b, b_column, b_row, first_column, n, from, end, B_ALONG, COLUMNS, B_BYTES, \
-          0, 1);
+    a = my_piece(a + first_row * a_row + start * a_column, a_row, a_column, A_ALONG, ROWS, A_BYTES);
+    b = my_piece(b + first_column * b_column + start * b_row, b_column, b_row, B_ALONG, COLUMNS, B_BYTES);
+#define FETCH(number, from)                                                                                    \
+    stage_pieces((__local uint *)left[number], a, a_row, a_column, m - first_row, end - (from), A_ALONG, ROWS, \
+                 A_BYTES, 0, 1);                                                                               \
+    stage_pieces((__local uint *)right[number], b, b_column, b_row, n - first_column, end - (from), B_ALONG,   \
+                 COLUMNS, B_BYTES, 0, 1);                                                                      \
+    a += DEPTH * a_column;                                                                                     \
+    b += DEPTH * b_row;
 #define STAGE(number)
 
 #pragma unroll
@@ -162,22 +176,17 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_tiles(
         COPIES_COMMIT();
 #pragma unroll
         for (uint p = 0; p < DEPTH; p++) {
-            Quad x[QUAD_ROWS], y[QUAD_COLUMNS];
+            REAL x[4 * QUAD_ROWS], y[4 * QUAD_COLUMNS];
 #pragma unroll
             for (uint q = 0; q < QUAD_ROWS; q++)
-                x[q] = *(__local const Quad *)&left[now][p * PITCH(ROWS) + q * 64 + row4];
+                SPREAD(x + 4 * q, *(__local const Quad *)&left[now][p * PITCH(ROWS) + q * 64 + row4])
 #pragma unroll
             for (uint q = 0; q < QUAD_COLUMNS; q++)
-                y[q] = *(__local const Quad *)&right[now][p * PITCH(COLUMNS) + q * 64 + column4];
+                SPREAD(y + 4 * q, *(__local const Quad *)&right[now][p * PITCH(COLUMNS) + q * 64 + column4])
 #pragma unroll
-            for (uint q = 0; q < QUAD_ROWS; q++)
+            for (uint i = 0; i < 4 * QUAD_ROWS; i++)
 #pragma unroll
-                for (uint j = 0; j < QUAD_COLUMNS; j++) {
-                    sums[4 * q + 0][j] += x[q].s0 * y[j];
-                    sums[4 * q + 1][j] += x[q].s1 * y[j];
-                    sums[4 * q + 2][j] += x[q].s2 * y[j];
-                    sums[4 * q + 3][j] += x[q].s3 * y[j];
-                }
+                for (uint j = 0; j < 4 * QUAD_COLUMNS; j++) sums[i][j] += x[i] * y[j];
         }
         if (more) {
             STAGE(free)
@@ -201,7 +210,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_tiles(
             if (column >= n) continue;
             const uint left_here = min(4u, n - column);
             const ulong at = (ulong)row * n + column;
-            Quad sum = sums[i][j];
+            Quad sum = (Quad)(sums[i][4 * j], sums[i][4 * j + 1], sums[i][4 * j + 2], sums[i][4 * j + 3]);
             EPILOGUE_STEPS(sum, row, column, i0, i1, i2, left_here)
 #if OUT_QUADS
             *(__global Quad *)(TARGET + at) = sum;

@@ -10,6 +10,10 @@
 // product to the 8 sums that a work-item holds of a block: sum i is at row SUM_ROW(i) and column SUM_COLUMN(i). Sums
 // are float32.
 //
+// A right operand is better read by RIGHT_ALONG_TERMS or RIGHT_ALONG_PLACES, and multiplied by MULTIPLY_PAIRED: the units
+// take its registers in pairs, which ALONG_TERMS and ALONG_PLACES do not make neighbours, so that the compiler moves
+// them before nearly every product.
+//
 // The twin's Fragment only remembers where the elements lie, and each work-item adds up its own 8 sums from there.
 // The memory under a fragment must therefore stay as it is until its last product; and where one work-item's sums
 // become another's operand, WARP_BARRIER has to stand in between.
@@ -41,6 +45,9 @@
 #define ALONG_PLACES(D, tile, pitch) CONCAT(along_places_, D)(tile, pitch)
 #define FRAGMENT_OF_SUMS(D, sums, scratch) CONCAT(fragment_of_sums_, D)(sums, scratch)
 #define MULTIPLY(D, sums, left, right) CONCAT(multiply_, D)(sums, left, right)
+#define RIGHT_ALONG_TERMS(D, tile, pitch) CONCAT(right_along_terms_, D)(tile, pitch)
+#define RIGHT_ALONG_PLACES(D, tile, pitch) CONCAT(right_along_places_, D)(tile, pitch)
+#define MULTIPLY_PAIRED(D, sums, left, right) CONCAT(multiply_paired_, D)(sums, left, right)
 
 // Adding half a unit and cutting rounds to nearest. Numbers next to the largest become infinite, and what is infinite
 // has no low part: who splits looks for results that are not finite, and makes them in float32.
@@ -56,30 +63,28 @@ typedef struct {
     uint r[4];
 } Fragment;
 
-// Both operands want the same four matrices of 8 x 16 bytes: places 0-7 and 8-15 of the first 16 bytes of terms, then
-// of the second.
-inline Fragment along_terms_float16(__local const uint *tile, const uint pitch) {
-    Fragment f;
-    const uint address = (uint)(size_t)(tile + WARP_LANE % 16 * pitch + WARP_LANE / 16 * 4);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
-                 : "r"(address)
-                 : "memory");
-    return f;
-}
+// Four matrices of 8 lines by 16 bytes, from line `line` and piece `piece` of the tile on, which each lane says for one.
+#define FRAGMENT_BY_LANES(name, TURNED, line, piece)                                                 \
+    inline Fragment name(__local const uint *tile, const uint pitch) {                               \
+        Fragment f;                                                                                  \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4" TURNED ".shared.b16 {%0, %1, %2, %3}, [%4];"    \
+                     : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])                        \
+                     : "r"((uint)(size_t)(tile + (line) * pitch + (piece) * 4))                      \
+                     : "memory");                                                                    \
+        return f;                                                                                    \
+    }
+// Places 0-7 and 8-15 of the first 16 bytes of terms, then of the second.
+FRAGMENT_BY_LANES(along_terms_float16, "", WARP_LANE % 16, WARP_LANE / 16)
+FRAGMENT_BY_LANES(along_places_float16, ".trans", WARP_LANE % 8 + WARP_LANE / 16 * 8, WARP_LANE / 8 % 2)
+// The first and second 16 bytes of terms of places 0-7, then of 8-15.
+FRAGMENT_BY_LANES(right_along_terms_float16, "", WARP_LANE % 8 + WARP_LANE / 16 * 8, WARP_LANE / 8 % 2)
+FRAGMENT_BY_LANES(right_along_places_float16, ".trans", WARP_LANE % 16, WARP_LANE / 16)
 #define along_terms_bfloat16 along_terms_float16
 #define along_terms_float32 along_terms_float16
-
-inline Fragment along_places_float16(__local const uint *tile, const uint pitch) {
-    Fragment f;
-    const uint address = (uint)(size_t)(tile + (WARP_LANE % 8 + WARP_LANE / 16 * 8) * pitch + WARP_LANE / 8 % 2 * 4);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
-                 : "r"(address)
-                 : "memory");
-    return f;
-}
 #define along_places_bfloat16 along_places_float16
+#define right_along_terms_bfloat16 right_along_terms_float16
+#define right_along_terms_float32 right_along_terms_float16
+#define right_along_places_bfloat16 right_along_places_float16
 
 inline Fragment along_places_float32(__local const uint *tile, const uint pitch) {
     Fragment f;
@@ -89,6 +94,12 @@ inline Fragment along_places_float32(__local const uint *tile, const uint pitch)
     f.r[2] = tile[4 * pitch];
     f.r[3] = tile[4 * pitch + 8];
     return f;
+}
+
+inline Fragment right_along_places_float32(__local const uint *tile, const uint pitch) {
+    const Fragment f = along_places_float32(tile, pitch);
+    const Fragment right = {{f.r[0], f.r[2], f.r[1], f.r[3]}};
+    return right;
 }
 
 // A block of sums, rounded, as the left operand of the next product: 16 rows by 16 terms. No memory is needed here.
@@ -118,28 +129,23 @@ inline Fragment fragment_of_sums_bfloat16(const float *sums, __local uint *scrat
     return f;
 }
 
-#define MMA(SHAPE, TYPE, sums, first, left, right)                                                      \
-    asm("mma.sync.aligned." SHAPE ".row.col.f32." TYPE "." TYPE ".f32 "                                 \
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                               \
-        : "+f"((sums)[4 * (first)]), "+f"((sums)[4 * (first) + 1]), "+f"((sums)[4 * (first) + 2]),      \
-          "+f"((sums)[4 * (first) + 3])                                                                 \
-        : "r"((left).r[0]), "r"((left).r[1]), "r"((left).r[2]), "r"((left).r[3]), "r"((right).r[first]), \
-          "r"((right).r[(first) + 2]))
-
-inline void multiply_float16(float *sums, const Fragment left, const Fragment right) {
-    MMA("m16n8k16", "f16", sums, 0, left, right);
-    MMA("m16n8k16", "f16", sums, 1, left, right);
-}
-
-inline void multiply_bfloat16(float *sums, const Fragment left, const Fragment right) {
-    MMA("m16n8k16", "bf16", sums, 0, left, right);
-    MMA("m16n8k16", "bf16", sums, 1, left, right);
-}
-
-inline void multiply_float32(float *sums, const Fragment left, const Fragment right) {
-    MMA("m16n8k8", "tf32", sums, 0, left, right);
-    MMA("m16n8k8", "tf32", sums, 1, left, right);
-}
+#define MMA(SHAPE, TYPE, sums, left, right0, right1)                                                         \
+    asm("mma.sync.aligned." SHAPE ".row.col.f32." TYPE "." TYPE ".f32 "                                      \
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                    \
+        : "+f"((sums)[0]), "+f"((sums)[1]), "+f"((sums)[2]), "+f"((sums)[3])                                 \
+        : "r"((left).r[0]), "r"((left).r[1]), "r"((left).r[2]), "r"((left).r[3]), "r"(right0), "r"(right1))
+#define PRODUCTS(name, SHAPE, TYPE)                                                                  \
+    inline void multiply_##name(float *sums, const Fragment left, const Fragment right) {            \
+        MMA(SHAPE, TYPE, sums, left, right.r[0], right.r[2]);                                        \
+        MMA(SHAPE, TYPE, sums + 4, left, right.r[1], right.r[3]);                                    \
+    }                                                                                                \
+    inline void multiply_paired_##name(float *sums, const Fragment left, const Fragment right) {     \
+        MMA(SHAPE, TYPE, sums, left, right.r[0], right.r[1]);                                        \
+        MMA(SHAPE, TYPE, sums + 4, left, right.r[2], right.r[3]);                                    \
+    }
+PRODUCTS(float16, "m16n8k16", "f16")
+PRODUCTS(bfloat16, "m16n8k16", "bf16")
+PRODUCTS(float32, "m16n8k8", "tf32")
 
 inline Fragment rounded(const Fragment x) {
     Fragment f;
@@ -190,6 +196,15 @@ inline Fragment fragment_at(__local const uint *tile, const uint pitch, const ui
 #define along_places_float16(tile, pitch) fragment_at(tile, pitch, 1)
 #define along_places_bfloat16(tile, pitch) fragment_at(tile, pitch, 1)
 #define along_places_float32(tile, pitch) fragment_at(tile, pitch, 1)
+#define right_along_terms_float16 along_terms_float16
+#define right_along_terms_bfloat16 along_terms_bfloat16
+#define right_along_terms_float32 along_terms_float32
+#define right_along_places_float16 along_places_float16
+#define right_along_places_bfloat16 along_places_bfloat16
+#define right_along_places_float32 along_places_float32
+#define multiply_paired_float16 multiply_float16
+#define multiply_paired_bfloat16 multiply_bfloat16
+#define multiply_paired_float32 multiply_float32
 
 inline float part_of(float value, uint part) {
     const uint bits = as_uint(value);

@@ -71,6 +71,7 @@ __kernel void norm_rows(OPERAND(x),
 #endif
         CHAIN(squares, 0)
         FOR_VECTORS {
+            NEXT_ROW(x, x_at)
             const V centred = VALUE(x, x_at) - mean;
             squares[k] += centred * centred;
         }
@@ -99,6 +100,7 @@ __kernel void norm_rows(OPERAND(x),
         }
 #else
         FOR_VECTORS {
+            NEXT_RESULT(out, out_at)
             V value = (VALUE(x, x_at) - mean) * scale;
 #if WEIGHT
             value *= READ_SMALL(WEIGHT_DTYPE, weight, i);

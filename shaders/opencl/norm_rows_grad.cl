@@ -1,5 +1,8 @@
 // Gradient of norm_rows.cl with respect to its input. With n = (x - mean) * scale and s = g * weight, each row gives
 // scale * (s - mean(s) - n * mean(s * n)), without the second term when the norm does not centre.
+//
+// With WEIGHT_SUMS, for CPUs, every work-item also sums g * n and g over its rows, into its share of partial (work-items, 2, length): these
+// sums stay in the cache, and g and x are read from memory once. norm_weight_grad.cl adds them up.
 
 #ifndef CENTRED
 #define CENTRED 1
@@ -9,6 +12,9 @@
 #endif
 #ifndef WEIGHT_DTYPE
 #define WEIGHT_DTYPE DTYPE
+#endif
+#ifndef WEIGHT_SUMS
+#define WEIGHT_SUMS 0
 #endif
 #include "rows.h"
 
@@ -20,6 +26,19 @@
 #define SCALED1(value) (value)
 #endif
 
+#if WEIGHT_SUMS
+#define ADD(sums, value) VECTOR_STORE(REAL, VECTOR_LOAD(REAL, sums + i * WIDTH) + value, sums + i * WIDTH);
+#define ADD_SLOPES(slope, normal) \
+    ADD(weight_sums, (slope) * (normal)) \
+    if (CENTRED) ADD(bias_sums, slope)
+#define ADD_SLOPES1(slope, normal) \
+    weight_sums[i] += (slope) * (normal); \
+    if (CENTRED) bias_sums[i] += slope;
+#else
+#define ADD_SLOPES(slope, normal)
+#define ADD_SLOPES1(slope, normal)
+#endif
+
 __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
 #if WEIGHT
                              __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
@@ -27,9 +46,16 @@ __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
 #if CENTRED
                              __global const REAL *means, const ulong means_offset,
 #endif
-                             __global const REAL *scales, const ulong scales_offset, RESULT(dx), ROW_PARAMETERS, STRIDES(g),
-                             STRIDES(x), STRIDES(dx)) {
+                             __global const REAL *scales, const ulong scales_offset, RESULT(dx),
+#if WEIGHT_SUMS
+                             __global REAL *partial,
+#endif
+                             ROW_PARAMETERS, STRIDES(g), STRIDES(x), STRIDES(dx)) {
     GROUP_SCRATCH(REAL)
+#if WEIGHT_SUMS
+    __global REAL *weight_sums = partial + get_group_id(0) * 2 * length, *bias_sums = weight_sums + length;
+    for (uint i = 0; i < 2 * length; i++) weight_sums[i] = 0;
+#endif
     HELD_ROW(g)
     HELD_ROW(x)
     FOR_ROWS {
@@ -45,6 +71,7 @@ __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
         CHAIN(sums, 0)
         CHAIN(products, 0)
         FOR_VECTORS {
+            NEXT_ROW(g, g_at)
             const V s = SCALED(VALUE(g, g_at)), centred = VALUE(x, x_at) - mean;
             sums[k] += s;
             products[k] += s * centred;
@@ -68,9 +95,18 @@ __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
 #if HELD
         FOR_VECTORS WRITE(dx, (VALUE(g, g_at) - sum - VALUE(x, x_at) * product) * scale, dx_at, i);
 #else
-        FOR_VECTORS WRITE(dx, (SCALED(READ(g, g_at, i)) - sum - (READ(x, x_at, i) - mean) * product) * scale, dx_at, i);
-        FOR_TAIL STORE(DTYPE, (SCALED1(LOAD(DTYPE, g, g_at + i)) - sum - (LOAD(DTYPE, x, x_at + i) - mean) * product) * scale, dx,
-                       dx_at + i);
+        FOR_VECTORS {
+            NEXT_ROW(x, x_at)
+            NEXT_RESULT(dx, dx_at)
+            const V slope = READ(g, g_at, i), centred = READ(x, x_at, i) - mean;
+            WRITE(dx, (SCALED(slope) - sum - centred * product) * scale, dx_at, i);
+            ADD_SLOPES(slope, centred * scale)
+        }
+        FOR_TAIL {
+            const REAL slope = LOAD(DTYPE, g, g_at + i), centred = LOAD(DTYPE, x, x_at + i) - mean;
+            STORE(DTYPE, (SCALED1(slope) - sum - centred * product) * scale, dx, dx_at + i);
+            ADD_SLOPES1(slope, centred * scale)
+        }
 #endif
     }
 }

@@ -1,5 +1,5 @@
-// Max and average pooling of images (planes, height, width) and their gradients. Each work-item makes one element of the result;
-// the gradients look back at all windows that hold their element, so that nothing is added atomically.
+// Max and average pooling of images (planes, height, width) and their gradients. Each work-item makes one element of the
+// result; the gradients look back at all windows that hold their element, so that nothing is added atomically.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -39,7 +39,10 @@ __kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, _
     STORE(DTYPE, best, out, out_offset + (ulong)plane * down * across + pixel);
 }
 
-// A window's gradient goes to its first largest element, a NaN counting as largest.
+// Whether `later`, behind `value` in a window, is larger; a NaN is larger than any number, and no later one than an earlier.
+inline bool overtakes(const REAL later, const REAL value) { return !(later <= value) && !isnan(value); }
+
+// A window's gradient goes to its first largest element: one that no later element overtakes, and that overtakes all before.
 __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
                             const ulong x_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY, STEPS(g),
                             STEPS(x)) {
@@ -48,28 +51,61 @@ __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offs
     g += PLANE_OF(g, plane);
     x += PLANE_OF(x, plane);
     const int my_y = (int)(pixel / width), my_x = (int)(pixel % width);
+    const REAL mine = LOAD(DTYPE, x, my_y * x_row + my_x * x_column);
+    const int y = my_y + padding_h, at = my_x + padding_w;
+    const int reach_h = (kernel_h - 1) * dilation_h, reach_w = (kernel_w - 1) * dilation_w;
     REAL sum = 0;
-    for (int r = 0; r < kernel_h; r++)
-        for (int s = 0; s < kernel_w; s++) {
-            // The window in which this element is at (r, s).
-            const int top = my_y + padding_h - r * dilation_h, left = my_x + padding_w - s * dilation_w;
-            if (top < 0 || left < 0 || top % stride_h || left % stride_w) continue;
-            const int py = top / stride_h, px = left / stride_w;
-            if (py >= down || px >= across) continue;
-            int found = 0;
-            REAL best = 0;
-            for (int i = 0; i < kernel_h * kernel_w; i++) {
-                const int ty = top - padding_h + i / kernel_w * dilation_h, tx = left - padding_w + i % kernel_w * dilation_w;
-                const bool inside = ty >= 0 && ty < height && tx >= 0 && tx < width;
-                const REAL value = inside ? LOAD(DTYPE, x, ty * x_row + tx * x_column) : (REAL)-INFINITY;
-                if (i == 0 || (!(value <= best) && !isnan(best))) {
+    for (int py = max(0, (y - reach_h + stride_h - 1) / stride_h); py < down && py * stride_h <= y; py++) {
+        const int top = py * stride_h - padding_h;
+        if (dilation_h > 1 && (my_y - top) % dilation_h) continue;
+        for (int px = max(0, (at - reach_w + stride_w - 1) / stride_w); px < across && px * stride_w <= at; px++) {
+            const int left = px * stride_w - padding_w;
+            if (dilation_w > 1 && (my_x - left) % dilation_w) continue;
+            bool first = true;
+            for (int ty = top; ty <= top + reach_h; ty += dilation_h)
+                for (int tx = left; tx <= left + reach_w; tx += dilation_w) {
+                    const bool inside = ty >= 0 && ty < height && tx >= 0 && tx < width;
+                    const REAL other = inside ? LOAD(DTYPE, x, ty * x_row + tx * x_column) : (REAL)-INFINITY;
+                    const bool before = ty < my_y || (ty == my_y && tx < my_x);
+                    first &= before ? overtakes(mine, other) : !overtakes(other, mine);
+                }
+            if (first) sum += LOAD(DTYPE, g, py * g_row + px * g_column);
+        }
+    }
+    STORE(DTYPE, sum, dx, dx_offset + (ulong)plane * height * width + pixel);
+}
+
+// The same where windows lie apart: each work-item takes the image from the corner of one window to the corners of the next
+// ones.
+__kernel void max_pool_apart_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
+                                  const ulong x_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY,
+                                  STEPS(g), STEPS(x)) {
+    const int cells = (width + stride_w - 1) / stride_w;
+    const int cell = get_global_id(0), py = cell / cells, px = cell - py * cells, top = py * stride_h, left = px * stride_w;
+    const uint plane = get_global_id(1);
+    if (top >= height) return;
+    g += PLANE_OF(g, plane);
+    x += PLANE_OF(x, plane) + top * x_row + left * x_column;
+    dx += dx_offset + ((ulong)plane * height + top) * width + left;
+    const bool whole = py < down && px < across;
+    int best_y = -1, best_x = -1;
+    if (whole) {
+        REAL best = 0;
+        for (int r = 0; r < kernel_h; r++)
+            for (int s = 0; s < kernel_w; s++) {
+                const REAL value = LOAD(DTYPE, x, r * x_row + s * x_column);
+                if (best_y < 0 || overtakes(value, best)) {
                     best = value;
-                    found = i;
+                    best_y = r;
+                    best_x = s;
                 }
             }
-            if (found == r * kernel_w + s) sum += LOAD(DTYPE, g, py * g_row + px * g_column);
+    }
+    const REAL slope = whole ? LOAD(DTYPE, g, py * g_row + px * g_column) : 0;
+    for (int r = 0; r < min(stride_h, height - top); r++)
+        for (int s = 0; s < min(stride_w, width - left); s++) {
+            STORE(DTYPE, (r == best_y && s == best_x ? slope : (REAL)0), dx, r * width + s);
         }
-    STORE(DTYPE, sum, dx, dx_offset + (ulong)plane * height * width + pixel);
 }
 
 inline int covered(const int from, const int length, const int limit) {

@@ -27,6 +27,7 @@
 #ifndef PARTIAL
 #define PARTIAL 0
 #endif
+#define TERM COMPUTE(DTYPE)
 #include "reduce_operations.h"
 #include "groups.h"
 
@@ -40,22 +41,6 @@
 #define READ(p, i) LOAD(DTYPE, p, (long)(i) * r1s)
 #else
 #define READ(p, i) LOADV(DTYPE, (p) + (i) * WIDTH)
-#endif
-
-// The extreme of the lanes of a vector, pair by pair.
-#define TOP1(v) (v)
-#define TOP2(v) SCALAR_JOIN((v).s0, (v).s1)
-#if WIDTH >= 4
-inline T TOP4(CONCAT(T, 4) v) {
-    const CONCAT(T, 2) pair = VECTOR_JOIN(v.lo, v.hi);
-    return TOP2(pair);
-}
-#endif
-#if WIDTH >= 8
-inline T TOP8(CONCAT(T, 8) v) { return TOP4(VECTOR_JOIN(v.lo, v.hi)); }
-#endif
-#if WIDTH >= 16
-inline T TOP16(CONCAT(T, 16) v) { return TOP8(VECTOR_JOIN(v.lo, v.hi)); }
 #endif
 
 // Whether term (a, i) comes before (b, j): NaN first, then the extreme, then the smaller position.
@@ -128,7 +113,7 @@ __kernel void reduce_arg(__global const STORAGE(DTYPE) *x, const ulong x_offset,
 #pragma unroll
                         for (uint u = 0; u < pairs; u++) tops[u] = VECTOR_JOIN(tops[u], tops[u + pairs]);
                     }
-                    const T top = CONCAT(TOP, WIDTH)(tops[0]);
+                    const T top = LANES_JOIN(tops[0]);
                     if (place == NOWHERE || surpasses(top, best)) {
                         best = top;
                         place = at + i * WIDTH;

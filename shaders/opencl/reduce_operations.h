@@ -1,4 +1,5 @@
-// How two partial results are joined, for vectors (in the types of vectors.h) and for scalars. largest and smallest keep a NaN
+// How two partial results are joined, for vectors (in the types of vectors.h) and for scalars; where TERM is the type of a result,
+// LANES_JOIN joins the lanes of a vector, pair by pair. largest and smallest keep a NaN
 // from either side; max and min would be expanded, because some drivers define them as macros. The operator, not the function
 // select, which some drivers split into single lanes.
 
@@ -21,5 +22,23 @@
 
 #define VECTOR_JOIN(a, b) CONCAT(VECTOR_, OPERATION)(a, b)
 #define SCALAR_JOIN(a, b) CONCAT(SCALAR_, OPERATION)(a, b)
+
+#ifdef TERM
+#define LANES_JOIN1(v) (v)
+#define LANES_JOIN2(v) SCALAR_JOIN((v).s0, (v).s1)
+#if WIDTH >= 4
+inline TERM LANES_JOIN4(CONCAT(TERM, 4) v) {
+    const CONCAT(TERM, 2) pair = VECTOR_JOIN(v.lo, v.hi);
+    return LANES_JOIN2(pair);
+}
+#endif
+#if WIDTH >= 8
+inline TERM LANES_JOIN8(CONCAT(TERM, 8) v) { return LANES_JOIN4(VECTOR_JOIN(v.lo, v.hi)); }
+#endif
+#if WIDTH >= 16
+inline TERM LANES_JOIN16(CONCAT(TERM, 16) v) { return LANES_JOIN8(VECTOR_JOIN(v.lo, v.hi)); }
+#endif
+#define LANES_JOIN(v) CONCAT(LANES_JOIN, WIDTH)(v)
+#endif
 
 #endif

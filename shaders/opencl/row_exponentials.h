@@ -24,7 +24,10 @@
     ROW_TOP(x, at, top) \
     { \
         CHAIN(sums, 0) \
-        FOR_VECTORS sums[k] += EXP_PART(VALUE(x, at) - top); \
+        FOR_VECTORS { \
+            NEXT_ROW(x, at) \
+            sums[k] += EXP_PART(VALUE(x, at) - top); \
+        } \
         sum = CHAIN_SUM(sums); \
         FOR_TAIL sum += EXP_PART1(LOAD(DTYPE, x, at + i) - top); \
         GROUP_SUM(sum) \

@@ -12,6 +12,8 @@
 //   FOR_TAIL body          for each element i after the last whole vector
 //   VALUE(x, at)           vector i of operand x; KEEP(x, v) replaces it where it is held
 //   WRITE(out, v, at, i)   stores a vector
+//   NEXT_ROW(x, at)        on CPUs, asks for vector i of the next row, as every kernel does once for each operand;
+//   NEXT_RESULT(out, at)   the same for a row to be written
 //   CHAIN(s, v)            declares the sums s[CHAINS], all v; CHAIN_SUM(s) and CHAIN_MAX(s) join them and their lanes to one REAL
 
 #ifndef POLYHAL_ROWS
@@ -56,6 +58,15 @@ typedef VEC(REAL) V;
 #endif
 #define FOR_ROWS for (ulong row = FIRST_ROW, last_row = min(row + rows_each, rows); row < last_row; row++)
 
+// Elements, where rows are longer than what a cache should hold of the next one.
+#define FARTHEST 16384
+#if AHEAD && WIDTH > 1
+#define NEXT_ROW(name, at) READ_SOON(name + (at) + min(name##2, (long)FARTHEST) + i * WIDTH)
+#define NEXT_RESULT(name, at) WRITE_SOON(name + (at) + min(name##2, (long)FARTHEST) + i * WIDTH)
+#else
+#define NEXT_ROW(name, at)
+#define NEXT_RESULT(name, at)
+#endif
 #if WIDTH == 1
 #define WHOLE length
 #define READ(name, at, i) LOAD(DTYPE, name, (at) + (long)(i) * name##_step)

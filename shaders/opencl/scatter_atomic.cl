@@ -7,29 +7,16 @@
 #ifndef INDEX_DTYPE
 #define INDEX_DTYPE int64
 #endif
-// How a float is added: 0 by compare and swap, 1 by NVIDIA's reduction instruction.
-#ifndef PTX
-#define PTX 0
-#endif
 #ifndef IS_FLOAT
 #define IS_FLOAT 1
 #endif
 #include "dtypes.h"
 
-inline void add_atomically(volatile __global STORAGE(DTYPE) *target, const STORAGE(DTYPE) value) {
-#if !IS_FLOAT
-    atomic_add(target, value);
-#elif PTX
-    asm volatile("red.global.add.f32 [%0], %1;" : : "l"(target), "f"(value) : "memory");
+#if IS_FLOAT
+#include "atomic_sums.h"
 #else
-    volatile __global uint *bits = (volatile __global uint *)target;
-    uint seen = *bits, expected;
-    do {
-        expected = seen;
-        seen = atomic_cmpxchg(bits, expected, as_uint(as_float(expected) + value));
-    } while (seen != expected);
+#define add_atomically atomic_add
 #endif
-}
 
 __kernel void scatter_atomic(__global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
                              __global const STORAGE(DTYPE) *source, const ulong source_offset, __global STORAGE(DTYPE) *out,

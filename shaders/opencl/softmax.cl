@@ -21,12 +21,16 @@ __kernel void softmax(OPERAND(x), RESULT(out), ROW_PARAMETERS, STRIDES(x), STRID
 #if LOG
         ROW_EXPONENTIALS(x, x_at, top, sum)
         const REAL tail = log(sum);
-        FOR_VECTORS WRITE(out, VALUE(x, x_at) - top - tail, out_at, i);
+        FOR_VECTORS {
+            NEXT_RESULT(out, out_at)
+            WRITE(out, VALUE(x, x_at) - top - tail, out_at, i);
+        }
         FOR_TAIL STORE(DTYPE, LOAD(DTYPE, x, x_at + i) - top - tail, out, out_at + i);
 #elif HELD || KEEP_EXPONENTIALS
         ROW_TOP(x, x_at, top)
         CHAIN(sums, 0)
         FOR_VECTORS {
+            NEXT_ROW(x, x_at)
             const V e = EXP_PART(VALUE(x, x_at) - top);
             sums[k] += e;
 #if HELD
@@ -46,13 +50,19 @@ __kernel void softmax(OPERAND(x), RESULT(out), ROW_PARAMETERS, STRIDES(x), STRID
 #if HELD
         FOR_VECTORS WRITE(out, VALUE(x, x_at) * scale, out_at, i);
 #else
-        FOR_VECTORS WRITE(out, READ(out, out_at, i) * scale, out_at, i);
+        FOR_VECTORS {
+            NEXT_RESULT(out, out_at)
+            WRITE(out, READ(out, out_at, i) * scale, out_at, i);
+        }
         FOR_TAIL STORE(DTYPE, LOAD(DTYPE, out, out_at + i) * scale, out, out_at + i);
 #endif
 #else
         ROW_EXPONENTIALS(x, x_at, top, sum)
         const REAL scale = 1 / sum;
-        FOR_VECTORS WRITE(out, EXP_PART(READ(x, x_at, i) - top) * scale, out_at, i);
+        FOR_VECTORS {
+            NEXT_RESULT(out, out_at)
+            WRITE(out, EXP_PART(READ(x, x_at, i) - top) * scale, out_at, i);
+        }
         FOR_TAIL STORE(DTYPE, EXP_PART1(LOAD(DTYPE, x, x_at + i) - top) * scale, out, out_at + i);
 #endif
     }

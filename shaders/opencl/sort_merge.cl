@@ -1,6 +1,6 @@
-// Sorting, second part: sorted runs of `run` items of a row are merged in pairs, of which only the first `keep` items count, in the runs
-// and in the result. A work-item makes CHUNK neighbouring items: it finds where they begin in both runs by bisection along the
-// diagonal of the merge (Odeh et al., Merge Path, 2012), then takes the smaller item each time.
+// Sorting on CPUs, second part: sorted runs of `run` items of a row are merged in pairs, of which only the first `keep` items
+// count, in the runs and in the result. A work-item makes CHUNK neighbouring items: it finds where they begin in both runs by
+// bisection along the diagonal of the merge (Odeh et al., Merge Path, 2012), then takes the smaller item each time.
 //
 // Items as in sort_blocks.cl. With LAST one pair is left, and the values and positions themselves are written.
 
@@ -50,7 +50,7 @@ __kernel void sort_merge(__global const ITEM *items,
         const ITEM item = first ? next_a : next_b;
 #if LAST
         const uint place = PLACE_OF(item);
-        MOVE(x, x_at + (long)place * x_step, values, values_at + (long)k * values_step);
+        PUT_RAW(values, values_at + (long)k * values_step, RAW_AT(x, x_at + (long)place * x_step));
         indices[indices_at + (long)k * indices_step] = place;
 #else
         merged[row * length + begin + k] = item;

@@ -19,12 +19,27 @@
 #define UNROLL_COPIES _Pragma("unroll 1")
 #endif
 
-// `first` and `from` are the strip's first place and term, `places` and `end` the matrix's limits. Pieces larger than
-// an element ask for lines of contiguous elements, all aligned to them, that end with a whole piece. Of `parts`
-// shares of the work, number `part` is done.
-inline void stage(__local uint *strip, __global const STORAGE(DTYPE) *x, const long place_stride, const long term_stride,
-                  const uint first, const uint places, const uint from, const uint end, const bool along,
-                  const int extent, const int bytes, const int part, const int parts) {
+// Where this work-item's first piece of the strip at `x` is. Whoever copies strip after strip keeps it and moves it on,
+// which costs fewer registers and instructions than to find it anew.
+inline __global const STORAGE(DTYPE) *my_piece(__global const STORAGE(DTYPE) *x, const long place_stride,
+                                               const long term_stride, const bool along, const int extent,
+                                               const int bytes) {
+    const int size = sizeof(STORAGE(DTYPE));
+    const int pieces = (along ? DEPTH : extent) * size / bytes;
+    const int me = get_local_id(0);
+    const int my_line = pieces < ITEMS ? me / pieces : 0;
+    const int my_at = (pieces < ITEMS ? me % pieces : me) * (bytes / size);
+    const long line_stride = along ? place_stride : term_stride;
+    const long at_stride = bytes > size ? 1 : along ? term_stride : place_stride;
+    return x + (my_line * line_stride + my_at * at_stride);
+}
+
+// `source` is this work-item's first piece, `places` and `terms` say how many of the matrix there are from the strip's first
+// on. Pieces larger than an element ask for lines of contiguous elements, all aligned to them, that end with a whole
+// piece. Of `parts` shares of the work, number `part` is done.
+inline void stage_pieces(__local uint *strip, __global const STORAGE(DTYPE) *source, const long place_stride,
+                         const long term_stride, const int places, const int terms, const bool along, const int extent,
+                         const int bytes, const int part, const int parts) {
     const int size = sizeof(STORAGE(DTYPE));
     const int lines = along ? extent : DEPTH;
     const int pieces = (along ? DEPTH : extent) * size / bytes;
@@ -34,10 +49,8 @@ inline void stage(__local uint *strip, __global const STORAGE(DTYPE) *x, const l
     const int my_at = (pieces < ITEMS ? me % pieces : me) * (bytes / size);
     const long line_stride = along ? place_stride : term_stride;
     const long at_stride = bytes > size ? 1 : along ? term_stride : place_stride;
-    __global const STORAGE(DTYPE) *source =
-        x + (first * place_stride + from * term_stride) + (my_line * line_stride + my_at * at_stride);
-    const int lines_left = along ? (int)(places - first) - my_line : (int)(end - from) - my_line;
-    const int left = (along ? (int)(end - from) : (int)(places - first)) - my_at;
+    const int lines_left = (along ? places : terms) - my_line;
+    const int left = (along ? terms : places) - my_at;
     UNROLL_COPIES
     for (int i = part * rounds / parts; i < (part + 1) * rounds / parts; i++) {
         const int line = i * ITEMS / pieces, at = i * ITEMS % pieces * (bytes / size);
@@ -55,6 +68,15 @@ inline void stage(__local uint *strip, __global const STORAGE(DTYPE) *x, const l
             ((__local ushort *)to)[my_at % 2] = wanted ? *(__global const ushort *)from_here : (ushort)0;
         }
     }
+}
+
+// The same for the strip from place `first` and term `from` on, of a matrix of so many places and terms.
+inline void stage(__local uint *strip, __global const STORAGE(DTYPE) *x, const long place_stride, const long term_stride,
+                  const uint first, const uint places, const uint from, const uint end, const bool along,
+                  const int extent, const int bytes, const int part, const int parts) {
+    x += first * place_stride + from * term_stride;
+    stage_pieces(strip, my_piece(x, place_stride, term_stride, along, extent, bytes), place_stride, term_stride,
+                 (int)(places - first), (int)(end - from), along, extent, bytes, part, parts);
 }
 
 #endif

@@ -10,7 +10,7 @@
 // An operand is 16-bit elements in lines of 128 bytes that begin at multiples of 1024 bytes: 64 terms of a place,
 // where `along`, or 64 places of a term, then the next 64 places `DEPTH` lines further on. In line l the 16-byte
 // pieces trade places: piece p is where p ^ (l % 8) would be, so that no two banks collide however the lines are
-// read.
+// read. With DEPTH 32 the lines of an operand that is `along` have 64 bytes, and p ^ (l / 2 % 4) trade places.
 
 #ifndef POLYHAL_WGMMA
 #define POLYHAL_WGMMA
@@ -18,7 +18,7 @@
 #ifndef TENSOR_CORES
 #define TENSOR_CORES 0
 #endif
-// Columns of a block: 128 or 256.
+// Columns of a block: 64, 128 or 256.
 #ifndef WIDE
 #define WIDE 128
 #endif
@@ -31,8 +31,13 @@
 #define SUM_COLUMN(i) (ME % 4 * 2 + (i) % 2 + (i) / 4 * 8)
 #define LINE 64
 #define LINE_WORDS 32
-#define WORD_OF(along, extent, line, at) \
-    (((line) + ((along) ? 0 : (at) / LINE * DEPTH)) * LINE_WORDS + (((at) % LINE / 8) ^ ((line) % 8)) * 4 + (at) % 8 / 2)
+#define SHORT(along) ((along) && DEPTH == 32)
+#define WORD_OF(along, extent, line, at)                                                                          \
+    (SHORT(along) ? (line) * (LINE_WORDS / 2) + (((at) / 8) ^ ((line) / 2 % 4)) * 4 + (at) % 8 / 2                \
+                  : ((line) + ((along) ? 0 : (at) / LINE * DEPTH)) * LINE_WORDS +                                 \
+                        (((at) % LINE / 8) ^ ((line) % 8)) * 4 + (at) % 8 / 2)
+// How far the next 64 places of an operand are.
+#define NEXT_PLACES(along) (SHORT(along) ? 64 * LINE_WORDS / 2 : ((along) ? 64 : DEPTH) * LINE_WORDS)
 
 #if TENSOR_CORES
 
@@ -47,7 +52,8 @@
 // units of 16 bytes, and the exchange of pieces.
 inline ulong operand_at(__local const uint *first, const bool along) {
     const uint address = (uint)(size_t)first;
-    return (ulong)((address & 0x3ffffu) >> 4) | (ulong)(along ? 1 : DEPTH * 8) << 16 | (ulong)64 << 32 | (ulong)1 << 62;
+    return (ulong)((address & 0x3ffffu) >> 4) | (ulong)(along ? 1 : DEPTH * 8) << 16 |
+           (SHORT(along) ? (ulong)32 << 32 | (ulong)2 << 62 : (ulong)64 << 32 | (ulong)1 << 62);
 }
 // The next 16 terms.
 #define OPERAND_STEP(along) ((along) ? 2 : 128)
@@ -58,6 +64,10 @@ inline ulong operand_at(__local const uint *first, const bool along) {
 #define OUT64(s, i)                                                                                          \
     OUT8(s, i), OUT8(s, i + 8), OUT8(s, i + 16), OUT8(s, i + 24), OUT8(s, i + 32), OUT8(s, i + 40), OUT8(s, i + 48), \
         OUT8(s, i + 56)
+#define OUT32(s, i) OUT8(s, i), OUT8(s, i + 8), OUT8(s, i + 16), OUT8(s, i + 24)
+#define NAMES32                                                                                       \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
+    "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define NAMES64                                                                                      \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
     "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, " \
@@ -74,6 +84,12 @@ inline ulong operand_at(__local const uint *first, const bool along) {
                  TYPE "." TYPE " {" NAMES128 "}, %128, %129, p, 1, 1, %131, %132; }"                            \
                  : OUT64(s, 0), OUT64(s, 64)                                                                    \
                  : "l"(left), "l"(right), "r"(add), "n"(across_left), "n"(across_right))
+#elif WIDE == 64
+#define WGMMA(TYPE, s, add, left, right, across_left, across_right)                                                 \
+    asm volatile(SM_90A "{ .reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32."    \
+                 TYPE "." TYPE " {" NAMES32 "}, %32, %33, p, 1, 1, %35, %36; }"                                 \
+                 : OUT32(s, 0)                                                                                  \
+                 : "l"(left), "l"(right), "r"(add), "n"(across_left), "n"(across_right))
 #else
 #define WGMMA(TYPE, s, add, left, right, across_left, across_right)                                                 \
     asm volatile(SM_90A "{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32."   \
@@ -84,6 +100,8 @@ inline ulong operand_at(__local const uint *first, const bool along) {
 // Stands between a wait and the first use of sums, so that the compiler does not move the use in front of the wait.
 #if WIDE == 256
 #define WGMMA_READ(s) asm volatile("" : OUT64(s, 0), OUT64(s, 64)::"memory")
+#elif WIDE == 64
+#define WGMMA_READ(s) asm volatile("" : OUT32(s, 0)::"memory")
 #else
 #define WGMMA_READ(s) asm volatile("" : OUT64(s, 0)::"memory")
 #endif

@@ -10,6 +10,7 @@ from native_ops import check, lower, upload
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
+from polyhal.hal.precision import float32_matmul_precision
 from polyhal.hal.protocol import Declined
 
 SHAPES = [
@@ -57,9 +58,21 @@ def test_dtypes(device: Any, rng: Any, dtype: dtypes.DType) -> None:
     _both(device, [*_draw(rng, (2,), 40, 70, 24, 24), None], dtype, causal=True)
 
 
+def test_high_precision_is_as_exact(device: Any, rng: Any) -> None:
+    """Enough work for devices with matrix units to take float32 in parts."""
+    with float32_matmul_precision("high"):
+        _both(device, [*_draw(rng, (1,), 1024, 1024, 64, 64), None], causal=True)
+
+
 def test_heads_as_views(device: Any, rng: Any) -> None:
     q, k, v = (rng.uniform(-1, 1, (2, 50, 3, 16)).transpose(0, 2, 1, 3) for _ in range(3))
     _both(device, [q, k, v, None], causal=True)
+
+
+def test_heads_that_keep_every_core_busy(device: Any, rng: Any) -> None:
+    """On a CPU, gradients of keys and values then gather in the results themselves, and not in sums to be added up."""
+    heads = 2 * min(device.backend.features.compute_units, 16)
+    _both(device, [*_draw(rng, (heads,), 40, 70, 32, 48), None], causal=True)
 
 
 def test_few_queries_read_keys_and_values_in_place(device: Any, rng: Any) -> None:

@@ -19,7 +19,7 @@ from polyhal.backends.opencl.lowering import (
 )
 from polyhal.backends.opencl.lowering.attention_arguments import Attention
 from polyhal.backends.opencl.lowering.attention_decode import Decoding
-from polyhal.backends.opencl.lowering.attention_fragments import Fragments
+from polyhal.backends.opencl.lowering.attention_fragments import Fragments, Kernels
 from polyhal.backends.opencl.lowering.attention_tiles import Tiles
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
@@ -95,29 +95,40 @@ def test_tiles_in_local_memory(
     _compare(device, rng, builds, lengths, dtype, causal, masked)
 
 
+def test_tiles_that_add_in_memory(device: Any, rng: Any) -> None:
+    tiles = (Tiles(16, 16, 4, 4),)
+    builds = (
+        partial(attention_tiles.forward, candidates=tiles),
+        partial(attention_tiles.backward, candidates=tiles, adding=True),
+    )
+    _compare(device, rng, builds, (37, 20, 24, 20), dtypes.float32, True, "")
+
+
+def _on_units(fragments: Fragments, together: bool = True) -> tuple[Build, Build]:
+    kernels = Kernels(fragments, fragments, fragments, together)
+    return partial(attention_fragments.forward, kernels=kernels), partial(attention_fragments.backward, kernels=kernels)
+
+
 @pytest.mark.parametrize(
     ("fragments", "lengths", "dtype", "causal", "masked"),
     [
         (Fragments(2, 1, 32, 2, held=True), (40, 70, 16, 16), dtypes.float16, True, ""),
         (Fragments(1, 2, 16, 1, held=False), (35, 33, 13, 16), dtypes.bfloat16, True, "float"),
+        (Fragments(2, 1, 16, 1, held=False, parts=3), (35, 33, 13, 16), dtypes.float32, True, ""),
     ],
     ids=str,
 )
 def test_fragments(
     device: Any, rng: Any, fragments: Fragments, lengths: Any, dtype: Any, causal: bool, masked: str
 ) -> None:
-    table = {256: fragments}
-    builds = (partial(attention_fragments.forward, table=table), partial(attention_fragments.backward, table=table))
-    _compare(device, rng, builds, lengths, dtype, causal, masked)
+    """Float32 in parts is as exact as float32."""
+    _compare(device, rng, _on_units(fragments), lengths, dtype, causal, masked)
 
 
-@pytest.mark.parametrize("masked", ["", "bool"])
-def test_fragments_of_hopper(device: Any, rng: Any, masked: str) -> None:
-    table = {256: Fragments(4, 1, 64, 1, held=False, wgmma=True)}
-    _compare(
-        device, rng, (partial(attention_fragments.forward, table=table), None), (70, 80, 24, 40), dtypes.float16,
-        True, masked,
-    )  # fmt: skip
+@pytest.mark.parametrize(("parts", "dtype", "masked"), [(1, dtypes.float16, "bool"), (3, dtypes.float32, "")], ids=str)
+def test_fragments_of_hopper(device: Any, rng: Any, parts: int, dtype: Any, masked: str) -> None:
+    builds = _on_units(Fragments(4, 1, 64, 1, held=False, wgmma=True, parts=parts), together=parts == 1)
+    _compare(device, rng, builds, (70, 80, 24, 40), dtype, True, masked)
 
 
 @pytest.mark.parametrize(

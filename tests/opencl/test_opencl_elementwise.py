@@ -291,6 +291,16 @@ def test_float64(device: Any, rng: Any) -> None:
     np.testing.assert_array_equal(device.run("less", [r, 0.5], dtypes.bool_, x.shape), x < 0.5)
 
 
+@pytest.mark.parametrize("shape", [(35, 333), (2, 70001)], ids=str)
+def test_rows_longer_and_shorter_than_a_span(device: Any, rng: Any, shape: tuple[int, ...]) -> None:
+    """On CPUs a work-item takes many chunks, which begin and end anywhere in a row."""
+    x, row, column = (rng.standard_normal(s).astype(np.float32) for s in (shape, shape[-1:], (shape[0], 1)))
+    held = device.upload(x)
+    for other in (row, column):
+        result = device.run("add", [held, device.upload(other)], dtypes.float32, shape)
+        np.testing.assert_array_equal(result, x + other)
+
+
 def test_result_may_be_an_input(device: Any, rng: Any) -> None:
     x = rng.standard_normal(1000).astype(np.float32)
     r = device.upload(x)

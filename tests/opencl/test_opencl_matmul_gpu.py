@@ -15,8 +15,9 @@ from polyhal.backends.common import products
 from polyhal.backends.common.products import Product
 from polyhal.backends.opencl import discovery, ptx
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.lowering import matmul_tiles, tensor_cores
+from polyhal.backends.opencl.lowering import matmul_tiles, tensor_cores, tensor_tiles
 from polyhal.backends.opencl.lowering.matmul_tiles import Tile
+from polyhal.backends.opencl.lowering.tensor_tiles import TeamTile, WarpTile
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -24,8 +25,10 @@ from polyhal.hal.protocol import Declined, Launch
 
 Method = Callable[[Any, Product], Launch]
 
-_HALVES = (tensor_cores.warp_tile(2, 32, 64, (32, 32), 32, 2, 1.0),)
-_SINGLES = (tensor_cores.warp_tile(4, 32, 64, (32, 32), 16, 3, 1.0),)
+_HALVES = {WarpTile(2, 32, 64, 32, 32, 32, 2): 1.0}
+_SINGLES = {WarpTile(4, 32, 64, 32, 32, 16, 3): 1.0}
+_TEAMS = {parts: {list(tiles)[-1]: 1.0} for parts, tiles in tensor_tiles.TEAM_TILES.items()}
+"""The smallest tiles: a CPU keeps the sums of a group in memory."""
 
 
 def tiles(asynchronous: bool) -> Method:
@@ -34,7 +37,7 @@ def tiles(asynchronous: bool) -> Method:
 
 
 def teams(parts: int) -> Method:
-    return lambda runtime, p: tensor_cores.by_teams(runtime, p, parts)
+    return lambda runtime, p: tensor_cores.by_teams(runtime, p, _TEAMS[parts])
 
 
 METHODS: dict[str, tuple[Method, DType, float]] = {
@@ -62,10 +65,8 @@ def device() -> Harness:
 
 
 @pytest.fixture(autouse=True)
-def few_registers(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
-    """A GPU's choice among the smallest tiles: a CPU keeps the sums of a group in memory."""
-    small = {parts: choices[-1:] for parts, choices in tensor_cores.TEAM_TILES.items()}
-    monkeypatch.setattr(tensor_cores, "TEAM_TILES", small)
+def features_of_a_gpu(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
+    """So that the tiles fit, and terms are shared out."""
     found = replace(device.backend.runtime.features, compute_units=4, static_local_memory=1 << 20)
     monkeypatch.setattr(device.backend.runtime, "features", found)
 
@@ -178,17 +179,39 @@ def test_wide_sums_of_halves(device: Any, rng: Any) -> None:
 
 
 def test_choices_fit_the_device(device: Any) -> None:
-    """Every tile of every list: its groups, and the local memory that it takes."""
-    for tile in (*tensor_cores.HALF_TILES, *tensor_cores.ROUNDED_TILES, *tensor_cores.SPLIT_TILES):
-        assert tile.items <= 256
-        assert tile.local_memory <= 200 << 10
+    """Every tile of every table, and every candidate of a search, fits a device of its kind."""
     runtime = device.backend.runtime
+    hopper = replace(runtime.features, compute_capability=90, static_local_memory=200 << 10)
+    warps = tensor_tiles.HALF_TILES | tensor_tiles.ROUNDED_TILES | tensor_tiles.SPLIT_TILES
+    teams = tensor_tiles.TEAM_TILES[1] | tensor_tiles.TEAM_TILES[3]
+    assert all(tensor_tiles.WARPS.allowed(hopper, tile) for tile in warps)
+    assert all(tensor_tiles.TEAMS.allowed(hopper, tile) for tile in teams)
+    for tile, family in [*((t, tensor_tiles.WARPS) for t in warps), *((t, tensor_tiles.TEAMS) for t in teams)]:
+        for values in family.candidates(hopper, tile):  # type: ignore[attr-defined]
+            found = replace(tile, **values)  # type: ignore[arg-type]
+            assert found.items <= 512
+            assert found.local_memory <= 200 << 10
+            assert found.rows * found.columns == found.items * (found.rows * found.columns // found.items)
     spec = Spec(dtypes.float16, (8192, 8192), (8192, 1))
     p = products.describe(spec, spec, spec, (0, 1, None, 2, 3))
     assert not isinstance(p, Declined)
     for memory in (48 << 10, 96 << 10, 200 << 10):
         runtime.features = replace(runtime.features, static_local_memory=memory)
-        assert tensor_cores.choose(runtime, p, tensor_cores.HALF_TILES)[0].local_memory <= max(memory, 64 << 10)
+        tile, _ = tensor_tiles.choose(runtime, p, tensor_tiles.WARPS, tensor_tiles.HALF_TILES)
+        assert tile.local_memory <= max(memory, 64 << 10)
+
+
+@pytest.mark.parametrize(
+    "tile", [WarpTile(2, 64, 32, 32, 32, 32, 3), WarpTile(2, 32, 32, 32, 32, 64, 2), TeamTile(1, 1, 128, 3)], ids=str
+)
+def test_candidates_of_a_search(device: Any, rng: Any, tile: Any) -> None:
+    """Two matrices and a share of terms each for fewer groups than works: a group makes several, one after the other."""
+    x, y = draw(rng, dtypes.float16, False, 2, 130, 200), draw(rng, dtypes.float16, True, 2, 200, 72)
+    runtime = device.backend.runtime
+    runtime.features = replace(runtime.features, compute_units=1)
+    by: Any = tensor_cores.by_warps if isinstance(tile, WarpTile) else tensor_cores.by_teams
+    got = multiply(device, lambda r, p: by(r, p, {tile: 1.0}), x, y)
+    np.testing.assert_allclose(got, x.astype(np.float64) @ y.astype(np.float64), rtol=0, atol=4 * 2.0**-10 * 200)
 
 
 def test_ways_follow_dtype_and_precision(device: Any) -> None:

@@ -11,6 +11,7 @@ from native_ops import check, run
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
+from polyhal.hal.settings import settings
 
 
 @pytest.fixture
@@ -56,6 +57,55 @@ def test_sorting_and_scans(gpu: Any, rng: Any) -> None:
     np.testing.assert_array_equal(run(gpu, "topk", [x], k=5, axis=1)[0], -np.sort(-x, 1)[:, :5])
     for axis in (0, 1):
         np.testing.assert_array_equal(run(gpu, "cumsum", [x], axis=axis)[0], np.cumsum(x, axis))
+
+
+def _special(rng: Any, shape: tuple[int, ...], dtype: dtypes.DType) -> np.ndarray:
+    """Many equal elements, the extremes, zeros of both signs and NaN."""
+    if dtype.kind != "float":
+        info = np.iinfo(dtype.numpy)
+        return rng.choice(np.array([info.min, 0, 1, 300 % info.max, info.max], dtype.numpy), shape)
+    x = rng.integers(-5, 5, shape).astype(dtype.numpy)
+    for step, value in ((5, np.nan), (7, -0.0), (11, np.inf), (13, -np.inf)):
+        x.reshape(-1)[::step] = value
+    return x
+
+
+def _same(gpu: Any, op: str, x: np.ndarray, **params: Any) -> None:
+    for got, want in zip(run(gpu, op, [x], **params), OPS[op].reference(x, **params), strict=True):
+        assert got.tobytes() == np.ascontiguousarray(want).astype(got.dtype).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "descending"),
+    [
+        (dtypes.float32, False),
+        (dtypes.float32, True),
+        (dtypes.float16, True),
+        (dtypes.int64, True),
+        (dtypes.uint16, False),
+    ],
+    ids=str,
+)
+def test_sorting_by_digits(gpu: Any, rng: Any, dtype: dtypes.DType, descending: bool) -> None:
+    for shape, axis in (((3, 100), 1), ((70, 3), 0), ((2, 9000), 1)):
+        _same(gpu, "sort_pairs", _special(rng, shape, dtype), axis=axis, descending=descending)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+def test_the_largest_few_lie_in_few_pieces(gpu: Any, rng: Any, largest: bool) -> None:
+    for x in (_special(rng, (1, 150_001), dtypes.float32), rng.standard_normal((1, 150_001)).astype(np.float32)):
+        _same(gpu, "topk", x, k=130, axis=1, largest=largest)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_elements_are_added_along_an_axis(
+    gpu: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, deterministic: bool
+) -> None:
+    monkeypatch.setattr(settings, "deterministic", deterministic)
+    for dtype in (np.float32, np.int32):
+        x, index = rng.integers(-99, 99, (3, 70, 5)).astype(dtype), rng.integers(-4, 4, (3, 70, 5))
+        want = OPS["scatter_along_axis"].reference(x, index, axis=1, length=4)
+        np.testing.assert_array_equal(run(gpu, "scatter_along_axis", [x, index], axis=1, length=4)[0], want)
 
 
 def test_group_norm(gpu: Any, rng: Any) -> None:

@@ -13,8 +13,10 @@ from polyhal.backends.opencl.lowering import (
     attention_panels,
     attention_tiles,
 )
-from polyhal.backends.opencl.lowering.attention_arguments import Inputs
+from polyhal.backends.opencl.lowering.attention_arguments import Attention, Inputs
+from polyhal.backends.opencl.lowering.attention_fragments import Kernels
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
@@ -29,8 +31,9 @@ def _attention(
         return attention_decode.forward(runtime, call)
     if runtime.features.cpu:
         return attention_panels.forward(runtime, call)
-    if runtime.features.tensor_cores and not attention_fragments.refusal(call):
-        return attention_fragments.forward(runtime, call)
+    kernels = _units(runtime, call)
+    if kernels is not None:
+        return attention_fragments.forward(runtime, call, kernels)
     return attention_tiles.forward(runtime, call)
 
 
@@ -42,9 +45,20 @@ def _attention_grad(
         return call
     if runtime.features.cpu:
         return attention_panels.backward(runtime, call)
-    if runtime.features.tensor_cores and not attention_fragments.refusal(call):
-        return attention_fragments.backward(runtime, call)
-    return attention_tiles.backward(runtime, call)
+    kernels = _units(runtime, call)
+    if kernels is not None:
+        return attention_fragments.backward(runtime, call, kernels)
+    # Other vendors' devices have no addition of floats in memory that is fast.
+    adding = runtime.features.tensor_cores and call.dtype is dtypes.float32 and not params.get("deterministic", False)
+    return attention_tiles.backward(runtime, call, adding=adding)
+
+
+def _units(runtime: Runtime, call: Attention) -> Kernels | None:
+    """What the device's matrix units do the call with."""
+    if not runtime.features.tensor_cores:
+        return None
+    kernels = attention_fragments.choose(runtime, call)
+    return None if isinstance(kernels, Declined) else kernels
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"attention": _attention, "attention_grad": _attention_grad}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from polyhal.backends.common.attentions import Shape, arrange, mask_kind, refusal
@@ -38,10 +38,25 @@ class Attention:
     out_dtype: DType
     causal: bool
     scale: float
+    precision: str
+    """Of float32, see polyhal.set_float32_matmul_precision."""
+    saved_whole: bool = False
+    """The features of a backward call's saved result lie in whole aligned vectors of four."""
+    staged: int = 0
+    """Where operands are copies: the workspace that holds the first of them, before those of the others."""
 
     @property
     def dtype(self) -> DType:
         return self.specs[0].dtype
+
+    @property
+    def forward(self) -> bool:
+        return self.names == _FORWARD
+
+    @property
+    def multiplications(self) -> int:
+        """Of the scores and of the results."""
+        return self.shape.count * self.shape.t * self.shape.s * (self.shape.d + self.shape.e)
 
     @property
     def real(self) -> str:
@@ -61,12 +76,12 @@ class Attention:
     @property
     def temporary(self) -> int:
         """The place of the first workspace in the argument list."""
-        return 6 if self.names == _FORWARD else 10
+        return 6 if self.forward else 10
 
     @property
     def out(self) -> int:
         """The place of the first output; the logsumexp of a forward call comes next."""
-        return len(self.names) + (1 if self.names == _FORWARD else 3)
+        return len(self.names) + (1 if self.forward else 3)
 
     def operand(self, name: str) -> tuple[Tensor, Spec]:
         place = self.names.index(name)
@@ -78,7 +93,10 @@ class Attention:
 
     def operands(self) -> list[Parameter]:
         """All operands and the mask."""
-        return [*(Tensor(i) for i in range(len(self.names))), *self.masked()]
+        if not self.staged:
+            return [*(Tensor(i) for i in range(len(self.names))), *self.masked()]
+        copies = (Workspace(self.staged + i) for i in range(len(self.names)))
+        return [*(p for copy in copies for p in (copy, Constant(0, "ulong"))), *self.masked()]
 
     def masked(self) -> list[Parameter]:
         return [] if self.mask is None else [Tensor(len(self.names))]
@@ -107,7 +125,7 @@ class Attention:
         common: Definitions = {
             "DTYPE": self.dtype.name, "REAL": self.real, "CAUSAL": self.causal, "MASK": mask_kind(self.mask)
         }  # fmt: skip
-        if self.names == _FORWARD and self.out_dtype is not self.dtype:
+        if self.out_dtype is not self.dtype:
             common["OUT_DTYPE"] = self.out_dtype.name
         if self.mask is not None:
             common["MASK_DTYPE"] = self.mask.dtype.name
@@ -143,7 +161,9 @@ def backward(inputs: Inputs, params: Mapping[str, Any]) -> Attention | Declined:
         return Declined("the saved results are not contiguous")
     if refusal((g, out), None):
         return Declined(refusal((g, out), None))
-    return _call(_BACKWARD, (g, q, k, v), mask, out.dtype, params)
+    call = _call(_BACKWARD, (g, q, k, v), mask, out.dtype, params)
+    whole = out.aligned and out.shape[-1] % _WHOLE == 0
+    return call if isinstance(call, Declined) else replace(call, saved_whole=whole)
 
 
 def _call(
@@ -159,18 +179,28 @@ def _call(
     shape = arrange(specs, given, t, s, d, e)
     if isinstance(shape, Declined):
         return shape
-    return Attention(names, tuple(specs), shape, given, out_dtype, bool(params["causal"]), float(params["scale"]))
+    return Attention(
+        names, tuple(specs), shape, given, out_dtype, bool(params["causal"]), float(params["scale"]),
+        params.get("precision", "highest"),
+    )  # fmt: skip
 
 
-def delta(runtime: Runtime, call: Attention, target: Workspace) -> Launch:
-    """What a backward call needs of each query besides its logsumexp, as `itemsize` bytes per query in `target`."""
-    cpu = runtime.features.cpu
-    most = power_of_two_at_most(runtime.features.max_group_size) // _DELTA_LANES
-    lanes, teams = (1, runtime.features.group_size) if cpu else (_DELTA_LANES, min(_DELTA_TEAMS, most))
+def delta(runtime: Runtime, call: Attention, target: Workspace, statistics: bool = False) -> Launch:
+    """What a backward call needs of each query besides its logsumexp, as `itemsize` bytes per query in `target`.
+
+    With `statistics` in pairs with the logsumexp, twice as many bytes.
+    """
+    lanes = _DELTA_LANES
+    teams = min(_DELTA_TEAMS, power_of_two_at_most(runtime.features.max_group_size) // lanes)
     rows = call.shape.count * call.shape.t
+    logsums = [Tensor(6)] if statistics else []
     parameters: list[Parameter] = [
-        Tensor(0), Tensor(5), target, *uints(rows, call.shape.t, call.shape.e), *call.batches(), *call.strides("g")
+        Tensor(0), Tensor(5), *logsums, target, *uints(rows, call.shape.t, call.shape.e),
+        *call.batches(), *call.strides("g"),
     ]  # fmt: skip
-    definitions: Definitions = {"DTYPE": call.dtype.name, "REAL": call.real, "LANES": lanes, "TEAMS": teams}
+    definitions: Definitions = {
+        "DTYPE": call.dtype.name, "REAL": call.real, "LANES": lanes, "TEAMS": teams, "STATISTICS": statistics,
+        "WHOLE": call.saved_whole and call.whole(),
+    }  # fmt: skip
     items, group = (ceil_div(rows, teams) * lanes * teams,), (lanes * teams,)
     return runtime.launch("attention_delta", "attention_delta", definitions, parameters, items, group)

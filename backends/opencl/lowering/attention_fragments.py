@@ -1,27 +1,36 @@
-"""Attention of 16-bit elements on matrix units: a warp makes 16 or 32 rows of scores, which never leave its registers."""
+"""Attention on matrix units: a warp makes 16 or 32 rows of scores, which never leave its registers.
+
+Half precision is multiplied as it is. Float32 at precision `high` is split into three bfloat16 numbers before, at `medium` it
+is rounded to one. Where it is split, what is infinite gives NaN.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.lowering.attention_arguments import Attention, Definitions, delta, padded
+from polyhal.backends.opencl.lowering.attention_parts import Staged, stage
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Declined, Launch
 
-_MAX_FEATURES = 256
 _BLOCK = 16
 _WARP = 32
 _PAD = 8
 _VECTOR = 8
 _ITEMSIZE = 2
+_HALVES = (dtypes.float16, dtypes.bfloat16)
 _HOPPER = 90
 _PANEL = 64
 """Features of a line of memory as Hopper's units read it."""
+_PARTS = {"high": 3, "medium": 1}
+_WORTH_COPYING = 1 << 27
+"""Multiplications from which on writing float32 operands to memory in parts costs less than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +42,11 @@ class Fragments:
     columns: int
     stages: int
     held: bool
-    """The rows' operands stay in registers."""
+    """The rows' operands stay in registers; only for one part."""
     wgmma: bool = False
     """Four warps multiply together, by Hopper's instructions."""
+    parts: int = 1
+    """Bfloat16 numbers of which a float32 number is made."""
     groups: int = 0
     """Groups that are to fit on a compute unit at once; 0: as many as the compiler likes."""
 
@@ -58,87 +69,131 @@ class Fragments:
         """The compiled bound for a length."""
         return round_up(features, _PANEL) if self.wgmma else padded(features)
 
+    def memory(self, call: Attention) -> int:
+        """Bytes of local memory: all operands of the rows, and those of the columns in every stage."""
+        pad = 0 if self.wgmma else _PAD
+        first, second = self.padded(call.shape.d) + pad, self.padded(call.shape.e) + pad
+        rows = first if call.forward else first + second
+        return (self.rows * rows + self.stages * self.columns * (first + second)) * self.parts * _ITEMSIZE
+
     def definitions(self, runtime: Runtime, call: Attention) -> Definitions:
         return call.definitions(
             WARPS=self.warps, TILES=self.tiles, COLUMNS=self.columns, STAGES=self.stages, HELD=self.held,
-            WGMMA_UNITS=self.wgmma, FEATURES=self.padded(call.shape.d), VALUES=self.padded(call.shape.e),
+            WGMMA_UNITS=self.wgmma, PARTS=self.parts, FEATURES=self.padded(call.shape.d), VALUES=self.padded(call.shape.e),
             WHOLE=call.whole(_VECTOR), PAIRS=call.shape.d % 2 == 0 and call.shape.e % 2 == 0,
             TENSOR_CORES=runtime.features.tensor_cores,
         )  # fmt: skip
 
 
-HOPPER = {128: Fragments(warps=4, tiles=1, columns=64, stages=2, held=False, wgmma=True)}
-"""Forward, by the most features of a head. Several teams of four warps in a group wait for each other, which is slower."""
-FORWARD = {
-    64: Fragments(warps=4, tiles=2, columns=64, stages=2, held=True, groups=2),
-    128: Fragments(warps=4, tiles=2, columns=64, stages=2, held=False),
-    _MAX_FEATURES: Fragments(warps=4, tiles=1, columns=32, stages=1, held=False),
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The shapes for one range of features."""
+
+    forward: Fragments
+    queries: Fragments
+    """For the gradients of queries."""
+    keys: Fragments
+    """For those of keys and values."""
+    together: bool = True
+    """The sums of keys and of values fit into the registers at the same time."""
+
+    def memory(self, call: Attention) -> int:
+        """Bytes of local memory that the largest of them needs."""
+        used = [self.forward] if call.forward else [self.queries, self.keys]
+        return max(f.memory(call) for f in used)
+
+
+_warps = partial(Fragments, warps=4, held=False)
+_teams = partial(Fragments, warps=4, tiles=1, columns=64, held=False, wgmma=True)
+# By the most features of a head. Several teams of four warps in a group wait for each other, which is slower.
+TEAMS = {
+    64: Kernels(_teams(stages=2), _teams(stages=2), _teams(stages=2, groups=3)),
+    128: Kernels(_teams(stages=2), _teams(stages=2), _teams(stages=2)),
 }
-BACKWARD = {
-    128: Fragments(warps=4, tiles=1, columns=64, stages=1, held=False),
-    _MAX_FEATURES: Fragments(warps=4, tiles=1, columns=32, stages=1, held=False),
+SPLIT_TEAMS = {
+    64: Kernels(_teams(stages=1, parts=3, groups=3), _teams(stages=1, parts=3), _teams(stages=1, parts=3)),
+    128: Kernels(
+        _teams(warps=8, stages=1, parts=3), _teams(stages=1, parts=3), _teams(stages=1, parts=3), together=False
+    ),
 }
-_TOGETHER = 128
-"""Up to so many features the sums of keys and of values fit into the registers at the same time."""
+WARPS = {
+    64: Kernels(
+        Fragments(warps=4, tiles=2, columns=64, stages=2, held=True, groups=2), _warps(tiles=1, columns=64, stages=1),
+        _warps(tiles=1, columns=64, stages=1),
+    ),
+    128: Kernels(
+        _warps(tiles=2, columns=64, stages=2), _warps(tiles=1, columns=64, stages=1),
+        _warps(tiles=1, columns=64, stages=1),
+    ),
+    256: Kernels(
+        _warps(tiles=1, columns=32, stages=1), _warps(tiles=1, columns=32, stages=1),
+        _warps(tiles=1, columns=32, stages=1), together=False,
+    ),
+}  # fmt: skip
+SPLIT_WARPS = {
+    64: Kernels(
+        _warps(tiles=1, columns=32, stages=2, parts=3), _warps(tiles=1, columns=32, stages=1, parts=3),
+        _warps(tiles=1, columns=32, stages=1, parts=3),
+    )
+}  # fmt: skip
 
 
-def refusal(call: Attention) -> str:
-    """Why the matrix units cannot do it; empty when they can."""
-    if call.dtype not in (dtypes.float16, dtypes.bfloat16):
-        return f"the kernel takes 16-bit floats, not {call.dtype.name}"
-    if call.longest > _MAX_FEATURES:
-        return f"heads of {call.longest} features; the kernel takes {_MAX_FEATURES}"
-    return "" if call.scale > 0 else "the kernel takes scales above 0"
+def choose(runtime: Runtime, call: Attention) -> Kernels | Declined:
+    """The kernels for a call, or why the matrix units cannot do it."""
+    parts = 1 if call.dtype in _HALVES else _PARTS.get(call.precision, 0) if call.dtype is dtypes.float32 else 0
+    if not parts:
+        return Declined(f"the units do not multiply {call.dtype.name} at precision {call.precision}")
+    if call.dtype is dtypes.float32 and call.multiplications < _WORTH_COPYING:
+        return Declined("the call is too small to copy its operands")
+    if call.scale <= 0:
+        return Declined("the kernel takes scales above 0")
+    hopper = runtime.features.compute_capability == _HOPPER
+    tables = ([TEAMS, WARPS] if parts == 1 else [SPLIT_TEAMS, SPLIT_WARPS])[0 if hopper else 1 :]
+    for limit, kernels in (entry for table in tables for entry in table.items()):
+        if call.longest <= limit and kernels.memory(call) <= runtime.features.static_local_memory:
+            return kernels
+    return Declined(f"heads of {call.longest} features need too much local memory")
 
 
-def _choose(runtime: Runtime, call: Attention, table: Mapping[int, Fragments], own: int) -> Fragments | Declined:
-    """The first entry for the call's features; `own` of the two operands of rows are in local memory."""
-    reason = refusal(call)
-    if reason:
-        return Declined(reason)
-    chosen = next(f for limit, f in table.items() if call.longest <= limit)
-    pitches = chosen.padded(call.shape.d) + chosen.padded(call.shape.e) + 2 * _PAD
-    memory = (chosen.rows * pitches * own // 2 + chosen.stages * chosen.columns * pitches) * _ITEMSIZE
-    if memory > runtime.features.static_local_memory:
-        return Declined(f"the kernel needs {memory} bytes of local memory")
-    return chosen
+def _staged(runtime: Runtime, call: Attention, chosen: Fragments, place: int) -> Staged:
+    return Staged([], call, ()) if call.dtype in _HALVES else stage(runtime, call, chosen.parts, place)
 
 
-def forward(runtime: Runtime, call: Attention, table: Mapping[int, Fragments] | None = None) -> Launch | Declined:
-    """The result and the logsumexp in one launch."""
-    if table is None:
-        hopper = runtime.features.compute_capability == _HOPPER
-        table = {**HOPPER, _MAX_FEATURES: FORWARD[_MAX_FEATURES]} if hopper else FORWARD
-    chosen = _choose(runtime, call, table, 1)
-    if isinstance(chosen, Declined):
-        return chosen
+def forward(runtime: Runtime, call: Attention, kernels: Kernels) -> Launch:
+    """The result and the logsumexp in one launch, after those that bring the operands into the units' dtype."""
+    chosen = kernels.forward
+    staged = _staged(runtime, call, chosen, call.temporary)
+    call = staged.call
     parameters = [*call.operands(), Tensor(call.out), Tensor(call.out + 1), *call.numbers()]
     items = (ceil_div(call.shape.t, chosen.rows) * chosen.group, call.shape.count)
-    return runtime.launch(
+    launch = runtime.launch(
         "attention", "attention_fragments", chosen.definitions(runtime, call), parameters, items, (chosen.group, 1),
         target=chosen.target if runtime.features.tensor_cores else None,
     )  # fmt: skip
+    return LaunchSequence("attention", [*staged.launches, launch], staged.workspace) if staged.launches else launch
 
 
-def backward(runtime: Runtime, call: Attention, table: Mapping[int, Fragments] = BACKWARD) -> Launch | Declined:
+def backward(runtime: Runtime, call: Attention, kernels: Kernels) -> Launch:
     """The gradients of the queries in one launch, of the keys and values in another, or one each."""
-    chosen = _choose(runtime, call, table, 2)
-    if isinstance(chosen, Declined):
-        return chosen
     target = Workspace(call.temporary)
-    steps: list[Launch] = [delta(runtime, call, target)]
+    statistics = 2 * call.shape.count * call.shape.t * call.itemsize
+    steps: list[Launch] = [delta(runtime, call, target, statistics=True)]
+    staged = _staged(runtime, call, kernels.keys, call.temporary + 1)
+    call = staged.call
+    steps += staged.launches
     dq, dk, dv = call.out, call.out + 1, call.out + 2
-    passes: Sequence[tuple[int, ...]] = (
-        [(dq,), (dk, dv)] if padded(call.longest) <= _TOGETHER else [(dq,), (dk,), (dv,)]
-    )
+    passes: Sequence[tuple[int, ...]] = [(dq,), (dk, dv)] if kernels.together else [(dq,), (dk,), (dv,)]
     for results in passes:
         keys = dq not in results
-        parameters = [*call.operands(), Tensor(6), target, *(Tensor(i) for i in results), *call.numbers()]
+        chosen = kernels.keys if keys else kernels.queries
+        parameters = [*call.operands(), target, *(Tensor(i) for i in results), *call.numbers()]
         definitions = chosen.definitions(runtime, call)
         definitions |= {"KEYS": keys, "FIRST": not keys or dk in results, "SECOND": dv in results}
         items = (ceil_div(call.shape.s if keys else call.shape.t, chosen.rows) * chosen.group, call.shape.count)
         name = "attention_grad.keys" if keys else "attention_grad.queries"
-        steps.append(
-            runtime.launch(name, "attention_fragments_grad", definitions, parameters, items, (chosen.group, 1))
-        )
-    return LaunchSequence("attention_grad", steps, (call.shape.count * call.shape.t * call.itemsize,))
+        launch = runtime.launch(
+            name, "attention_fragments_grad", definitions, parameters, items, (chosen.group, 1),
+            target=chosen.target if runtime.features.tensor_cores else None,
+        )  # fmt: skip
+        steps.append(launch)
+    return LaunchSequence("attention_grad", steps, (statistics, *staged.workspace))

@@ -1,114 +1,105 @@
-"""Attention on CPUs: keys and values are packed into panels, and work-items sweep register tiles of scores over them."""
+"""Attention on CPUs: a work-item takes blocks of queries of a head and sweeps register tiles of scores over the keys."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering.attention_arguments import Attention, Definitions, delta
+from polyhal.backends.opencl.lowering.attention_arguments import Attention, Definitions
 from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
 from polyhal.backends.opencl.lowering.rows import own_exp
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
 _MAX_FEATURES = 256
-_PACK_ROWS = 32
-_TILES_EACH = 8
+_ROWS = 32
+"""Rows that a work-item copies or adds up."""
+_ITEMS_PER_UNIT = 2
+"""Work-items per core of a backward pass: they are alike, so that few are shared out evenly."""
+_PARTIAL_BYTES = 256 << 20
+"""Most memory for the sums of work-items that share a head."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """Rows and vectors of a register tile of scores, and the most vectors of a tile of features."""
+class Blocks:
+    """A register tile, `rows` keys by `vectors` vectors of `width` queries, and the keys of a block of scores."""
 
     rows: int
     vectors: int
     width: int
+    keys: int
 
     @property
-    def columns(self) -> int:
+    def queries(self) -> int:
         return self.vectors * self.width
 
+    def padded(self, features: int) -> int:
+        """Features in whole vectors."""
+        return round_up(features, self.width)
+
     def panel(self, features: int) -> int:
-        """Vectors per panel of features: fewer where one panel of fewer holds them all."""
-        vectors = self.vectors
-        while vectors > 1 and features <= vectors // 2 * self.width:
-            vectors //= 2
-        return vectors
+        """Vectors per panel of features, into which they fall without a rest."""
+        return self.vectors if self.padded(features) % (self.vectors * self.width) == 0 else 1
 
 
-def _tile(runtime: Runtime, call: Attention) -> Tile:
+def _blocks(runtime: Runtime, call: Attention) -> Blocks:
     width = runtime.features.vector_width
     wide = width >= 16  # AVX-512 has 32 registers; others are taken to have 16
-    return Tile(6 if wide else 3, 4, width // 2 if call.real == "double" else width)
+    return Blocks(8 if wide else 4, 2, width // 2 if call.real == "double" else width, keys=64)
 
 
-def _bound(features: int, panel: int) -> int:
-    """The compiled bound for a length: few distinct values, so that few programs are built."""
-    return max(64, round_up(1 << (features - 1).bit_length(), panel))
+class _Operands:
+    """Operands as rows of reals in whole vectors: where they lie if that is how they lie, else in workspaces."""
 
-
-class _Packing:
-    """The operands that a call wants in panels, and the workspaces that they go to."""
-
-    def __init__(self, runtime: Runtime, call: Attention) -> None:
+    def __init__(self, runtime: Runtime, call: Attention, blocks: Blocks) -> None:
         self._runtime = runtime
         self._call = call
-        self.tile = tile = _tile(runtime, call)
-        self.in_place = call.dtype.itemsize == call.itemsize and all(
-            spec.strides[-1] == 1
-            and spec.strides[-2] > 0
-            and spec.shape[-1] % (tile.panel(spec.shape[-1]) * tile.width) == 0
-            for spec in call.specs
-        )
+        self._blocks = blocks
         self.steps: list[Launch] = []
         self.sizes: list[int] = []
+        self.memory: list[Parameter] = []
+        self.strides: list[Parameter] = []
+        for name in call.names:
+            self._add(name)
 
-    def reserve(self, nbytes: int) -> Workspace:
-        self.sizes.append(nbytes)
+    def reserve(self, elements: int) -> Workspace:
+        self.sizes.append(elements * self._call.itemsize)
         return Workspace(self._call.temporary + len(self.sizes) - 1)
 
-    def gathered(self, name: str) -> Parameter:
-        """An operand of which whole rows are added up: in place where they lie in whole panels."""
-        source, spec = self._call.operand(name)
-        return source if self.in_place else self.pack(name, self.tile.panel(spec.shape[-1]) * self.tile.width, False)
-
-    def pack(self, name: str, columns: int, turned: bool) -> Workspace:
-        """Pack an operand by rows, or turned so that its rows become columns, into panels of `columns`."""
+    def _add(self, name: str) -> None:
         call = self._call
         source, spec = call.operand(name)
-        (length, features), (row, column) = spec.shape[-2:], spec.strides[-2:]
-        if turned:
-            length, features, row, column = features, length, column, row
-        target = self.reserve(call.shape.count * round_up(features, columns) * length * call.itemsize)
-        steps = call.shape.steps[source.index]
-        definitions: Definitions = {"DTYPE": spec.dtype.name, "REAL": call.real, "NR": columns, "ROWS": _PACK_ROWS}
-        parameters: list[Parameter] = [
-            source, target, *uints(features, length), *longs(row, column), *call.batches(), *longs(*steps)
-        ]  # fmt: skip
-        items = (ceil_div(length, _PACK_ROWS), ceil_div(features, columns), call.shape.count)
-        self.steps.append(
-            self._runtime.launch("attention_pack", "matmul_pack", definitions, parameters, items, (1, 1, 1))
-        )
-        return target
+        length, features = spec.shape[-2:]
+        pitch = self._blocks.padded(features)
+        if call.dtype.itemsize == call.itemsize and spec.strides[-1] == 1 and features == pitch:
+            self.memory.append(source)
+            self.strides += call.strides(name)
+            return
+        target = self.reserve(call.shape.count * length * pitch)
+        size, (_, b1, b2) = length * pitch, call.shape.batch
+        self.memory += [target, Constant(0, "ulong")]
+        self.strides += longs(b1 * b2 * size, b2 * size, size, pitch, 1)
+        parameters = [source, target, *uints(length, features, pitch, _ROWS), *call.batches(), *call.strides(name)]
+        definitions: Definitions = {"DTYPE": spec.dtype.name, "REAL": call.real, "WIDTH": self._blocks.width}
+        items = (ceil_div(length, _ROWS), call.shape.count)
+        self.steps.append(self._runtime.launch("attention_rows", "head_rows", definitions, parameters, items, (1, 1)))
 
 
-def _definitions(runtime: Runtime, call: Attention, packing: _Packing) -> Definitions:
-    tile = packing.tile
-    keys, values = tile.panel(call.shape.d), tile.panel(call.shape.e)
+def _definitions(runtime: Runtime, call: Attention, blocks: Blocks) -> Definitions:
+    d, e = call.shape.d, call.shape.e
     return call.definitions(
-        WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, KEY_VECTORS=keys, VALUE_VECTORS=values,
-        MAX_FEATURES=_bound(call.shape.d, keys * tile.width), MAX_VALUES=_bound(call.shape.e, values * tile.width),
-        POLYNOMIAL_EXP=own_exp(runtime, call.dtype), POLYNOMIAL_PART=call.real == "float", IN_PLACE=packing.in_place,
+        WIDTH=blocks.width, MR=blocks.rows, VECTORS=blocks.vectors, KEYS=blocks.keys,
+        KEY_VECTORS=blocks.panel(d), VALUE_VECTORS=blocks.panel(e), MAX_FEATURES=_bound(blocks.padded(d)),
+        MAX_VALUES=_bound(blocks.padded(e)), POLYNOMIAL_EXP=own_exp(runtime, call.dtype),
+        POLYNOMIAL_PART=call.real == "float",
     )  # fmt: skip
 
 
-def _rows_each(runtime: Runtime, count: int, rows: int, tile: int) -> int:
-    """Rows per work-item, in whole tiles: several, but no fewer items than keep every core busy."""
-    wanted = 4 * runtime.features.compute_units
-    tiles = ceil_div(rows, tile)
-    return max(1, min(_TILES_EACH, tiles * count // wanted)) * tile
+def _bound(features: int) -> int:
+    """The compiled bound for a length: few distinct values, so that few programs are built."""
+    return max(64, 1 << (features - 1).bit_length())
 
 
 def _refusal(call: Attention) -> Declined | None:
@@ -118,49 +109,61 @@ def _refusal(call: Attention) -> Declined | None:
 
 
 def forward(runtime: Runtime, call: Attention) -> Launch | Declined:
-    """The result and the logsumexp, after keys and values are packed."""
+    """The result and the logsumexp: one launch, for the blocks of queries of all heads."""
     refused = _refusal(call)
     if refused:
         return refused
-    shape, packing = call.shape, _Packing(runtime, call)
-    tile = packing.tile
-    keys, values = packing.pack("k", tile.columns, True), packing.gathered("v")
-    each = _rows_each(runtime, shape.count, shape.t, tile.rows)
+    blocks = _blocks(runtime, call)
+    operands = _Operands(runtime, call, blocks)
     parameters = [
-        Tensor(0), keys, values, *call.masked(), Tensor(call.out), Tensor(call.out + 1), *call.lengths(), *uints(each),
-        *call.strides("q"), *call.strides("v"), *call.mask_strides(),
+        *operands.memory, *call.masked(), Tensor(call.out), Tensor(call.out + 1), *call.lengths(), *operands.strides,
+        *call.mask_strides(),
     ]  # fmt: skip
-    definitions = _definitions(runtime, call, packing)
-    items = (ceil_div(shape.t, each), shape.count)
+    items = (ceil_div(call.shape.t, blocks.queries), call.shape.count)
+    definitions = _definitions(runtime, call, blocks)
     attend = runtime.launch("attention", "attention_panels", definitions, parameters, items, (1, 1))
-    return LaunchSequence("attention", (*packing.steps, attend), tuple(packing.sizes))
+    return LaunchSequence("attention", (*operands.steps, attend), tuple(operands.sizes))
+
+
+def _splits(runtime: Runtime, call: Attention, blocks: Blocks) -> int:
+    """Work-items that share the queries of a head: more than one where heads are too few to keep every core busy."""
+    shape = call.shape
+    wanted = ceil_div(_ITEMS_PER_UNIT * runtime.features.compute_units, shape.count)
+    sums = shape.count * shape.s * (blocks.padded(shape.d) + blocks.padded(shape.e)) * call.itemsize
+    return max(1, min(wanted, ceil_div(shape.t, blocks.queries), _PARTIAL_BYTES // sums))
 
 
 def backward(runtime: Runtime, call: Attention) -> Launch | Declined:
-    """The gradients of the queries in one launch, of the keys and values in another, after all operands are packed."""
+    """All gradients in one launch, for the heads; those of keys and values are sums of several where heads are few."""
     refused = _refusal(call)
     if refused:
         return refused
-    shape, packing = call.shape, _Packing(runtime, call)
-    tile = packing.tile
-    keys_turned, values_turned = packing.pack("k", tile.columns, True), packing.pack("v", tile.columns, True)
-    queries_turned, slopes_turned = packing.pack("q", tile.columns, True), packing.pack("g", tile.columns, True)
-    keys, queries, slopes = packing.gathered("k"), packing.gathered("q"), packing.gathered("g")
-    deltas = packing.reserve(shape.count * shape.t * call.itemsize)
-    steps = [*packing.steps, delta(runtime, call, deltas)]
-    dq, dk, dv = (Tensor(call.out + i) for i in range(3))
-    for of_keys, length, (first, second, third), packed, results in (
-        (False, shape.t, ("q", "g", "k"), (keys_turned, values_turned, keys), (dq,)),
-        (True, shape.s, ("k", "v", "q"), (queries_turned, slopes_turned, queries, slopes), (dk, dv)),
-    ):
-        each = _rows_each(runtime, shape.count, length, tile.rows)
-        parameters: list[Parameter] = [
-            call.operand(first)[0], call.operand(second)[0], *packed, *call.masked(), Tensor(6), deltas, *results,
-            *call.lengths(), *uints(each), *call.strides(first), *call.strides(second),
-            *call.strides(third), *call.strides("g"), *call.mask_strides(),
-        ]  # fmt: skip
-        definitions = _definitions(runtime, call, packing) | {"KEYS": of_keys}
-        items = (ceil_div(length, each), shape.count)
-        name = "attention_grad.keys" if of_keys else "attention_grad.queries"
-        steps.append(runtime.launch(name, "attention_panels_grad", definitions, parameters, items, (1, 1)))
-    return LaunchSequence("attention_grad", steps, tuple(packing.sizes))
+    shape, blocks = call.shape, _blocks(runtime, call)
+    operands = _Operands(runtime, call, blocks)
+    rows = shape.count * shape.s
+    splits = _splits(runtime, call, blocks)
+    outputs = [Tensor(call.out + i) for i in range(3)]
+    gathered: list[Parameter] = []
+    sums: list[Launch] = []
+    whole = blocks.padded(shape.d) == shape.d and blocks.padded(shape.e) == shape.e
+    partial = splits > 1 or call.dtype.itemsize < call.itemsize or not whole
+    for output, features in zip(outputs[1:], (shape.d, shape.e), strict=True):
+        if not partial:
+            gathered.append(output)
+            continue
+        pitch = blocks.padded(features)
+        target = operands.reserve(splits * rows * pitch)
+        gathered += [target, Constant(0, "ulong")]
+        definitions: Definitions = {"DTYPE": call.dtype.name, "REAL": call.real, "WIDTH": blocks.width}
+        parameters: list[Parameter] = [target, output, *uints(rows, features, pitch, splits, _ROWS)]
+        items = (ceil_div(rows, _ROWS),)
+        sums.append(runtime.launch("attention_sums", "head_sums", definitions, parameters, items, (1,)))
+    parameters = [
+        *operands.memory, *call.masked(), Tensor(5), Tensor(6), outputs[0], *gathered, *call.lengths(), *uints(splits),
+        *operands.strides, *call.mask_strides(),
+    ]  # fmt: skip
+    definitions = _definitions(runtime, call, blocks) | {"PARTIAL": partial}
+    grad = runtime.launch(
+        "attention_grad", "attention_panels_grad", definitions, parameters, (splits, shape.count), (1, 1)
+    )
+    return LaunchSequence("attention_grad", (*operands.steps, grad, *sums), tuple(operands.sizes))

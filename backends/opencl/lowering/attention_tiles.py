@@ -9,7 +9,9 @@ from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.attention_arguments import Attention, Definitions, delta, padded
+from polyhal.backends.opencl.lowering.scatter import after_zeros
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.layout import contiguous
 from polyhal.hal.protocol import Declined, Launch
 
 _MAX_FEATURES = 256
@@ -30,8 +32,12 @@ class Tiles:
         return self.columns // self.width
 
     @property
+    def down(self) -> int:
+        return self.rows // self.height
+
+    @property
     def group(self) -> int:
-        return self.rows // self.height * self.lanes
+        return self.down * self.lanes
 
     def registers(self, gathered: int) -> int:
         """Numbers that a work-item holds when it gathers rows of `gathered` features."""
@@ -101,12 +107,39 @@ def forward(runtime: Runtime, call: Attention, candidates: Sequence[Tiles] = FOR
     return runtime.launch("attention", "attention_tiles", definitions, parameters, items, (tiles.group, 1))
 
 
-def backward(runtime: Runtime, call: Attention, candidates: Sequence[Tiles] = BACKWARD) -> Launch | Declined:
-    """The gradients of the queries in one launch, of the keys and values in another."""
+def _adding(runtime: Runtime, call: Attention, target: Workspace, candidates: Sequence[Tiles]) -> Launch | None:
+    """All gradients in one launch that adds up those of queries in memory; None where no tile is suited to it."""
+    features, values = padded(call.shape.d), padded(call.shape.e)
+    suited = [tiles for tiles in candidates if tiles.columns % (4 * tiles.down) == 0]
+    tiles = _choose(runtime, call, suited, _backward_elements, features + values) if suited else None
+    if tiles is None or isinstance(tiles, Declined):
+        return None
+    results = (Tensor(call.out + i) for i in range(3))
+    parameters: list[Parameter] = [*call.operands(), target, *results, *call.numbers()]
+    definitions = _definitions(runtime, call, tiles) | {"KEYS": True, "ALL": True, "PTX": runtime.features.tensor_cores}
+    items = (ceil_div(call.shape.s, tiles.rows) * tiles.group, call.shape.count)
+    launch = runtime.launch(
+        "attention_grad.all", "attention_tiles_grad", definitions, parameters, items, (tiles.group, 1)
+    )
+    queries = contiguous(call.dtype, (call.shape.count, call.shape.t, call.shape.d))
+    return after_zeros(runtime, "attention_grad", queries, call.out, launch)
+
+
+def backward(
+    runtime: Runtime, call: Attention, candidates: Sequence[Tiles] = BACKWARD, adding: bool = False
+) -> Launch | Declined:
+    """The gradients of the queries in one launch, of the keys and values in another.
+
+    With `adding` all in one, with two products less, whose sums for queries are added up in no fixed order: float32 only.
+    """
     shape = call.shape
     features, values = padded(shape.d), padded(shape.e)
     target = Workspace(call.temporary)
-    steps: list[Launch] = [delta(runtime, call, target)]
+    workspace = (2 * shape.count * shape.t * call.itemsize,)
+    steps: list[Launch] = [delta(runtime, call, target, statistics=True)]
+    together = _adding(runtime, call, target, candidates) if adding else None
+    if together is not None:
+        return LaunchSequence("attention_grad", [*steps, together], workspace)
     for keys, length, gathered, results in (
         (False, shape.t, features, (call.out,)), (True, shape.s, features + values, (call.out + 1, call.out + 2))
     ):  # fmt: skip
@@ -114,10 +147,10 @@ def backward(runtime: Runtime, call: Attention, candidates: Sequence[Tiles] = BA
         if isinstance(tiles, Declined):
             return tiles
         parameters: list[Parameter] = [
-            *call.operands(), Tensor(6), target, *(Tensor(i) for i in results), *call.numbers()
+            *call.operands(), target, *(Tensor(i) for i in results), *call.numbers()
         ]  # fmt: skip
         definitions = _definitions(runtime, call, tiles) | {"KEYS": keys}
         items = (ceil_div(length, tiles.rows) * tiles.group, shape.count)
         name = "attention_grad.keys" if keys else "attention_grad.queries"
         steps.append(runtime.launch(name, "attention_tiles_grad", definitions, parameters, items, (tiles.group, 1)))
-    return LaunchSequence("attention_grad", steps, (shape.count * shape.t * call.itemsize,))
+    return LaunchSequence("attention_grad", steps, workspace)

@@ -16,6 +16,8 @@ FEW_ROWS = 32
 """Rows of the smallest tile."""
 _SPLIT_TERMS = 128
 """Terms below which a tile's are not divided."""
+_LEAST_SHARE = 512
+"""Terms of a share below which adding up shares costs more than it saves, on Hopper's tensor cores."""
 _MAX_SPLITS = 128
 _WAVES = 4
 """Groups per compute unit that the terms of too few tiles are shared out to."""
@@ -68,6 +70,65 @@ def choose(runtime: Runtime, rows: int, dtype: DType, out: DType, precision: str
     parts = 1 if dtype.itemsize == 2 else {"highest": 0, "high": 3, "medium": 1}[precision]
     stages = 2 if not asynchronous else 3 if gradient or parts < 3 else 4
     return Method(*shape, 16, stages, parts, parts > 0, asynchronous)
+
+
+@dataclass(frozen=True, slots=True)
+class Teams:
+    """A tile of conv_teams.h, and how fast it is made, compared with the others of its list."""
+
+    teams: int
+    columns: int
+    depth: int
+    stages: int
+    parts: int
+    speed: float
+
+    @property
+    def rows(self) -> int:
+        return 64 * self.teams
+
+    @property
+    def items(self) -> int:
+        return 128 * self.teams
+
+    @property
+    def local_memory(self) -> int:
+        return self.stages * self.parts * (self.rows + self.columns) * self.depth * 2
+
+    @property
+    def definitions(self) -> Definitions:
+        return {"TEAMS": self.teams, "WIDE": self.columns, "DEPTH": self.depth, "STAGES": self.stages}
+
+
+TEAMS = {
+    1: (Teams(2, 128, 64, 3, 1, 1.0), Teams(2, 128, 64, 5, 1, 0.95), Teams(2, 64, 64, 4, 1, 0.9)),
+    3: (Teams(3, 128, 32, 3, 3, 1.0), Teams(2, 128, 32, 4, 3, 1.1), Teams(2, 64, 32, 3, 3, 0.84)),
+}
+"""By the number of parts."""
+_SHARE_COST = {1: 2.5, 3: 1.0}
+"""What a sum of a share costs, in multiplications of so many parts."""
+
+
+def choose_teams(
+    runtime: Runtime, parts: int, shape: tuple[int, int, int, int], *, divisible: bool = True
+) -> tuple[Teams, int, int]:
+    """The tile that finishes (rows, columns, terms, groups) first, how many groups share it, and the terms of each."""
+    rows, columns, terms, groups = shape
+    units, memory = runtime.features.compute_units, runtime.features.static_local_memory
+    found = []
+    for tile in TEAMS[parts]:
+        resident = max(1, memory // tile.local_memory)
+        tiles = ceil_div(rows, tile.rows) * ceil_div(columns, tile.columns) * groups
+        wanted = max(1, min(units * resident // tiles, terms // _LEAST_SHARE, _MAX_SPLITS)) if divisible else 1
+        share = round_up(ceil_div(terms, wanted), tile.depth)
+        splits = ceil_div(terms, share)
+        waves = ceil_div(tiles * splits, units * resident)
+        time = waves * resident * tile.rows * tile.columns * share / tile.speed
+        if splits > 1:
+            time += _SHARE_COST[parts] * splits * rows * columns * groups
+        found.append((time, tile, splits, share))
+    _, tile, splits, share = min(found, key=lambda f: f[0])
+    return tile, splits, share
 
 
 def half_type(dtype: DType) -> str:

@@ -16,10 +16,12 @@ from polyhal.backends.common.convolutions import Convolution, Geometry, Pair
 from polyhal.backends.common.geometry import ceil_div, power_of_two_at_most, round_up
 from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering import conv_shares
 from polyhal.backends.opencl.lowering.conv_methods import FEW_ROWS, choose, half_type, share_out
 from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
@@ -82,7 +84,8 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         ],
         (tiles * method.group, splits, g.groups), (method.group, 1, 1),
     )  # fmt: skip
-    return _summed(runtime, "conv2d_weight_grad", [multiply], (splits, g.groups, m, n), out, (None, 2, 3), places, ())
+    shape = (splits, g.groups, m, n)
+    return _summed(runtime, "conv2d_weight_grad", [multiply], shape, (x.dtype, out.dtype), (None, 2, 3), places, ())
 
 
 def _dots(runtime: Runtime, slope: Spec, x: Spec, out: Spec, g: Geometry) -> Launch:
@@ -213,33 +216,22 @@ def _correlate(runtime: Runtime, name: str, c: _Correlation, operands: Convoluti
     weight_bytes = c.groups * padded_k * padded_m * (2 * method.parts or item)
     workspace = (weight_bytes, padded_k * 8)
     shape = (splits, c.groups, m, n)
-    return _summed(runtime, name, [pack, multiply], shape, out, (bias, result, first + 2), places, workspace)
+    dtypes = (x.dtype, out.dtype)
+    return _summed(runtime, name, [pack, multiply], shape, dtypes, (bias, result, first + 2), places, workspace)
 
 
 def _summed(
-    runtime: Runtime, name: str, steps: list[Callable[..., None]], shape: tuple[int, int, int, int], out: Spec,
-    at: tuple[int | None, int, int], places: list[Parameter], workspace: tuple[int, ...],
+    runtime: Runtime, name: str, steps: list[Callable[..., None]], shape: tuple[int, int, int, int],
+    dtypes: tuple[DType, DType], at: tuple[int | None, int, int], places: list[Parameter], workspace: tuple[int, ...],
 ) -> Launch:  # fmt: skip
     """The launch of `steps`, and of what adds up their shares of the terms if there are several.
 
     `at` has the positions of the bias, the output and the shares' workspace.
     """
-    splits, groups, m, n = shape
-    bias, result, temporary = at
-    if splits == 1:
+    if shape[0] == 1:
         return LaunchSequence(name, steps, workspace)
-    size = groups * m * n
-    real = real_type(out.dtype)
-    total = runtime.launch(
-        f"{name}_sum", "conv_tiles_sum",
-        {"OUT_DTYPE": out.dtype.name, "REAL": real, "BIAS": bias is not None},
-        [
-            Workspace(temporary), *([] if bias is None else [Tensor(bias)]), Tensor(result),
-            *uints(size, m, n, splits), *places,
-        ],
-        (size,), (runtime.features.group_size,),
-    )  # fmt: skip
-    return LaunchSequence(name, [*steps, total], (*workspace, splits * size * (8 if real == "double" else 4)))
+    total = conv_shares.total(runtime, name, dtypes, at, shape, places)
+    return LaunchSequence(name, [*steps, total], (*workspace, conv_shares.nbytes(shape, dtypes[1])))
 
 
 def _quads(c: _Correlation, out: Spec) -> bool:

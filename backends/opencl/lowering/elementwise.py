@@ -17,6 +17,7 @@ from polyhal.backends.common.launch import Constant, Number, ScalarType, Tensor
 from polyhal.backends.common.steps import Value, cast, evaluate
 from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
 from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.ahead import ahead
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -25,6 +26,10 @@ from polyhal.hal.protocol import InputSpec, Launch
 from polyhal.hal.tuning import Family, magnitude
 
 INT32_LIMIT = 2**31 - 1
+_LEAST_SPAN = 64
+"""Chunks that a work-item of a CPU takes at least, so that starting it costs little beside them."""
+_SPANS_PER_UNIT = 64
+"""Work-items of a CPU per compute unit, so that none waits long for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class Streaming:
     """How elements are dealt out."""
 
     group: int
-    """Work-items per group."""
+    """Work-items per group; 1 on CPUs, where each takes a span."""
     vector: int
     """Elements of four bytes per work-item, where rows are long enough."""
 
@@ -40,7 +45,9 @@ class Streaming:
 STREAMING = Family[Streaming](
     "elementwise",
     {"group": (16, 32, 64, 128, 256, 512), "vector": (4, 8, 16)},
-    lambda features, choice: choice.group <= features.max_group_size and choice.vector in (1, 2, 4, 8, 16),
+    lambda features, choice: (
+        choice.group <= (1 if features.cpu else features.max_group_size) and choice.vector in (1, 2, 4, 8, 16)
+    ),
 )
 
 
@@ -116,7 +123,8 @@ def group(
     Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may
     be exactly an input. Raises KernelBuildError.
     """
-    default = Streaming(runtime.features.group_size, runtime.features.vector_width)
+    cpu = runtime.features.cpu
+    default = Streaming(1 if cpu else runtime.features.group_size, runtime.features.vector_width)
     choice = runtime.tuning.choose(STREAMING, magnitude(math.prod(outputs[0].shape)), default)
     space = _lay_out(choice.vector, runtime, inputs, outputs)
     text = Text()
@@ -127,6 +135,8 @@ def group(
         "WIDTH": space.width,
         "ALIGNED": space.aligned,
         "FLAT": len(space.axes) == 1,
+        "SPANS": cpu,
+        "AHEAD": ahead(runtime),
         "INDEX": index,
         "OFFSET": "long" if space.wide else "int",
         **dict.fromkeys(sorted(text.dialect.headers), 1),
@@ -139,9 +149,10 @@ def group(
         "STORE_FULL": "\n".join(text.store),
         "STORE_PART": "\n".join(text.store_part),
     }
-    geometry = [Constant(n, index) for n in (space.axes[-1], space.chunks, space.items)]
+    each = max(_LEAST_SPAN, ceil_div(space.items, _SPANS_PER_UNIT * runtime.features.compute_units)) if cpu else 1
+    geometry = [Constant(n, index) for n in (space.axes[-1], space.chunks, space.items, each)]
     return runtime.launch(
-        name, "elementwise", definitions, [*text.bindings, *geometry], (space.items,), (choice.group,),
+        name, "elementwise", definitions, [*text.bindings, *geometry], (ceil_div(space.items, each),), (choice.group,),
         options=division_options(runtime),
     )  # fmt: skip
 

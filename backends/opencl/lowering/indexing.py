@@ -1,8 +1,7 @@
-"""Rows picked by index, and elements along an axis picked and added. Additions run in a fixed order, without atomics."""
+"""Rows picked by index, and elements along an axis picked and added: in a fixed order, or atomically on GPUs if that may be."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -79,8 +78,9 @@ def _embedding(
 
 
 def _along(
-    runtime: Runtime, name: str, data: Spec, index: Spec, out: Spec, axis: int, length: int, items: int
-) -> Launch | Declined:
+    runtime: Runtime, name: str, data: Spec, index: Spec, out: Spec, axis: int, length: int, items: int,
+    definitions: Mapping[str, str | int | bool], kernel: str = "",
+) -> Launch | Declined:  # fmt: skip
     source, positions = thirds(data, axis), thirds(index, axis)
     if source is None or positions is None:
         return Declined("the axes beside the indexed one cannot be merged")
@@ -96,15 +96,8 @@ def _along(
         Constant(length, "long"),
         *(Constant(v, "long") for v in (*data_steps, *index_steps)),
     ]
-    # Elements that are only moved need no arithmetic type.
-    dtype = (
-        {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}[out.dtype.itemsize]
-        if name.startswith("take")
-        else out.dtype.name
-    )
-    definitions: dict[str, str | int | bool] = {"DTYPE": dtype, "INDEX_DTYPE": index.dtype.name}
     group = runtime.features.group_size
-    return runtime.launch(name, "along_axis", definitions, parameters, (items,), (group,), kernel=name)
+    return runtime.launch(name, "along_axis", definitions, parameters, (items,), (group,), kernel=kernel or name)
 
 
 def _take_along_axis(
@@ -115,7 +108,10 @@ def _take_along_axis(
     if not isinstance(x, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
     axis = params["axis"]
-    return _along(runtime, "take_along_axis", x, index, out, axis, x.shape[axis], out.size)
+    # Elements that are only moved need no arithmetic type.
+    dtype = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}[out.dtype.itemsize]
+    definitions = {"DTYPE": dtype, "INDEX_DTYPE": index.dtype.name}
+    return _along(runtime, "take_along_axis", x, index, out, axis, x.shape[axis], out.size, definitions)
 
 
 def _scatter_along_axis(
@@ -128,11 +124,16 @@ def _scatter_along_axis(
     axis = params["axis"]
     if out.dtype.is_floating_point and out.dtype.itemsize < 4 and index.shape[axis] > 1:
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
-    lines = math.prod(index.shape) // index.shape[axis]
-    launch = _along(runtime, "scatter_along_axis", src, index, out, axis, params["length"], lines)
-    return (
-        launch if isinstance(launch, Declined) else scatter.after_zeros(runtime, "scatter_along_axis", out, 2, launch)
-    )
+    name, length = "scatter_along_axis", params["length"]
+    definitions: dict[str, str | int | bool]
+    if not runtime.features.cpu and not params["deterministic"] and out.dtype in scatter.ATOMIC:
+        definitions = {**scatter.atomic_definitions(runtime, index.dtype, out.dtype), "ATOMIC": True}
+        launch = _along(runtime, name, src, index, out, axis, length, index.size, definitions, "scatter_atomically")
+    else:
+        definitions = {"DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name}
+        lines = index.size // index.shape[axis]
+        launch = _along(runtime, name, src, index, out, axis, length, lines, definitions)
+    return launch if isinstance(launch, Declined) else scatter.after_zeros(runtime, name, out, 2, launch)
 
 
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {

@@ -14,7 +14,7 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 from polyhal.hal.tuning import Family, size_class
 
-_DEPTH = 288
+_DEPTH = 256
 """Most terms per pass: a panel of the right operand then stays in the first-level cache."""
 _LOCAL_BLOCK = 594 << 10
 """Bytes for a block of the left operand, a part of the second-level cache, where local memory is larger."""

@@ -55,7 +55,7 @@ class Tile:
 
 TILES = Family[Tile](
     "matmul_tiles",
-    {"quad_rows": (1, 2), "quad_columns": (1, 2), "depth": (8, 16), "stages": (2, 3)},
+    {"quad_rows": (1, 2), "quad_columns": (1, 2), "depth": (8, 16, 32), "stages": (2, 3)},
     lambda features, tile: tile.local_memory(4) <= features.static_local_memory and (tile.stages == 2 or features.tensor_cores),
 )  # fmt: skip
 
@@ -63,7 +63,9 @@ TILES = Family[Tile](
 def choose(runtime: Runtime, p: Product, *, asynchronous: bool) -> Tile:
     """The largest tile that keeps all compute units busy, with the terms of tiles shared out where that helps."""
     units = runtime.features.compute_units
-    large, small = (Tile(2, 2, 16, 3), Tile(1, 1, 16, 3)) if asynchronous else (Tile(2, 2, 8, 2), Tile(1, 1, 16, 2))
+    large, small = (Tile(2, 2, 32, 2), Tile(1, 1, 16, 3)) if asynchronous else (Tile(2, 2, 8, 2), Tile(1, 1, 16, 2))
+    if _RESIDENT.groups * large.local_memory(p.element.itemsize) > runtime.features.static_local_memory:
+        large = Tile(2, 2, 8, large.stages)
     tiles = large.count(p)
     few = tiles < units and tiles * (p.k // _SHARE) < units
     if p.element.itemsize > 4:

@@ -18,7 +18,9 @@ LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {}
 
 _BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 _UNITS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
-_LOCAL_TILE, _LOCAL_GROUP, _BLOCK_TILE = 32, 256, 16
+_LOCAL_TILE, _LOCAL_GROUP = 32, 256
+_CPU_SIDE = 64
+"""Sides of the squares that a work-item of a CPU moves."""
 _VECTOR_TILE, _BLOCK = 64, 4
 """Sides of the squares that a group moves in vectors, and of the blocks that its work-items turn."""
 
@@ -56,17 +58,14 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
         *[Constant(v, "long") for v in (*t.source_batch, *t.target_batch)],
     ]  # fmt: skip
     definitions: dict[str, str | int | bool] = {"UNIT": _UNITS[source.dtype.itemsize]}
-    tile = _BLOCK_TILE if runtime.features.cpu else _LOCAL_TILE
-    squares = t.tiles(tile)
     if runtime.features.cpu:
-        parameters.append(Constant(squares, "ulong"))
-        return runtime.launch(
-            "transpose", "transpose_block", {**definitions, "TILE": tile}, parameters, (squares,), (4,)
-        )
+        definitions |= {"SIDE": _CPU_SIDE}
+        return runtime.launch("transpose", "transpose_block", definitions, parameters, (t.tiles(_CPU_SIDE),), (1,))
     size = min(_LOCAL_GROUP, runtime.features.group_size)
     if size == _LOCAL_GROUP and source.aligned and target.aligned and t.in_vectors(_BLOCK):
         return runtime.launch(
             "transpose", "transpose_vectors", definitions, parameters, (t.tiles(_VECTOR_TILE) * size,), (size,)
         )
-    definitions |= {"TILE": tile, "GROUP": size}
-    return runtime.launch("transpose", "transpose_local", definitions, parameters, (squares * size,), (size,))
+    definitions |= {"TILE": _LOCAL_TILE, "GROUP": size}
+    items = t.tiles(_LOCAL_TILE) * size
+    return runtime.launch("transpose", "transpose_local", definitions, parameters, (items,), (size,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common import norms
@@ -18,8 +18,6 @@ from polyhal.hal.protocol import Declined, Launch
 
 Lower = Callable[[Runtime, Inputs, tuple[Spec, ...], Mapping[str, Any]], Launch | Declined]
 
-_CHUNKS_PER_UNIT = 4
-_COLUMN_VECTORS = 4
 _GPU_COLUMNS = 4
 _GPU_ITEMS = 1 << 17
 _MIN_CHUNK = 16
@@ -64,59 +62,39 @@ def _backward(centred: bool) -> Lower:
         if isinstance(found, Declined):
             return found
         x = found.x
-        arranged = rows.arrange(runtime, (found.g, x, found.dx), x.ndim - 1, held=2, shared=(weight,))
+        cpu = runtime.features.cpu
+        last = x.ndim - 1
+        arranged = rows.arrange(runtime, (found.g, x, found.dx), last, held=2, shared=(weight,), fewest=True)
         if isinstance(arranged, Declined):
             return arranged
         definitions = arranged.definitions | {
             "CENTRED": centred,
             "WEIGHT": weight is not None,
             "WEIGHT_DTYPE": weight.dtype.name if weight is not None else "DTYPE",
+            "WEIGHT_SUMS": cpu,
         }
         present = [i for i, s in enumerate(inputs) if s is not None]
         first_output = len(inputs)
-        parameters = [*(Tensor(i) for i in present), Tensor(first_output), *arranged.parameters]
-        input_grad = runtime.launch(
+        after = first_output + len(outputs)
+        partial: list[Parameter] = [Workspace(after)] if cpu else []
+        parameters = [*(Tensor(i) for i in present), Tensor(first_output), *partial, *arranged.parameters]
+        launches = [runtime.launch(
             "norm_rows_grad", "norm_rows_grad", definitions, parameters, arranged.items, arranged.group
-        )
-
-        columns, vectors, aligned = _columns(runtime, arranged, found)
-        block = columns * vectors
-        blocks = ceil_div(arranged.length, block)
-        parts = _parts(runtime, arranged.rows, blocks)
-        chunk = ceil_div(arranged.rows, parts)
-        parts = ceil_div(arranged.rows, chunk)
+        )]  # fmt: skip
+        columns = 1 if cpu else _columns(arranged, found)
         common: dict[str, str | int | bool] = {
             "DTYPE": x.dtype.name,
             "OUT_DTYPE": dweight.dtype.name,
             "REAL": rows.real_type(x.dtype),
             "WIDTH": columns,
-            "VECTORS": vectors,
-            "ALIGNED": aligned,
+            "ALIGNED": columns > 1,
             "CENTRED": centred,
         }
-        after = first_output + len(outputs)
-        sums: list[Parameter] = [
-            Tensor(0),
-            Tensor(1),
-            *(Tensor(3 + i) for i in range(len(statistics))),
-            Workspace(after),
-            Constant(arranged.rows, "uint"),
-            Constant(arranged.length, "uint"),
-            Constant(chunk, "uint"),
-            Constant(found.g_row, "long"),
-            Constant(found.x_row, "long"),
-        ]
-        group = (1, 1) if runtime.features.cpu else (_group(runtime, blocks), 1)
-        partial = runtime.launch(
-            "norm_weight_partial",
-            "norm_weight_grad",
-            common,
-            sums,
-            (blocks, parts),
-            group,
-            kernel="norm_weight_partial",
-        )
-        total = runtime.launch(
+        parts = arranged.items[0]
+        if not cpu:
+            sums, parts = _partial_sums(runtime, arranged, found, columns, common, range(3, 3 + len(statistics)), after)
+            launches.append(sums)
+        launches.append(runtime.launch(
             "norm_weight_total",
             "norm_weight_grad",
             common,
@@ -129,29 +107,55 @@ def _backward(centred: bool) -> Lower:
             (arranged.length,),
             (min(runtime.features.group_size, 64),),
             kernel="norm_weight_total",
-        )
+        ))  # fmt: skip
         item = 8 if common["REAL"] == "double" else 4
         workspace = parts * 2 * math.prod(dweight.shape) * item
-        return LaunchSequence("norm_grad", (input_grad, partial, total), (workspace,))
+        return LaunchSequence("norm_grad", launches, (workspace,))
 
     return lower
 
 
-def _columns(runtime: Runtime, arranged: rows.Rows, found: norms.Gradient) -> tuple[int, int, bool]:
-    """Columns in a vector, vectors side by side, and whether these lie at multiples of their size."""
-    if runtime.features.cpu:
-        width = arranged.definitions["WIDTH"]
-        assert isinstance(width, int)
-        return width, _COLUMN_VECTORS, False
+def _columns(arranged: rows.Rows, found: norms.Gradient) -> int:
+    """Columns that a work-item of a GPU sums side by side."""
     steps = (arranged.length, found.g_row, found.x_row)
     aligned = found.g.aligned and found.x.aligned and all(s % _GPU_COLUMNS == 0 for s in steps)
-    return (_GPU_COLUMNS if aligned else 1), 1, aligned
+    return _GPU_COLUMNS if aligned else 1
 
 
-def _parts(runtime: Runtime, count: int, blocks: int) -> int:
-    """Into how many chunks the rows are divided, so that every processor has work."""
-    wanted = _CHUNKS_PER_UNIT * runtime.features.compute_units if runtime.features.cpu else _GPU_ITEMS
-    return max(1, min(ceil_div(wanted, blocks), ceil_div(count, _MIN_CHUNK)))
+def _partial_sums(
+    runtime: Runtime,
+    arranged: rows.Rows,
+    found: norms.Gradient,
+    columns: int,
+    definitions: Mapping[str, str | int | bool],
+    statistics: Sequence[int],
+    workspace: int,
+) -> tuple[Launch, int]:
+    """For GPUs: the launch that sums chunks of rows into a workspace, and the number of chunks."""
+    blocks = ceil_div(arranged.length, columns)
+    chunk = ceil_div(arranged.rows, max(1, min(ceil_div(_GPU_ITEMS, blocks), ceil_div(arranged.rows, _MIN_CHUNK))))
+    parts = ceil_div(arranged.rows, chunk)
+    parameters: list[Parameter] = [
+        Tensor(0),
+        Tensor(1),
+        *(Tensor(i) for i in statistics),
+        Workspace(workspace),
+        Constant(arranged.rows, "uint"),
+        Constant(arranged.length, "uint"),
+        Constant(chunk, "uint"),
+        Constant(found.g_row, "long"),
+        Constant(found.x_row, "long"),
+    ]
+    launch = runtime.launch(
+        "norm_weight_partial",
+        "norm_weight_grad",
+        definitions,
+        parameters,
+        (blocks, parts),
+        (_group(runtime, blocks), 1),
+        kernel="norm_weight_partial",
+    )
+    return launch, parts
 
 
 def _group(runtime: Runtime, blocks: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common import poolings
+from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, Tensor
 from polyhal.backends.common.lowering import LoweringFunction
 from polyhal.backends.opencl.launch import Parameter
@@ -33,9 +34,21 @@ def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
             "DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "INCLUDE_PADDING": params.get("count_include_pad", True)
         }  # fmt: skip
         items, group = (pooling.pixels, pooling.planes), (runtime.features.group_size, 1)
+        if kernel == "max_pool_grad" and (cells := _cells(pooling)):
+            return runtime.launch(
+                kernel, "pooling", definitions, parameters, (cells, pooling.planes), group, kernel="max_pool_apart_grad"
+            )
         return runtime.launch(kernel, "pooling", definitions, parameters, items, group, kernel=kernel)
 
     return lower
+
+
+def _cells(pooling: poolings.Pooling) -> int:
+    """How many cells the strides cut the image into, if no windows overlap or reach beyond it; otherwise 0."""
+    height, width, _, _, kernel_h, kernel_w, stride_h, stride_w, *rest = pooling.lengths
+    if kernel_h > stride_h or kernel_w > stride_w or rest != [0, 0, 1, 1]:
+        return 0
+    return ceil_div(height, stride_h) * ceil_div(width, stride_w)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

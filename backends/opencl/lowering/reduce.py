@@ -14,6 +14,7 @@ from polyhal.backends.common.reductions import JOINS, Axes, Makers, Operation, a
 from polyhal.backends.opencl.dialect import convert, type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement, reduce_split
+from polyhal.backends.opencl.lowering.ahead import ahead
 from polyhal.backends.opencl.lowering.groups import exchange
 from polyhal.backends.opencl.lowering.reduce_arg import positions
 from polyhal.backends.opencl.runtime import Runtime
@@ -79,17 +80,19 @@ def _rows(
     lanes = reduce_split.lanes(runtime, part)
     width, whole = reduce_split.row_width(runtime, aligned, axes, part // lanes)
     piece = reduce_split.row_piece(runtime, axes, parts, width * lanes)
-    group = reduce_split.row_group(runtime, axes.results * parts)
+    cpu, tasks = runtime.features.cpu, axes.results * parts
+    group = 1 if cpu else reduce_split.row_group(runtime, tasks)
+    each = reduce_split.tasks_each(runtime, tasks, part)
     divides = op == "mean" and total > 0
     definitions = {
         **_definitions(op, source, target, held, divides), **_memory_definitions(operands),
         "WIDTH": width, "ALIGNED": whole, "LANES": lanes, "GROUP": group,
-        "EXCHANGE": exchange(runtime, held.itemsize, lanes, group),
+        "EXCHANGE": exchange(runtime, held.itemsize, lanes, group), "SPANS": cpu, "AHEAD": ahead(runtime),
     }  # fmt: skip
-    parameters = [*operands, *reduce_split.geometry(axes, parts, piece), _divisor(total, held)]
-    return runtime.launch(
-        f"reduce.{op}", "reduce_rows", definitions, parameters, (axes.results * parts * lanes,), (group,)
-    )
+    numbers = reduce_split.geometry(axes, parts, piece)
+    parameters = [*operands, *numbers, _divisor(total, held), Constant(each, "ulong")]
+    items = ceil_div(tasks, each) * lanes
+    return runtime.launch(f"reduce.{op}", "reduce_rows", definitions, parameters, (items,), (group,))
 
 
 def _columns(

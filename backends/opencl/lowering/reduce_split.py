@@ -28,6 +28,8 @@ SPLIT = Family[Split]("reduce", {"workers": (1, 2, 4, 8, 16, 32, 64, 128, 256)})
 _CPU_WORKERS = 4
 _ROW_WORKERS = 64
 _COLUMN_WORKERS = 4
+_TERMS_TOGETHER = 16384
+"""Terms that a work-item of a CPU takes at least where there are many results, so that starting it costs little."""
 _SHORTEST_PART = 1024
 """Terms below which a second pass costs more than it wins."""
 _SHORTEST_COLUMN = 32
@@ -60,6 +62,13 @@ def lanes(runtime: Runtime, length: int) -> int:
     if runtime.features.cpu:
         return 1
     return min(runtime.features.group_size, power_of_two_at_least(ceil_div(length, _TERMS_EACH)))
+
+
+def tasks_each(runtime: Runtime, tasks: int, terms: int) -> int:
+    """Parts of `terms` terms that a work-item takes one after the other: some on a CPU, as far as all its cores stay busy."""
+    if not runtime.features.cpu:
+        return 1
+    return max(1, min(_TERMS_TOGETHER // max(terms, 1), ceil_div(tasks, _CPU_WORKERS * runtime.features.compute_units)))
 
 
 def row_group(runtime: Runtime, tasks: int) -> int:

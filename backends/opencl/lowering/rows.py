@@ -12,12 +12,14 @@ from polyhal.backends.common.rows import Rows as Walk
 from polyhal.backends.common.rows import walk
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.ahead import ahead
 from polyhal.backends.opencl.lowering.groups import exchange
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec
+from polyhal.hal.tuning import Family, size_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,26 @@ class RowShape:
 
 _ELEMENTS_EACH = 16384
 """A CPU's work-item takes rows of about so many elements together, so that starting it costs little."""
-_REGISTERS = 32
-"""Elements, of all operands together, that a work-item of a GPU keeps."""
+_WORKERS = 4
+"""Work-items per compute unit of a CPU, so that none waits long for another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How the work-items of a GPU share rows."""
+
+    registers: int = 32
+    """Elements, of all operands together, that a work-item keeps."""
+    busy: int = 256
+    """Work-items that a compute unit should have at least."""
+
+
+SHARING = Family[Sharing]("rows", {"registers": (16, 32, 64), "busy": (128, 256, 512, 1024)})
 _SCALARS = 16
 """The same where they are read one at a time."""
 _LEAST_LANES = 32
 _TRANSACTION = 16
 """Bytes that a work-item of a GPU moves at once."""
-_BUSY = 256
-"""Work-items that a compute unit of a GPU should have at least."""
 _STRIDED_GROUP = 64
 
 
@@ -72,17 +85,19 @@ def arrange(
     held: int = 0,
     shared: Sequence[InputSpec | None] = (),
     unit: int = 0,
+    fewest: bool = False,
 ) -> Rows | Declined:
     """Rows along `axis` of operands of equal shape, of which a GPU keeps the first `held` in registers where they fit there.
 
     `shared` are operands of one row that are read along with every row. No vector that is held crosses a multiple of `unit`.
+    With `fewest`, there are no more work-items on a CPU than keep it busy.
     """
     found = walk(specs, axis)
     if isinstance(found, Declined):
         return found
     dtype = specs[0].dtype
     shape = (
-        _cpu_shape(runtime, dtype, found)
+        _cpu_shape(runtime, dtype, found, fewest)
         if runtime.features.cpu
         else _gpu_shape(runtime, specs, found, held, shared, unit)
     )
@@ -91,6 +106,7 @@ def arrange(
         "DTYPE": dtype.name, "REAL": real, "WIDTH": shape.width, "ALIGNED": shape.aligned, "GROUP": shape.group,
         "LANES": shape.lanes, "HELD": shape.held, "FULL": shape.held * shape.lanes * shape.width == found.length,
         "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, shape.lanes, shape.group),
+        "AHEAD": ahead(runtime),
         "POLYNOMIAL_EXP": own_exp(runtime, dtype), "POLYNOMIAL_PART": runtime.features.cpu and real == "float",
     }  # fmt: skip
     parameters: list[Parameter] = [
@@ -106,7 +122,7 @@ def arrange(
     return Rows(found.count, found.length, definitions, tuple(parameters), (items,), (shape.group,))
 
 
-def _cpu_shape(runtime: Runtime, dtype: DType, found: Walk) -> RowShape:
+def _cpu_shape(runtime: Runtime, dtype: DType, found: Walk, fewest: bool) -> RowShape:
     """Some rows for each work-item, in vectors as wide as fit in one."""
     features = runtime.features
     if not found.contiguous:
@@ -114,7 +130,9 @@ def _cpu_shape(runtime: Runtime, dtype: DType, found: Walk) -> RowShape:
     width = max(1, features.vector_width // (2 if real_type(dtype) == "double" else 1))
     while width > found.length and width > 1:
         width //= 2
-    each = max(1, min(_ELEMENTS_EACH // found.length, ceil_div(found.count, 4 * features.compute_units)))
+    each = max(1, ceil_div(found.count, _WORKERS * features.compute_units))
+    if not fewest:
+        each = max(1, min(_ELEMENTS_EACH // found.length, each))
     return RowShape(width, lanes=1, group=1, held=0, each=each)
 
 
@@ -130,10 +148,11 @@ def _gpu_shape(
     aligned = all(s.aligned for s in (*specs, *shared) if isinstance(s, Spec)) and all(t % width == 0 for t in steps)
     width = width if aligned else 1
     vectors = found.length // width
-    most = (_REGISTERS if width > 1 else _SCALARS) // width // max(held, 1)
+    sharing = runtime.tuning.choose(SHARING, f"{size_class(found.count, found.length)} {held}", Sharing())
+    most = (sharing.registers if width > 1 else _SCALARS) // width // max(held, 1)
     limit = min(runtime.capabilities.limits.max_group_size, 1024)
     lanes = max(_LEAST_LANES, min(limit, power_of_two_at_least(ceil_div(vectors, max(most, 1)))))
-    busy = _BUSY * runtime.features.compute_units
+    busy = sharing.busy * runtime.features.compute_units
     while lanes * 2 <= min(limit, vectors) and lanes * found.count < busy:
         lanes *= 2
     kept = ceil_div(vectors, lanes)

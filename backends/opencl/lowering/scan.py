@@ -14,6 +14,7 @@ from polyhal.backends.common.rows import Rows, walk
 from polyhal.backends.opencl.dialect import convert, type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
@@ -31,22 +32,26 @@ def _lowering(operation: Operation) -> LoweringFunction:
     def lower(
         runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        x, out, axis = inputs[0], outputs[0], params["axis"]
+        x = inputs[0]
         assert isinstance(x, Spec)
-        held = accumulator(operation, x.dtype)
-        definitions: dict[str, str | int | bool] = {
-            "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(held)),
-            "MAP(v)": convert("v", x.dtype, held), "OPERATION": operation, "IDENTITY": int(operation == "prod"),
-        }  # fmt: skip
-        columns = _columns(x, axis)
-        if columns is not None:
-            return _down_columns(runtime, f"cum{operation}", x.shape[axis], columns, held.itemsize, definitions)
-        found = walk((x, out), axis)
-        if isinstance(found, Declined):
-            return found
-        return _along_rows(runtime, f"cum{operation}", (x, out), found, held.itemsize, definitions)
+        return scan(runtime, operation, x, outputs[0], params["axis"], accumulator(operation, x.dtype))
 
     return lower
+
+
+def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, held: DType) -> Launch | Declined:
+    """A launch (x, out) that adds up or multiplies along an axis, in registers of the dtype `held`; out may be x."""
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(held)),
+        "MAP(v)": convert("v", x.dtype, held), "OPERATION": operation, "IDENTITY": int(operation == "prod"),
+    }  # fmt: skip
+    columns = _columns(x, axis)
+    if columns is not None:
+        return _down_columns(runtime, f"cum{operation}", x.shape[axis], columns, held.itemsize, definitions)
+    found = walk((x, out), axis)
+    if isinstance(found, Declined):
+        return found
+    return _along_rows(runtime, f"cum{operation}", (x, out), found, held.itemsize, definitions)
 
 
 def _columns(x: Spec, axis: int) -> tuple[int, int, int, int] | None:

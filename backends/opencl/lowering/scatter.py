@@ -22,7 +22,10 @@ Inputs = tuple[InputSpec | None, ...]
 
 _FEW_ADDITIONS = 40 << 20
 """Elements up to which atomic additions were faster than rows that are linked and added in order, whatever the table."""
-_ATOMIC = (dtypes.float32, dtypes.int32, dtypes.uint32)
+_WIDE, _FEW_WIDE_ADDITIONS = 256, 16 << 20
+"""The same for rows of so many elements, which groups that add them in order read at the speed of memory."""
+ATOMIC = (dtypes.float32, dtypes.int32, dtypes.uint32)
+"""What is added atomically."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +79,25 @@ def _scatter(
         return Declined("an axis is longer than 2^31")
     if runtime.features.cpu:
         return _scatter_by_columns(runtime, index, step, source, out, places)
-    if not ordered and out.dtype in _ATOMIC and source.count * source.width <= _FEW_ADDITIONS:
+    few = _FEW_WIDE_ADDITIONS if source.width >= _WIDE else _FEW_ADDITIONS
+    if not ordered and out.dtype in ATOMIC and source.count * source.width <= few:
         return _scatter_atomically(runtime, index, step, source, out, places)
     return _scatter_by_rows(runtime, index, step, source, out, places)
+
+
+def atomic_definitions(runtime: Runtime, index: DType, dtype: DType) -> dict[str, str | int | bool]:
+    """What kernels that add atomically want to know."""
+    return {
+        "DTYPE": dtype.name, "INDEX_DTYPE": index.name, "IS_FLOAT": dtype.kind == "float",
+        "PTX": runtime.features.float_atomics == "ptx",
+    }  # fmt: skip
 
 
 def _scatter_atomically(
     runtime: Runtime, index: Spec, step: int, source: _Rows, out: Spec, places: tuple[int, int, int]
 ) -> Launch:
     """For GPUs: one work-item per element of the source."""
-    definitions: dict[str, str | int | bool] = {
-        "DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name, "IS_FLOAT": out.dtype.kind == "float",
-        "PTX": runtime.features.float_atomics == "ptx",
-    }  # fmt: skip
+    definitions = atomic_definitions(runtime, index.dtype, out.dtype)
     parameters = [*(Tensor(i) for i in places), *source.parameters(step, Constant(out.shape[0], "ulong"))]
     items = (source.count * source.width,)
     return runtime.launch(

@@ -7,19 +7,19 @@ product, elsewhere into two TF32 numbers within it; at `medium` it is rounded to
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
-from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.products import Product
 from polyhal.backends.common.templating import Definitions
 from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering import matmul_shares, matmul_split, matmul_staging
+from polyhal.backends.opencl.lowering import matmul_shares, matmul_split, matmul_staging, tensor_tiles
 from polyhal.backends.opencl.lowering.epilogue import epilogue
 from polyhal.backends.opencl.lowering.matmul_arguments import definitions, longs, operands, uints
 from polyhal.backends.opencl.lowering.matmul_shares import Shares
+from polyhal.backends.opencl.lowering.tensor_tiles import TEAMS, WARPS, TeamTile, Tile, WarpTile
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
@@ -30,86 +30,10 @@ _HOPPER = 90
 """Compute capability times ten. wgmma exists there and nowhere else."""
 _EXTENDED = Target("sm_90a")
 _HALVES = (dtypes.float16, dtypes.bfloat16)
-_LINE = 64
-"""Terms of a strip of wgmma."""
-_WORTH_SPLITTING = 1 << 29
-"""Multiplications from which on writing the parts of operands to memory costs less than it saves."""
+_WORTH_SPLITTING = {1: 1 << 31, 3: 1 << 29}
+"""Multiplications from which on writing the parts of operands to memory costs less than it saves, by their number."""
 _WIDE_ENOUGH = 128
 """Rows and columns from which on tiles of wgmma are filled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """The part of a result that a group makes, and how fast it does, compared with the others of its list."""
-
-    rows: int
-    columns: int
-    speed: float
-    local_memory: int
-    items: int
-    depth: int
-    constants: tuple[tuple[str, int], ...]
-
-    def count(self, p: Product) -> int:
-        """How many of them cover the results."""
-        return ceil_div(p.m, self.rows) * ceil_div(p.n, self.columns) * p.count
-
-
-def warp_tile(
-    itemsize: int, rows: int, columns: int, warp: tuple[int, int], depth: int, stages: int, speed: float
-) -> Tile:
-    """A tile of matmul_mma.cl."""
-    # The longer of what lines along terms and along places take, with the padding that keeps banks apart.
-    nbytes = stages * sum(max(n * (depth * itemsize + 16), depth * (n * itemsize + 32)) for n in (rows, columns))
-    constants = {
-        "TILE_ROWS": rows, "TILE_COLUMNS": columns, "WARP_ROWS": warp[0], "WARP_COLUMNS": warp[1], "DEPTH": depth,
-        "STAGES": stages,
-    }  # fmt: skip
-    items = 32 * (rows // warp[0]) * (columns // warp[1])
-    return Tile(rows, columns, speed, nbytes, items, depth, tuple(constants.items()))
-
-
-def team_tile(teams: int, columns: int, stages: int, parts: int, speed: float) -> Tile:
-    """A tile of matmul_wgmma.cl."""
-    nbytes = stages * parts * (64 * teams + columns) * _LINE * 2
-    constants = {"TEAMS": teams, "WIDE": columns, "STAGES": stages, "PARTS": parts}
-    return Tile(64 * teams, columns, speed, nbytes, 128 * teams, _LINE, tuple(constants.items()))
-
-
-HALF_TILES = (
-    warp_tile(2, 128, 256, (64, 64), 64, 3, 1.0), warp_tile(2, 128, 128, (64, 64), 64, 3, 0.95),
-    warp_tile(2, 128, 128, (64, 64), 32, 4, 0.9), warp_tile(2, 64, 64, (32, 32), 64, 3, 0.6),
-)  # fmt: skip
-ROUNDED_TILES = (
-    warp_tile(4, 128, 128, (64, 64), 32, 3, 1.0), warp_tile(4, 128, 128, (64, 64), 16, 4, 0.95),
-    warp_tile(4, 64, 64, (32, 32), 32, 3, 0.6),
-)  # fmt: skip
-SPLIT_TILES = (
-    warp_tile(4, 128, 128, (64, 32), 32, 3, 1.0), warp_tile(4, 128, 64, (64, 32), 16, 4, 0.95),
-    warp_tile(4, 64, 64, (32, 32), 16, 3, 0.7),
-)  # fmt: skip
-TEAM_TILES = {
-    1: (team_tile(2, 256, 4, 1, 1.0), team_tile(2, 128, 5, 1, 0.75), team_tile(1, 128, 4, 1, 0.6)),
-    3: (team_tile(2, 128, 2, 3, 1.0), team_tile(1, 128, 2, 3, 0.6)),
-}
-"""By the number of parts."""
-
-
-def choose(runtime: Runtime, p: Product, tiles: tuple[Tile, ...]) -> tuple[Tile, Shares]:
-    """The tile, of those that the device can hold, and the shares of its terms, that finish first."""
-    units = runtime.features.compute_units
-    most = runtime.features.static_local_memory
-    fitting = [t for t in tiles if t.local_memory <= most] or [min(tiles, key=lambda t: t.local_memory)]
-
-    def shares(tile: Tile) -> Shares:
-        return matmul_shares.share_out(units, tile.count(p), p.k, tile.depth)
-
-    def time(tile: Tile) -> float:
-        shared = shares(tile)
-        return ceil_div(tile.count(p) * shared.count, units) * tile.rows * tile.columns * shared.terms / tile.speed
-
-    best = min(fitting, key=time)
-    return best, shares(best)
 
 
 def build(runtime: Runtime, p: Product) -> Launch | None:
@@ -133,21 +57,21 @@ def ways(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
     if p.dtype is dtypes.float32 and p.precision == "highest":
         return []
     hopper = runtime.features.compute_capability == _HOPPER and min(p.m, p.n) >= _WIDE_ENOUGH
-    worth_splitting = p.count * p.m * p.n * p.k >= _WORTH_SPLITTING
-    tiles: tuple[Tile, ...]
+    tiles: Mapping[WarpTile, float]
     if p.dtype in _HALVES:
-        parts, tiles, worth = 1, HALF_TILES, True
+        parts, tiles = 1, tensor_tiles.HALF_TILES
     elif p.precision == "high":
-        parts, tiles, worth = 3, SPLIT_TILES, worth_splitting
+        parts, tiles = 3, tensor_tiles.SPLIT_TILES
     else:
-        parts, tiles, worth = 1, ROUNDED_TILES, worth_splitting
+        parts, tiles = 1, tensor_tiles.ROUNDED_TILES
+    worth = p.dtype in _HALVES or p.count * p.m * p.n * p.k >= _WORTH_SPLITTING[parts]
     by_mma = partial(by_warps, runtime, p, tiles, parts=min(parts, 2))
-    return [partial(by_teams, runtime, p, parts), by_mma] if hopper and worth else [by_mma]
+    return [partial(by_teams, runtime, p, tensor_tiles.TEAM_TILES[parts]), by_mma] if hopper and worth else [by_mma]
 
 
-def by_warps(runtime: Runtime, p: Product, tiles: tuple[Tile, ...], parts: int = 1) -> Launch:
+def by_warps(runtime: Runtime, p: Product, tiles: Mapping[WarpTile, float], parts: int = 1) -> Launch:
     """With mma.sync, or its twin; float32 in so many TF32 parts. Raises KernelBuildError."""
-    tile, shares = choose(runtime, p, tiles)
+    tile, shares = tensor_tiles.choose(runtime, p, WARPS, tiles)
     defined = {"FLOAT32": p.dtype is dtypes.float32, "PARTS": parts}
     given: list[Parameter] = [Tensor(p.left.place), Tensor(p.right.place)]
     steps, sums = _multiply(runtime, "matmul_mma", p, p, tile, shares, defined, given, p.temporary)
@@ -156,14 +80,14 @@ def by_warps(runtime: Runtime, p: Product, tiles: tuple[Tile, ...], parts: int =
     return LaunchSequence("matmul", steps, sums) if len(steps) > 1 else steps[0]
 
 
-def by_teams(runtime: Runtime, p: Product, parts: int) -> Launch:
-    """With wgmma, or its twin; float32 in so many bfloat16 parts. Raises KernelBuildError."""
+def by_teams(runtime: Runtime, p: Product, tiles: Mapping[TeamTile, float]) -> Launch:
+    """With wgmma, or its twin; float32 in the bfloat16 parts of the tiles. Raises KernelBuildError."""
+    tile, shares = tensor_tiles.choose(runtime, p, TEAMS, tiles)
     if p.dtype in _HALVES:
-        tile, shares = choose(runtime, p, TEAM_TILES[1])
         given: list[Parameter] = [Tensor(p.left.place), Tensor(p.right.place)]
         steps, sums = _multiply(runtime, "matmul_wgmma", p, p, tile, shares, {}, given, p.temporary, longs(0, 0))
         return LaunchSequence("matmul", steps, sums) if len(steps) > 1 else steps[0]
-    tile, shares = choose(runtime, p, TEAM_TILES[parts])
+    parts = tile.parts
     left = matmul_split.parts(runtime, p, p.left, (p.m, p.k), parts, p.temporary)
     right = matmul_split.parts(runtime, p, p.right, (p.k, p.n), parts, p.temporary + 1)
     split = replace(p, left=left.matrix, right=right.matrix, dtype=dtypes.bfloat16)
@@ -194,20 +118,23 @@ def _multiply(
     """The launches that multiply the operands `given`, which lie as in `staged`, and their workspace, at `place`."""
     shared = shares.count > 1
     finishing, finishing_parameters = epilogue(replace(p, bias=None, epilogue=None) if shared else p)
-    target: Parameter = Workspace(place) if shared else Tensor(p.out.place)
+    target: list[Parameter] = [Workspace(place), Constant(0, "ulong")] if shared else [Tensor(p.out.place)]
     units = runtime.features.tensor_cores
     staging = matmul_staging.definitions(staged, padded=staged is not p)
     defined = definitions(
-        staged, finishing, constants, dict(tile.constants), staging, WIDTH=2, TENSOR_CORES=units, SPLIT=shared,
+        staged, finishing, constants, tile.constants, staging, WIDTH=2, TENSOR_CORES=units, SPLIT=shared,
         PAIRS=p.n % 2 == 0 and (shared or p.out.aligned),
+        OCTETS=units and not shared and p.out_dtype in _HALVES and p.n % 8 == 0 and p.out.aligned,
     )  # fmt: skip
+    works = tensor_tiles.count(tile, p) * shares.count
+    groups = min(works, runtime.features.compute_units * tensor_tiles.resident(runtime, tile))
     multiply = runtime.launch(
         kernel, kernel, defined,
         [
-            *given, *finishing_parameters, target, *uints(p.m, p.n, p.k, shares.terms), *operands(staged),
-            *(more or []),
+            *given, *finishing_parameters, *target, *uints(p.m, p.n, p.k, shares.terms), *operands(staged),
+            *(more or []), *uints(works),
         ],
-        (tile.count(p) // p.count * tile.items, shares.count, p.count), (tile.items, 1, 1),
+        (groups * tile.items, 1, 1), (tile.items, 1, 1),
         target=_EXTENDED if units and kernel == "matmul_wgmma" else None,
     )  # fmt: skip
     sums = shares.workspace(p)

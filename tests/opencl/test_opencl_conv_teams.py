@@ -1,0 +1,130 @@
+"""Convolution as Hopper computes it, by the plain twin of its instructions: every dtype, and every way to walk an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from native_harness import Harness
+from native_ops import check, run
+
+from polyhal.backends.opencl import discovery
+from polyhal.backends.opencl.backend import OpenCLBackend
+from polyhal.backends.opencl.lowering import conv_methods, conv_teams
+from polyhal.backends.opencl.lowering.conv_methods import Teams
+from polyhal.hal import dtypes
+from polyhal.hal.ops import OPS
+from polyhal.hal.ops.convolution import output_length
+from polyhal.hal.precision import float32_matmul_precision
+
+DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 16, 9, 7), (70, 16, 3, 3), {"padding": (1, 1)}),
+    ((1, 40, 11, 6), (9, 40, 3, 2), {"stride": (2, 1), "padding": (1, 0)}),
+    ((2, 16, 8, 9), (18, 8, 3, 3), {"groups": 2, "stride": (2, 3), "padding": (1, 1)}),
+    ((1, 8, 13, 11), (10, 8, 3, 2), {"dilation": (2, 3), "padding": (1, 2)}),
+    ((3, 72, 5, 5), (8, 72, 1, 1), {}),
+    ((1, 13, 6, 6), (20, 13, 5, 5), {"padding": (4, 4)}),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def device() -> Harness:
+    """One device, of those here, that compiles quickly: the text is the same for all."""
+    found = sorted(discovery.devices(), key=lambda f: "portable computing language" in f.platform.lower())
+    return Harness(OpenCLBackend(found[0]))
+
+
+@pytest.fixture(autouse=True)
+def hopper(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The device passes for a small Hopper, and nothing is too small for it."""
+    runtime = device.backend.runtime
+    if not runtime.features.tensor_cores:
+        small = {1: (Teams(1, 64, 64, 3, 1, 1.0),), 3: (Teams(1, 64, 32, 3, 3, 1.0),)}
+        monkeypatch.setattr(conv_methods, "TEAMS", small)
+    monkeypatch.setattr(conv_teams, "_pays", lambda *_: True)
+    units = replace(runtime.features, cpu=False, compute_units=4, static_local_memory=1 << 18)
+    monkeypatch.setattr(runtime, "features", units)
+    told = replace(device.backend.capabilities, settings=frozenset({"precision"}))
+    monkeypatch.setattr(device.backend, "capabilities", told)
+    with float32_matmul_precision("high"):
+        yield
+
+
+def _draw(rng: Any, x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, Any]) -> tuple[Any, Any, Any]:
+    axes = zip(x[2:], weight[2:], params["stride"], params["padding"], params["dilation"], strict=True)
+    result = (x[0], weight[0], *(output_length(*a) for a in axes))
+    return rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, result)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_every_walk(device: Any, rng: Any, case: int) -> None:
+    x, weight, more = CASES[case]
+    params = DEFAULTS | more
+    image, kernel, slope = _draw(rng, x, weight, params)
+    check(device, "conv2d", [image, kernel, rng.uniform(-1, 1, weight[0])], ulps=16, **params)
+    check(device, "conv2d_input_grad", [slope, kernel], ulps=16, shape=x, **params)
+    check(device, "conv2d_weight_grad", [slope, image], ulps=16, kernel=weight[2:], **params)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name)
+def test_halves(device: Any, rng: Any, dtype: dtypes.DType) -> None:
+    params = DEFAULTS | {"padding": (1, 1), "stride": (2, 1)}
+    x, weight = (2, 8, 9, 8), (12, 8, 3, 3)
+    image, kernel, slope = _draw(rng, x, weight, params)
+    check(device, "conv2d", [image, kernel, rng.uniform(-1, 1, 12)], dtype, ulps=16, **params)
+    check(device, "conv2d_input_grad", [slope, kernel], dtype, ulps=16, shape=x, **params)
+    check(device, "conv2d_weight_grad", [slope, image], dtype, ulps=16, kernel=(3, 3), **params)
+
+
+def test_terms_are_shared_out(device: Any, rng: Any) -> None:
+    """Few results of many terms; repeated runs are equal to the last bit."""
+    params = DEFAULTS | {"padding": (1, 1)}
+    x, weight = (2, 240, 5, 5), (6, 240, 3, 3)
+    image, kernel, slope = _draw(rng, x, weight, params)
+    check(device, "conv2d", [image, kernel, rng.uniform(-1, 1, 6)], ulps=32, **params)
+    x, weight = (8, 8, 16, 17), (6, 8, 3, 3)
+    image, kernel, slope = (a.astype(np.float32) for a in _draw(rng, x, weight, params))
+    check(device, "conv2d_weight_grad", [slope, image], ulps=32, kernel=(3, 3), **params)
+    one, two = (run(device, "conv2d_weight_grad", [slope, image], kernel=(3, 3), **params)[0] for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_views(device: Any, rng: Any) -> None:
+    """Channels last, and turned round."""
+    image = rng.uniform(-1, 1, (2, 8, 9, 8)).transpose(0, 3, 1, 2)
+    kernel, slope = rng.uniform(-1, 1, (9, 8, 3, 3)), rng.uniform(-1, 1, (2, 6, 7, 9)).transpose(0, 3, 1, 2)
+    check(device, "conv2d", [image, kernel[:, :, ::-1, ::-1], None], ulps=16, **DEFAULTS)
+    check(device, "conv2d_input_grad", [slope, kernel[::-1]], ulps=16, shape=image.shape, **DEFAULTS)
+    check(device, "conv2d_weight_grad", [slope[:, ::-1], image[:, ::-1]], ulps=16, kernel=(3, 3), **DEFAULTS)
+
+
+def test_numbers_that_cannot_be_split(device: Any, rng: Any) -> None:
+    """Infinity, NaN and numbers next to the largest end up where float32 has them, in sums that are shared out too."""
+    image = rng.uniform(-1, 1, (1, 130, 8, 9)).astype(np.float32)
+    kernel = rng.uniform(0.1, 0.2, (5, 130, 3, 3)).astype(np.float32)
+    image[0, 1, 2, 2], image[0, 0, 6, 7], image[0, 2, 2, 7], image[0, 2, 6, 1] = np.inf, np.nan, -np.inf, 3.4e38
+    (out,) = run(device, "conv2d", [image, kernel, None], **DEFAULTS)
+    wide = image.astype(np.float64), kernel.astype(np.float64)
+    want = OPS["conv2d"].reference(*wide, None, **DEFAULTS)
+    np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
+    slope = rng.uniform(0.1, 0.2, (1, 5, 6, 7)).astype(np.float32)
+    (out,) = run(device, "conv2d_weight_grad", [slope, image[:, :8]], kernel=(3, 3), **DEFAULTS)
+    want = OPS["conv2d_weight_grad"].reference(slope.astype(np.float64), wide[0][:, :8], kernel=(3, 3), **DEFAULTS)
+    np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
+
+
+def test_shares_cover_the_terms(device: Any, rng: Any) -> None:
+    """Whatever the shape: whole strips, no group without terms, no tile that the device cannot hold."""
+    runtime = device.backend.runtime
+    for rows, columns, terms in rng.integers(1, 1 << 16, (200, 3)).tolist():
+        for parts in conv_methods.TEAMS:
+            tile, splits, share = conv_methods.choose_teams(runtime, parts, (rows, columns, terms, 1))
+            assert (splits - 1) * share < terms <= splits * share
+            assert share % tile.depth == 0
+            assert tile.local_memory <= runtime.features.static_local_memory
+            whole = conv_methods.choose_teams(runtime, parts, (rows, columns, terms, 1), divisible=False)
+            assert whole[1] == 1
