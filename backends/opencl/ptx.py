@@ -23,6 +23,11 @@ class Target:
     """Groups that are to fit on a compute unit at once, which limits their registers; 0: as the compiler likes."""
 
 
+HOPPER = 90
+"""Compute capability times ten. wgmma exists there and nowhere else."""
+EXTENDED_HOPPER = Target("sm_90a")
+
+
 def rewritten(ptx: bytes, target: Target) -> bytes:
     """PTX for a target."""
     text = ptx.rstrip(b"\0")

@@ -11,14 +11,9 @@
 #ifndef ATOMIC
 #define ATOMIC 0
 #endif
-#ifndef IS_FLOAT
-#define IS_FLOAT 1
-#endif
 #include "dtypes.h"
-#if ATOMIC && IS_FLOAT
+#if ATOMIC
 #include "atomic_sums.h"
-#else
-#define add_atomically atomic_add
 #endif
 
 __kernel void take_along_axis(__global const STORAGE(DTYPE) *x, const ulong x_offset,

@@ -17,8 +17,8 @@
 typedef VEC(REAL) V;
 
 __kernel AS_WRITTEN void head_rows(OPERAND(DTYPE, x), __global REAL *rows, const uint length,
-                                                          const uint features, const uint pitch, const uint rows_each,
-                                                          const uint batch1, const uint batch2, STRIDES(x)) {
+                                   const uint features, const uint pitch, const uint rows_each,
+                                   const uint batch1, const uint batch2, STRIDES(x)) {
     const uint first = get_global_id(0) * rows_each, head = get_global_id(1);
     HEAD_NUMBERS(head);
     FIND(x);

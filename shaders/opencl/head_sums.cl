@@ -17,8 +17,8 @@
 typedef VEC(REAL) V;
 
 __kernel AS_WRITTEN void head_sums(__global const REAL *partial, __global STORAGE(DTYPE) *out,
-                                                          const ulong out_offset, const uint rows, const uint features,
-                                                          const uint pitch, const uint splits, const uint rows_each) {
+                                   const ulong out_offset, const uint rows, const uint features,
+                                   const uint pitch, const uint splits, const uint rows_each) {
     const uint first = get_global_id(0) * rows_each;
     for (uint row = first; row < min(first + rows_each, rows); row++) {
         __global STORAGE(DTYPE) *to = out + out_offset + (ulong)row * features;

@@ -7,16 +7,8 @@
 #ifndef INDEX_DTYPE
 #define INDEX_DTYPE int64
 #endif
-#ifndef IS_FLOAT
-#define IS_FLOAT 1
-#endif
 #include "dtypes.h"
-
-#if IS_FLOAT
 #include "atomic_sums.h"
-#else
-#define add_atomically atomic_add
-#endif
 
 __kernel void scatter_atomic(__global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
                              __global const STORAGE(DTYPE) *source, const ulong source_offset, __global STORAGE(DTYPE) *out,

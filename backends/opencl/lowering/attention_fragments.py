@@ -7,14 +7,14 @@ is rounded to one. Where it is split, what is infinite gives NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.lowering.attention_arguments import Attention, Definitions, delta, padded
 from polyhal.backends.opencl.lowering.attention_parts import Staged, stage
-from polyhal.backends.opencl.ptx import Target
+from polyhal.backends.opencl.ptx import EXTENDED_HOPPER, HOPPER, Target
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Declined, Launch
@@ -25,7 +25,6 @@ _PAD = 8
 _VECTOR = 8
 _ITEMSIZE = 2
 _HALVES = (dtypes.float16, dtypes.bfloat16)
-_HOPPER = 90
 _PANEL = 64
 """Features of a line of memory as Hopper's units read it."""
 _PARTS = {"high": 3, "medium": 1}
@@ -62,7 +61,7 @@ class Fragments:
     @property
     def target(self) -> Target | None:
         if self.wgmma:
-            return Target("sm_90a", self.groups)
+            return replace(EXTENDED_HOPPER, groups=self.groups)
         return Target(groups=self.groups) if self.groups else None
 
     def padded(self, features: int) -> int:
@@ -147,7 +146,7 @@ def choose(runtime: Runtime, call: Attention) -> Kernels | Declined:
         return Declined("the call is too small to copy its operands")
     if call.scale <= 0:
         return Declined("the kernel takes scales above 0")
-    hopper = runtime.features.compute_capability == _HOPPER
+    hopper = runtime.features.compute_capability == HOPPER
     tables = ([TEAMS, WARPS] if parts == 1 else [SPLIT_TEAMS, SPLIT_WARPS])[0 if hopper else 1 :]
     for limit, kernels in (entry for table in tables for entry in table.items()):
         if call.longest <= limit and kernels.memory(call) <= runtime.features.static_local_memory:

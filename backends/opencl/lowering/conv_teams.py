@@ -18,8 +18,8 @@ from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Wor
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import conv_shares
 from polyhal.backends.opencl.lowering.conv_methods import Teams, choose_teams, half_type
-from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
-from polyhal.backends.opencl.ptx import Target
+from polyhal.backends.opencl.lowering.matmul_arguments import ints, longs, uints, ulongs
+from polyhal.backends.opencl.ptx import EXTENDED_HOPPER, HOPPER
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -27,9 +27,6 @@ from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
-_HOPPER = 90
-"""Compute capability times ten. wgmma exists there and nowhere else."""
-_EXTENDED = Target("sm_90a")
 _PIECE = 8
 """Channels of one copy."""
 _LARGEST = 16
@@ -72,7 +69,7 @@ def _pays(runtime: Runtime, c: Convolution, read: int) -> bool:
     """Whether to lay out images of `read` elements."""
     g, dtype = c.geometry, c.first.dtype
     single = dtype is dtypes.float32
-    if runtime.features.compute_capability != _HOPPER or not (single or dtype.itemsize == 2):
+    if runtime.features.compute_capability != HOPPER or not (single or dtype.itemsize == 2):
         return False
     if (single and c.precision == "highest") or c.out.dtype not in (dtype, dtypes.float32):
         return False
@@ -202,7 +199,7 @@ def _product(
         runtime, name, "conv_teams", c, tile, splits, (p.n, p.m, p.groups),
         [
             Workspace(x.place), Workspace(place), *([] if split else bias), *target, *uints(p.n, p.m, k, share, x.pitch),
-            *_ulongs(x.group, x.part, weight.part), *_ints(*p.size, *p.origin, *p.column_step, *p.term_step),
+            *ulongs(x.group, x.part, weight.part), *ints(*p.size, *p.origin, *p.column_step, *p.term_step),
             *uints(p.term_lengths[1], *p.column_lengths), *strides,
         ],
         {
@@ -246,8 +243,8 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
         runtime, "conv2d_weight_grad", "conv_teams_weight", c, tile, shares, (rows, g.filters, g.groups),
         [
             Workspace(x.place), Workspace(slope.place), Workspace(first + 2), *uints(rows, g.filters, p.k, share),
-            *_ulongs(x.group, x.part), *uints(slope.pitch), *_ulongs(slope.group, slope.part), *uints(*g.result),
-            *_ints(*g.size, *p.origin, *g.stride, *g.dilation), *uints(x.pitch, g.kernel[1]),
+            *ulongs(x.group, x.part), *uints(slope.pitch), *ulongs(slope.group, slope.part), *uints(*g.result),
+            *ints(*g.size, *p.origin, *g.stride, *g.dilation), *uints(x.pitch, g.kernel[1]),
         ],
         {"OUT_LANES": 1 if g.filters % 4 else 4},
     )  # fmt: skip
@@ -276,13 +273,5 @@ def _launch(
             **tile.definitions, **defined, "DTYPE": half_type(c.first.dtype), "PARTS": _parts(c),
             "TENSOR_CORES": units,
         },
-        parameters, (tiles * tile.items, splits, groups), (tile.items, 1, 1), target=_EXTENDED if units else None,
+        parameters, (tiles * tile.items, splits, groups), (tile.items, 1, 1), target=EXTENDED_HOPPER if units else None,
     )  # fmt: skip
-
-
-def _ints(*values: int) -> list[Parameter]:
-    return [Constant(v, "int") for v in values]
-
-
-def _ulongs(*values: int) -> list[Parameter]:
-    return [Constant(v, "ulong") for v in values]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.convolutions import Convolution, Geometry, Pair
 from polyhal.backends.common.geometry import ceil_div, power_of_two_at_most, round_up
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import conv_shares
 from polyhal.backends.opencl.lowering.conv_methods import FEW_ROWS, choose, half_type, share_out
-from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
+from polyhal.backends.opencl.lowering.matmul_arguments import ints, longs, uints
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
@@ -79,8 +79,8 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         {**method.definitions(x.dtype, out.dtype), "SPLIT": splits > 1, "OUT_LANES": 1 if n % 4 or not out.aligned else 4},
         [
             Tensor(0), Tensor(1), Workspace(3) if splits > 1 else Tensor(2), *uints(m, n, k, share, *g.result),
-            *longs(m * a[1]), *_ints(a[0], a[1], a[2], a[3]), *longs(g.channels * s[1]), *_ints(*s), *_ints(*g.size),
-            *uints(*g.kernel), *_ints(*g.stride, *g.padding, *g.dilation), *places,
+            *longs(m * a[1]), *ints(a[0], a[1], a[2], a[3]), *longs(g.channels * s[1]), *ints(*s), *ints(*g.size),
+            *uints(*g.kernel), *ints(*g.stride, *g.padding, *g.dilation), *places,
         ],
         (tiles * method.group, splits, g.groups), (method.group, 1, 1),
     )  # fmt: skip
@@ -95,7 +95,7 @@ def _dots(runtime: Runtime, slope: Spec, x: Spec, out: Spec, g: Geometry) -> Lau
         {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "GROUP": group},
         [
             Tensor(0), Tensor(1), Tensor(2), *uints(g.filters, g.channels, g.images * g.pixels, *g.result),
-            *_ints(*slope.strides, *x.strides, *g.size), *uints(*g.kernel), *_ints(*g.stride, *g.padding, *g.dilation),
+            *ints(*slope.strides, *x.strides, *g.size), *uints(*g.kernel), *ints(*g.stride, *g.padding, *g.dilation),
         ],
         (out.size * group,), (group,),
     )  # fmt: skip
@@ -186,10 +186,10 @@ def _correlate(runtime: Runtime, name: str, c: _Correlation, operands: Convoluti
             "DEPTH": method.depth,
         },
         [
-            Workspace(first), Workspace(first + 1), *uints(padded_m, padded_k), *_ints(s[1], s[2], s[3]), Tensor(1),
+            Workspace(first), Workspace(first + 1), *uints(padded_m, padded_k), *ints(s[1], s[2], s[3]), Tensor(1),
             *uints(m, k, c.channels, c.depth, c.phases[1]),
             *longs(c.weight_group, c.weight_row, c.weight_depth, w[2], w[3]),
-            *_ints(*c.axes[0].numbers, *c.axes[1].numbers),
+            *ints(*c.axes[0].numbers, *c.axes[1].numbers),
         ],
         (padded_m, padded_k // 2 if method.parts else padded_k, c.groups), (32, 1, 1),
     )  # fmt: skip
@@ -209,7 +209,7 @@ def _correlate(runtime: Runtime, name: str, c: _Correlation, operands: Convoluti
         [
             Workspace(first), Workspace(first + 1), Tensor(0), *([Tensor(bias)] if biased and bias is not None else []),
             Workspace(first + 2) if split else Tensor(result), *uints(m, n, padded_k, share), *longs(c.x_group),
-            *_ints(s[0], s[2], s[3], *c.size, *c.origin, *c.step), *places,
+            *ints(s[0], s[2], s[3], *c.size, *c.origin, *c.step), *places,
         ],
         (tiles * method.group, splits, c.groups), (method.group, 1, 1),
     )  # fmt: skip
@@ -240,10 +240,6 @@ def _quads(c: _Correlation, out: Spec) -> bool:
         return False
     image, channel, down, across = out.strides
     return bool(across == 1 and down == c.lines[1] and image % 4 == 0 and channel % 4 == 0)
-
-
-def _ints(*values: int) -> list[Parameter]:
-    return [Constant(v, "int") for v in values]
 
 
 def _too_far(g: Geometry) -> str:

@@ -26,8 +26,16 @@ def uints(*values: int) -> list[Parameter]:
     return [Constant(v, "uint") for v in values]
 
 
+def ints(*values: int) -> list[Parameter]:
+    return [Constant(v, "int") for v in values]
+
+
 def longs(*values: int) -> list[Parameter]:
     return [Constant(v, "long") for v in values]
+
+
+def ulongs(*values: int) -> list[Parameter]:
+    return [Constant(v, "ulong") for v in values]
 
 
 def operands(p: Product) -> list[Parameter]:

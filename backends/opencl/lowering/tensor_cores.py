@@ -20,15 +20,12 @@ from polyhal.backends.opencl.lowering.epilogue import epilogue
 from polyhal.backends.opencl.lowering.matmul_arguments import definitions, longs, operands, uints
 from polyhal.backends.opencl.lowering.matmul_shares import Shares
 from polyhal.backends.opencl.lowering.tensor_tiles import TEAMS, WARPS, TeamTile, Tile, WarpTile
-from polyhal.backends.opencl.ptx import Target
+from polyhal.backends.opencl.ptx import EXTENDED_HOPPER, HOPPER
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.protocol import Launch
 
-_HOPPER = 90
-"""Compute capability times ten. wgmma exists there and nowhere else."""
-_EXTENDED = Target("sm_90a")
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _WORTH_SPLITTING = {1: 1 << 31, 3: 1 << 29}
 """Multiplications from which on writing the parts of operands to memory costs less than it saves, by their number."""
@@ -56,7 +53,7 @@ def ways(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
         return []
     if p.dtype is dtypes.float32 and p.precision == "highest":
         return []
-    hopper = runtime.features.compute_capability == _HOPPER and min(p.m, p.n) >= _WIDE_ENOUGH
+    hopper = runtime.features.compute_capability == HOPPER and min(p.m, p.n) >= _WIDE_ENOUGH
     tiles: Mapping[WarpTile, float]
     if p.dtype in _HALVES:
         parts, tiles = 1, tensor_tiles.HALF_TILES
@@ -135,7 +132,7 @@ def _multiply(
             *(more or []), *uints(works),
         ],
         (groups * tile.items, 1, 1), (tile.items, 1, 1),
-        target=_EXTENDED if units and kernel == "matmul_wgmma" else None,
+        target=EXTENDED_HOPPER if units and kernel == "matmul_wgmma" else None,
     )  # fmt: skip
     sums = shares.workspace(p)
     return ([multiply, matmul_shares.total(runtime, p, shares, place)] if shared else [multiply]), sums
