@@ -48,13 +48,13 @@ def pytorch(device: str, images: np.ndarray, labels: np.ndarray) -> float:
 
 
 def tinygrad_(device: str, images: np.ndarray, labels: np.ndarray) -> float:
-    from tinygrad import Tensor, nn
+    from tinygrad import Context, Tensor, nn
     from tinygrad.nn.optim import Adam
     from tinygrad.nn.state import get_parameters
 
     first, second = nn.Linear(64, 128), nn.Linear(128, 10)
     optimizer = Adam(get_parameters([first, second]), lr=_RATE)
-    with Tensor.train():
+    with Context(TRAINING=1):
         loss = second(first(Tensor(images)).relu()).sparse_categorical_crossentropy(Tensor(labels))
         optimizer.zero_grad()
         loss.backward()

@@ -17,6 +17,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,13 @@ from benchmarks.workloads import Workload, workloads
 from polyhal import Device
 from polyhal.hal.registry import registry
 
-_SAMPLE_SECONDS = 0.01
+_SAMPLE_SECONDS = {"wall": 0.05, "device": 0.01}
+"""How long one sample lasts, by clock. Some systems keep the threads of a pool that wakes up on one core for the first while."""
 _MOST_CALLS = 200
 _TOO_SLOW = 1.0
 """Seconds of a single call from which on a competitor is left out."""
+_MOST_TO_BUILD = 60.0
+"""Seconds of a first call, which builds what has to be built, from which on it is not called again."""
 
 
 def compare(
@@ -47,8 +51,8 @@ def compare(
             if isinstance(runner, str):
                 left_out[name] = runner
                 continue
-            first = runner.wall(1)  # builds what has to be built
-            second = runner.wall(1) if first < _TOO_SLOW else first
+            first = runner.wall(1)
+            second = runner.wall(1) if first < _MOST_TO_BUILD else first
         except Exception as error:  # other frameworks raise what they like; a benchmark of the others goes on
             left_out[name] = f"{type(error).__name__}: {error}"
             continue
@@ -56,7 +60,7 @@ def compare(
             left_out[name] = f"takes {second:.0f} s"
             continue
         runners[name] = runner
-        calls[name] = max(1, min(_MOST_CALLS, math.ceil(_SAMPLE_SECONDS / max(second, 1e-6))))
+        calls[name] = max(1, min(_MOST_CALLS, math.ceil(_SAMPLE_SECONDS[clock] / max(second, 1e-6))))
     samples: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(repetitions):
         for name, runner in runners.items():
@@ -105,6 +109,11 @@ def competitors(devices: Sequence[Device], gpu: bool) -> dict[str, Competitor]:
     }  # fmt: skip
 
 
+def _use_as(device: Device, compute_capability: int) -> None:
+    runtime: Any = device.backend.runtime  # type: ignore[attr-defined]
+    runtime.features = replace(runtime.features, compute_capability=compute_capability)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", default="", help="comma-separated device names; all devices by default")
@@ -112,6 +121,7 @@ def main() -> None:
     parser.add_argument("--clock", choices=("wall", "device"), default="wall")
     parser.add_argument("--only", default="", help="workloads whose name contains one of these, separated by commas")
     parser.add_argument("--without", default="", help="competitors whose name contains one of these are left out")
+    parser.add_argument("--compute-capability", type=int, help="use an NVIDIA GPU as one of this, times ten: 80 for Ampere")
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
@@ -119,6 +129,9 @@ def main() -> None:
     warnings.filterwarnings("ignore", message=".*compiler output.*")  # of programs that other frameworks build
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
     devices = [Device(n) for n in names]
+    if args.compute_capability:
+        for device in devices:
+            _use_as(device, args.compute_capability)
     found = {d.name: limits(d, args.size) for d in devices}
     for name, limit in found.items():
         rates = f"copies {limit.bytes_per_s / 1e9:.1f} GB/s, multiplies and adds {limit.flops_per_s / 1e9:.0f} GFLOP/s"

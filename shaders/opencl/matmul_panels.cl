@@ -71,7 +71,8 @@ typedef VEC(REAL) V;
 // Functions of their own are compiled for narrower vectors by some drivers.
 #define INLINED inline __attribute__((always_inline))
 // FETCH is for what is packed later, into a cache behind the first, which holds what is in use; FETCH_NEAR is for sums.
-#ifdef __has_builtin
+// NVIDIA's compiler has the function for pointers of a kind that OpenCL C 1.2 cannot write.
+#if defined(__has_builtin) && !defined(__NV_CL_C_VERSION)
 #if __has_builtin(__builtin_prefetch)
 #define FETCH(p) __builtin_prefetch((const void *)(size_t)(p), 0, 1)
 #define FETCH_NEAR(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
