@@ -30,7 +30,7 @@ from polyhal import Device
 from polyhal.hal.registry import registry
 
 _SAMPLE_SECONDS = {"wall": 0.05, "device": 0.01}
-"""How long one sample lasts, by clock. Some systems keep the threads of a pool that wakes up on one core for the first while."""
+"""How long one sample lasts, by clock. Some systems keep the waking threads of a pool on one core for the first while."""
 _MOST_CALLS = 200
 _TOO_SLOW = 1.0
 """Seconds of a single call from which on a competitor is left out."""
@@ -121,7 +121,9 @@ def main() -> None:
     parser.add_argument("--clock", choices=("wall", "device"), default="wall")
     parser.add_argument("--only", default="", help="workloads whose name contains one of these, separated by commas")
     parser.add_argument("--without", default="", help="competitors whose name contains one of these are left out")
-    parser.add_argument("--compute-capability", type=int, help="use an NVIDIA GPU as one of this, times ten: 80 for Ampere")
+    parser.add_argument(
+        "--compute-capability", type=int, help="use an NVIDIA GPU as one of this, times ten: 80 for Ampere"
+    )
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
