@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import overhead, train_gpt
+from benchmarks import overhead, training
 
 if __name__ == "__main__":
     failed = overhead.main()
     print()
-    train_gpt.main()
+    training.main()
     sys.exit(failed)

@@ -31,6 +31,16 @@ def polyhal_(device: str, images: np.ndarray, labels: np.ndarray) -> float:
     return float(loss)
 
 
+def captured(device: str, images: np.ndarray, labels: np.ndarray) -> float:
+    """The small GPT instead, up to the end of its first captured step: the second, as one comes before as it stands."""
+    import polyhal
+    from benchmarks.training_steps import WORKLOADS, ours
+
+    step: Any = ours(WORKLOADS["gpt"], polyhal.Device(device), "highest", captured=True)
+    step()
+    return float(step())
+
+
 def pytorch(device: str, images: np.ndarray, labels: np.ndarray) -> float:
     import torch
 
@@ -82,7 +92,7 @@ def netcl_(device: str, images: np.ndarray, labels: np.ndarray) -> float:
     return float(np.asarray(loss.to_host()).ravel()[0])
 
 
-FRAMEWORKS = {"polyhal": polyhal_, "torch": pytorch, "tinygrad": tinygrad_, "netcl": netcl_}
+FRAMEWORKS = {"polyhal": polyhal_, "captured": captured, "torch": pytorch, "tinygrad": tinygrad_, "netcl": netcl_}
 
 
 def main(framework: str, device: str, data: str) -> None:

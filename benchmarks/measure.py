@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -45,17 +46,31 @@ def per_call(function: Callable[[], object], number: int, repetitions: int = 20)
 
 
 def alternate(
-    competitors: dict[str, Callable[[], object]], repetitions: int = 20, warmups: int = 2
+    competitors: dict[str, Callable[[], object]],
+    repetitions: int = 20,
+    warmups: int = 2,
+    settle: Callable[[], object] = lambda: None,
+    lasting: float = 0.0,
 ) -> dict[str, Timing]:
-    """Time several functions in turn, so that a slow spell of the machine hits all of them alike."""
-    for function in competitors.values():
+    """Seconds per call of several functions in turn, so that a slow spell of the machine hits all of them alike.
+
+    `settle` is called before each; what functions leave under way and do not wait for does not count then. A sample is of
+    as many calls as last `lasting` seconds.
+    """
+    calls = {}
+    for name, function in competitors.items():
         for _ in range(warmups):
             function()
+        begun = time.perf_counter()
+        function()
+        calls[name] = max(1, math.ceil(lasting / (time.perf_counter() - begun)))
     samples: dict[str, list[float]] = {name: [] for name in competitors}
     for _ in range(repetitions):
         for name, function in competitors.items():
+            settle()
             time.sleep(SETTLE_SECONDS)
             begun = time.perf_counter()
-            function()
-            samples[name].append(time.perf_counter() - begun)
+            for _ in range(calls[name]):
+                function()
+            samples[name].append((time.perf_counter() - begun) / calls[name])
     return {name: summarize(s) for name, s in samples.items()}

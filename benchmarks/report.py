@@ -28,7 +28,8 @@ it is as the fastest other framework in the row. Where the figures fall short of
 Measure your own machine:
 
     python -m benchmarks.kernels --json benchmarks/results/mine.json
-    python -m benchmarks.train_gpt --json benchmarks/results/mine-train.json
+    python -m benchmarks.training --json benchmarks/results/mine-training.json
+    python -m benchmarks.decode --json benchmarks/results/mine-decode.json
     python -m benchmarks.startup --json benchmarks/results/mine-startup.json
     python -m benchmarks.report
 """
@@ -116,19 +117,60 @@ def _kernels(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _step(row: Mapping[str, Any], who: str) -> str:
+    if who not in row["who"]:
+        return ""
+    t = row["who"][who]
+    text = f"{t['ms']:.2f} ms {_spread(t['low_ms'], t['ms'], t['high_ms'])}"
+    return f"{row['items'] / t['ms'] * 1e3:,.0f} tokens/s, {text}" if row["tokens"] else text
+
+
+def _mebibytes(row: Mapping[str, Any], who: str) -> str:
+    peak = row["who"].get(who, {}).get("peak")
+    return f"{peak / 2**20:,.0f}" if peak else ""
+
+
 def _training(found: dict[str, Any]) -> list[str]:
+    everyone = list(dict.fromkeys(who for row in found["rows"] for who in row["who"]))
+    head = ["model", "precision", "device", *everyone, "times PyTorch", "peak MiB", "PyTorch's", "first step"]
+    lines = ["| " + " | ".join(head) + " |", "|---|---|---|" + "---:|" * (len(head) - 3)]
+    for row in found["rows"]:
+        best = row["who"].get("captured", row["who"].get("eager"))
+        peer = row["who"].get("PyTorch")
+        cells = [
+            row["what"], row["precision"], f"`{row['device']}`", *(_step(row, who) for who in everyone),
+            f"{peer['ms'] / best['ms']:.2f}" if peer else "", _mebibytes(row, "captured"), _mebibytes(row, "PyTorch"),
+            f"{best['first_s']:.2f} s" if "first_s" in best else "",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _decoding(found: dict[str, Any]) -> list[str]:
+    lines = ["| device | dtype | tokens/s | from the prompt on | PyTorch, eager |", "|---|---|---:|---:|---:|"]
+    for row in found["rows"]:
+        us = row["polyhal"]
+        theirs = f"{1 / row['torch']['seconds'][0]:.0f}" if "torch" in row else ""
+        rates = f"{1 / us['seconds'][0]:.0f} | {1 / us['whole']:.0f} | {theirs}"
+        lines.append(f"| `{row['device']}` | {row['dtype']} | {rates} |")
+    return lines
+
+
+def _main_job(found: dict[str, Any]) -> list[str]:
     lines = [
-        "| device | model | tokens per step | tokens/s | step | PyTorch, tokens/s | ratio |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| device | captured, tokens/s | `--eager`, tokens/s | first step, captured | first step, `--eager` |",
+        "|---|---:|---:|---:|---:|",
     ]
     for row in found["rows"]:
-        us, theirs = row["polyhal"], row.get("torch")
-        lines.append(
-            f"| `{row['device']}` | {row['model']} | {row['tokens_per_step']} | {us['tokens_per_s']:,.0f} "
-            f"| {us['ms']:.1f} ms {_spread(us['low_ms'], us['ms'], us['high_ms'])} "
-            + (f"| {theirs['tokens_per_s']:,.0f} | {row['ratio']:.2f} |" if theirs else "| | |")
-        )
+        rates = " | ".join(_median(row[mode]["tokens_per_s"], ",.0f") for mode in ("captured", "eager"))
+        firsts = " | ".join(_median(row[mode]["first_s"], ".2f") + " s" for mode in ("captured", "eager"))
+        lines.append(f"| `{row['device']}` | {rates} | {firsts} |")
     return lines
+
+
+def _median(values: tuple[float, float, float], form: str) -> str:
+    median, low, high = values
+    return f"{median:{form}} {_spread(low, median, high)}"
 
 
 def _startup(found: dict[str, Any]) -> list[str]:
@@ -141,7 +183,9 @@ def _startup(found: dict[str, Any]) -> list[str]:
 
 _SECTIONS: dict[str, tuple[str, Section]] = {
     "kernels": ("single ops", _kernels),
-    "train_gpt": ("training a GPT, whole steps", _training),
+    "training": ("whole training steps", _training),
+    "main_job": ("`polyhal train`", _main_job),
+    "decode": ("generating text with a GPT-2 of 124 million parameters", _decoding),
     "startup": ("time to the first training step of a digits classifier", _startup),
 }
 

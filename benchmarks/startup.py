@@ -2,7 +2,8 @@
 
 python -m benchmarks.startup [--devices opencl:pocl,opencl:intel] [--repetitions 3] [--json FILE]
 
-The step is that of a small perceptron on handwritten digits (see `benchmarks.first_step`). Every sample is a new process;
+The step is that of a small perceptron on handwritten digits (see `benchmarks.first_step`); "captured" is the first captured
+step of the default GPT, which is the second of all, with recording, planning and building. Every sample is a new process;
 those of different competitors take turns. Cold: the caches of all drivers and frameworks are new and empty. Warm: they are
 those that a cold process has left. PyTorch, tinygrad and netcl take part where they are installed.
 """
@@ -80,7 +81,7 @@ def _places(caches: Path) -> dict[str, str]:
 
 def starts(devices: list[str]) -> list[Start]:
     """Our devices, then everything else that is installed."""
-    found = [Start("polyhal", name) for name in devices]
+    found = [Start(who, name) for name in devices for who in ("polyhal", "captured")]
     for framework in ("torch", "tinygrad", "netcl"):
         if importlib.util.find_spec(framework) is None:
             print(f"{framework} is not installed: nothing to compare with")
@@ -141,9 +142,9 @@ def main() -> None:
     competitors = [c for c in starts(names) if c.framework not in args.without.split(",")]
     rows, problems = measure(competitors, args.repetitions)
     for row in rows:
-        print(f"{row['name']:<20} {row['state']} {row['seconds'][0]:6.2f} s")
+        print(f"{row['name']:<24} {row['state']} {row['seconds'][0]:6.2f} s")
     for name, problem in problems.items():
-        print(f"{name:<20} {problem}")
+        print(f"{name:<24} {problem}")
     if args.json:
         found = {
             "benchmark": "startup",

@@ -17,9 +17,15 @@ class _Attention(nn.Module):
         self.c_proj = nn.Linear(c.n_embd, c.n_embd, c.bias)
         self.resid_dropout = nn.Dropout(c.dropout)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, past: list[torch.Tensor] | None = None) -> torch.Tensor:
         b, t, w = x.shape
         q, k, v = (p.view(b, t, self.heads, -1).transpose(1, 2) for p in self.c_attn(x).split(w, -1))
+        if past is not None:
+            if past:
+                k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
+            first, past[:] = not past, (k, v)
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=first)
+            return self.c_proj(out.transpose(1, 2).reshape(b, t, w))
         out = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0)
         return self.resid_dropout(self.c_proj(out.transpose(1, 2).reshape(b, t, w)))
 
@@ -41,8 +47,8 @@ class _Block(nn.Module):
         self.ln_1, self.ln_2 = nn.LayerNorm(c.n_embd, bias=c.bias), nn.LayerNorm(c.n_embd, bias=c.bias)
         self.attn, self.mlp = _Attention(c), _FeedForward(c)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attn(self.ln_1(x))
+    def forward(self, x: torch.Tensor, past: list[torch.Tensor] | None = None) -> torch.Tensor:
+        x = x + self.attn(self.ln_1(x), past)
         return x + self.mlp(self.ln_2(x))
 
 
@@ -63,6 +69,9 @@ class TorchGPT(nn.Module):
         self.lm_head = nn.Linear(c.n_embd, c.vocab_size, bias=False)
         if c.tie_weights:
             self.lm_head.weight = self.transformer["wte"].weight
+        for p in self.parameters():
+            if p.ndim > 1:
+                nn.init.normal_(p, std=0.02)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         parts = self.transformer
@@ -71,5 +80,29 @@ class TorchGPT(nn.Module):
             x = block(x)
         return self.lm_head(parts["ln_f"](x))
 
+    def continued(
+        self, ids: torch.Tensor, past: list[list[torch.Tensor]] | None
+    ) -> tuple[torch.Tensor, list[list[torch.Tensor]]]:
+        """Logits of tokens that follow those in `past`, the keys and values of each block, and what is the past then."""
+        parts = self.transformer
+        if past is None:
+            past = [[] for _ in parts["h"]]
+        start = past[0][0].shape[2] if past[0] else 0
+        x = parts["wte"](ids) + parts["wpe"].weight[start : start + ids.shape[1]]
+        for block, own in zip(parts["h"], past, strict=True):
+            x = block(x, own)
+        return self.lm_head(parts["ln_f"](x[:, -1:])), past
+
     def loss(self, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten())
+
+
+def classifier(name: str) -> nn.Module:
+    """`MLP((784, 512, 10))` or `CNN()` of `polyhal.models`, by the names "mlp" and "cnn"."""
+    if name == "mlp":
+        return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Dropout(0.25), nn.Linear(32 * 16, 10),
+    )  # fmt: skip

@@ -37,10 +37,13 @@ from polyhal.hal.profiler import profile
 from polyhal.tensor import Tensor, as_tensor
 
 from polyhal.functions import *  # isort: skip  # noqa: F403
-from polyhal.autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled  # isort: skip
+from polyhal.autograd import checkpoint, enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled  # isort: skip
+from polyhal.jit import capture, jit  # isort: skip
+from polyhal.fit import Fit, fit  # isort: skip
 from polyhal.creation import empty, eye, full_like, linspace, ones, ones_like, tensor, zeros, zeros_like  # isort: skip
 from polyhal.random import Generator, bernoulli, manual_seed, rand, randint, randn, randperm  # isort: skip
 from polyhal.serialize import load, load_checkpoint, save, save_checkpoint  # isort: skip
+from polyhal.graphs import draw_graph, load_graph, save_graph  # isort: skip
 from polyhal import amp, data, nn, optim, random  # isort: skip
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ def __getattr__(name: str) -> ModuleType:
 __all__ = [
     "DType",
     "Device",
+    "Fit",
     "Generator",
     "Tensor",
     "amp",
@@ -67,13 +71,17 @@ __all__ = [
     "bernoulli",
     "bfloat16",
     "bool_",
+    "capture",
+    "checkpoint",
     "data",
+    "draw_graph",
     "empty",
     "enable_grad",
     "errors",
     "explain",
     "eye",
     "finfo",
+    "fit",
     "float16",
     "float32",
     "float32_matmul_precision",
@@ -87,9 +95,11 @@ __all__ = [
     "int32",
     "int64",
     "is_grad_enabled",
+    "jit",
     "linspace",
     "load",
     "load_checkpoint",
+    "load_graph",
     "manual_seed",
     "models",
     "nn",
@@ -105,6 +115,7 @@ __all__ = [
     "randperm",
     "save",
     "save_checkpoint",
+    "save_graph",
     "set_float32_matmul_precision",
     "set_grad_enabled",
     "tensor",

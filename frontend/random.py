@@ -58,7 +58,22 @@ class Generator:
         return self
 
     def take(self, count: int) -> tuple[int, int]:
-        """The (seed, offset) under which `count` 32-bit words can be drawn; they are used up by this call."""
+        """The (seed, offset) under which `count` 32-bit words can be drawn; they are used up by this call.
+
+        In a capture both are numbers that each run draws anew.
+        """
+        region = dispatch.thread.region
+        if region is not None:
+            return region.draw(lambda: self._new(count))  # type: ignore[no-any-return]
+        return self._new(count)
+
+    def _new(self, count: int) -> tuple[int, int]:
+        capture = dispatch.thread.capture
+        if capture is not None:
+            return capture.random(self._taken, self, count)  # type: ignore[no-any-return]
+        return self._taken(count)
+
+    def _taken(self, count: int) -> tuple[int, int]:
         with self._lock:
             offset = self._offset
             self._offset += -(-count // _WORDS)

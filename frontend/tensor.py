@@ -32,13 +32,14 @@ class Tensor(Array, Methods):
     exist: ask for `dtype=polyhal.float64`.
     """
 
-    __slots__ = ("__weakref__", "grad", "hooks", "index", "node")
+    __slots__ = ("__weakref__", "hooks", "index", "node", "stored_grad")
 
     buffer: Buffer
     device: Device
     ref: Ref
     requires_grad: bool
-    grad: Tensor | None
+    stored_grad: Tensor | None
+    """Behind `grad`."""
     node: Node | None
     index: int
     hooks: dict[int, Callable[[Tensor], Tensor | None]] | None
@@ -59,7 +60,7 @@ class Tensor(Array, Methods):
             self.buffer, self.ref = target.upload(array, kind)
             self.device = target
         self.requires_grad = False
-        self.grad = None
+        self.stored_grad = None
         self.node = None
         self.index = 0
         self.hooks = None
@@ -253,9 +254,25 @@ class Tensor(Array, Methods):
 
     # --- autograd ---------------------------------------------------------------------------------------------------
 
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward passes have added up here; None where there is none."""
+        if dispatch.thread.capture is not None:
+            dispatch.thread.capture.gradient_read(self)
+        return self.stored_grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if dispatch.thread.capture is not None:
+            dispatch.thread.capture.gradient_set(self)
+        self.stored_grad = value
+
     def detach(self) -> Tensor:
         """The same memory, cut off from the tape."""
-        return wrap(self.device, self.buffer, self.ref)
+        out = wrap(self.device, self.buffer, self.ref)
+        if dispatch.thread.capture is not None:
+            dispatch.thread.capture.track(out)
+        return out
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Have gradients collected in `.grad`, or stop it. Raises AutogradError for results of ops and for integers."""
@@ -271,6 +288,8 @@ class Tensor(Array, Methods):
             raise AutogradError(
                 message(None, f"a {self.dtype.name} tensor cannot have gradients", expected="a floating-point dtype")
             )
+        if self.requires_grad is not requires_grad:
+            dispatch.structure.changed()
         self.requires_grad = requires_grad
         return self
 
@@ -304,17 +323,13 @@ class Tensor(Array, Methods):
         self.check_in_place("copy_")
         if value.shape != self.shape:
             value = FUNCTIONS["broadcast_to"](value, self.shape)
-        if self.size:
-            self.device.backend.copy(value.ref, self.ref)
-        self.buffer.version += 1
+        dispatch.overwrite(self, value)
         return self
 
     def fill_(self, value: Number) -> Self:
         """Overwrite every element with a number."""
         self.check_in_place("fill_")
-        if self.size:
-            self.device.backend.fill(value, self.ref)
-        self.buffer.version += 1
+        dispatch.overwrite(self, value)
         return self
 
     def zero_(self) -> Self:
@@ -369,7 +384,7 @@ def wrap(device: Device, buffer: Buffer, ref: Ref) -> Tensor:
     out.buffer = buffer
     out.ref = ref
     out.requires_grad = False
-    out.grad = None
+    out.stored_grad = None
     out.node = None
     out.hooks = None
     out.index = 0
@@ -429,6 +444,8 @@ def _move(x: Tensor, device: Device) -> Tensor:
 
 def moved(x: Tensor, device: Device) -> Tensor:
     """The same elements on another device, off the tape."""
+    if dispatch.thread.capture is not None:
+        return dispatch.thread.capture.transfer(x, device)  # type: ignore[no-any-return]
     buffer, ref = device.upload(x.numpy(), x.dtype)
     return wrap(device, buffer, ref)
 

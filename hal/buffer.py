@@ -24,3 +24,16 @@ class Buffer:
     def __del__(self) -> None:
         if self.handle is not None:
             self.pool.give(self.number, self.handle, self.nbytes)
+
+
+class Part(Buffer):
+    """A tensor's share of a larger buffer, which stays as long as this is in use. It takes no memory of its own."""
+
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: Buffer) -> None:
+        super().__init__(whole.handle, 0, whole.pool, whole.number)
+        self.whole = whole
+
+    def __del__(self) -> None:
+        """The memory goes back when the whole does."""

@@ -49,6 +49,8 @@ class Limits:
     compute_units: int = 0
     alignment: int = 64
     """Bytes: every allocation starts at a multiple of this, and sub-allocations keep it."""
+    row_alignment: int = 1
+    """Bytes at multiples of which the rows of large matrices had better begin; 1 where it makes no difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,12 @@ class Capabilities:
     """Probed extras, by the backend's own names, for `doctor`."""
     settings: frozenset[str] = frozenset()
     """Settings of the process that `lower` wants to find among the parameters: `precision`, `deterministic`."""
+    shared_blocks: bool = False
+    """Whether one launch may read and write different parts of one allocation, so that a step's tensors can share blocks."""
+    reference: bool = False
+    """Others are compared with it: captured steps run the ops as they were written, so that results agree bit by bit."""
+    placed: frozenset[str] = frozenset()
+    """Ops whose kernels, where `lower` has one, read and write tensors with any strides whose last is 1, results included."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -88,4 +96,7 @@ class Capabilities:
             "limits": asdict(self.limits),
             "features": dict(self.features),
             "settings": sorted(self.settings),
+            "shared_blocks": self.shared_blocks,
+            "reference": self.reference,
+            "placed": sorted(self.placed),
         }

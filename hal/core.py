@@ -27,10 +27,11 @@ _WIDER: dict[str, tuple[DType, ...]] = {
 """What a device may compute a kind in when it does not compute the dtype itself, in order of preference."""
 
 
-def core_run(device: Device, call: CoreCall, inputs: Specs, output: Spec) -> Run | None:
+def core_run(device: Device, call: CoreCall, inputs: Specs, output: Spec) -> tuple[Run, int] | None:
     """Present every input contiguous and in a dtype the backend computes in, call, and bring the result home.
 
-    None where the device computes in no dtype that holds an input or the result.
+    Returns the run and the bytes that it takes from the pool while it lasts, or None where the device computes in no dtype
+    that holds an input or the result.
     """
     backend = device.backend
     storage, compute = backend.capabilities.storage, backend.capabilities.compute
@@ -43,6 +44,7 @@ def core_run(device: Device, call: CoreCall, inputs: Specs, output: Spec) -> Run
         return next((w for w in wider if w.itemsize >= dtype.itemsize and w in compute and w in storage), None)
 
     prepare: list[Callable[[Any, list[Any]], Any]] = []
+    taken = 0
     for spec, wanted in zip(inputs, call.inputs, strict=True):
         if wanted is None:
             continue
@@ -61,6 +63,7 @@ def core_run(device: Device, call: CoreCall, inputs: Specs, output: Spec) -> Run
                 return ref
 
             prepare.append(from_number)
+            taken += size
             continue
         assert isinstance(spec, Spec)
         view = wanted.view or View(spec.shape, spec.strides)
@@ -90,6 +93,7 @@ def core_run(device: Device, call: CoreCall, inputs: Specs, output: Spec) -> Run
                 return Ref(buffer.handle, target, 0)
 
             prepare.append(copied)
+            taken += size
     used = [i for i, wanted in enumerate(call.inputs) if wanted is not None]
     result = call.result if call.result_exact else computing(call.result)
     if result is None:
@@ -103,7 +107,7 @@ def core_run(device: Device, call: CoreCall, inputs: Specs, output: Spec) -> Run
             refs = [p(args[i], keep) for p, i in zip(prepare, used, strict=True)]
             run_core(*refs, Ref(outs[0].handle, shaped, outs[0].offset))
 
-        return run
+        return run, taken
     size = bucket(shaped.nbytes)
     dense_output = contiguous(result, output.shape)
 
@@ -114,4 +118,4 @@ def core_run(device: Device, call: CoreCall, inputs: Specs, output: Spec) -> Run
         run_core(*refs, Ref(buffer.handle, shaped, 0))
         copy(Ref(buffer.handle, dense_output, 0), outs[0])
 
-    return run_and_cast
+    return run_and_cast, taken + size

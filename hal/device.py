@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal import dispatch
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, message
+from polyhal.hal.host import byte_view
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.plan import Plan, Planner, byte_view
+from polyhal.hal.plan import Plan, Planner
 from polyhal.hal.pool import MemoryStats, Pool, bucket
 from polyhal.hal.protocol import Ability, ComputeBackend, abilities
+from polyhal.hal.streams import Stream
 
 
 class Device:
@@ -20,6 +23,8 @@ class Device:
 
     abilities: Ability
     backend: ComputeBackend
+    idle_streams: list[tuple[Any, Pool]]
+    """The backend's streams that no `Stream` uses, each with the memory that it works in."""
     name: str
     plans: dict[Any, Plan]
     planner: Planner
@@ -53,6 +58,7 @@ class Device:
         self.pool = Pool(backend, name)
         self.plans = {}
         self.planner = Planner(self)
+        self.idle_streams = []
         return self
 
     @property
@@ -70,6 +76,10 @@ class Device:
     def synchronize(self) -> None:
         """Wait for everything enqueued on this device."""
         self.backend.synchronize()
+
+    def stream(self) -> Stream:
+        """A stream, whose work may run beside that of the device's other streams: `with device.stream(): ...`."""
+        return Stream(self)
 
     def memory_stats(self) -> MemoryStats:
         """What the pool of this device holds, in bytes."""
@@ -103,7 +113,9 @@ class Device:
         return buffer, Ref(buffer.handle, spec, 0)
 
     def download(self, ref: Ref) -> np.ndarray:
-        """The elements of `ref` as a new NumPy array. Blocks."""
+        """The elements of `ref` as a new NumPy array. Blocks. Raises CaptureError for what a capture only records."""
+        if dispatch.thread.capture is not None:
+            dispatch.thread.capture.refuse_reading(ref)
         out = np.empty(ref.shape, ref.dtype.numpy)
         if not out.size:
             return out

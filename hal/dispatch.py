@@ -47,9 +47,36 @@ class _Thread(threading.local):
     grad_enabled: bool = True
     device: Any = None
     """Where ops without tensor inputs run when they are not told: the default device if None."""
+    capture: Any = None
+    """The `Capture` that this thread's ops go to, if any."""
+    region: Any = None
+    """The checkpointed region that this thread runs, if any: it has a say in what the tape and random numbers do."""
+    watch: Any = None
+    """The `StepProfile` that runs the parts of captured steps, if any."""
 
 
 thread = _Thread()
+
+
+class Structure:
+    """Counts changes of what programs are made of, so that a captured step knows when to look again."""
+
+    __slots__ = ("modes", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.modes = 0
+
+    def changed(self) -> None:
+        """Note that a module's parts, an optimizer's groups or a tensor's need of gradients changed."""
+        self.version += 1
+
+    def mode_changed(self) -> None:
+        """Note that a module was switched to training or to inference."""
+        self.modes += 1
+
+
+structure = Structure()
 
 
 class _Frontend:
@@ -80,6 +107,17 @@ def executing(executor: Executor) -> Iterator[None]:
         yield
     finally:
         thread.executor = previous
+
+
+@contextmanager
+def capturing(capture: Any) -> Iterator[None]:
+    """Send this thread's ops, and what is done in place, to a `hal.capture.Capture` inside the block; None: run them."""
+    previous, thread.capture = thread.capture, capture
+    try:
+        with executing(eager if capture is None else capture.executor):
+            yield
+    finally:
+        thread.capture = previous
 
 
 @contextmanager
@@ -169,6 +207,9 @@ def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
 
     An out array may be one of the inputs. Shapes and dtypes must be those that the op infers. Raises ShapeError.
     """
+    if thread.capture is not None:
+        thread.capture.into(op, inputs, params, outs)
+        return
     device = outs[0].device
     params = freeze(params)
     specs = tuple(input_spec(x) for x in inputs)
@@ -184,6 +225,20 @@ def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
     plan.run([arg(x) for x in inputs], [o.ref for o in outs])
     for out in outs:
         out.buffer.version += 1
+
+
+def overwrite(target: Any, value: Any) -> None:
+    """Replace the elements of an array, seen in any way, by a number or by those of an array of its shape, cast."""
+    if thread.capture is not None:
+        thread.capture.overwrite(target, value)
+        return
+    if target.ref.size:
+        backend = target.device.backend
+        if hasattr(value, "ref"):
+            backend.copy(value.ref, target.ref)
+        else:
+            backend.fill(value, target.ref)
+    target.buffer.version += 1
 
 
 def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:
@@ -256,6 +311,12 @@ def freeze(value: Any) -> Any:
 
 def _convert(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any) -> Any:
     """The slow way in: NumPy arrays, NumPy numbers and nested lists become arrays beside the others."""
+    converted, target = admitted(op, inputs, device)
+    return eager(op, converted, params, target)
+
+
+def admitted(op: OpDef, inputs: tuple[Any, ...], device: Any) -> tuple[tuple[Any, ...], Device]:
+    """Inputs as arrays and numbers, and the one device that they lie on. Raises DeviceMismatchError."""
     target = next((x.device for x in inputs if hasattr(x, "ref")), None)
     if target is None:
         target = frontend.device(thread.device if device is None else device)
@@ -264,14 +325,16 @@ def _convert(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device
     converted = tuple(_converted(x, target) for x in inputs)
     if op.inputs and op.family != "random" and not any(hasattr(x, "ref") for x in converted):
         converted = (frontend.convert(converted[0], target), *converted[1:])
-    return eager(op, converted, params, target)
+    return converted, target
 
 
 def _converted(x: Any, device: Any) -> Any:
     """An operand as a number or an array. NumPy numbers count as Python numbers, so that they do not widen a tensor."""
     if isinstance(x, np.generic):
         return x.item()
-    return x if x is None or type(x) in _NUMBERS or hasattr(x, "ref") else frontend.convert(x, device)
+    if x is None or type(x) in _NUMBERS or hasattr(x, "ref") or hasattr(x, "refresh"):
+        return x
+    return frontend.convert(x, device)
 
 
 def _mismatch(op: OpDef, inputs: tuple[Any, ...]) -> DeviceMismatchError:
@@ -293,11 +356,14 @@ __all__ = [
     "Ref",
     "ScalarSpec",
     "Spec",
+    "admitted",
     "apply",
     "apply_into",
+    "capturing",
     "eager",
     "executing",
     "freeze",
     "infer",
+    "overwrite",
     "thread",
 ]

@@ -69,6 +69,10 @@ class AutogradError(PolyhalError, RuntimeError):
     """A gradient cannot be computed: no graph, a freed graph, or a saved value that was changed in place."""
 
 
+class CaptureError(PolyhalError, RuntimeError):
+    """A captured step asked for something that only exists when it runs, or cannot be captured or replayed."""
+
+
 class NonFiniteError(PolyhalError, ArithmeticError):
     """Anomaly mode met the first NaN or Inf."""
 

@@ -1,13 +1,13 @@
-"""The captured form of a computation: values with specs, nodes that apply ops to them, and the tracer that records them.
+"""The captured form of a computation: values with specs, and nodes that apply ops to them.
 
-Decompositions are traced into a graph when a plan is made. The graph is in single-assignment form: every node defines new
-values, and views are nodes like any other.
+The graph is in single-assignment form: every node defines new values, and views are nodes like any other. Decompositions are
+traced into one when a plan is made (see `trace`), whole steps when they are captured (see `capture`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
 from polyhal.hal.dtypes import DType
@@ -16,47 +16,104 @@ from polyhal.hal.ops.methods import Methods
 from polyhal.hal.ops.opdef import OpDef, Slot
 from polyhal.hal.protocol import InputSpec, Number
 
+if TYPE_CHECKING:
+    from polyhal.hal.captured import Held
+    from polyhal.hal.device import Device
+
+Operand = Slot | Number | None
+"""A value by number, a literal Python number, or an absent optional input."""
+
+
+class Origin(NamedTuple):
+    """Where a node of a captured step comes from, and what was in force there."""
+
+    device: Device
+    settings: tuple[Any, ...]
+    """`hal.settings` at the time."""
+    module: str = ""
+    """The path of the module whose forward pass, or whose gradient, it belongs to."""
+    again: int = 0
+    """Which checkpointed region it computes again; 0 if none."""
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        """What nodes that become one have in common. What is computed again must not be kept from the first time."""
+        return self.device, self.settings, self.again
+
 
 class Node(NamedTuple):
-    """One op applied to values (by number), literal Python numbers, or absent optional inputs."""
+    """One op applied to operands. `origin` is None in decompositions."""
 
     op: OpDef
-    inputs: tuple[Slot | Number | None, ...]
+    inputs: tuple[Operand, ...]
     params: tuple[Any, ...]
     outputs: tuple[int, ...]
+    origin: Origin | None = None
+    replaces: tuple[int, ...] = ()
+    """For each output the operand in whose memory it is to be made, if nobody reads that afterwards; -1 for none."""
 
 
 class Graph:
-    """Values 0..n-1, of which the first are the inputs; nodes in execution order; the outputs."""
+    """Values 0..n-1, of which the first are the inputs; nodes in execution order; the outputs.
 
-    __slots__ = ("inputs", "nodes", "outputs", "specs")
+    `updates` maps inputs to the values that replace them in their memory when the graph has run. The last of the inputs may
+    be `constants`, which passes computed.
+    """
 
-    def __init__(self, inputs: Sequence[InputSpec | None]) -> None:
+    __slots__ = ("constants", "inputs", "names", "nodes", "outputs", "specs", "updates")
+
+    def __init__(self, inputs: Sequence[InputSpec | None] = ()) -> None:
         self.specs: list[InputSpec | None] = list(inputs)
-        self.inputs = len(inputs)
+        self.inputs = len(self.specs)
         self.nodes: list[Node] = []
         self.outputs: tuple[int, ...] = ()
+        self.updates: dict[int, int] = {}
+        self.constants: list[Held] = []
+        self.names: dict[int, str] = {}
+        """What the inputs and outputs are called, as far as they are called anything."""
 
     def add(
-        self, op: OpDef, inputs: tuple[Slot | Number | None, ...], params: tuple[Any, ...], specs: Sequence[Spec]
+        self,
+        op: OpDef,
+        inputs: tuple[Operand, ...],
+        params: tuple[Any, ...],
+        specs: Sequence[Spec],
+        origin: Origin | None = None,
+        replaces: tuple[int, ...] = (),
     ) -> tuple[int, ...]:
         """Append a node and return the numbers of its outputs."""
         first = len(self.specs)
         self.specs.extend(specs)
         outputs = tuple(range(first, first + len(specs)))
-        self.nodes.append(Node(op, inputs, params, outputs))
+        self.nodes.append(Node(op, inputs, params, outputs, origin, replaces))
         return outputs
 
+    def spec_of(self, operand: Operand) -> InputSpec | None:
+        """What an operand is."""
+        if isinstance(operand, Slot):
+            return self.specs[operand.index]
+        return None if operand is None else ScalarSpec(dispatch.scalar_dtype(operand))
+
+    def view_offset(self, node: Node) -> int | None:
+        """How far the first element of a view lies from that of what it views; None for nodes that make something."""
+        if node.op.view is None:
+            return None
+        spec = self.spec_of(node.inputs[0])
+        view = node.op.view(spec, node.op.bind(node.params)) if isinstance(spec, Spec) else None
+        return None if view is None else view.offset
+
+    def returning(self, count: int) -> Graph:
+        """The same graph with only the first `count` outputs."""
+        graph = Graph()
+        for name in Graph.__slots__:
+            setattr(graph, name, getattr(self, name))
+        graph.outputs = self.outputs[:count]
+        return graph
+
     def __str__(self) -> str:
-        lines = [f"%{i}: {spec}" for i, spec in enumerate(self.specs[: self.inputs])]
-        for node in self.nodes:
-            args = [f"%{x.index}" if isinstance(x, Slot) else repr(x) for x in node.inputs]
-            args += [f"{k}={v!r}" for k, v in node.op.bind(node.params).items()]
-            outs = ", ".join(f"%{i}" for i in node.outputs)
-            kinds = ", ".join(str(self.specs[i]) for i in node.outputs)
-            lines.append(f"{outs} = {node.op.name}({', '.join(args)}): {kinds}")
-        lines.append("return " + ", ".join(f"%{i}" for i in self.outputs))
-        return "\n".join(lines)
+        from polyhal.hal.graphs.text import write
+
+        return write(self)
 
 
 class Symbol(Methods):

@@ -22,10 +22,11 @@ from polyhal.hal.core import Run, core_run
 from polyhal.hal.decomposition import decomposition
 from polyhal.hal.errors import FallbackRefusedError, KernelBuildError, ShapeError, UnsupportedOpError, message
 from polyhal.hal.graph import Graph, Slot, trace
-from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
+from polyhal.hal.host import reference, upload_run
+from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.ops.opdef import OpDef, Specs
 from polyhal.hal.pool import bucket
-from polyhal.hal.protocol import Ability, Declined
+from polyhal.hal.protocol import Ability, Declined, Launch, SimpleLaunch
 from polyhal.hal.quarantine import Quarantine, load
 from polyhal.hal.resolution import Resolution, Step, layout_of, subject
 from polyhal.hal.settings import settings
@@ -62,7 +63,7 @@ class Plan:
         self.spec = outputs[0] if outputs else None
 
 
-_Found = tuple[Run, Callable[..., None] | None]
+_Found = tuple[Run, Launch | None]
 """How to run an op; and, where a launch is all there is to it, that launch."""
 
 
@@ -126,7 +127,8 @@ class Planner:
         outputs = tuple(contiguous(d, s) for d, s in inferred)
         for spec in outputs:
             self._device.check_dtype(spec.dtype, op.name)
-        run, single, resolution = self._resolve(op, inputs, outputs, bound)
+        run, launch, resolution = self.resolve(op, inputs, outputs, bound)
+        single: Callable[..., None] | None = launch if launch is not None and not launch.workspace else None
         tuple_result = op.returns_tuple
         if len(outputs) != 1 or tuple_result or not any(isinstance(s, Spec) for s in inputs):
             single = None
@@ -154,9 +156,9 @@ class Planner:
             separate = all(a == dispatch.SEPARATE for a in aliases)
             exact = op.family in ("elementwise", "optimizer") and dispatch.OVERLAPPING not in aliases
             if separate or exact:
-                run, _, resolution = self._resolve(op, inputs, direct, bound, () if separate else aliases)
+                run, _, resolution = self.resolve(op, inputs, direct, bound, () if separate else aliases)
                 return Plan(direct, run, resolution)
-        inner, _, resolution = self._resolve(op, inputs, outputs, bound)
+        inner, _, resolution = self.resolve(op, inputs, outputs, bound)
         sizes = [bucket(s.nbytes) for s in outputs]
         copy, take = self._backend.copy, self._device.pool.take
 
@@ -170,14 +172,15 @@ class Planner:
 
         return Plan(outputs, into, resolution)
 
-    def _resolve(
+    def resolve(
         self,
         op: OpDef,
         inputs: Specs,
         outputs: tuple[Spec, ...],
         params: dict[str, Any],
         aliases: tuple[int, ...] = (),
-    ) -> tuple[Run, Callable[..., None] | None, Resolution]:
+    ) -> tuple[Run, Launch | None, Resolution]:
+        """How to run an op for these specs. `aliases` says which input each output replaces in place, -1 for none."""
         resolution = Resolution(
             op.name, _listed(inputs), "", dtype=subject(inputs, outputs), layout=layout_of(inputs, outputs)
         )
@@ -185,12 +188,12 @@ class Planner:
             self.record.append(resolution)
         if not any(s.size for s in outputs):
             resolution.step, resolution.how = Step.NOTHING, "nothing to do: empty outputs"
-            return _nothing, lambda *args: None, resolution
+            return _nothing, SimpleLaunch("nothing", lambda *args: None), resolution
         tensors = [s for s in inputs if isinstance(s, Spec)]
         if tensors and not any(s.size for s in tensors):
             resolution.step, resolution.how = Step.NOTHING, "constant: all inputs are empty"
             empty = [np.empty(s.shape, s.dtype.numpy) if isinstance(s, Spec) else None for s in inputs]
-            return self._upload(lambda args: _reference(op, empty, params)), None, resolution
+            return upload_run(self._backend, lambda args: reference(op, empty, params)), None, resolution
         request = _Request(op, inputs, outputs, params, aliases, resolution)
         for attempt in (self._lower, self._core, self._assemble, self._constant, self._decompose, self._host):
             found = attempt(request)
@@ -223,7 +226,7 @@ class Planner:
         if isinstance(launch, Declined):
             note.skipped.append(f"native kernel: {launch.reason}")
             return None
-        note.step, note.how = Step.NATIVE, f"native kernel {launch.name}"
+        note.step, note.how, note.recordable = Step.NATIVE, f"native kernel {launch.name}", True
         if not launch.workspace:
             return lambda args, outs: launch(*args, *outs), launch
         sizes = [bucket(n) for n in launch.workspace]
@@ -233,7 +236,7 @@ class Planner:
             buffers = [take(n) for n in sizes]
             launch(*args, *outs, *[b.handle for b in buffers])
 
-        return run, None
+        return run, launch
 
     def _quarantined(self, step: Step, what: str, note: Resolution) -> bool:
         """Whether a step is not to be taken on this machine; `what` names it in the note."""
@@ -270,18 +273,27 @@ class Planner:
             return None
         if self._quarantined(Step.CORE, f"core method {call.name}", note):
             return None
-        run = core_run(self._device, call, inputs, outputs[0])
-        if run is None:
+        found = core_run(self._device, call, inputs, outputs[0])
+        if found is None:
             note.skipped.append(f"core method {call.name}: no dtype of the device computes {call.result.name}")
             return None
         note.step, note.how = Step.CORE, f"core method {call.name}"
+        run, note.temporary = found
         return run, None
 
     def _assemble(self, request: _Request) -> _Found | None:
-        op, inputs, outputs, params, _, note = request
+        op, inputs, outputs, params, aliases, note = request
         if op.assemble is None:
             return None
-        pieces = [p for p in op.assemble(inputs, outputs, params) if 0 not in p.target.shape]
+        whole = View(outputs[0].shape, outputs[0].strides)
+        pieces = [
+            p
+            for p in op.assemble(inputs, outputs, params)
+            # What an output has of the input that it replaces is there already.
+            if 0 not in p.target.shape
+            and not (aliases and p.source == aliases[0] and (p.target, p.view) == (whole, None))
+        ]
+        note.recordable = True
         note.step, note.how = Step.CORE, f"assembled by {len(pieces)} core fills and copies"
         return assembly_run(self._backend, pieces, outputs[0]), None
 
@@ -291,20 +303,7 @@ class Planner:
             return None
         note.step, note.how = Step.CORE, "constant uploaded from the host"
         make = op.constant
-        return self._upload(lambda args: make(params)), None
-
-    def _upload(self, make: Callable[[Sequence[Any]], Any]) -> Run:
-        """Compute on the host what `make` says, an array or a tuple of them, and copy it to the outputs."""
-        backend = self._backend
-
-        def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-            result = make(args)
-            for array, out in zip(result if isinstance(result, tuple) else (result,), outs, strict=True):
-                if out.size:
-                    dense = np.ascontiguousarray(np.broadcast_to(array, out.shape), dtype=out.dtype.numpy)
-                    backend.copy_to_device(byte_view(dense), out.handle, out.offset * out.dtype.itemsize)
-
-        return run
+        return upload_run(self._backend, lambda args: make(params)), None
 
     def _decompose(self, request: _Request) -> _Found | None:
         op, inputs, outputs, params, aliases, note = request
@@ -339,7 +338,7 @@ class Planner:
                 steps.append(view.offset)
                 continue
             assert all(isinstance(s, Spec) for s in outputs)
-            run, _, part = self._resolve(node.op, specs, outputs, params)  # type: ignore[arg-type]
+            run, _, part = self.resolve(node.op, specs, outputs, params)  # type: ignore[arg-type]
             note.parts.append(part)
             steps.append(run)
         return Composite(graph, steps, aliases, self._device).run
@@ -369,16 +368,10 @@ class Planner:
             )
         note.step, note.how = Step.HOST, f"host reference, moving {moved} bytes"
         download = self._device.download
-        return self._upload(
-            lambda args: _reference(op, [download(x) if isinstance(x, Ref) else x for x in args], params)
+        return upload_run(
+            self._backend,
+            lambda args: reference(op, [download(x) if isinstance(x, Ref) else x for x in args], params),
         ), None
-
-
-def _reference(op: OpDef, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The op's reference; NaN, infinities and means of nothing are values here and warn nobody."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return op.reference(*arrays, **params)
 
 
 def _node_spec(graph: Graph, x: Any) -> Any:
@@ -387,13 +380,8 @@ def _node_spec(graph: Graph, x: Any) -> Any:
     return None if x is None else ScalarSpec(dispatch.scalar_dtype(x))
 
 
-def byte_view(array: np.ndarray) -> memoryview:
-    """The bytes of a contiguous array, of any dtype, without a copy."""
-    return array.reshape(-1).view(np.uint8).data
-
-
 def _listed(specs: Specs) -> str:
     return ", ".join("none" if s is None else str(s) for s in specs)
 
 
-__all__ = ["Plan", "Planner", "Resolution", "byte_view"]
+__all__ = ["Plan", "Planner", "Resolution"]

@@ -11,6 +11,8 @@ it was enqueued, so the new owner's kernels come after the old owner's.
 from __future__ import annotations
 
 import gc
+import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -43,18 +45,46 @@ def bucket(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
+class _Thread(threading.local):
+    """The pool that a thread takes from in place of the device's; None: the device's."""
+
+    pool: Pool | None = None
+
+
+class Branches:
+    """The pools of a device's streams.
+
+    A stream takes its memory from a pool of its own, because its work is not in line with that of other streams. What any
+    thread frees while a stream is in use is kept back until that has ended, as its work may still use it.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[Pool] = []
+        self.thread = _Thread()
+        self.active = 0
+        """How many streams are in use."""
+        self.late: list[tuple[int, int, Handle]] = []
+        """(size, number, handle) of blocks that were freed meanwhile."""
+        self.lock = threading.Lock()
+
+
 class Pool:
     """Blocks of device memory by bucket size."""
 
-    def __init__(self, backend: ComputeBackend, device_name: str) -> None:
+    def __init__(self, backend: ComputeBackend, device_name: str, parent: Pool | None = None) -> None:
+        """`parent` is the device's pool where this one is a stream's."""
         self._backend = backend
         self._name = device_name
+        self._parent = parent
         # Heaps of (number, handle). Their operations on tuples of unique integers run no Python code and are thus atomic, so
         # blocks may come back from any thread or from the collector.
         self._free: dict[int, list[tuple[int, Handle]]] = {}
         # When tensors die in a reference cycle, a handle that only they refer to is finalised with them, and before it
         # comes back here. So every handle is held here too.
         self._owned: dict[int, Handle] = {}
+        self._exact: set[int] = set()
+        """Sizes that are no buckets: few requests would find a use for such a block."""
+        self.branches = Branches()
         self.used = 0
         self.reserved = 0
         self.peak = 0
@@ -65,6 +95,8 @@ class Pool:
         """A block of `size` bytes, a value of `bucket`. Raises OutOfMemoryError."""
         if not size:
             return Buffer(None, 0, self, 0)
+        if self.branches.active and (branch := self.branches.thread.pool) is not None:
+            return branch.take(size)
         try:
             block = heappop(self._free[size])
             self.reuses += 1
@@ -75,18 +107,54 @@ class Pool:
             self.peak = self.used
         return Buffer(block[1], size, self, block[0])
 
+    def take_exactly(self, nbytes: int) -> Buffer:
+        """A block of `nbytes` > 0, for owners that keep it long. When it is free, it is given up before others are made."""
+        if bucket(nbytes) != nbytes:
+            self._exact.add(nbytes)
+        return self.take(nbytes)
+
     def give(self, number: int, handle: Handle, size: int) -> None:
         """Take a block back; called by the buffer that owned it."""
         self.used -= size
+        if self.branches.active:
+            self.branches.late.append((size, number, handle))
+            return
         heappush(self._free[size], (number, handle))
+
+    def branch(self) -> Pool:
+        """A pool of the same device, for `enter`, counted and drained with this one."""
+        branch = Pool(self._backend, self._name, self)
+        self.branches.all.append(branch)
+        return branch
+
+    def enter(self, branch: Pool) -> Pool | None:
+        """Have the calling thread take its memory from `branch`. Returns what it took from before, for `leave`."""
+        branches = self.branches
+        with branches.lock:
+            branches.active += 1
+        previous, branches.thread.pool = branches.thread.pool, branch
+        return previous
+
+    def leave(self, previous: Pool | None) -> None:
+        """End what `enter` began."""
+        branches = self.branches
+        branches.thread.pool = previous
+        with branches.lock:
+            branches.active -= 1
+            if not branches.active:
+                late, branches.late = branches.late, []
+                for size, number, handle in late:
+                    heappush(self._free[size], (number, handle))
 
     def _allocate(self, size: int) -> tuple[int, Handle]:
         self._free.setdefault(size, [])
+        if self._exact:
+            self._give_up(tuple(self._exact))
         try:
             handle = self._backend.allocate(size)
         except OutOfMemoryError:
             gc.collect()
-            self.drain()
+            (self._parent or self).drain()
             try:
                 handle = self._backend.allocate(size)
             except OutOfMemoryError as error:
@@ -110,9 +178,14 @@ class Pool:
         )
 
     def drain(self) -> None:
-        """Return every free block to the device."""
+        """Return every free block to the device, those of its streams included."""
         self._backend.synchronize()
-        for size, blocks in self._free.items():
+        for pool in (self, *self.branches.all):
+            pool._give_up(pool._free)
+
+    def _give_up(self, sizes: Iterable[int]) -> None:
+        for size in sizes:
+            blocks = self._free.get(size, [])
             while blocks:
                 number, handle = blocks.pop()
                 del self._owned[number]
@@ -120,8 +193,16 @@ class Pool:
                 self.reserved -= size
 
     def stats(self) -> MemoryStats:
-        largest = max((size for size, blocks in self._free.items() if blocks), default=0)
-        return MemoryStats(self.used, self.reserved, self.peak, largest, self.allocations, self.reuses)
+        pools = (self, *self.branches.all)
+        largest = max((size for pool in pools for size, blocks in pool._free.items() if blocks), default=0)
+        return MemoryStats(
+            sum(p.used for p in pools),
+            sum(p.reserved for p in pools),
+            sum(p.peak for p in pools),
+            largest,
+            sum(p.allocations for p in pools),
+            sum(p.reuses for p in pools),
+        )
 
     def reset_peak(self) -> None:
         """Start measuring the peak anew, from what is used now."""

@@ -12,9 +12,9 @@ Optional abilities are the small protocols further down. They are looked up once
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
@@ -187,6 +187,10 @@ class Event(Protocol):
         """Whether that is so already; does not block. Errors of the work surface in `wait` and `synchronize`."""
 
 
+TRANSFER = "copy to device"
+"""What `Profiling` calls a copy of `copy_to_device_async`."""
+
+
 @runtime_checkable
 class Profiling(Protocol):
     """Device timestamps around launches."""
@@ -195,7 +199,53 @@ class Profiling(Protocol):
         """Time every launch from now on, which may make launches slower."""
 
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
-        """(kernel name, start, end) of every launch since `start_profiling`, in nanoseconds of the device's clock."""
+        """(kernel name, start, end) of every launch since `start_profiling`, in nanoseconds of the device's clock.
+
+        Copies that run beside launches may be listed too, as `TRANSFER`.
+        """
+
+
+class Movable:
+    """Stands in a `Ref` for memory that is known when a recording is replayed: arguments and results of a step.
+
+    The reference's offset then counts from `offset`, in elements.
+    """
+
+    __slots__ = ("handle", "offset")
+
+    def __init__(self) -> None:
+        self.handle: Handle = None
+        self.offset = 0
+
+
+class RecordedLaunch(NamedTuple):
+    """One launch of a recording: the position of the call that it comes from, and its kernel's name."""
+
+    call: int
+    kernel: str
+
+
+class Recorded(Protocol):
+    """Launches in a device's own form, ready to be submitted again and again."""
+
+    @property
+    def launches(self) -> Sequence[RecordedLaunch]:
+        """What a replay launches, in the order in which `Profiling` lists it."""
+
+    def replay(self, moved: Collection[Movable]) -> None:
+        """Submit the launches once, with today's values of live numbers; `moved` lists what changed place since the last."""
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """Launches may be kept instead of submitted."""
+
+    def record(self, calls: Sequence[Callable[[], None]]) -> Recorded:
+        """Keep what `calls` launch, in order, without submitting it.
+
+        They call launches, `copy` and `fill`, with `Movable` in place of handles and `Live` numbers in place of numbers that
+        change.
+        """
 
 
 @runtime_checkable
@@ -208,6 +258,26 @@ class PeerCopy(Protocol):
         """Copy bytes to a buffer of `peer`, after all work enqueued before on either device; later work of both sees it."""
 
 
+@runtime_checkable
+class Streams(Protocol):
+    """Sequences of work that may run at once. What one thread enqueues goes to the stream that it has chosen.
+
+    Without a choice that is the device's own stream. `synchronize` waits for all of them.
+    """
+
+    def open_stream(self) -> Any:
+        """A new stream, for as long as the device is open."""
+
+    def switch_stream(self, stream: Any) -> Any:
+        """Choose for the calling thread; None is the device's own stream. Returns the choice before."""
+
+    def mark(self) -> Event:
+        """A point in the thread's stream, after all that it was given so far. Submits, but does not wait."""
+
+    def wait_for(self, event: Event) -> None:
+        """Let what the thread enqueues next on its stream begin after `event`. Does not block."""
+
+
 class Ability(enum.Flag):
     """Which optional protocols a backend implements."""
 
@@ -218,6 +288,8 @@ class Ability(enum.Flag):
     HOST_MAPPING = enum.auto()
     PROFILING = enum.auto()
     PEER_COPY = enum.auto()
+    RECORDING = enum.auto()
+    STREAMS = enum.auto()
 
 
 PROTOCOLS: dict[Ability, type] = {
@@ -227,6 +299,8 @@ PROTOCOLS: dict[Ability, type] = {
     Ability.HOST_MAPPING: HostMapping,
     Ability.PROFILING: Profiling,
     Ability.PEER_COPY: PeerCopy,
+    Ability.RECORDING: Recording,
+    Ability.STREAMS: Streams,
 }
 
 

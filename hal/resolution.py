@@ -49,6 +49,10 @@ class Resolution:
     dtype: str = ""
     """The subject of the op (see `subject`)."""
     layout: Layout = Layout.CONTIGUOUS
+    recordable: bool = False
+    """Whether a run is launches and nothing else, so that a device can record it."""
+    temporary: int = 0
+    """Bytes that a core method's run takes from the pool while it lasts, for copies of its operands."""
     skipped: list[str] = field(default_factory=list)
     parts: list[Resolution] = field(default_factory=list)
 

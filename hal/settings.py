@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 Precision = Literal["highest", "high", "medium"]
@@ -41,6 +42,23 @@ class Settings:
     def deterministic(self, value: bool) -> None:
         self._deterministic = value
         self._changed()
+
+    @staticmethod
+    def named(key: tuple[Any, ...]) -> dict[str, Any]:
+        """The values of a key by name."""
+        return dict(zip(("precision", "deterministic"), key, strict=True))
+
+    @contextmanager
+    def restored(self, key: tuple[Any, ...]) -> Iterator[None]:
+        """Have in force inside the block what was when `key` was read."""
+        previous = self.key
+        self._precision, self._deterministic = key
+        self._changed()
+        try:
+            yield
+        finally:
+            self._precision, self._deterministic = previous
+            self._changed()
 
     def among(self, names: Collection[str], wanted: Collection[str]) -> dict[str, Any]:
         """Those of the settings `names` that are `wanted`, by name."""

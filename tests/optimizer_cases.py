@@ -57,10 +57,10 @@ def test_sgd_with_momentum(device: Any, rng: Any, nesterov: bool) -> None:
 def test_gradient_scaling(device: Any, rng: Any) -> None:
     xs = tensors(rng)
     check(device, "sum_of_squares", xs, ulps=64)
-    factor = np.full((), 0.3, np.float32)
-    got = run(device, "scale_all", [*[x.astype(np.float32) for x in xs], factor])
-    for result, x in zip(got, xs, strict=True):
-        np.testing.assert_array_equal(result, x.astype(np.float32) * np.float32(0.3))
+    for factor in np.float32([0.3, 1.0]):
+        got = run(device, "scale_all", [*[x.astype(np.float32) for x in xs], np.full((), factor)])
+        for result, x in zip(got, xs, strict=True):
+            np.testing.assert_array_equal(result, x.astype(np.float32) * factor)
 
 
 def test_the_reference_is_adam_as_published() -> None:

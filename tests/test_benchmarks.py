@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import report
+from benchmarks import report, training_steps
 from benchmarks.frameworks import numpy_, ours, pytorch
 from benchmarks.workloads import Workload, workloads
 from polyhal import Device
@@ -57,6 +57,23 @@ def test_names_are_unique(size):
 )
 def test_counts(name, nbytes, flops):
     assert {w.name: w for w in workloads("cpu")}[name].work() == (nbytes, flops)
+
+
+@pytest.mark.parametrize("name", ["mlp", "gpt"])
+def test_training_steps_learn_alike(name):
+    """Whether both models, with weights of their own, come down from guessing at the same pace."""
+    workload = training_steps.WORKLOADS[name]
+    if workload.config is not None:
+        config = replace(workload.config, n_layer=1, n_embd=32, block_size=16)
+        workload = replace(workload, config=config, inputs=(4, 16))
+    own = training_steps.ours(workload, Device("numpy"), "highest", captured=False)
+    peer = training_steps.torchs(workload, "cpu", "highest", graph=False)
+    losses = np.array([[step().item() for step in (own, peer)] for _ in range(8)])
+    # Guesses among n classes cost log n; the weights at the start, drawn alike, move that a little.
+    guess = np.log(workload.config.vocab_size if workload.config else 10)
+    np.testing.assert_allclose(losses[0], guess, rtol=0.1)
+    assert (losses[-1] < losses[0]).all()
+    np.testing.assert_allclose(losses[-1, 0], losses[-1, 1], rtol=0.15)
 
 
 def test_the_page_is_what_the_results_say():

@@ -10,6 +10,7 @@ from polyhal.backends.common.elementwise import Group, single
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, UnsupportedOpError, message
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.live import Derived, Live
 from polyhal.hal.protocol import Declined, Handle, Launch, Number
 
 Builder = Callable[..., Launch]
@@ -114,8 +115,10 @@ class CoreMethods:
                 self._deallocate(handle)
 
 
-def _as_number(value: Number, dtype: DType) -> Number:
-    """The value that a cast of a Python number to `dtype` gives."""
+def _as_number(value: Any, dtype: DType) -> Any:
+    """The value that a cast of a Python number to `dtype` gives; a live number for a live one."""
+    if isinstance(value, Live):
+        return Derived(lambda: _as_number(value.value, dtype))
     if dtype.kind == "bool":
         return bool(value)
     return float(value) if dtype.kind == "float" else int(value)

@@ -25,6 +25,7 @@ from polyhal.backends.common.slots import (
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
+from polyhal.hal.live import derive
 from polyhal.hal.protocol import Declined, Launch
 
 
@@ -63,7 +64,7 @@ def _always(parameters: Sequence[Parameter]) -> More:
 class Derived:
     """The numbers that a kernel is given, computed in double precision from the op's own at every launch."""
 
-    derive: Callable[..., tuple[float, ...]]
+    function: Callable[..., tuple[float, ...]]
     takes: int
     gives: int
 
@@ -71,7 +72,7 @@ class Derived:
         """Run `steps` with the numbers appended to the arguments, of which there are `total`; the op's begin at `first`."""
 
         def run(*args: Any) -> None:
-            extended = (*args[:total], *self.derive(*args[first : first + self.takes]))
+            extended = (*args[:total], *derive(self.function, args[first : first + self.takes], self.gives))
             for step in steps:
                 step(*extended)
 
@@ -97,8 +98,25 @@ def _sgd_numbers(lr: float, momentum: float, dampening: float, decay: float) -> 
     return lr, decay, momentum, 1 - dampening
 
 
+def _adam_counted(
+    decoupled: bool, lr: float, beta1: float, beta2: float, eps: float, decay: float
+) -> tuple[float, ...]:
+    """The same where the number of the step lies on the device: what its corrections are computed from there."""
+    _, _, *rest = _adam_numbers(decoupled, lr, beta1, beta2, eps, decay, 1.0, 1.0)
+    return (
+        lr,
+        0.0,
+        *rest,
+        *(max(math.log(beta), _LEAST_LOGARITHM) if beta else _LEAST_LOGARITHM for beta in (beta1, beta2)),
+    )
+
+
+_LEAST_LOGARITHM = -1e4
+"""Stands for that of 0, as shaders may not know infinities. The exponential of both is 0."""
 _ADAM_DECOUPLED = Derived(lambda *numbers: _adam_numbers(True, *numbers), 7, 9)
 _ADAM_COUPLED = Derived(lambda *numbers: _adam_numbers(False, *numbers), 7, 9)
+_ADAM_DECOUPLED_COUNTED = Derived(lambda *numbers: _adam_counted(True, *numbers), 5, 11)
+_ADAM_COUPLED_COUNTED = Derived(lambda *numbers: _adam_counted(False, *numbers), 5, 11)
 _SGD = Derived(_sgd_numbers, 4, 4)
 
 
@@ -112,11 +130,17 @@ def _step(
     names: tuple[str, ...],
     numbers: Derived,
     flags: Mapping[str, bool],
+    *,
+    counted: bool,
 ) -> Launch | Declined:
-    """A step whose inputs are `count` parameters, gradients and states, `names` being what the kernel calls them."""
+    """A step whose inputs are `count` parameters, gradients and states, `names` being what the kernel calls them.
+
+    If `counted`, the last input is the number of the step, in device memory.
+    """
     kinds = len(names)
     groups = [inputs[i * count : (i + 1) * count] for i in range(kinds)]
-    tensors = _specs(inputs)
+    turn = inputs[-1] if counted else None
+    tensors = _specs(inputs[:-1] if counted else inputs)
     if len(tensors) != count * kinds or _too_large(tensors):
         return Declined("a parameter has 2^31 elements or more, or is a number")
     params, grads, *states = ([s for s in g if isinstance(s, Spec)] for g in groups)
@@ -138,6 +162,7 @@ def _step(
         definitions: dict[str, str | bool] = {
             "PARAMETER_DTYPE": key[0].name, "GRADIENT_DTYPE": key[1].name,
             "STATE_DTYPE": key[2].name if kinds > 2 else "float32", **flags,
+            **({"COUNTED": True, "TURN_DTYPE": turn.dtype.name} if isinstance(turn, Spec) else {}),
         }  # fmt: skip
         operands = tuple(Operand(name, d, i == 1) for i, (name, d) in enumerate(zip(names, key, strict=True)))
         slots = []
@@ -149,7 +174,8 @@ def _step(
             aligned = all(outputs[n * count + i].aligned for n in range(len(written)))
             aligned = aligned and (grads[i].aligned or isinstance(places[1], Workspace))
             slots.append(Slot(tuple(places), params[i].size, aligned))
-        more = [Number(total + i, real) for i in range(numbers.gives)]
+        more: list[Parameter] = [Tensor(len(inputs) - 1)] if counted else []
+        more += [Number(total + i, real) for i in range(numbers.gives)]
         steps += makers.over_slots(runtime, Kernel(kernel, operands, definitions, real), slots, _always(more))[0]
     return LaunchSequence(kernel, (numbers.around(steps, count * kinds, total),), tuple(workspace))
 
@@ -157,18 +183,23 @@ def _step(
 def _adam(
     makers: Makers, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    numbers = _ADAM_DECOUPLED if params["decoupled"] else _ADAM_COUPLED
-    return _step(makers, runtime, inputs, outputs, params["count"], "adam_step", ("p", "g", "m", "v"), numbers, {})
+    counted = params["counted"]
+    if counted:
+        numbers = _ADAM_DECOUPLED_COUNTED if params["decoupled"] else _ADAM_COUPLED_COUNTED
+    else:
+        numbers = _ADAM_DECOUPLED if params["decoupled"] else _ADAM_COUPLED
+    names = ("p", "g", "m", "v")
+    return _step(makers, runtime, inputs, outputs, params["count"], "adam_step", names, numbers, {}, counted=counted)
 
 
 def _sgd(
     makers: Makers, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    count = params["count"]
-    momentum = len(_specs(inputs)) == 3 * count
+    count, counted = params["count"], params["counted"]
+    momentum = len(_specs(inputs)) - counted == 3 * count
     flags = {"MOMENTUM": momentum, "NESTEROV": bool(params["nesterov"])}
     names = ("p", "g", "b") if momentum else ("p", "g")
-    return _step(makers, runtime, inputs, outputs, count, "sgd_step", names, _SGD, flags)
+    return _step(makers, runtime, inputs, outputs, count, "sgd_step", names, _SGD, flags, counted=counted)
 
 
 # --- gradients together ---------------------------------------------------------------------------------------------

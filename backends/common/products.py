@@ -92,6 +92,7 @@ class Product:
     temporary: int
     bias_row: int = 0
     bias_column: int = 1
+    bias_aligned: bool = False
     epilogue: Epilogue | None = None
     precision: Precision = "highest"
     """How float32 operands are multiplied."""
@@ -122,7 +123,7 @@ class Product:
         """The bias as an epilogue, or the epilogue."""
         if self.bias is None:
             return self.epilogue
-        bias = Matrix(self.bias, self.bias_row, self.bias_column, (0, 0, 0))
+        bias = Matrix(self.bias, self.bias_row, self.bias_column, (0, 0, 0), self.bias_aligned)
         return Epilogue((Step("add", (0, 1), self.element),), (Addend(bias, self.dtype),))
 
 
@@ -203,7 +204,10 @@ def lowerings(build: Builder, *, wide: bool = False, epilogues: bool = False) ->
         if refusal:
             return Declined(refusal)
         places = (0, 1, None if bias is None else 2, 3, 4)
-        return _built(build, runtime, _by_weight(x, weight, outputs[0], places), params)
+        p = _by_weight(x, weight, outputs[0], places)
+        if isinstance(p, Product) and isinstance(bias, Spec):
+            p = replace(p, bias_aligned=bias.aligned)
+        return _built(build, runtime, p, params)
 
     def fused_linear(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -216,7 +220,7 @@ def lowerings(build: Builder, *, wide: bool = False, epilogues: bool = False) ->
         p = _by_weight(x, weight, out, (0, 1, None, 4, 5))
         if isinstance(p, Declined):
             return p
-        epilogue = _epilogue(p, bias is not None, residual is not None, params["activation"], params["scale"])
+        epilogue = _epilogue(p, bias, residual, params["activation"], params["scale"])
         return _built(build, runtime, replace(p, epilogue=epilogue), params)
 
     table: dict[str, LoweringFunction] = {"matmul": matmul, "linear": linear}
@@ -248,20 +252,22 @@ def _by_weight(
     return describe(_rows(x), turned, _rows(out), places)
 
 
-def _epilogue(p: Product, bias: bool, residual: bool, activation: str, scale: float) -> Epilogue | None:
+def _epilogue(
+    p: Product, bias: InputSpec | None, residual: InputSpec | None, activation: str, scale: float
+) -> Epilogue | None:
     """activation(scale * sum + bias) + residual: arguments 2 and 3."""
     operands: list[Addend | float] = []
     plan: list[tuple[str, int | None]] = []
     if scale != 1:
         operands.append(float(scale))
         plan.append(("multiply", len(operands)))
-    if bias:
-        operands.append(Addend(Matrix(2, 0, 1, (0, 0, 0)), p.dtype))
+    if isinstance(bias, Spec):
+        operands.append(Addend(Matrix(2, 0, 1, (0, 0, 0), bias.aligned), p.dtype))
         plan.append(("add", len(operands)))
     if activation != "none":
         plan.append((activation, None))
-    if residual:
-        operands.append(Addend(replace(p.out, place=3), p.dtype))
+    if isinstance(residual, Spec):
+        operands.append(Addend(replace(p.out, place=3, aligned=residual.aligned), p.dtype))
         plan.append(("add", len(operands)))
     steps: list[Step] = []
     value = 0

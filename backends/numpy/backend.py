@@ -95,6 +95,8 @@ class NumpyBackend:
             reduce=frozenset() if minimal else frozenset(REDUCE) - REQUIRED_REDUCE,
             unified_memory=True,
             limits=Limits(max_allocation=memory // 2),
+            shared_blocks=True,
+            reference=True,
         )
         self._minimal = minimal
         self._memory = memory
@@ -162,7 +164,8 @@ class NumpyBackend:
 
     def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
         self._check(a, b, out)
-        _store(np.matmul(_wide(array(a)), _wide(array(b))), out)
+        with np.errstate(all="ignore"):
+            _store(np.matmul(_wide(array(a)), _wide(array(b))), out)
 
     def gather(self, index: Ref, x: Ref, out: Ref) -> None:
         self._check(index, x, out)

@@ -9,14 +9,16 @@ from polyhal.backends.common.core_methods import Builders, CoreMethods
 from polyhal.backends.common.lowering import lower
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, lowering
+from polyhal.backends.opencl.lanes import Lane
 from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, movement, reduce, scatter
-from polyhal.backends.opencl.memory import Memory
+from polyhal.backends.opencl.memory import ClEvent, Memory
+from polyhal.backends.opencl.recording import record
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import tuning
 from polyhal.hal.calls import Call, Record
 from polyhal.hal.kernels import KernelLibrary
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Number
+from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Number, Recorded
 
 _BUILDERS = Builders(
     group=elementwise.group,
@@ -75,10 +77,27 @@ class OpenCLBackend:
         return self._memory.available()
 
     def copy_from_device(self, src: Handle, offset: int, dst: memoryview) -> None:
-        self._memory.read(src, offset, dst)
+        with self.runtime.waiting():
+            self._memory.read(src, offset, dst)
+
+    def record(self, calls: Sequence[Callable[[], None]]) -> Recorded:
+        return record(self.runtime, calls)
 
     def flush(self) -> None:
         self.runtime.queue.flush()
+
+    def open_stream(self) -> Lane:
+        return self.runtime.lanes.open()
+
+    def switch_stream(self, stream: Lane | None) -> Lane | None:
+        return self.runtime.lanes.switch(stream)
+
+    def mark(self) -> Event:
+        return ClEvent(self.runtime.lanes.current().mark())
+
+    def wait_for(self, event: Event) -> None:
+        assert isinstance(event, ClEvent)
+        self.runtime.lanes.current().wait_for(event.cl)
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]

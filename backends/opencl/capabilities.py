@@ -133,6 +133,8 @@ def capabilities(device: Any, found: Features) -> Capabilities:
         unified_memory=found.unified_memory,
         float_atomics=found.float_atomics != "cas",
         subgroups=found.subgroups,
+        shared_blocks=True,
+        placed=frozenset({"attention", "attention_grad"}),
         limits=Limits(
             max_allocation=int(device.max_mem_alloc_size),
             local_memory=found.local_memory,
@@ -140,6 +142,8 @@ def capabilities(device: Any, found: Features) -> Capabilities:
             max_groups_per_axis=0,
             compute_units=found.compute_units,
             alignment=max(64, int(device.mem_base_addr_align) // _BITS_PER_BYTE),
+            # The lines of its caches, in which tensor cores are fed.
+            row_alignment=128 if found.tensor_cores else 1,
         ),
         features={
             "opencl": device.version,

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from polyhal.backends.common.launch import Constant, Number, Tensor, Workspace
+from polyhal.backends.common.launch import Constant, Number, ScalarType, Tensor, Workspace
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.program import Kernel
+from polyhal.hal.live import Live
+from polyhal.hal.protocol import Movable
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.runtime import Runtime
@@ -27,6 +29,9 @@ _NUMPY: dict[str, type[np.generic]] = {
     "float": np.float32,
     "double": np.float64,
 }
+CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "int": int, "uint": int, "long": int, "ulong": int, "float": float, "double": float,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ class KernelLaunch:
         template: list[Any] = []
         tensors: list[tuple[int, int]] = []
         handles: list[tuple[int, int]] = []
-        numbers: list[tuple[int, int, Callable[[Any], Any]]] = []
+        numbers: list[tuple[int, int, ScalarType]] = []
         for p in parameters:
             place = len(template)
             if isinstance(p, Tensor):
@@ -105,7 +110,7 @@ class KernelLaunch:
                 handles.append((place, p.index))
                 template.append(None)
             elif isinstance(p, Number):
-                numbers.append((place, p.index, _CONVERTERS[p.type]))
+                numbers.append((place, p.index, p.type))
                 template.append(0)
             elif isinstance(p, Constant):
                 template.append(p.value)
@@ -120,6 +125,10 @@ class KernelLaunch:
         self._numbers = tuple(numbers)
 
     def __call__(self, *args: Any) -> None:
+        recorder = self._runtime.recorder
+        if recorder is not None and recorder.accepts():
+            recorder.add(self.bound(args))
+            return
         values = self._template.copy()
         for place, index in self._tensors:
             ref = args[index]
@@ -127,21 +136,57 @@ class KernelLaunch:
             values[place + 1] = ref.offset
         for place, index in self._workspace:
             values[place] = args[index]
-        for place, index, convert in self._numbers:
-            values[place] = convert(args[index])
+        for place, index, kind in self._numbers:
+            values[place] = CONVERTERS[kind](args[index])
         kernel = self._kernel
         runtime = self._runtime
+        lane = runtime.lanes.current()
         try:
             with kernel.lock:
                 kernel.cl.set_args(*values)
-                event = cl.enqueue_nd_range_kernel(runtime.queue, kernel.cl, self._global, self._local)
+                event = cl.enqueue_nd_range_kernel(lane.queue, kernel.cl, self._global, self._local)
+            lane.launched(1)
         except cl.Error as error:
             action = f"launching {self.name} over {self._global} in groups of {self._local}"
             raise faults.translate(error, action, runtime.info.name) from error
         if runtime.profile is not None:
             runtime.profile.append((self.name, event))
 
+    def bound(self, args: Sequence[Any]) -> BoundLaunch:
+        """This launch with a kernel object of its own, whose arguments stay set."""
+        shared = self._kernel
+        program: Any = shared.cl.get_info(cl.kernel_info.PROGRAM)
+        kernel = Kernel(program, shared.name, shared.types)
+        values = self._template.copy()
+        movables: list[tuple[int, Movable, int]] = []
+        numbers: list[tuple[int, Live, ScalarType]] = []
+        for place, index in self._tensors:
+            ref = args[index]
+            if isinstance(ref.handle, Movable):
+                movables.append((place, ref.handle, ref.offset))
+            else:
+                values[place], values[place + 1] = ref.handle, ref.offset
+        for place, index in self._workspace:
+            values[place] = args[index]
+        for place, index, kind in self._numbers:
+            given = args[index]
+            if isinstance(given, Live):
+                numbers.append((place, given, kind))
+            else:
+                values[place] = CONVERTERS[kind](given)
+        kernel.cl.set_args(*values)
+        return BoundLaunch(self.name, kernel.cl, self._global, self._local, values, movables, numbers)
 
-_CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "int": int, "uint": int, "long": int, "ulong": int, "float": float, "double": float,
-}  # fmt: skip
+
+@dataclass(slots=True)
+class BoundLaunch:
+    """A kernel with its arguments set, and which of them follow memory and numbers. `values` keeps the others alive."""
+
+    name: str
+    kernel: cl.Kernel
+    items: tuple[int, ...]
+    group: tuple[int, ...]
+    values: list[Any]
+    movables: list[tuple[int, Movable, int]]
+    """Place among the arguments, what stands for the memory, and the offset from its start."""
+    numbers: list[tuple[int, Live, ScalarType]]

@@ -17,7 +17,7 @@ from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.errors import OutOfMemoryError, message
-from polyhal.hal.protocol import Event
+from polyhal.hal.protocol import TRANSFER, Event
 
 _CHUNK = 8 * 2**20
 _CHUNKS = 3
@@ -29,18 +29,18 @@ _PENDING_LIMIT = 64
 class ClEvent:
     """A point in the queue, as the framework's `Event`. `keep` must live until it is complete."""
 
-    __slots__ = ("_event", "_keep")
+    __slots__ = ("_keep", "cl")
 
     def __init__(self, event: cl.Event, keep: object = None) -> None:
-        self._event = event
+        self.cl = event
         self._keep = keep
 
     def wait(self) -> None:
-        self._event.wait()
+        self.cl.wait()
         self._keep = None
 
     def is_complete(self) -> bool:
-        return bool(self._event.command_execution_status <= cl.command_execution_status.COMPLETE)
+        return bool(self.cl.command_execution_status <= cl.command_execution_status.COMPLETE)
 
 
 class Memory:
@@ -124,8 +124,11 @@ class Memory:
     def write_async(self, src: memoryview, dst: cl.Buffer, offset: int) -> Event:
         """Copy without staging; `src` must stay unchanged until the event is complete."""
         array = _bytes(src)
-        event = cl.enqueue_copy(self._runtime.queue, dst, array, dst_offset=offset, is_blocking=False)
-        self._runtime.queue.flush()
+        queue = self._runtime.queue
+        event = cl.enqueue_copy(queue, dst, array, dst_offset=offset, is_blocking=False)
+        queue.flush()
+        if self._runtime.profile is not None:
+            self._runtime.profile.append((TRANSFER, event))
         return ClEvent(event, array)
 
     def pinned(self, nbytes: int) -> memoryview:

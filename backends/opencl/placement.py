@@ -5,8 +5,8 @@ takes, while another core is idle: a product of two 256 x 256 matrices was seen 
 workers, the first to the first core and so on. It reads the variable for that when it is loaded, which is when the process
 lists platforms for the first time.
 
-Intel's runtime is left alone. It computes in the thread that waits as well: its own setting binds that thread, and workers
-that are bound without it are often on the core of that thread, which makes softmax take 1.8 times as long.
+Intel's runtime binds its workers by itself. It computes in the thread that waits as well, which seat.py keeps off their
+cores; the runtime's own setting would bind that thread for good, and all threads that it starts.
 """
 
 from __future__ import annotations

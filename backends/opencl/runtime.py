@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
@@ -11,16 +12,22 @@ from polyhal.backends.common.geometry import round_up
 from polyhal.backends.common.templating import Definitions
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.capabilities import Features
+from polyhal.backends.opencl.driver import Driver
+from polyhal.backends.opencl.lanes import Lanes
 from polyhal.backends.opencl.launch import KernelLaunch, Parameter, parameter_types
 from polyhal.backends.opencl.program import ProgramStore
 from polyhal.backends.opencl.ptx import Target
+from polyhal.backends.opencl.seat import computes_in_waiting_threads, seat_for
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.protocol import Launch, SimpleLaunch
 from polyhal.hal.tuning import Tuning
 
+if TYPE_CHECKING:
+    from polyhal.backends.opencl.recording import Recorder
+
 
 class Runtime:
-    """One device with its in-order queue. Everything that a backend does goes through `queue`."""
+    """One device with its in-order queues. Everything that a backend does goes through `queue`."""
 
     def __init__(
         self,
@@ -36,16 +43,27 @@ class Runtime:
         self.capabilities = capabilities
         self.tuning = tuning or Tuning(features, {}, {})
         """The choices that kernel families leave open; lowering functions ask it."""
+        self._seat = seat_for(features.platform, features.cpu)
         try:
             self.context = cl.Context([device])
-            self.queue = cl.CommandQueue(self.context, device)
         except cl.Error as error:
             raise faults.translate(error, "opening the device", info.name) from error
+        self.lanes = Lanes(self.context, device, info.name)
+        if computes_in_waiting_threads(features.platform, features.cpu):
+            self.lanes.help(self.waiting)
+        self.driver = Driver(device)
         self.programs = ProgramStore(self.context, device, features, info)
         self.profile: list[tuple[str, cl.Event]] | None = None
         """Events of launches while profiling is on, else None."""
-        self._plain_queue = self.queue
-        self._profiling_queue: cl.CommandQueue | None = None
+        self.recorder: Recorder | None = None
+        """What takes launches in place of the queue while a step is recorded."""
+        self.prefers_buffers: bool | None = None
+        """Whether command buffers are faster here than single enqueues; None before that was measured."""
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """The queue of the calling thread's stream."""
+        return self.lanes.current().queue
 
     def launch(
         self,
@@ -75,27 +93,27 @@ class Runtime:
         return KernelLaunch(self, name, built, parameters, rounded, group, workspace)
 
     def start_profiling(self) -> None:
-        """Switch to a queue that records timestamps; it costs some microseconds per launch."""
-        if self._profiling_queue is None:
-            properties = cl.command_queue_properties.PROFILING_ENABLE
-            self._profiling_queue = cl.CommandQueue(self.context, self.device, properties)
-        self._plain_queue.finish()
+        """Switch to queues that record timestamps; it costs some microseconds per launch."""
+        self.lanes.time(True)
         self.profile = []
-        self.queue = self._profiling_queue
 
     def stop_profiling(self) -> list[tuple[str, int, int]]:
         """Switch back; the launches since `start_profiling` with start and end in nanoseconds of the device's clock."""
-        self.queue.finish()
-        self.queue = self._plain_queue
+        self.lanes.time(False)
         events, self.profile = self.profile or [], None
         return [(name, int(e.profile.start), int(e.profile.end)) for name, e in events]
 
     def finish(self) -> None:
         """Wait for everything enqueued. Raises the typed error of a command that failed."""
         try:
-            self.queue.finish()
+            with self.waiting():
+                self.lanes.finish()
         except cl.Error as error:
             raise faults.translate(error, "waiting for the device", self.info.name) from error
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Where the calling thread had better wait for the device."""
+        return self._seat.taken() if self._seat else nullcontext()
 
     def describe(self) -> dict[str, Any]:
         """Facts for `doctor` beyond the capabilities."""

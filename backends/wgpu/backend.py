@@ -9,9 +9,10 @@ from polyhal.backends.common.core_methods import Builders, CoreMethods
 from polyhal.backends.common.lowering import lower
 from polyhal.backends.wgpu import discovery, lowering
 from polyhal.backends.wgpu.lowering import elementwise, indexing, matmul, movement, reduce
+from polyhal.backends.wgpu.replay import record
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.protocol import Declined, Handle, InputSpec, Launch, Number
+from polyhal.hal.protocol import Declined, Handle, InputSpec, Launch, Number, Recorded
 
 _BUILDERS = Builders(
     group=elementwise.group,
@@ -67,6 +68,9 @@ class WGPUBackend:
     ) -> Launch | Declined:
         """A native kernel for `op`, or why there is none."""
         return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
+
+    def record(self, calls: Sequence[Callable[[], None]]) -> Recorded:
+        return record(self.runtime, calls)
 
     def describe(self) -> dict[str, Any]:
         """Facts for `doctor`."""

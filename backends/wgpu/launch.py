@@ -17,6 +17,7 @@ from polyhal.backends.wgpu.shader import Pipeline
 from polyhal.hal.errors import BackendError, message
 
 if TYPE_CHECKING:
+    from polyhal.backends.wgpu.recording import Dispatch
     from polyhal.backends.wgpu.runtime import Runtime
 
 Parameter = Tensor | Workspace | Number | Constant
@@ -117,11 +118,18 @@ class KernelLaunch:
         self._groups: dict[Any, tuple[Pipeline, Any]] = {}
 
     def __call__(self, *args: Any) -> None:
+        tape = self._runtime.tape
+        if tape is not None and tape.accepts():
+            tape.add(self, args)
+        else:
+            self._runtime.recorder.dispatch(*self.prepare(args))
+
+    def prepare(self, args: Sequence[Any]) -> Dispatch:
+        """What is dispatched for these arguments: pipeline, bind group, parameters and groups along each axis."""
         blocks = [args[index].handle if tensor else args[index] for index, tensor in self._buffers]
         for block in blocks:
             if block.large:
-                self._run_windowed(args, blocks)
-                return
+                return self._windowed(args, blocks)
         data = self._packed
         offsets = [args[index].offset for _, index, _ in self._tensors]
         if not data or any(offsets):
@@ -130,7 +138,7 @@ class KernelLaunch:
         found = self._groups.get(key)
         if found is None:
             found = self._bind(key, blocks, [(0, b.nbytes) for b in blocks])
-        self._runtime.recorder.dispatch(found[0], found[1], data, *self._grid)
+        return (*found, data, *self._grid)
 
     def _pack(self, args: Sequence[Any], offsets: Sequence[int]) -> bytes:
         values = self._template.copy()
@@ -140,7 +148,7 @@ class KernelLaunch:
             values[place] = convert(args[index])
         return self._struct.pack(*values)
 
-    def _run_windowed(self, args: Sequence[Any], blocks: list[Block]) -> None:
+    def _windowed(self, args: Sequence[Any], blocks: list[Block]) -> Dispatch:
         """Bind, of buffers larger than a binding may be, the part from just before each operand on."""
         limit = self._runtime.features.max_binding
         windows, offsets = [], {}
@@ -155,7 +163,7 @@ class KernelLaunch:
         shifted = [offsets.get(place, args[index].offset) for place, index, _ in self._tensors]
         key = (tuple(b.key for b in blocks), tuple(windows))
         pipeline, group = self._groups.get(key) or self._bind(key, blocks, windows)
-        self._runtime.recorder.dispatch(pipeline, group, self._pack(args, shifted), *self._grid)
+        return pipeline, group, self._pack(args, shifted), *self._grid
 
     def _window(self, ref: Any, block: Block, limit: int) -> int:
         low, high = _extent(ref)

@@ -19,6 +19,8 @@ _CHECKS = 0
 
 Record = Callable[[Any, Any, Any, bytes, int, int], None]
 """(pass, pipeline or None for the one set before, bind group, parameters, groups along x, along y)"""
+RecordAll = Callable[[Any, Sequence[Any], Any], None]
+"""(pass, dispatches as `recording.Dispatch`, the pipeline that was set last)"""
 
 
 def _binding(*names: str) -> Any:
@@ -47,8 +49,8 @@ def compile_module(device: Any, text: str, label: str, *, checked: bool = False)
     return api.GPUShaderModule(label, create(device._internal, descriptor, _CHECKS), device)
 
 
-def recorder() -> Record:
-    """The fastest way to record a dispatch whose parameters are immediates."""
+def recorder() -> tuple[Record, RecordAll]:
+    """The fastest way to record a dispatch whose parameters are immediates, and to record many of them."""
     api = _binding("ffi", "lib")
     try:
         set_pipeline = api.lib.wgpuComputePassEncoderSetPipeline
@@ -57,7 +59,7 @@ def recorder() -> Record:
         dispatch = api.lib.wgpuComputePassEncoderDispatchWorkgroups
         none = api.ffi.NULL
     except AttributeError:
-        return record
+        return record, record_all
 
     def record_natively(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
         handle = commands._internal
@@ -68,7 +70,20 @@ def recorder() -> Record:
             set_immediates(handle, 0, parameters, len(parameters))
         dispatch(handle, x, y, 1)
 
-    return record_natively
+    def record_all_natively(commands: Any, dispatches: Sequence[Any], last: Any) -> None:
+        handle, bound = commands._internal, None
+        for pipeline, group, parameters, x, y in dispatches:
+            if pipeline is not last:
+                last = pipeline
+                set_pipeline(handle, pipeline.native._internal)
+            if group is not bound:
+                bound = group
+                set_bind_group(handle, 0, group._internal, 0, none)
+            if parameters:
+                set_immediates(handle, 0, parameters, len(parameters))
+            dispatch(handle, x, y, 1)
+
+    return record_natively, record_all_natively
 
 
 def record(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
@@ -79,6 +94,13 @@ def record(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, 
     if parameters:
         commands.set_immediates(0, parameters, 0, len(parameters))
     commands.dispatch_workgroups(x, y)
+
+
+def record_all(commands: Any, dispatches: Sequence[Any], last: Any) -> None:
+    """The same for many dispatches."""
+    for pipeline, group, parameters, x, y in dispatches:
+        record(commands, None if pipeline is last else pipeline.native, group, parameters, x, y)
+        last = pipeline
 
 
 Binding = tuple[Any, int, int]

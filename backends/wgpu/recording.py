@@ -7,6 +7,7 @@ in-order queue.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from polyhal.backends.wgpu import faults
@@ -22,6 +23,9 @@ _SLOT = 256
 """Bytes of the uniform ring per dispatch; also the alignment that dynamic offsets need everywhere."""
 _RING = 512 * _SLOT
 
+Dispatch = tuple[Pipeline, Any, bytes, int, int]
+"""Pipeline, bind group, parameters, groups along x and along y."""
+
 
 class Recorder:
     """The command encoder that is being filled, and the queue that it goes to."""
@@ -31,11 +35,11 @@ class Recorder:
         self._queue = device.queue
         self._name = device_name
         self._immediates = features.immediates > 0
-        self._record = recorder()
+        self._record, self._record_all = recorder()
         self._encoder: Any = None
         self._pass: Any = None
         self._last: Any = None
-        self._recorded: list[tuple[Pipeline, Any, bytes, int, int]] = []
+        self._recorded: list[Dispatch] = []
         self.lock = threading.RLock()
         self.timestamps: Timestamps | None = None
         """Set while profiling: every dispatch is then a pass of its own."""
@@ -84,6 +88,24 @@ class Recorder:
             if len(recorded) >= _MOST_DISPATCHES:
                 self.flush()
 
+    def dispatch_all(self, dispatches: Sequence[Dispatch]) -> None:
+        """Record many dispatches."""
+        with self.lock:
+            if self.timestamps is not None or not self._immediates:
+                for d in dispatches:
+                    self.dispatch(*d)
+                return
+            done = 0
+            while done < len(dispatches):
+                commands = self._pass or self._begin("")
+                part = dispatches[done : done + _MOST_DISPATCHES - len(self._recorded)]
+                self._record_all(commands, part, self._last)
+                self._last = part[-1][0]
+                self._recorded += part
+                done += len(part)
+                if len(self._recorded) >= _MOST_DISPATCHES:
+                    self.flush()
+
     def _record_with_ring(self, commands: Any, native: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
         commands.set_bind_group(1, self._ring_group, [len(self._ring_bytes)])
         self._ring_bytes += parameters.ljust(_SLOT, b"\0")
@@ -131,7 +153,7 @@ class Recorder:
             except (wgpu.GPUError, RuntimeError) as error:
                 raise self._blame(recorded, error) from error
 
-    def _blame(self, recorded: list[tuple[Pipeline, Any, bytes, int, int]], error: Exception) -> PolyhalError:
+    def _blame(self, recorded: list[Dispatch], error: Exception) -> PolyhalError:
         """The error of the launch that alone is refused too; validation speaks of a submission as a whole."""
         import wgpu
 

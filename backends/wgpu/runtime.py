@@ -15,6 +15,7 @@ from polyhal.backends.wgpu.memory import Block, Memory
 from polyhal.backends.wgpu.native import binder
 from polyhal.backends.wgpu.profiling import Timestamps
 from polyhal.backends.wgpu.recording import Recorder
+from polyhal.backends.wgpu.replay import Tape
 from polyhal.backends.wgpu.shader import Definitions, Pipeline, PipelineStore
 
 
@@ -39,6 +40,8 @@ class Runtime:
         self.pipelines = PipelineStore(self.device, self.features, self.recorder.parameter_layout, found.info.name)
         self.bind = binder(self.device)
         self.memory = Memory(self)
+        self.tape: Tape | None = None
+        """What takes launches in place of the recorder while a step is kept for replay."""
         self._fence = self.memory.allocate(4)
 
     def launch(

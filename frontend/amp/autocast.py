@@ -11,9 +11,9 @@ from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops.opdef import OPS, OpDef
 
 _IN_FLOAT32 = frozenset({
-    "acos", "asin", "cosh", "cross_entropy_rows", "cumprod", "cumsum", "exp", "exp2", "expm1", "layer_norm", "log", "log10",
-    "log1p", "log2", "log_softmax", "logsumexp", "mean", "pow", "prod", "reciprocal", "rms_norm", "rsqrt", "sinh", "softmax",
-    "softplus", "sum", "sum_of_squares", "tan", "var",
+    "acos", "asin", "cosh", "cumprod", "cumsum", "exp", "exp2", "expm1", "layer_norm", "log", "log10", "log1p", "log2",
+    "log_softmax", "logsumexp", "mean", "pow", "prod", "reciprocal", "rms_norm", "rsqrt", "sinh", "softmax", "softplus",
+    "sum", "sum_of_squares", "tan", "var",
 })  # fmt: skip
 """Ops that lose too much in half precision: they are steep, or sum many terms whose results are used further."""
 _CASTS = frozenset({float16, bfloat16, float32})
@@ -46,7 +46,8 @@ class _Casting:
 class autocast:  # noqa: N801 - as PyTorch spells it
     """Run products in `dtype` inside the block: matmul, linear, convolution and attention, whose sums stay float32.
 
-    Norms, losses, softmax, sums and steep functions run in float32. Parameters keep their dtype and get gradients of it.
+    Norms, softmax, sums and steep functions run in float32. Cross entropy takes half-precision logits as they are, and
+    computes and returns losses in float32. Parameters keep their dtype and get gradients of it.
     `autocast(enabled=False)` switches a surrounding block off. Leave the block before `backward`, which runs in the dtypes
     of the forward pass either way. With float16, gradients need a `GradScaler`; bfloat16 has the range of float32.
     Raises AutocastError for a dtype that is not a half dtype.
@@ -75,6 +76,14 @@ class autocast:  # noqa: N801 - as PyTorch spells it
 def is_autocast_enabled() -> bool:
     """Whether the calling thread is inside an `autocast` block that is not switched off."""
     return isinstance(dispatch.thread.executor, _Casting)
+
+
+def surroundings() -> tuple[bool, DType | None]:
+    """Whether this thread's ops run at once, in no other executor than autocast's, and the dtype to which that casts."""
+    executor = dispatch.thread.executor
+    if isinstance(executor, _Casting):
+        return executor.base is dispatch.eager, executor.dtype
+    return executor is dispatch.eager, None
 
 
 class AutocastError(PolyhalError, ValueError):

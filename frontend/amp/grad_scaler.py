@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
-from polyhal.hal import dispatch
+from polyhal.hal import dispatch, live
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops import OPS
 from polyhal.nn.utils import chunks
 from polyhal.optim import Optimizer
 from polyhal.tensor import Tensor
 
-_fused = OPS["fused_elementwise"].call
+_FUSED = OPS["fused_elementwise"]
 _ADJUSTMENT = (
     # Values 0 to 8: scale, good steps, flag, growth and backoff factor, growth interval, and the numbers 0.0, 1, 0.
     ("greater", (2, 6), ()),  # 9: the gradients were bad
@@ -40,8 +40,8 @@ class GradScaler:
 
     A step whose gradients hold an infinity or a NaN is left out and the scale multiplied by `backoff_factor`; after
     `growth_interval` good steps in a row it is multiplied by `growth_factor`. The scale lies on the device, where it is also
-    updated; `step` waits for the device to learn whether the gradients are finite. Source: Micikevicius et al.,
-    arXiv:1710.03740.
+    updated, and where it is decided whether a step of one of this library's optimizers is left out: nothing waits for it.
+    For other optimizers `step` waits. Source: Micikevicius et al., arXiv:1710.03740.
 
         scaler.scale(loss).backward()
         scaler.step(optimizer)
@@ -106,6 +106,7 @@ class GradScaler:
             raise GradScalerError(message("GradScaler.unscale_", problem, fix="call update() after each step"))
         scale = self._known("unscale_")
         self._found[optimizer] = []
+        live.undo(self._forget)
         gradients: dict[Any, list[Tensor]] = {}
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -136,9 +137,10 @@ class GradScaler:
         if not self._found[optimizer]:
             problem = "no parameter of the optimizer has a gradient"
             raise GradScalerError(message("GradScaler.step", problem, fix="call backward() on a scaled loss first"))
-        if any(float(found.item()) for found in self._found[optimizer]):
-            return None
-        return optimizer.step()
+        flags = self._found[optimizer]
+        if getattr(optimizer, "skippable", False):
+            return optimizer.step(skip=_any(flags))
+        return None if any(float(found.item()) for found in flags) else optimizer.step()
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adjust the scale after the steps of an iteration, or set it. Does not wait for the device.
@@ -150,29 +152,33 @@ class GradScaler:
         scale = self._known("update")
         with no_grad():
             if new_scale is not None:
-                self._scale = ops.full((), float(new_scale), device=scale.device)
+                scale.fill_(float(new_scale))
             else:
                 self._adjust(scale)
+        self._forget()
+
+    def _forget(self) -> None:
         self._found.clear()
         self._stepped.clear()
 
     def _adjust(self, scale: Tensor) -> None:
-        flags = [found.to(scale.device) for several in self._found.values() for found in several]
+        flags = [found for several in self._found.values() for found in several]
         if not flags:
             problem = "no gradients were unscaled since the last update"
             raise GradScalerError(message("GradScaler.update", problem, fix="call step(optimizer) first"))
         assert self._tracker is not None
-        found = flags[0] if len(flags) == 1 else ops.max(ops.stack(flags))
         settings = (self._growth_factor, self._backoff_factor, self._growth_interval)
-        inputs = (scale, self._tracker, found, *settings, 0.0, 1, 0)
-        self._scale, self._tracker = _fused(inputs, _ADJUSTMENT, (17, 19))
+        inputs = (scale, self._tracker, _any(flags).to(scale.device), *settings, 0.0, 1, 0)
+        # In place, so that a captured step finds it there when it runs again.
+        dispatch.apply_into(_FUSED, inputs, (_ADJUSTMENT, (17, 19), None), (scale, self._tracker))
 
     def _on(self, outputs: Tensor) -> Tensor:
         """The scale beside a tensor; its first call decides where the scale lives."""
         if self._scale is None:
             scale, steps = self._start
-            self._scale = ops.full((), scale, device=outputs.device)
-            self._tracker = ops.full((), steps, "int32", device=outputs.device)
+            with dispatch.capturing(None):  # it outlives the runs of a captured step
+                self._scale = ops.full((), scale, device=outputs.device)
+                self._tracker = ops.full((), steps, "int32", device=outputs.device)
         return self._scale.to(outputs.device)
 
     def _known(self, method: str) -> Tensor:
@@ -206,3 +212,9 @@ class GradScaler:
         self._growth_interval = int(state_dict["growth_interval"])
         self._start = (float(state_dict["scale"]), int(state_dict["_growth_tracker"]))
         self._scale = self._tracker = None
+
+
+def _any(flags: Sequence[Tensor]) -> Tensor:
+    """1 if one of the flags is, else 0."""
+    device = flags[0].device
+    return flags[0] if len(flags) == 1 else ops.max(ops.stack([flag.to(device) for flag in flags]))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyhal.hal import dispatch
 from polyhal.hal.errors import NonFiniteError, message
+from polyhal.hal.userline import user_line
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
@@ -25,26 +24,6 @@ class _State(threading.local):
 
 
 state = _State()
-_ROOTS: tuple[str, ...] = tuple(
-    str(Path(sys.modules[name].__file__ or "").resolve().parent)
-    for name in ("polyhal", "polyhal.hal")
-    if name in sys.modules
-)
-
-
-def user_line() -> str:
-    """Where outside this library the current op was called: "file:line: source"."""
-    import linecache
-
-    frame = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith("<") and not any(str(Path(file).resolve()).startswith(root) for root in _ROOTS):
-            return f"{file}:{frame.f_lineno}: {linecache.getline(file, frame.f_lineno).strip()}"
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
-    return "unknown line"
 
 
 def _checked(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from polyhal.amp.autocast import autocast
@@ -13,14 +14,15 @@ from polyhal.autograd.modes import set_grad_enabled
 from polyhal.autograd.parts import Parts
 from polyhal.autograd.rules import input_gradients
 from polyhal.autograd.tape import Node
+from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
-_add, _cast, _sum_to, _full = (FUNCTIONS[n] for n in ("add", "cast", "sum_to", "full"))
-_SLICE = OPS["slice"]
+_add, _cast, _copy, _sum_to, _full = (FUNCTIONS[n] for n in ("add", "cast", "copy", "sum_to", "full"))
+_ADD, _SLICE = OPS["add"], OPS["slice"]
 _hook_numbers = itertools.count()
 
 
@@ -129,6 +131,7 @@ def _walk(
     pending: dict[Node, list[Tensor | None]] = {}
     sliced: dict[tuple[Node, int], Parts] = {}
     queue: list[tuple[int, Node]] = []
+    owned = {id(s.buffer) for s in seeds}
 
     def expect(node: Node) -> list[Tensor | None]:
         slots = pending.get(node)
@@ -144,16 +147,16 @@ def _walk(
             held = slots[index]
             slots[index] = g if held is None else _add(held, g)
             return
-        g = _run_hooks(parent.hooks, g)
+        hooked = _run_hooks(parent.hooks, g)
         if wanted is None:
-            parent.grad = g if parent.grad is None else _add(parent.grad, g)
-            if not create_graph:
-                parent.grad = parent.grad.detach()
+            _accumulate(parent, hooked, None if create_graph else owned, shared=hooked is not g)
         elif (id(parent), -1) in wanted:
             i = wanted[id(parent), -1]
-            found[i] = g if i not in found else _add(found[i], g)
+            found[i] = hooked if i not in found else _add(found[i], hooked)
 
-    with set_grad_enabled(create_graph), autocast(enabled=False):
+    capture = dispatch.thread.capture
+    naming = nullcontext() if capture is None else capture.names.differentiating()
+    with set_grad_enabled(create_graph), autocast(enabled=False), naming:
         for out, seed in zip(outputs, seeds, strict=True):
             deliver((out.node, out.index) if out.node is not None else out, seed)
         while queue:
@@ -175,6 +178,8 @@ def _walk(
                 if not retain_graph:
                     node.free()
                 continue
+            if capture is not None:
+                capture.names.gradient_of(node.order)
             anomaly.state.backward_of = f"{node.op.name} at {node.line}" if node.line else node.op.name
             try:
                 results = input_gradients(node, grads)
@@ -183,6 +188,8 @@ def _walk(
             for parent, spec, g in zip(node.parents, node.specs, results, strict=True):
                 if parent is None or g is None:
                     continue
+                if node.rule is not None:  # a user's function may return what it keeps
+                    owned.add(id(g.buffer))
                 assert spec is not None
                 if g.shape != spec.shape:
                     g = _sum_to(g, spec.shape)
@@ -192,6 +199,23 @@ def _walk(
             if not retain_graph:
                 node.free()
     return found
+
+
+def _accumulate(leaf: Tensor, g: Tensor, taken: set[int] | None, *, shared: bool) -> None:
+    """Add to a leaf's gradient, in place where nothing is differentiated again (`taken` is not None).
+
+    So the first gradient must be the leaf's own: it is copied if it is `shared` with a hook, or its memory is among those
+    `taken` already, as when one gradient flows into both terms of a sum, or repeats elements.
+    """
+    held = leaf.grad
+    if taken is None:
+        leaf.grad = g if held is None else _add(held, g)
+    elif held is None:
+        own = not shared and id(g.buffer) not in taken and g.is_contiguous
+        leaf.grad = g.detach() if own else _copy(g)
+        taken.add(id(g.buffer))
+    else:
+        dispatch.apply_into(_ADD, (held, g), (), (held,))
 
 
 def _gather_slice(

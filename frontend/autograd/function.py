@@ -83,22 +83,22 @@ class Function:
                 )
             return back
 
-        attach(cls.__name__, args, outs, rule)
+        attach(opaque(cls.__name__, len(outs)), args, outs, rule)
         return outs if isinstance(result, tuple) else outs[0]
 
 
-def attach(name: str, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Any) -> None:
-    """Put one node with a rule of its own on the tape for `outs`."""
-    op = _opaque(name, len(outs))
+def attach(op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Any) -> Node:
+    """Put one node with a rule of its own on the tape for `outs`; `op` is what `opaque` gave."""
     node = Node(op, inputs, (), outs)
     node.saved.clear()
     node.rule = rule
     for i, out in enumerate(outs):
         if out.dtype.is_floating_point:
             out.node, out.index, out.requires_grad = node, i, True
+    return node
 
 
-def _opaque(name: str, outputs: int) -> OpDef:
+def opaque(name: str, outputs: int) -> OpDef:
     """A declaration that only names a custom function on the tape."""
 
     def refuse(*args: Any, **params: Any) -> Any:
@@ -114,5 +114,5 @@ def transfer(x: Tensor, device: Device) -> Tensor:
 
     home = x.device
     out = moved(x, device)
-    attach("to", (x,), (out,), lambda node, grads, needs: (None if grads[0] is None else grads[0].to(home),))
+    attach(opaque("to", 1), (x,), (out,), lambda node, grads, needs: (None if grads[0] is None else grads[0].to(home),))
     return out

@@ -26,6 +26,7 @@ def zeros(spec: Spec, device: Any) -> Tensor:
 
 def input_gradients(node: Node, grads: list[Tensor | None]) -> tuple[Tensor | None, ...]:
     """The gradient of each input of `node`, given those of its outputs (None where nothing flowed in)."""
+    node.restore()
     with dispatch.default_device(node.device):
         return _input_gradients(node, grads)
 

@@ -11,6 +11,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.userline import user_line
 
 if TYPE_CHECKING:
     from polyhal.hal.buffer import Buffer
@@ -51,6 +52,7 @@ class Node:
         "outputs",
         "params",
         "parents",
+        "region",
         "rule",
         "saved",
         "specs",
@@ -62,6 +64,8 @@ class Node:
     hooks: dict[int, dict[int, Callable[[Tensor], Tensor | None]]] | None
     rule: Callable[..., Any] | None
     """Replaces the op's own rule: for custom functions."""
+    region: tuple[Any, int] | None
+    """The checkpointed region that can compute again what is saved here, and the node's place in it."""
 
     def __init__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
         self.op = op
@@ -87,7 +91,8 @@ class Node:
         self.hooks = None
         self.freed = False
         self.rule = None
-        self.line = anomaly.user_line() if anomaly.state.enabled else ""
+        self.region = None
+        self.line = user_line() if anomaly.state.enabled else ""
         self.saved = saved = {}
         if op.gradient is None:
             saved["inputs"] = tuple(_save(x) for x in inputs)
@@ -100,6 +105,13 @@ class Node:
         if len(op.outputs) > 1 and op.decompose is not None:
             # A gradient may come in through an output that the rule knows nothing of; then the decomposition is used.
             saved["inputs"] = tuple(_save(x) for x in inputs)
+
+    def restore(self) -> None:
+        """Have at hand what is saved, also what a checkpointed region let go."""
+        if self.region is not None:
+            region, place = self.region
+            self.region = None
+            self.saved = region.saved(place)
 
     def load(self, name: str) -> Any:
         """A saved value, checked to be unchanged. Raises AutogradError."""
@@ -141,6 +153,7 @@ class Node:
 
     def free(self) -> None:
         self.saved.clear()
+        self.region = None
         self.freed = True
 
 
@@ -153,6 +166,8 @@ def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tu
     if outs[0].ref.spec.dtype.kind != "float" or (op.gradient is None and op.decompose is None):
         return
     node = Node(op, inputs, params, outs)
+    if dispatch.thread.region is not None:
+        dispatch.thread.region.add(node)
     if len(outs) == 1:
         out = outs[0]
         out.node = node

@@ -24,7 +24,9 @@ from polyhal.training.metrics import draw_losses
 _RUNS = Path("runs")
 
 
-def run(given: Mapping[str, Any], *, resume: bool, overwrite: bool, stop_after: int | None) -> bool:
+def run(
+    given: Mapping[str, Any], *, resume: bool, overwrite: bool, stop_after: int | None, eager: bool = False
+) -> bool:
     """Carry out `polyhal train` with the settings in `given`. False if a signal ended it early, all saved.
 
     Raises the errors of preparing and running a session.
@@ -40,7 +42,7 @@ def run(given: Mapping[str, Any], *, resume: bool, overwrite: bool, stop_after: 
     _say(console, f"device: {_reason(device, device_name)}")
     begin = time.perf_counter()
     with StopRequest() as stop:
-        session = _prepare(corpus, wanted, device, folder, resume=resume, overwrite=overwrite)
+        session = _prepare(corpus, wanted, device, folder, resume=resume, overwrite=overwrite, eager=eager)
         _introduce(console, session)
         limit = session.trainer.done + stop_after if stop_after is not None else None
 
@@ -75,14 +77,21 @@ def _folder(save_dir: str | None, corpus: Corpus | None, *, resume: bool, overwr
 
 
 def _prepare(
-    corpus: Corpus | None, given: Mapping[str, Any], device: Device, folder: RunFolder, *, resume: bool, overwrite: bool
+    corpus: Corpus | None,
+    given: Mapping[str, Any],
+    device: Device,
+    folder: RunFolder,
+    *,
+    resume: bool,
+    overwrite: bool,
+    eager: bool,
 ) -> Session:
     """A session that can run. An earlier run in the folder goes only when nothing can be wrong with the new one."""
     if resume:
-        return training.resume(corpus, given, device, folder)
+        return training.resume(corpus, given, device, folder, eager=eager)
     assert corpus is not None
     folder.check(overwrite=overwrite)
-    session = training.start(corpus, given, device, folder)
+    session = training.start(corpus, given, device, folder, eager=eager)
     folder.claim(overwrite=overwrite)
     return session
 

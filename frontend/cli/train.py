@@ -44,6 +44,7 @@ def train(
     save_dir: Annotated[Path | None, _run(help="The folder of the run; runs/NAME if not given.")] = None,
     resume: Annotated[bool, _run("--resume", help="Go on with the run in the folder.")] = False,
     overwrite: Annotated[bool, _run("--overwrite", help="Replace the run in the folder.")] = False,
+    eager: Annotated[bool, _run("--eager", help="Run every op by itself instead of capturing steps.")] = False,
     config: Annotated[Path | None, _run(help="A TOML file with settings; the command line wins.")] = None,
     stop_after: Annotated[int | None, _run(help="Save and stop after so many steps of this call.")] = None,
     log_every: Annotated[int | None, _run(help="Steps between figures.")] = None,
@@ -68,7 +69,7 @@ def train(
         raise typer.BadParameter(f"{stop_after} steps are too few; expected 1 or more", param_hint="--stop-after")
     from polyhal.cli.run import run
 
-    if not run(_given(config, options), resume=resume, overwrite=overwrite, stop_after=stop_after):
+    if not run(_given(config, options), resume=resume, overwrite=overwrite, stop_after=stop_after, eager=eager):
         raise typer.Exit(INTERRUPTED)
 
 

@@ -1,7 +1,27 @@
 """Datasets and the loader that makes batches of them."""
 
-from polyhal.data.dataset import Batched, Dataset, Subset, TensorDataset, collate, random_split
+from polyhal.data.dataset import (
+    Batched,
+    Dataset,
+    LazilyBatched,
+    Rows,
+    Subset,
+    TensorDataset,
+    collate,
+    random_split,
+)
 from polyhal.data.loader import DataLoader
 from polyhal.data.windows import TokenWindows
 
-__all__ = ["Batched", "DataLoader", "Dataset", "Subset", "TensorDataset", "TokenWindows", "collate", "random_split"]
+__all__ = [
+    "Batched",
+    "DataLoader",
+    "Dataset",
+    "LazilyBatched",
+    "Rows",
+    "Subset",
+    "TensorDataset",
+    "TokenWindows",
+    "collate",
+    "random_split",
+]

@@ -30,6 +30,38 @@ class Batched(Protocol):
         """The collated samples with these numbers, as arrays."""
 
 
+class Rows:
+    """Some rows of an array, not read yet: whoever knows where they shall lie reads them, in parts."""
+
+    __slots__ = ("_array", "_indices", "dtype", "nbytes", "shape")
+
+    def __init__(self, array: np.ndarray, indices: np.ndarray) -> None:
+        """Raises IndexError for numbers of no row."""
+        if indices.size and not -len(array) <= indices.min() <= indices.max() < len(array):
+            raise IndexError(message("Rows", f"rows {indices.min()} to {indices.max()}", expected=f"{len(array)} rows"))
+        self._array = array
+        self._indices = indices
+        self.dtype = array.dtype
+        self.shape = (len(indices), *array.shape[1:])
+        self.nbytes = math.prod(self.shape) * array.dtype.itemsize
+
+    def read(self, begin: int, end: int, out: np.ndarray) -> None:
+        """Put rows `begin` to before `end` into `out`, which is contiguous and of the right shape and dtype."""
+        # With "raise" the rows would be put elsewhere first; the numbers were looked at.
+        np.take(self._array, self._indices[begin:end], axis=0, out=out, mode="wrap")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._array[self._indices], self.dtype if dtype is None else dtype)
+
+
+@runtime_checkable
+class LazilyBatched(Protocol):
+    """A dataset whose batches are rows of arrays, which need not be read before there is a place for them."""
+
+    def lazy_batch(self, indices: np.ndarray) -> Any:
+        """The collated samples with these numbers, with `Rows` in place of some arrays."""
+
+
 class TensorDataset:
     """Rows of arrays of equal length: sample i is the tuple of rows i.
 
@@ -60,6 +92,10 @@ class TensorDataset:
         """The rows with these numbers, of each array."""
         return tuple(a[indices] for a in self.arrays)
 
+    def lazy_batch(self, indices: np.ndarray) -> tuple[np.ndarray | Rows, ...]:
+        """The same, but not read yet where that can be left to others."""
+        return tuple(Rows(a, indices) if a.flags.c_contiguous and a.ndim > 1 else a[indices] for a in self.arrays)
+
 
 class Subset:
     """The samples of a dataset with the given numbers."""
@@ -77,6 +113,10 @@ class Subset:
     def batch(self, indices: np.ndarray) -> Any:
         """The samples with these numbers, collated."""
         return read_batch(self.dataset, self.indices[indices])
+
+    def lazy_batch(self, indices: np.ndarray) -> Any:
+        """The same, with what can be read later as `Rows`."""
+        return read_lazily(self.dataset, self.indices[indices])
 
 
 def random_split(dataset: Dataset, lengths: Sequence[int | float], generator: Generator | None = None) -> list[Subset]:
@@ -110,6 +150,11 @@ def read_batch(dataset: Dataset, indices: np.ndarray) -> Any:
     if isinstance(dataset, Batched):
         return dataset.batch(indices)
     return collate([dataset[int(i)] for i in indices])
+
+
+def read_lazily(dataset: Dataset, indices: np.ndarray) -> Any:
+    """The same, with `Rows` in place of arrays where the dataset has them."""
+    return dataset.lazy_batch(indices) if isinstance(dataset, LazilyBatched) else read_batch(dataset, indices)
 
 
 def collate(samples: Sequence[Any]) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from polyhal.data.dataset import Dataset, collate, read_batch
-from polyhal.data.transfer import PlainSlot, Slot, make_slot
+from polyhal.data.dataset import Dataset, collate, read_batch, read_lazily
+from polyhal.data.transfer import PlainSlot, Slot, slot_maker
 from polyhal.hal.device import Device
 from polyhal.hal.errors import IncompatibleFileError, message
 from polyhal.random import Generator, default_generator
@@ -23,8 +24,8 @@ class DataLoader:
     """Iterates over batches of `dataset` as tensors on `device`.
 
     The order of each epoch follows from `seed` (or one drawn from `generator`) and the epoch's number alone.
-    `prefetch` batches are read by a background thread ahead of time, through page-locked memory where the device has
-    it; 0 reads when asked. `state_dict` holds the position, so that training resumes with the batch that comes next.
+    `prefetch` batches are read ahead of time by a background thread, which also copies them to devices that can do so while
+    they compute; 0 reads when asked. `state_dict` holds the position, so that training resumes with the batch that comes next.
 
     `collate_fn` makes a batch of a list of samples; by default they are stacked.
     """
@@ -61,6 +62,8 @@ class DataLoader:
         self.position = 0
         """Batches of this pass already handed out."""
         self._started = False
+        self._idle: tuple[Device, list[Slot]] = (self.device, [])
+        """The slots of the last pass, and their device: page-locked memory is costly to get."""
 
     def __len__(self) -> int:
         """Batches in a whole pass."""
@@ -99,11 +102,26 @@ class DataLoader:
         finally:
             produce.close()
 
-    def read(self, indices: np.ndarray) -> Any:
-        """The samples with these numbers, collated, on the host."""
+    def read(self, indices: np.ndarray, *, gathers: bool = False) -> Any:
+        """The samples with these numbers, collated, on the host; for those who take them, as `Rows` that are not read yet."""
         if self.collate_fn is None:
-            return read_batch(self.dataset, indices)
+            return (read_lazily if gathers else read_batch)(self.dataset, indices)
         return _to_arrays(self.collate_fn([self.dataset[int(i)] for i in indices]))
+
+    def take_slots(self, batches: int) -> list[Slot]:
+        """The slots of a pass over so many batches."""
+        (device, slots), self._idle = self._idle, (self.device, [])
+        make = slot_maker(self.device)
+        if not slots or device is not self.device:
+            slots = [make()]
+        count = min(self.prefetch + slots[0].held, batches)
+        return [*slots[:count], *(make() for _ in range(count - len(slots)))]
+
+    def give_slots(self, device: Device, slots: list[Slot]) -> None:
+        """Keep those of a device for the next pass. They hold no memory of the device meanwhile."""
+        for slot in slots:
+            slot.rest()
+        self._idle = device, slots
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is, and what that depends on."""
@@ -153,7 +171,8 @@ class _Direct:
 
     def __iter__(self) -> Iterator[Any]:
         for indices in self._pending:
-            yield self._slot.upload(self._loader.read(indices))
+            self._slot.load(self._loader.read(indices))
+            yield self._slot.deliver()
 
     def close(self) -> None:
         """Nothing is running."""
@@ -162,17 +181,21 @@ class _Direct:
 class _Prefetched:
     """Reads batches in a thread of its own, a bounded number ahead.
 
-    Slots go round: the thread takes a free one, fills it and queues it; the consumer uploads from it and frees it.
+    Slots go round: the thread takes a free one, loads it and queues it; the consumer takes the batch from it and frees it, at
+    once or when the program has done with the batch.
     """
 
     def __init__(self, loader: DataLoader, pending: list[np.ndarray]) -> None:
         self._loader = loader
         self._pending = pending
-        self._free: queue.SimpleQueue[Slot | PlainSlot | None] = queue.SimpleQueue()
-        self._ready: queue.SimpleQueue[tuple[Slot | PlainSlot | None, Any]] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[Slot | BaseException] = queue.SimpleQueue()
+        self._delivered: deque[Slot] = deque()
         self._closed = False
-        for _ in range(min(loader.prefetch, len(pending))):
-            self._free.put(make_slot(loader.device))
+        self._device = loader.device
+        self._slots = loader.take_slots(len(pending))
+        for slot in self._slots:
+            self._free.put(slot)
         self._thread = threading.Thread(target=self._work, name="polyhal-data", daemon=True)
         self._thread.start()
 
@@ -182,18 +205,29 @@ class _Prefetched:
                 slot = self._free.get()
                 if slot is None:
                     return
-                self._ready.put((slot, slot.stage(self._loader.read(indices))))
+                slot.load(self._loader.read(indices, gathers=slot.gathers))
+                self._ready.put(slot)
         except BaseException as error:  # handed to the consumer, which raises it
-            self._ready.put((None, error))
+            self._ready.put(error)
 
     def __iter__(self) -> Iterator[Any]:
+        held = self._slots[0].held
         for _ in self._pending:
-            slot, staged = self._ready.get()
-            if slot is None:
-                raise staged
-            batch = slot.upload(staged)
-            self._free.put(slot)
+            self._release(max(held - 1, 0))
+            slot = self._ready.get()
+            if isinstance(slot, BaseException):
+                raise slot
+            batch = slot.deliver()
+            self._delivered.append(slot)
+            self._release(held)
             yield batch
+
+    def _release(self, keep: int) -> None:
+        """Give back all but the last slots that were delivered."""
+        while len(self._delivered) > keep:
+            slot = self._delivered.popleft()
+            slot.release()
+            self._free.put(slot)
 
     def close(self) -> None:
         """Stop the thread and wait for it and for copies under way.
@@ -204,10 +238,13 @@ class _Prefetched:
             return
         self._closed = True
         while not self._free.empty():
-            self._free.get_nowait().wait()  # type: ignore[union-attr]
+            self._free.get_nowait()
         self._free.put(None)
         if not sys.is_finalizing():  # the interpreter has stopped daemon threads by then, and joining would hang
             self._thread.join()
+            for slot in self._slots:
+                slot.wait()
+            self._loader.give_slots(self._device, self._slots)
 
 
 __all__ = ["DataLoader", "collate"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +11,14 @@ import numpy as np
 from polyhal.autograd import no_grad
 from polyhal.hal import dtypes
 from polyhal.hal.errors import message
+from polyhal.jit import jit
 from polyhal.models.gpt import GPT
 from polyhal.nn.attention import KVCache
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
+
+_WORTH_CAPTURING = 100
+"""Tokens from which on recording a step pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ def _stream(
     block = model.config.block_size
     context = ids[-block:]
     cache = model.make_cache() if use_cache else None
+    decoder = Decoder(model, cache) if cache is not None and max_tokens >= _WORTH_CAPTURING else None
     fresh = context
     for _ in range(max_tokens):
         if len(context) > block:
@@ -111,7 +117,11 @@ def _stream(
             fresh = context
             if cache is not None:
                 cache.reset()
-        token = sampling.draw(_next_logits(model, fresh if cache is not None else context, cache), generator)
+        if decoder is not None and len(fresh) == 1 and decoder.cache.length:
+            logits = decoder.next_logits(fresh[0])
+        else:
+            logits = _next_logits(model, fresh if cache is not None else context, cache)
+        token = sampling.draw(logits, generator)
         if token in stop:
             return
         yield token
@@ -119,16 +129,47 @@ def _stream(
         fresh = [token]
 
 
+class Decoder:
+    """Feeds a model with a filled cache one token after the other, by a captured step.
+
+    The step is recorded for each span of the cache (see `KVCache.span`), of which there are few.
+    """
+
+    def __init__(self, model: GPT, cache: KVCache) -> None:
+        self.cache = cache
+        self._model = model
+        self._step = jit(self._logits, warm_up=False, max_graphs=16)
+
+    def next_logits(self, token: int) -> np.ndarray:
+        """Logits (V,) of what follows `token`, on the host. Raises ShapeError when the cache is full."""
+        ids = Tensor(np.array([[token]], np.int32), device=self._model.lm_head.weight.device)
+        with _evaluating(self._model):
+            logits: np.ndarray = self._step(ids, self.cache.span(self.cache.length + 1)).numpy()
+        return logits[0, -1]  # type: ignore[no-any-return]
+
+    def _logits(self, ids: Tensor, span: int) -> Tensor:
+        self.cache.reach = span
+        logits = self._model(ids, self.cache, last_only=True)
+        return logits.to(dtypes.float32)  # type: ignore[no-any-return]
+
+
 def _next_logits(model: GPT, ids: list[int], cache: KVCache | None) -> np.ndarray:
     """Logits (V,) of what follows `ids`, on the host."""
-    device = model.lm_head.weight.device
+    numbers = Tensor(np.array([ids], np.int32), device=model.lm_head.weight.device)
+    with _evaluating(model):
+        logits = model(numbers, cache, last_only=True)
+        return logits.to(dtypes.float32).numpy()[0, -1]  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _evaluating(model: GPT) -> Iterator[None]:
+    """Have a model in evaluation mode, and no tape."""
     training = model.training
     if training:
         model.eval()
     try:
         with no_grad():
-            logits = model(Tensor(np.array([ids], np.int32), device=device), cache, last_only=True)
-        return logits.to(dtypes.float32).numpy()[0, -1]  # type: ignore[no-any-return]
+            yield
     finally:
         if training:
             model.train()

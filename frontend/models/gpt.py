@@ -93,7 +93,7 @@ class FeedForward(Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.c_proj(F.gelu(self.c_fc(x), "tanh")))  # type: ignore[no-any-return]
+        return self.dropout(self.c_proj(self.c_fc(x, "gelu_tanh")))  # type: ignore[no-any-return]
 
 
 class Block(Module):
@@ -149,11 +149,12 @@ class GPT(Module):
         if ids.ndim != 2:
             raise ShapeError(message("GPT", f"token numbers of shape {ids.shape}", expected="(batch, length)"))
         count = ids.shape[1]
-        start = cache.length if cache is not None else 0
-        if start + count > self.config.block_size:
+        before = cache.length if cache is not None else 0
+        if before + count > self.config.block_size:
             raise ShapeError(
-                message("GPT", f"{start + count} tokens of context", expected=f"at most {self.config.block_size}")
+                message("GPT", f"{before + count} tokens of context", expected=f"at most {self.config.block_size}")
             )
+        start = cache.start(count) if cache is not None else 0
         parts = self.transformer
         positions = parts["wpe"].weight[start : start + count] if cache is None else self._positions(start, count)
         x = parts["drop"](parts["wte"](ids) + positions)
@@ -166,7 +167,7 @@ class GPT(Module):
             x = x[:, count - 1 :]
         return self.lm_head(parts["ln_f"](x))  # type: ignore[no-any-return]
 
-    def _positions(self, start: int, count: int) -> Tensor:
+    def _positions(self, start: Any, count: int) -> Tensor:
         """Position embeddings through a lookup: a view per position would leave a plan per position behind."""
         weight = self.transformer["wpe"].weight
         numbers = ops.arange(0, count, 1, dtypes.int32, device=weight.device) + start

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from polyhal.hal.device import Device
-from polyhal.nn import functional as F
 from polyhal.nn.container import ModuleList
 from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
@@ -24,5 +23,5 @@ class MLP(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for i in range(len(self.layers) - 1):
-            x = F.relu(self.layers[i](x))
+            x = self.layers[i](x, "relu")
         return self.layers[len(self.layers) - 1](x)  # type: ignore[no-any-return]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from polyhal import functions as ops
 from polyhal.creation import empty, zeros
-from polyhal.hal import dtypes, layout
+from polyhal.hal import dispatch, dtypes, layout, live
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref
-from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.nn import functional as F
 from polyhal.nn import init
 from polyhal.nn.functional.attention import attention_weights
@@ -21,6 +23,7 @@ from polyhal.nn.parameter import Parameter
 from polyhal.tensor import Tensor
 
 _attention = FUNCTIONS["attention"]
+_STORE_ROWS = OPS["store_rows"]
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -161,7 +164,8 @@ class KVCache:
     """Keys and values of everything a decoder has seen, per layer, in memory allocated once.
 
     Attention runs over the filled part rounded up to `granularity` positions, with a mask for the rest, so that
-    generating many tokens uses only a few different shapes, and with them few kernels.
+    generating many tokens uses only a few different shapes, and with them few kernels. In a captured step, where the length
+    is a number of each run, it runs over the first `reach` positions.
     """
 
     granularity = 128
@@ -175,29 +179,45 @@ class KVCache:
         self.capacity = capacity
         self.length = 0
         """Positions filled."""
+        self.reach = capacity
+        """How many positions captured steps see; a step that would fill more raises ShapeError."""
         self._positions: Tensor = ops.arange(0, capacity, 1, dtypes.int32, device=Device(device))
 
     def reset(self) -> None:
         """Forget everything."""
         self.length = 0
 
+    def start(self, count: int) -> Any:
+        """Where `count` new positions begin, a number of each run in a capture. Raises ShapeError where they have no room."""
+        most = self.capacity if dispatch.thread.capture is None else self.reach
+        return live.number(partial(self._checked, count, most), "length")
+
+    def _checked(self, count: int, most: int) -> int:
+        if self.length + count > most:
+            raise ShapeError(
+                message("KVCache", f"{count} more positions after {self.length}", expected=f"at most {most} in all")
+            )
+        return self.length
+
+    def span(self, positions: int) -> int:
+        """`positions` rounded up to one of a few lengths, each twice the one before: for `reach`."""
+        found = self.granularity
+        while found < positions:
+            found *= 2
+        return min(found, self.capacity)
+
     def mask(self, count: int) -> Tensor | None:
         """Which cached positions each of `count` new ones may see, (count, span).
 
         None when causal order says it all.
         """
-        if count > self.capacity - self.length:
-            raise ShapeError(
-                message(
-                    "KVCache", f"{count} more positions after {self.length}", expected=f"at most {self.capacity} in all"
-                )
-            )
-        if self.length == 0:
+        start = self.start(count)
+        if dispatch.thread.capture is None and self.length == 0:
             return None
         span = self._span(count)
         if count == 1:
-            return ops.reshape(ops.less_equal(self._positions[:span], self.length), (1, span))
-        rows = ops.reshape(self._positions[:count] + self.length, (count, 1))
+            return ops.reshape(ops.less_equal(self._positions[:span], start), (1, span))
+        rows = ops.reshape(self._positions[:count] + start, (count, 1))
         return ops.less_equal(self._positions[:span], rows)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -212,15 +232,24 @@ class KVCache:
         return out
 
     def advance(self, count: int) -> None:
-        """Count `count` positions as filled, after every layer has stored them."""
+        """Count `count` positions as filled, after every layer has stored them. In a capture that is done at each run."""
+        live.each_run(partial(self._advance, count))
+
+    def _advance(self, count: int) -> None:
         self.length += count
 
     def _span(self, count: int) -> int:
+        if dispatch.thread.capture is not None:
+            return self.reach
         wanted = self.length + count
         return min(-(-wanted // self.granularity) * self.granularity, self.capacity)
 
     def _write(self, store: Tensor, new: Tensor) -> None:
         """Copy into the slots after `length`. By hand: a view per position would leave a plan per position behind."""
+        if dispatch.thread.capture is not None:
+            start = self.start(new.shape[2])
+            dispatch.apply_into(_STORE_ROWS, (store, new.cast(dtype=store.dtype), start), (), (store,))
+            return
         spec = store.ref.spec
         view = layout.slice_view(spec, (0, 0, self.length, 0), new.shape, (1, 1, 1, 1))
         target = Ref(store.ref.handle, layout.place(spec, view), store.ref.offset + view.offset)

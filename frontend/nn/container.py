@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, overload
 
+from polyhal.hal import dispatch
+from polyhal.nn.activation import GELU, ReLU, Sigmoid, SiLU, Tanh
+from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
 
 
@@ -23,8 +26,12 @@ class Sequential(Module):
             self.add_module(str(i), item)
 
     def forward(self, x: Any) -> Any:
-        for name in self._modules:
-            x = self.__dict__[name](x)
+        modules = list(self)
+        place = 0
+        while place < len(modules):
+            activation = _joined(modules[place], modules[place + 1]) if place + 1 < len(modules) else None
+            x = modules[place](x) if activation is None else modules[place](x, activation)
+            place += 1 if activation is None else 2
         return x
 
     def append(self, module: Module) -> Self:
@@ -48,6 +55,23 @@ class Sequential(Module):
 
     def __setitem__(self, index: int, module: Module) -> None:
         self.add_module(list(self._modules)[index], module)
+
+
+_JOINED: dict[type[Module], str] = {ReLU: "relu", SiLU: "silu", Sigmoid: "sigmoid", Tanh: "tanh"}
+
+
+def _joined(module: Module, after: Module) -> str | None:
+    """The activation that `after` is, if it can run as part of `module`: a linear layer, and nobody looks in between.
+
+    Captured steps join kernels by themselves and know each module by name.
+    """
+    if type(module) is not Linear or dispatch.thread.capture is not None:
+        return None
+    if module._post_hooks or after._pre_hooks or after._post_hooks:
+        return None
+    if type(after) is GELU:
+        return "gelu_tanh" if after.approximate == "tanh" else "gelu"
+    return _JOINED.get(type(after))
 
 
 class ModuleList(Module):

@@ -41,8 +41,9 @@ class Linear(Module):
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
+        """`activation` names a function that follows, in the same kernel if it can be (see `nn.functional.linear`)."""
+        return F.linear(x, self.weight, self.bias, activation)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from polyhal.autograd import no_grad
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.nn.hooks import HookHandle
@@ -63,6 +64,11 @@ class Module:
                 raise TypeError(f"cannot assign a {type(value).__name__} as buffer {name!r}; expected a Tensor or None")
             if name in fields["_modules"] and value is not None:
                 self._forget(name)
+            if fields.get(name, fields) is not value:
+                if name == "training":
+                    dispatch.structure.mode_changed()
+                else:
+                    dispatch.structure.changed()
             fields[name] = value
 
     def __delattr__(self, name: str) -> None:
@@ -72,6 +78,7 @@ class Module:
     def _forget(self, name: str) -> None:
         for registry in (self._parameters, self._buffers, self._modules):
             registry.pop(name, None)
+        dispatch.structure.changed()
 
     def _register(self, registry: dict[str, Any], name: str, value: Any, note: Any = None) -> None:
         if not name or "." in name:
@@ -87,6 +94,7 @@ class Module:
             self._forget(name)
         registry[name] = note
         self.__dict__[name] = value
+        dispatch.structure.changed()
 
     def register_parameter(self, name: str, value: Parameter | None) -> None:
         """Add a parameter under `name`; None reserves the name for an absent one (a layer without bias)."""
@@ -107,6 +115,12 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if dispatch.thread.capture is not None:
+            with dispatch.thread.capture.inside(self):
+                return self._call(*args, **kwargs)
+        return self._call(*args, **kwargs)
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         if not self._pre_hooks and not self._post_hooks:
             return self.forward(*args, **kwargs)
         for hook in tuple(self._pre_hooks.values()):

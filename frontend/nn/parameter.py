@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.autograd import no_grad
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.tensor import Tensor
@@ -46,6 +47,7 @@ def relocate(x: Tensor, device: Device | None, dtype: DType | None) -> None:
         if dtype is not None:
             moved = moved.to(dtype)
     x.buffer, x.ref, x.device = moved.buffer, moved.ref, moved.device
+    dispatch.structure.changed()
     if x.grad is not None:
         grad = x.grad.detach()
         relocate(grad, device, dtype)

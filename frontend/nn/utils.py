@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
-from polyhal.hal.errors import NonFiniteError, ShapeError, message
+from polyhal.hal.errors import CaptureError, NonFiniteError, ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.userline import user_line
 from polyhal.tensor import Tensor
 
 _sum_of_squares = FUNCTIONS["sum_of_squares"]
@@ -32,8 +33,7 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 def total_norm(tensors: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
     """The norm of all elements of all tensors together, as a float32 tensor on their device."""
     if norm_type == 2:
-        parts = [_sum_of_squares(group) for group in chunks(tensors)]
-        return ops.sqrt(parts[0] if len(parts) == 1 else ops.sum(ops.stack(parts)))
+        return ops.sqrt(_sum_of_squares(tensors))
     if norm_type == math.inf:
         return ops.max(ops.stack([ops.max(ops.abs(t)).float() for t in tensors]))
     total = ops.sum(ops.stack([ops.sum(ops.pow(ops.abs(t).float(), norm_type)) for t in tensors]))
@@ -46,8 +46,17 @@ def clip_grad_norm_(
     """Scale all gradients by the factor that brings their joint norm down to `max_norm`, if it is larger. In place.
 
     Returns the norm before, as a tensor: nothing waits for the device unless `error_if_nonfinite`, which raises
-    NonFiniteError for a norm that is infinite or NaN. Source: Pascanu et al., arXiv:1211.5063.
+    NonFiniteError for a norm that is infinite or NaN, and CaptureError in a captured step, where there is no norm yet.
+    Source: Pascanu et al., arXiv:1211.5063.
     """
+    if error_if_nonfinite and dispatch.thread.capture is not None:
+        raise CaptureError(
+            message(
+                "clip_grad_norm_",
+                f"error_if_nonfinite waits for the norm, which is only being recorded, at {user_line()}",
+                fix="return the norm from the step and look at it there, or leave bad steps out with amp.GradScaler",
+            )
+        )
     grads = _gradients(parameters)
     if not grads:
         return ops.full((), 0.0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from polyhal.creation import zeros
-from polyhal.hal import dispatch
+from polyhal.hal import dispatch, live
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
-from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, state_dtype
+from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, fresh_state, setting
 from polyhal.tensor import Tensor
 
 
@@ -19,6 +19,7 @@ class Adam(Optimizer):
     Source: Kingma and Ba, arXiv:1412.6980.
     """
 
+    skippable = True
     decoupled = False
     """Whether weight decay acts on the parameters directly."""
 
@@ -40,22 +41,32 @@ class Adam(Optimizer):
     def _state(self, p: Tensor) -> dict[str, Any]:
         state = self.state.get(p)
         if not state:
-            first, second = (zeros(p.shape, state_dtype(p), p.device) for _ in range(2))
-            state = self.state[p] = {"step": 0, "exp_avg": first, "exp_avg_sq": second}
+            state = self.state[p] = {"step": 0, "exp_avg": fresh_state(p), "exp_avg_sq": fresh_state(p)}
         return state
 
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
-        beta1, beta2 = (float(b) for b in group["betas"])
+        beta1, beta2 = (live.number(lambda i=i: float(group["betas"][i]), f"beta{i + 1}") for i in (0, 1))  # type: ignore[misc]
+        numbers = (setting(group, "lr"), beta1, beta2, setting(group, "eps"), setting(group, "weight_decay"))
         op = OPS["adam_step"]
         # Parameters may have missed steps for want of a gradient: each launch takes those of one step count.
-        for step, ps in batches(params, lambda p: self._state(p)["step"] + 1):
+        for _, ps in batches(params, lambda p: self._state(p)["step"]):
             states = [self.state[p] for p in ps]
             firsts, seconds = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]
-            numbers = (float(group["lr"]), beta1, beta2, float(group["eps"]), float(group["weight_decay"]))
-            inputs = (*ps, *map(dense_grad, ps), *firsts, *seconds, *numbers, 1 - beta1**step, 1 - beta2**step)
-            dispatch.apply_into(op, inputs, (len(ps), self.decoupled), (*ps, *firsts, *seconds))
-            for state in states:
-                state["step"] = step
+            live.each_run(partial(_count, states))
+            step = live.number(partial(states[0].__getitem__, "step"), "step", grows=1)
+            turn = self.turn(step, ps[0].device)
+            corrections = (1 - beta1**step, 1 - beta2**step) if turn is None else (turn,)
+            inputs = (*ps, *map(dense_grad, ps), *firsts, *seconds, *numbers, *corrections)
+            dispatch.apply_into(op, inputs, (len(ps), self.decoupled, turn is not None), (*ps, *firsts, *seconds))
+
+    def uncount(self, steps: int) -> None:
+        for state in self.state.values():
+            state["step"] -= steps
+
+
+def _count(states: Sequence[dict[str, Any]]) -> None:
+    for state in states:
+        state["step"] += 1
 
 
 class AdamW(Adam):

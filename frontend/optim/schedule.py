@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from polyhal.hal import live
 from polyhal.optim.optimizer import Optimizer
 
 
@@ -31,7 +32,10 @@ class Scheduler:
         raise NotImplementedError(f"{type(self).__name__} defines no rate")
 
     def step(self) -> None:
-        """Count a step and set the learning rates that follow."""
+        """Count a step and set the learning rates that follow. In a capture that is done at each run."""
+        live.each_run(self._advance)
+
+    def _advance(self) -> None:
         self.last_epoch += 1
         self._set()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from polyhal.creation import zeros
-from polyhal.hal import dispatch
+from polyhal.hal import dispatch, live
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
-from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, state_dtype
+from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, fresh_state, setting
 from polyhal.tensor import Tensor
 
 
@@ -17,6 +18,8 @@ class SGD(Optimizer):
 
     Source: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013.
     """
+
+    skippable = True
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class SGD(Optimizer):
                     expected="momentum, and no dampening",
                 )
             )
+        self._counts: dict[Tensor, int] = {}
         super().__init__(
             params,
             {
@@ -50,19 +54,51 @@ class SGD(Optimizer):
         )
 
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
-        momentum = float(group["momentum"])
         op = OPS["sgd_step"]
-        if not momentum:
-            numbers = (float(group["lr"]), 0.0, 0.0, float(group["weight_decay"]))
+        rate, decay = setting(group, "lr"), setting(group, "weight_decay")
+        if not group["momentum"]:
             for _, ps in batches(params, lambda p: None):
-                dispatch.apply_into(op, (*ps, *map(dense_grad, ps), *numbers), (len(ps), False), tuple(ps))
+                turn = self.turn(None, ps[0].device)
+                inputs = (*ps, *map(dense_grad, ps), rate, 0.0, 0.0, decay, *(() if turn is None else (turn,)))
+                dispatch.apply_into(op, inputs, (len(ps), False, turn is not None), tuple(ps))
             return
-        for first, ps in batches(params, lambda p: "momentum_buffer" not in self.state.get(p, {})):
-            for p in ps if first else ():
-                self.state.setdefault(p, {})["momentum_buffer"] = zeros(p.shape, state_dtype(p), p.device)
+        momentum = setting(group, "momentum")
+        for _, ps in batches(params, self._count):
+            for p in ps:
+                if "momentum_buffer" not in self.state.get(p, {}):
+                    self.state.setdefault(p, {})["momentum_buffer"] = fresh_state(p)
+                    self._counts[p] = 0
             buffers = [self.state[p]["momentum_buffer"] for p in ps]
             # The first gradient enters the buffer whole.
-            dampening = 0.0 if first else float(group["dampening"])
-            numbers = (float(group["lr"]), momentum, dampening, float(group["weight_decay"]))
-            inputs = (*ps, *map(dense_grad, ps), *buffers, *numbers)
-            dispatch.apply_into(op, inputs, (len(ps), bool(group["nesterov"])), (*ps, *buffers))
+            dampening = live.number(partial(self._dampening, group, ps[0]), "dampening")
+            live.each_run(partial(self._took, ps))
+            turn = self.turn(live.number(partial(self._count, ps[0]), "step", grows=1), ps[0].device)
+            inputs = (
+                *ps,
+                *map(dense_grad, ps),
+                *buffers,
+                rate,
+                momentum,
+                dampening,
+                decay,
+                *(() if turn is None else (turn,)),
+            )
+            dispatch.apply_into(op, inputs, (len(ps), bool(group["nesterov"]), turn is not None), (*ps, *buffers))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._counts.clear()
+
+    def uncount(self, steps: int) -> None:
+        self._counts = {p: count - steps for p, count in self._counts.items()}
+
+    def _count(self, p: Tensor) -> int:
+        """How many gradients a parameter's buffer has taken in; of a loaded one it is only known that there were some."""
+        return self._counts.get(p, 1 if "momentum_buffer" in self.state.get(p, {}) else 0)
+
+    def _dampening(self, group: Group, p: Tensor) -> float:
+        return float(group["dampening"]) if self._count(p) else 0.0
+
+    def _took(self, params: Sequence[Tensor]) -> None:
+        for p in params:
+            self._counts[p] = self._count(p) + 1

@@ -43,7 +43,9 @@ class Data:
     validation: np.ndarray
 
 
-def start(corpus: Corpus, given: Mapping[str, Any], device: Device, folder: RunFolder) -> Session:
+def start(
+    corpus: Corpus, given: Mapping[str, Any], device: Device, folder: RunFolder, *, eager: bool = False
+) -> Session:
     """A new run with the settings in `given` and, for the rest, defaults that suit the device.
 
     The steps follow from the device's measured speed unless `given` has them. Raises OptionError and CorpusError.
@@ -54,20 +56,21 @@ def start(corpus: Corpus, given: Mapping[str, Any], device: Device, folder: RunF
     data = tokenize(corpus, options, _tokenizer(corpus, options))
     random.manual_seed(options.seed)
     model = GPT(config(options, data.tokenizer), device=device)
+    trainer = Trainer(model, options, data.training, data.validation, eager=eager)
     steps = given.get("steps")
-    if steps is None:
-        trial = Trainer(model, options, data.training, data.validation)
-        if given.get("epochs") is not None:
-            steps = _steps_of(given["epochs"], trial)
-        else:
-            steps = presets.steps_for(_seconds_per_step(trial), trial.steps_per_epoch)
+    if steps is None and given.get("epochs") is not None:
+        steps = _steps_of(given["epochs"], trainer)
+    elif steps is None:
+        steps = presets.steps_for(_seconds_per_step(trainer), trainer.steps_per_epoch)
     # A short run must still reach its peak, so the default warm-up takes a tenth of it at most.
     derived = {**presets.intervals(steps), "warmup": min(options.warmup, steps // 10)}
-    options = options.with_changes(steps=steps, **{k: v for k, v in derived.items() if k not in given})
-    return Session(Trainer(model, options, data.training, data.validation), data.tokenizer, corpus, folder)
+    trainer.reschedule(options.with_changes(steps=steps, **{k: v for k, v in derived.items() if k not in given}))
+    return Session(trainer, data.tokenizer, corpus, folder)
 
 
-def resume(corpus: Corpus | None, given: Mapping[str, Any], device: Device, folder: RunFolder) -> Session:
+def resume(
+    corpus: Corpus | None, given: Mapping[str, Any], device: Device, folder: RunFolder, *, eager: bool = False
+) -> Session:
     """The run in `folder` where its last checkpoint left it.
 
     Settings in `given` and `corpus` must be those of the run, except that it may be made longer or shorter and talk
@@ -90,10 +93,9 @@ def resume(corpus: Corpus | None, given: Mapping[str, Any], device: Device, fold
     options = saved.options.with_changes(**{k: v for k, v in given.items() if k in _FREE})
     data = tokenize(text, options, saved.tokenizer)
     model = GPT(saved.config, device=device)
-    trainer = Trainer(model, options, data.training, data.validation)
+    trainer = Trainer(model, options, data.training, data.validation, eager=eager)
     if given.get("epochs") is not None:
-        options = options.with_changes(steps=_steps_of(given["epochs"], trainer))
-        trainer = Trainer(model, options, data.training, data.validation)
+        trainer.reschedule(options.with_changes(steps=_steps_of(given["epochs"], trainer)))
     load_run(folder.last, trainer)
     with writing(folder.metrics.path):
         folder.metrics.cut(trainer.done)
@@ -149,13 +151,15 @@ def _steps_of(epochs: Any, trainer: Trainer) -> int:
 
 
 def _seconds_per_step(trainer: Trainer) -> float:
-    """The quickest of some rehearsals, as others may use the machine too; the first one of all builds the kernels."""
-    trainer.rehearse()
-    times: list[float] = []
-    while len(times) < _REHEARSALS and sum(times) < _PATIENCE:
-        begin = time.perf_counter()
-        trainer.rehearse()
-        times.append(time.perf_counter() - begin)
+    """The quickest of some rehearsals, as others may use the machine too; the first two record and build the step."""
+    with trainer.rehearsal() as rehearse:
+        rehearse()
+        rehearse()
+        times: list[float] = []
+        while len(times) < _REHEARSALS and sum(times) < _PATIENCE:
+            begin = time.perf_counter()
+            rehearse()
+            times.append(time.perf_counter() - begin)
     return min(times)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from polyhal import random
 from polyhal.autograd import no_grad
 from polyhal.creation import zeros
 from polyhal.data import DataLoader, TokenWindows
+from polyhal.jit import jit
 from polyhal.models import GPT
 from polyhal.nn.utils import clip_grad_norm_
 from polyhal.optim import AdamW, LambdaLR
@@ -26,10 +28,20 @@ _EVALUATION_BATCHES = 20
 class Trainer:
     """Trains `model` on `training` tokens (T,) and measures it on `validation` tokens, of which there may be none.
 
-    A step enqueues work and waits for nothing: losses add up on the device until `mean_loss` reads them.
+    A step enqueues work and waits for nothing: losses add up on the device until `mean_loss` reads them. Steps and
+    evaluations are captured and replayed, from the first on, so that a run that goes on later computes what it would have
+    computed; `eager` has every op run by itself.
     """
 
-    def __init__(self, model: GPT, options: TrainOptions, training: np.ndarray, validation: np.ndarray) -> None:
+    def __init__(
+        self,
+        model: GPT,
+        options: TrainOptions,
+        training: np.ndarray,
+        validation: np.ndarray,
+        *,
+        eager: bool = False,
+    ) -> None:
         self.model = model
         self.options = options
         self.device = model.lm_head.weight.device
@@ -53,6 +65,9 @@ class Trainer:
         self.scheduler = LambdaLR(self.optimizer, self._share_of_peak)
         self._loss = zeros((), device=self.device)
         self._counted = 0
+        self._total = zeros((), device=self.device)
+        self._update = self._learn if eager else jit(self._learn, warm_up=False)
+        self._measure = self._add_up if eager else jit(self._add_up, warm_up=False)
 
     def _share_of_peak(self, step: int) -> float:
         o = self.options
@@ -77,39 +92,64 @@ class Trainer:
         self.model.train()
         if self._stream is None:
             self._stream = _endless(self.loader)
-        for _ in range(self.options.accumulate):
-            loss = self._backward(*next(self._stream))
-            with no_grad():
-                self._loss = self._loss + loss.detach()
+        self._update([next(self._stream) for _ in range(self.options.accumulate)])
         self._counted += self.options.accumulate
+        self.done += 1
+
+    def _learn(self, batches: list[tuple[Tensor, Tensor]]) -> None:
+        """All that a step does on the device; its state is changed in place."""
+        for inputs, targets in batches:
+            loss = self.model.loss(inputs, targets)
+            (loss / len(batches) if len(batches) > 1 else loss).backward()
+            with no_grad():
+                self._loss.add_(loss.detach())  # type: ignore[attr-defined]
         if self.options.clip:
             clip_grad_norm_(self.model.parameters(), self.options.clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.scheduler.step()
-        self.done += 1
 
-    def rehearse(self) -> None:
-        """Compute the gradients of one step and wait for them, leaving no trace: tells how long a step takes."""
-        state = random.default_generator.get_state()
-        inputs, targets = self.loader.read(self.loader.order(0)[: self.options.batch_size])
-        self.model.train()
-        for _ in range(self.options.accumulate):
-            self._backward(self._upload(inputs), self._upload(targets))
-        self.optimizer.zero_grad()
-        random.default_generator.set_state(state)
-        self.device.synchronize()
+    @contextmanager
+    def rehearsal(self) -> Iterator[Callable[[], None]]:
+        """Gives a function that takes a step and waits for it, which tells how long steps take.
 
-    def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of a batch; its share of the gradient is added to the parameters'."""
-        loss = self.model.loss(inputs, targets)
-        (loss / self.options.accumulate if self.options.accumulate > 1 else loss).backward()
-        return loss
+        After the block everything is as before the first step.
+        """
+        assert not self.done, "a run that has begun is not rehearsed"
+        generator = random.default_generator.get_state()
+        parameters = [(p, p.detach().clone()) for p in self.model.parameters()]
+        numbers = self.loader.read(self.loader.order(0)[: self.options.batch_size])
+
+        def rehearse() -> None:
+            self.model.train()
+            batches = [tuple(map(self._upload, numbers)) for _ in range(self.options.accumulate)]
+            self._update(batches)  # type: ignore[arg-type]
+            self.device.synchronize()
+
+        try:
+            yield rehearse
+        finally:
+            with no_grad():
+                for p, before in parameters:
+                    p.copy_(before)
+            # In place, because the captured step holds this state.
+            for state in self.optimizer.state.values():
+                state.update(step=0)
+                state["exp_avg"].zero_()
+                state["exp_avg_sq"].zero_()
+            self.scheduler.load_state_dict({"last_epoch": 0})
+            self._loss.zero_()
+            random.default_generator.set_state(generator)
+
+    def reschedule(self, options: TrainOptions) -> None:
+        """Take options that differ in how many steps there are and in what happens between them."""
+        self.options = options
+        self.scheduler.load_state_dict({"last_epoch": self.scheduler.last_epoch})
 
     def mean_loss(self) -> float:
         """The mean training loss, in nats per token, since the last call. Waits for the device."""
         mean = float(self._loss.item()) / self._counted if self._counted else math.nan
-        self._loss = zeros((), device=self.device)
+        self._loss.zero_()
         self._counted = 0
         return mean
 
@@ -118,13 +158,17 @@ class Trainer:
         if not self._validation:
             return None
         self.model.eval()
-        total = zeros((), device=self.device)
+        self._total.zero_()
         count = 0
         with no_grad():
             for inputs, targets in self._validation:
-                total = total + self.model.loss(self._upload(inputs), self._upload(targets)) * float(targets.size)
+                self._measure(self._upload(inputs), self._upload(targets))
                 count += targets.size
-        return float(total.item()) / count
+        return float(self._total.item()) / count
+
+    def _add_up(self, inputs: Tensor, targets: Tensor) -> None:
+        loss = self.model.loss(inputs, targets)
+        self._total.add_(loss * float(targets.size))  # type: ignore[attr-defined]
 
     def _upload(self, numbers: np.ndarray) -> Tensor:
         return Tensor(numbers, device=self.device)
@@ -149,7 +193,7 @@ class Trainer:
         """Go on where `state_dict` was called, once the parts listed there are loaded."""
         self.close()
         self.done = int(state["step"])
-        self._loss = Tensor(np.float32(state["loss_sum"]), device=self.device)
+        self._loss.fill_(float(state["loss_sum"]))
         self._counted = int(state["loss_count"])
 
 

@@ -276,6 +276,45 @@ def _fused_linear_decomposed(x: Any, weight: Any, bias: Any, residual: Any, *, a
     return out if residual is None else out + residual
 
 
+_SLOPES: dict[str, Callable[[Any, Any], Any]] = {
+    "none": lambda g, y: g,
+    "relu": activations.relu_grad,
+    "gelu": lambda g, y: activations.gelu_grad(g, y, "none"),
+    "gelu_tanh": lambda g, y: activations.gelu_grad(g, y, "tanh"),
+    "silu": activations.silu_grad,
+    "sigmoid": lambda g, y: activations.sigmoid_grad(g, activations.sigmoid(y)),
+    "tanh": lambda g, y: _tanh_grad(g, tanh(y)),
+}
+"""The gradients of the activations, given what these are applied to."""
+
+
+def _tanh_grad(g: Any, out: Any) -> Any:
+    return g * (1.0 - out * out)
+
+
+def _fused_linear_gradient(
+    g: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    residual: Any,
+    out: Any,
+    needs: tuple[bool, ...],
+    *,
+    activation: str,
+    scale: float,
+) -> Any:
+    before = None
+    if activation == "relu" and residual is None:
+        before = out  # has the same signs
+    elif activation != "none":
+        before = _fused_linear_decomposed(x, weight, bias, None, activation="none", scale=scale)
+    slope = _SLOPES[activation](g, before)
+    dx, dw, _ = _linear_gradient(slope if scale == 1 else slope * scale, x, weight, needs[:2])
+    db = sum_(reshape(slope, (-1, slope.shape[-1])), 0) if bias is not None and needs[2] else None
+    return dx, dw, db, g
+
+
 def _fused_linear_samples(rng: np.random.Generator) -> list[Sample]:
     def sample(lead: tuple[int, ...], inner: int, outer: int, bias: bool, residual: bool, **params: Any) -> Sample:
         x, weight = rng.uniform(-1, 1, (*lead, inner)), rng.uniform(-1, 1, (outer, inner))
@@ -301,6 +340,7 @@ fused_linear = declare(
     family="contraction",
     infer=_infer_fused_linear,
     decompose=_fused_linear_decomposed,
+    gradient=_fused_linear_gradient,
     samples=_fused_linear_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(8.0, terms=_inner, floor=1.0),

@@ -13,7 +13,7 @@ from polyhal.hal.ops.creation import arange
 from polyhal.hal.ops.exponential import exp
 from polyhal.hal.ops.indexing import take_along_axis
 from polyhal.hal.ops.logic import equal
-from polyhal.hal.ops.movement import reshape
+from polyhal.hal.ops.movement import pad, reshape
 from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.reduction import logsumexp, mean
 from polyhal.hal.ops.selection import where
@@ -79,30 +79,42 @@ def _decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing:
 
 
 def _cross_entropy_rows_grad(
-    grad: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0
-) -> Any:
-    """Gradient of cross_entropy_rows with respect to the logits."""
+    grad: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0,
+    columns: int = 0,
+) -> Any:  # fmt: skip
+    """Gradient of cross_entropy_rows with respect to the logits, as rows of `columns` elements, if that is not 0.
+
+    Those after the classes are 0: rows of a length that suits a device are read faster, as a view of the classes.
+    """
     logits = np.asarray(logits)
     _, used = _picked(logits, target, ignore_index)
     classes = logits.shape[1]
     hot = (np.arange(classes)[None, :] == np.asarray(target)[:, None]).astype(logits.dtype)
     slope = np.exp(logits - np.asarray(lse)[:, None]) - (1 - label_smoothing) * hot - label_smoothing / classes
-    return np.where(used, grad, 0)[:, None] * slope
+    slope = np.where(used, grad, 0)[:, None] * slope
+    return np.pad(slope, ((0, 0), (0, columns - classes))) if columns else slope
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
     logits, _ = _check(specs[1], specs[2])
-    return [(logits.dtype, logits.shape)]
+    rows, classes = logits.shape
+    columns = params["columns"]
+    if columns and columns < classes:
+        raise ValueError(f"{columns} columns do not hold {classes} classes")
+    return [(logits.dtype, (rows, columns or classes))]
 
 
-def _grad_decomposed(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+def _grad_decomposed(
+    g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float, columns: int
+) -> Any:
     classes = logits.shape[1]
     used = _used(target, classes, ignore_index)
     hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
     slope = exp(logits - reshape(lse, (-1, 1))) - (
         hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes
     )
-    return reshape(where(used, g, 0.0), (-1, 1)) * slope
+    slope = reshape(where(used, g, 0.0), (-1, 1)) * slope
+    return pad(slope, ((0, 0), (0, columns - classes))) if columns else slope
 
 
 def _terms(specs: Specs, params: Params) -> int:
@@ -121,7 +133,7 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 
 def _grad_samples(rng: np.random.Generator) -> list[Sample]:
-    return [
+    out = [
         Sample(
             (rng.uniform(-1, 1, len(s.inputs[1])), *s.inputs, _np_logsumexp(s.inputs[0])),
             s.params,
@@ -129,6 +141,7 @@ def _grad_samples(rng: np.random.Generator) -> list[Sample]:
         )
         for s in _samples(rng)
     ]
+    return [*out, Sample(out[-1].inputs, {**out[-1].params, "columns": 320}, differentiable=False)]
 
 
 cross_entropy_rows_grad = declare(
@@ -141,6 +154,11 @@ cross_entropy_rows_grad = declare(
     dtypes=dtypes.FLOATS,
     # The rounding of logits - lse, at most 80 on the samples, becomes a relative error of the probability.
     tolerance=Tolerance(96.0, floor=1.0),
+    errors=[
+        ErrorSample(
+            (np.zeros(2), np.zeros((2, 3)), np.zeros(2, int), np.zeros(2)), {"columns": 2}, ValueError, "2 columns"
+        )
+    ],
 )
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.exponential import sqrt
-from polyhal.hal.ops.logic import logical_not, logical_or
+from polyhal.hal.ops.exponential import expm1, log, sqrt
+from polyhal.hal.ops.logic import greater, logical_not, logical_or
 from polyhal.hal.ops.opdef import OPS, OpDef, Output, Sample, Specs, Tolerance, tensors
 from polyhal.hal.ops.reduction import any_, sum_
 from polyhal.hal.ops.rounding import isfinite
+from polyhal.hal.ops.selection import where
 
 _EXACT_SHAPES: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 2)]
 
@@ -22,8 +23,26 @@ def _groups(xs: Sequence[Any], count: int, kinds: int) -> list[Sequence[Any]]:
     return [xs[i * count : (i + 1) * count] for i in range(kinds)]
 
 
-def _check(specs: Specs, count: int, kinds: int) -> list[Sequence[Spec]]:
-    found = tensors(specs)
+def _check_turn(specs: Specs) -> None:
+    """The number of the step, which comes last, must be a tensor without axes."""
+    last = specs[-1]
+    if not isinstance(last, Spec) or last.shape != () or not last.dtype.is_floating_point:
+        raise ValueError(f"the number of the step is {last}; expected a floating-point tensor without axes")
+
+
+def _taken(turn: Any, new: Sequence[Any], old: Sequence[Any]) -> Sequence[Any]:
+    """`new` if there is a step to take, else `old`, which is the parameters and states."""
+    if turn is None:
+        return new
+    taken = greater(turn, 0)
+    return tuple(where(taken, n, o) for n, o in zip(new, old, strict=True))
+
+
+def _check(specs: Specs, params: dict[str, Any], kinds: int) -> list[Sequence[Spec]]:
+    count = params["count"]
+    if params["counted"]:
+        _check_turn(specs)
+    found = tensors(specs[:-1] if params["counted"] else specs)
     if len(found) != count * kinds:
         raise ValueError(f"{len(found)} tensors; expected {kinds} groups of {count}")
     groups = _groups(found, count, kinds)
@@ -73,9 +92,15 @@ def _many(
 # --- Adam -----------------------------------------------------------------------------------------------------------
 
 
-def _adam_step(*xs: Any, count: int, decoupled: bool = True) -> Any:
+def _adam_step(*xs: Any, count: int, decoupled: bool = True, counted: bool = False) -> Any:
     groups = _groups(xs, count, 4)
-    lr, beta1, beta2, eps, decay, correction1, correction2 = xs[4 * count :]
+    lr, beta1, beta2, eps, decay, *corrections = xs[4 * count :]
+    if counted:
+        turn = float(corrections[0])
+        if not turn:
+            return tuple(x for i in (0, 2, 3) for x in groups[i])
+        corrections = [1 - beta1**turn, 1 - beta2**turn]
+    correction1, correction2 = corrections
     params, firsts, seconds = [], [], []
     for p, g, m, v in zip(*groups, strict=True):
         if decoupled:
@@ -90,9 +115,15 @@ def _adam_step(*xs: Any, count: int, decoupled: bool = True) -> Any:
     return (*params, *firsts, *seconds)
 
 
-def _adam_decomposed(*xs: Any, count: int, decoupled: bool) -> Any:
+def _adam_decomposed(*xs: Any, count: int, decoupled: bool, counted: bool) -> Any:
     groups = _groups(xs, count, 4)
-    lr, beta1, beta2, eps, decay, correction1, correction2 = [_number(x, groups[0][0]) for x in xs[4 * count :]]
+    turn = xs[-1] if counted else None
+    numbers = xs[4 * count : len(xs) - counted]
+    lr, beta1, beta2, eps, decay, *corrections = [_number(x, groups[0][0]) for x in numbers]
+    if turn is not None:
+        wide = turn if turn.dtype is lr.dtype else turn.cast(dtype=lr.dtype)
+        corrections = [-expm1(wide * log(beta)) for beta in (beta1, beta2)]
+    correction1, correction2 = corrections
     params, firsts, seconds = [], [], []
     for p, g, m, v in zip(*groups, strict=True):
         p32, g32 = (
@@ -108,7 +139,7 @@ def _adam_decomposed(*xs: Any, count: int, decoupled: bool) -> Any:
         params.append(p32 - (m * (lr / correction1)) / (sqrt(v) / sqrt(correction2) + eps))
         firsts.append(m)
         seconds.append(v)
-    return (*params, *firsts, *seconds)
+    return _taken(turn, (*params, *firsts, *seconds), (*groups[0], *groups[2], *groups[3]))
 
 
 def _number(x: Any, beside: Any) -> Any:
@@ -119,7 +150,7 @@ def _number(x: Any, beside: Any) -> Any:
 
 
 def _infer_adam(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    groups = _check(specs, params["count"], 4)
+    groups = _check(specs, params, 4)
     return [(s.dtype, s.shape) for i in (0, 2, 3) for s in groups[i]]
 
 
@@ -131,8 +162,12 @@ def _adam_samples(rng: np.random.Generator) -> list[Sample]:
     for decoupled, t in ((True, 1), (False, 10)):
         seconds = [rng.uniform(0.01, 1, s) for s in _EXACT_SHAPES]
         numbers = (1e-2, 0.9, 0.999, 1e-8, 0.1, 1 - 0.9**t, 1 - 0.999**t)
-        inputs = (*draw(), *draw(), *draw(), *seconds, *numbers)
-        out.append(Sample(inputs, {"count": len(_EXACT_SHAPES), "decoupled": decoupled}, differentiable=False))
+        params = {"count": len(_EXACT_SHAPES), "decoupled": decoupled, "counted": False}
+        tensors = (*draw(), *draw(), *draw(), *seconds)
+        out.append(Sample((*tensors, *numbers), params, differentiable=False))
+        for turn in (t, 0):
+            counted = (*tensors, *numbers[:5], np.array(turn, np.float32))
+            out.append(Sample(counted, {**params, "counted": True}, differentiable=False))
     return out
 
 
@@ -141,21 +176,31 @@ adam_step = _many(
     "One step of Adam, or AdamW with `decoupled` weight decay, over `count` parameters.\n\n"
     "Source: arXiv:1412.6980, arXiv:1711.05101. "
     "`xs` holds the parameters, gradients, first and second moments, then the numbers lr, beta1, beta2, eps, weight_decay,\n"
-    "1 - beta1^t, 1 - beta2^t. Returns the new parameters, first and second moments.",
+    "1 - beta1^t, 1 - beta2^t; if `counted`, in place of the last two, t as a tensor without axes, where 0 leaves everything\n"
+    "as it is. Returns the new parameters, first and second moments.",
     _adam_step,
     _adam_decomposed,
     _infer_adam,
-    {"count": 0, "decoupled": True},
+    {"count": 0, "decoupled": True, "counted": False},
     _adam_samples,
 )
 
 # --- stochastic gradient descent ------------------------------------------------------------------------------------
 
 
-def _sgd_step(*xs: Any, count: int, nesterov: bool = False) -> Any:
-    kinds = 3 if len(xs) - 4 == 3 * count else 2
+def _sgd_kinds(xs: Sequence[Any], count: int, *, counted: bool) -> int:
+    """How many tensors there are for each parameter."""
+    return 3 if len(xs) - 4 - counted == 3 * count else 2
+
+
+def _sgd_step(*xs: Any, count: int, nesterov: bool = False, counted: bool = False) -> Any:
+    kinds = _sgd_kinds(xs, count, counted=counted)
     groups = _groups(xs, count, kinds)
-    lr, momentum, dampening, decay = xs[kinds * count :]
+    lr, momentum, dampening, decay, *turn = xs[kinds * count :]
+    if turn and not float(turn[0]):
+        return tuple(x for i in range(0, kinds, 2) for x in groups[i])
+    if turn and float(turn[0]) == 1:
+        dampening = 0.0
     params, buffers = [], []
     for i, (p, g) in enumerate(zip(groups[0], groups[1], strict=True)):
         g = g + decay * p
@@ -167,10 +212,14 @@ def _sgd_step(*xs: Any, count: int, nesterov: bool = False) -> Any:
     return (*params, *buffers)
 
 
-def _sgd_decomposed(*xs: Any, count: int, nesterov: bool) -> Any:
-    kinds = 3 if len(xs) - 4 == 3 * count else 2
+def _sgd_decomposed(*xs: Any, count: int, nesterov: bool, counted: bool) -> Any:
+    turn = xs[-1] if counted else None
+    kinds = _sgd_kinds(xs, count, counted=counted)
     groups = _groups(xs, count, kinds)
-    lr, momentum, dampening, decay = [_number(x, groups[0][0]) for x in xs[kinds * count :]]
+    numbers = xs[kinds * count : len(xs) - counted]
+    lr, momentum, dampening, decay = [_number(x, groups[0][0]) for x in numbers]
+    if turn is not None:
+        dampening = where(greater(turn, 1), dampening, 0.0)
     params, buffers = [], []
     for i, (p, g) in enumerate(zip(groups[0], groups[1], strict=True)):
         g = g + p * decay
@@ -179,12 +228,12 @@ def _sgd_decomposed(*xs: Any, count: int, nesterov: bool) -> Any:
             g = g + b * momentum if nesterov else b
             buffers.append(b)
         params.append(p - g * lr)
-    return (*params, *buffers)
+    return _taken(turn, (*params, *buffers), (*groups[0], *(groups[2] if kinds == 3 else ())))
 
 
 def _infer_sgd(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    kinds = 3 if len(specs) - 4 == 3 * params["count"] else 2
-    groups = _check(specs, params["count"], kinds)
+    kinds = _sgd_kinds(specs, params["count"], counted=params["counted"])
+    groups = _check(specs, params, kinds)
     return [(s.dtype, s.shape) for i in ((0, 2) if kinds == 3 else (0,)) for s in groups[i]]
 
 
@@ -193,7 +242,13 @@ def _sgd_samples(rng: np.random.Generator) -> list[Sample]:
         return [rng.uniform(-1, 1, s) for s in _EXACT_SHAPES]
 
     count = len(_EXACT_SHAPES)
+    turns = [
+        Sample((*draw(), *draw(), *draw(), 0.1, 0.9, 0.5, 0.01, np.array(t, np.float32)),
+               {"count": count, "nesterov": False, "counted": True}, differentiable=False)
+        for t in (0, 1, 2)
+    ]  # fmt: skip
     return [
+        *turns,
         Sample((*draw(), *draw(), 0.1, 0.0, 0.0, 0.01), {"count": count, "nesterov": False}, differentiable=False),
         Sample(
             (*draw(), *draw(), *draw(), 0.1, 0.9, 0.0, 0.0), {"count": count, "nesterov": True}, differentiable=False
@@ -208,11 +263,12 @@ sgd_step = _many(
     "sgd_step",
     "One step of gradient descent over `count` parameters, as PyTorch's SGD.\n\n"
     "`xs` holds the parameters, gradients and, with momentum, the momentum buffers, then the numbers lr, momentum, dampening,\n"
-    "weight_decay. Returns the new parameters and buffers.",
+    "weight_decay; if `counted`, then the number of the step, from 1, as a tensor without axes: at 1 nothing is\n"
+    "dampened, 0 leaves everything as it is. Returns the new parameters and buffers.",
     _sgd_step,
     _sgd_decomposed,
     _infer_sgd,
-    {"count": 0, "nesterov": False},
+    {"count": 0, "nesterov": False, "counted": False},
     _sgd_samples,
 )
 

@@ -166,10 +166,10 @@ def _in_place(call: Call, device: Device) -> None:
 def replaced(call: Call) -> tuple[int, ...]:
     """Which input each output replaces.
 
-    Inputs come in groups of `count` tensors: parameters, gradients, then state. The outputs are the parameters and the
-    state.
+    Inputs come in groups of `count` tensors: parameters, gradients, then state; last, if `counted`, the number of the step.
+    The outputs are the parameters and the state.
     """
-    tensors = sum(1 for v in call.values if isinstance(v, np.ndarray))
+    tensors = sum(1 for v in call.values if isinstance(v, np.ndarray)) - bool(call.params.get("counted"))
     outputs = len(expect(call).outputs)
     count = call.params.get("count", outputs)
     state = outputs - count

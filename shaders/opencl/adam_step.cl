@@ -1,5 +1,6 @@
 // One step of Adam for several parameters, in place. The host has folded the corrections of the moments' start into `step` and
-// `correction`: p -= step * m / (sqrt(v) * correction + eps).
+// `correction`: p -= step * m / (sqrt(v) * correction + eps). With COUNTED they follow from the number of the step, which lies in
+// device memory, the rate `step`, and the logarithms of both betas; step 0 leaves everything as it is.
 
 #ifndef PARAMETER_DTYPE
 #define PARAMETER_DTYPE float32
@@ -9,6 +10,12 @@
 #endif
 #ifndef STATE_DTYPE
 #define STATE_DTYPE float32
+#endif
+#ifndef COUNTED
+#define COUNTED 0
+#endif
+#ifndef TURN_DTYPE
+#define TURN_DTYPE float32
 #endif
 #include "slots.h"
 
@@ -35,8 +42,24 @@
         WRITE_AS(PARAMETER_DTYPE, value, p, i); \
     }
 
-__kernel void adam_step(SLOT_PARAMETERS, const REAL step, const REAL correction, const REAL eps, const REAL shrink,
-                        const REAL coupled, const REAL beta1, const REAL rest1, const REAL beta2, const REAL rest2) {
+#if COUNTED
+#define TURN , __global const STORAGE(TURN_DTYPE) *turns, const ulong turns_offset
+#define LOGARITHMS , const REAL log1, const REAL log2
+// Not 1 - pow(beta, turn), of which little is left in single precision when beta is close to 1.
+#define FOLD \
+    const REAL turn = LOAD(TURN_DTYPE, turns, turns_offset); \
+    if (turn == 0) return; \
+    step /= -expm1(turn * log1); \
+    correction = 1 / sqrt(-expm1(turn * log2));
+#else
+#define TURN
+#define LOGARITHMS
+#define FOLD
+#endif
+
+__kernel void adam_step(SLOT_PARAMETERS TURN, REAL step, REAL correction, const REAL eps, const REAL shrink, const REAL coupled,
+                        const REAL beta1, const REAL rest1, const REAL beta2, const REAL rest2 LOGARITHMS) {
+    FOLD
     const uint chunk = get_group_id(0);
     FIND_SLOT
     CHUNK_BOUNDS

@@ -32,7 +32,7 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(LANES *TEAMS, 1, 1))) vo
     __global const REAL *lse, const ulong lse_offset,
 #endif
     __global REAL *delta, const uint rows, const uint t, const uint e,
-    const uint batch1, const uint batch2, STRIDES(g)) {
+    const uint batch1, const uint batch2, STRIDES(g), PLACES(out)) {
     const uint me = get_local_id(0) % LANES;
     const uint row = get_group_id(0) * TEAMS + get_local_id(0) / LANES;
     REAL sum = 0;
@@ -40,7 +40,8 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(LANES *TEAMS, 1, 1))) vo
         HEAD_NUMBERS(row / t);
         FIND(g);
         g += (long)(row % t) * g_row;
-        out += out_offset + (ulong)row * e;
+        FIND(out);
+        out += (long)(row % t) * out_row;
 #if WHOLE
         VEC(REAL) sums = (VEC(REAL))(0);
         for (uint c = 4 * me; c < e; c += 4 * LANES) sums += LOADV(DTYPE, g + c) * LOADV(DTYPE, out + c);

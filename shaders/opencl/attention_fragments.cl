@@ -15,7 +15,7 @@
 
 __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragments(
     OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND RESULT(OUT_DTYPE, out), __global float *lse,
-    const ulong lse_offset, LENGTHS, STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
+    const ulong lse_offset, LENGTHS, PLACES(out), STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
     __local uint queries[TILE_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
     __local uint keys[STAGES * TILE_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));
     __local uint values[STAGES * TILE_WORDS(COLUMNS, VALUES)] __attribute__((aligned(1024)));
@@ -152,7 +152,7 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     rows_sum(totals, scratch);
-    out += out_offset + (ulong)head * t * e;
+    FIND(out);
 #define INVERSE(t, h) (totals[t][h] == 0 ? 0 : 1 / totals[t][h])
     STORE_ROWS(results, INVERSE, out, begin, t, e, VALUES);
     if (WARP_LANE % 4 == 0)

@@ -15,10 +15,12 @@
 // The macros of head_fragments.h make names of their arguments.
 #define LOAD_NAMED(memory, features, name, first, count, limit, length) \
     LOAD_ROWS(memory, features, name, first, count, limit, length)
+#define STORE_NAMED(results, factor, name, first, limit, length, features) \
+    STORE_ROWS(results, factor, name, first, limit, length, features)
 
 // `statistics` are what attention_delta.cl makes of each query: its logsumexp, for a power of two, and delta.
 __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_fragments_grad(
-    OPERANDS, MASK_OPERAND __global const float2 *statistics, GRADIENTS(OUT_DTYPE), LENGTHS, ALL_STRIDES MASK_STRIDES) {
+    OPERANDS, MASK_OPERAND __global const float2 *statistics, GRADIENTS(OUT_DTYPE), LENGTHS, GRADIENT_PLACES, ALL_STRIDES MASK_STRIDES) {
     __local uint own_first[TILE_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
     __local uint other_first[STAGES * TILE_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));
     __local uint other_second[STAGES * TILE_WORDS(COLUMNS, VALUES)] __attribute__((aligned(1024)));
@@ -146,11 +148,11 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
 #define BY_SCALE(t, h) scale
 #define AS_IT_IS(t, h) 1
 #if FIRST
-    FIRST_GRADIENT += CONCAT(FIRST_GRADIENT, _offset) + (ulong)head * OWN_LENGTH * d;
-    STORE_ROWS(first_results, BY_SCALE, FIRST_GRADIENT, own, OWN_LENGTH, d, FEATURES);
+    FIND_NAMED(FIRST_GRADIENT);
+    STORE_NAMED(first_results, BY_SCALE, FIRST_GRADIENT, own, OWN_LENGTH, d, FEATURES);
 #endif
 #if SECOND
-    dv += dv_offset + (ulong)head * s * e;
+    FIND(dv);
     STORE_ROWS(second_results, AS_IT_IS, dv, own, s, e, VALUES);
 #endif
 }

@@ -17,8 +17,8 @@ GATHER(gather_values, private, VALUE_VECTORS, QUERIES, 1, *factors[r])
 
 __kernel AS_WRITTEN void attention_panels(
     __global const REAL *q, const ulong q_offset, __global const REAL *k, const ulong k_offset, __global const REAL *v,
-    const ulong v_offset, MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset, LENGTHS, STRIDES(q),
-    STRIDES(k), STRIDES(v) MASK_STRIDES) {
+    const ulong v_offset, MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset, LENGTHS, PLACES(out),
+    STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
     const uint row = get_global_id(0) * QUERIES, head = get_global_id(1);
     if (row >= t) return;
     HEAD_NUMBERS(head);
@@ -77,10 +77,11 @@ __kernel AS_WRITTEN void attention_panels(
         ((__private V *)inverses)[i] = totals[i] == (V)(0) ? (V)(0) : 1 / totals[i];
         ((__private V *)statistics)[i] = log(totals[i]) + (tops[i] == (V)(-INFINITY) ? (V)(0) : tops[i]);
     }
-    out += out_offset + ((ulong)head * t + row) * e;
+    FIND(out);
+    out += (long)row * out_row;
     lse += lse_offset + (ulong)head * t + row;
     for (uint i = 0; i < rows; i++) {
-        STORE_ROW(OUT_DTYPE, results + i * value_width, e, inverses[i], out + i * e)
+        STORE_ROW(OUT_DTYPE, results + i * value_width, e, inverses[i], out + i * out_row)
         lse[i] = statistics[i];
     }
 }

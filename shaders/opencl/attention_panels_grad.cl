@@ -24,8 +24,8 @@ __kernel AS_WRITTEN void attention_panels_grad(
     __global const REAL *g, const ulong g_offset, __global const REAL *q, const ulong q_offset, __global const REAL *k,
     const ulong k_offset, __global const REAL *v, const ulong v_offset, MASK_OPERAND OPERAND(DTYPE, out),
     __global const REAL *lse, const ulong lse_offset, RESULT(DTYPE, dq), __global REAL *dk, const ulong dk_offset,
-    __global REAL *dv, const ulong dv_offset, LENGTHS, const uint splits, STRIDES(g), STRIDES(q), STRIDES(k),
-    STRIDES(v) MASK_STRIDES) {
+    __global REAL *dv, const ulong dv_offset, LENGTHS, PLACES(out), PLACES(dq), PLACES(dk), PLACES(dv), const uint splits,
+    STRIDES(g), STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
     const uint split = get_global_id(0), head = get_global_id(1);
     HEAD_NUMBERS(head);
     FIND(g);
@@ -34,18 +34,23 @@ __kernel AS_WRITTEN void attention_panels_grad(
     FIND(v);
     FIND_MASK;
     const uint key_width = PADDED(d), value_width = PADDED(e);
-    out += out_offset + (ulong)head * t * e;
+    FIND(out);
+    FIND(dq);
     lse += lse_offset + (ulong)head * t;
-    dq += dq_offset + (ulong)head * t * d;
 #if PARTIAL
     const ulong own = (ulong)split * get_global_size(1) + head;
-#else
-    const ulong own = head;
-#endif
     dk += dk_offset + own * s * key_width;
     dv += dv_offset + own * s * value_width;
-    for (ulong i = 0; i < (ulong)s * key_width; i += WIDTH) VECTOR_STORE(REAL, (V)(0), dk + i);
-    for (ulong i = 0; i < (ulong)s * value_width; i += WIDTH) VECTOR_STORE(REAL, (V)(0), dv + i);
+    const ulong key_pitch = key_width, value_pitch = value_width;
+#else
+    FIND(dk);
+    FIND(dv);
+    const ulong key_pitch = dk_row, value_pitch = dv_row;
+#endif
+    for (uint j = 0; j < s; j++) {
+        for (uint i = 0; i < key_width; i += WIDTH) VECTOR_STORE(REAL, (V)(0), dk + j * key_pitch + i);
+        for (uint i = 0; i < value_width; i += WIDTH) VECTOR_STORE(REAL, (V)(0), dv + j * value_pitch + i);
+    }
     REAL queries[MAX_FEATURES * QUERIES] __attribute__((aligned(64)));
     REAL slopes[MAX_VALUES * QUERIES] __attribute__((aligned(64)));
     REAL results[QUERIES * MAX_FEATURES] __attribute__((aligned(64)));
@@ -64,7 +69,7 @@ __kernel AS_WRITTEN void attention_panels_grad(
             const REAL value = lse[row + at];
             subtracted[i] = value == -INFINITY ? 0 : value;
             __global const REAL *g_at = g_rows + at * g_row;
-            __global const STORAGE(DTYPE) *out_at = out + (ulong)(row + at) * e;
+            __global const STORAGE(DTYPE) *out_at = out + (long)(row + at) * out_row;
             V sums = (V)(0);
             uint c = 0;
             for (; c + WIDTH <= e; c += WIDTH) sums += VECTOR_LOAD(REAL, g_at + c) * LOADV(DTYPE, out_at + c);
@@ -99,11 +104,11 @@ __kernel AS_WRITTEN void attention_panels_grad(
                 const uint first = max(FIRST_QUERY(key + j), row) - row, held = min((uint)MR, s - key - j);
                 if (first >= rows) continue;
                 gather_queries(ds + j * QUERIES + first, q_rows + first * q_row, q_row, rows - first, key_width, held, 0,
-                               dk + (ulong)(key + j) * key_width, key_width);
+                               dk + (key + j) * key_pitch, key_pitch);
                 gather_slopes(p + j * QUERIES + first, g_rows + first * g_row, g_row, rows - first, value_width, held, 0,
-                              dv + (ulong)(key + j) * value_width, value_width);
+                              dv + (key + j) * value_pitch, value_pitch);
             }
         }
-        for (uint i = 0; i < rows; i++) STORE_ROW(DTYPE, results + i * key_width, d, 1, dq + (ulong)(row + i) * d)
+        for (uint i = 0; i < rows; i++) STORE_ROW(DTYPE, results + i * key_width, d, 1, dq + (long)(row + i) * dq_row)
     }
 }

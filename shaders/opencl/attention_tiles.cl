@@ -16,7 +16,7 @@
 
 __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles(
     OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse,
-    const ulong lse_offset, LENGTHS, STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
+    const ulong lse_offset, LENGTHS, PLACES(out), STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
     __local REAL queries[ROWS * PITCH(FEATURES)] __attribute__((aligned(32)));
     __local REAL keys[COLUMNS * PITCH(FEATURES)] __attribute__((aligned(32)));
     __local REAL values[COLUMNS * PITCH(VALUES)] __attribute__((aligned(32)));
@@ -104,7 +104,7 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     REAL inverses[R];
 #pragma unroll
     for (uint i = 0; i < R; i++) inverses[i] = totals[i] == 0 ? 0 : 1 / totals[i];
-    out += out_offset + (ulong)head * t * e;
+    FIND(out);
     STORE_ROWS(OUT_DTYPE, results, inverses[i_], out, first, t, e, VALUES);
     if (me == 0)
 #pragma unroll

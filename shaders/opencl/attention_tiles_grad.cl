@@ -18,6 +18,8 @@
 // The macros of head_tiles.h make names of their arguments.
 #define LOAD_NAMED(memory, features, name, first, count, limit, length) \
     LOAD_ROWS(DTYPE, memory, features, name, first, count, limit, length)
+#define STORE_NAMED(D, values, factor, name, first, limit, length, features) \
+    STORE_ROWS(D, values, factor, name, first, limit, length, features)
 
 #if ALL
 // results[4 * i + c][j] = over all rows, the weights of column 4 * (team + i * DOWN) + c times vector me + j * LANES of `left`'s rows.
@@ -48,7 +50,7 @@ inline void gather_columns(Quad results[4 * TURNED][VECTORS(FEATURES)], __local 
 
 // `statistics` are what attention_delta.cl makes of each query: its logsumexp, for a power of two, and delta.
 __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles_grad(
-    OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), LENGTHS, ALL_STRIDES MASK_STRIDES) {
+    OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), LENGTHS, GRADIENT_PLACES, ALL_STRIDES MASK_STRIDES) {
     __local REAL own_first[ROWS * PITCH(FEATURES)] __attribute__((aligned(32)));
     __local REAL own_second[ROWS * PITCH(VALUES)] __attribute__((aligned(32)));
     __local REAL other_first[COLUMNS * PITCH(FEATURES)] __attribute__((aligned(32)));
@@ -61,7 +63,7 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
     statistics += (ulong)head * t * 2;
     const uint first = FIRST_ROW, begin = FIRST_COLUMN(first), end = END_OF_COLUMNS(first);
 #if ALL
-    dq += dq_offset + (ulong)head * t * d;
+    FIND(dq);
 #endif
     const REAL factor = scale * LOG2E;
     Quad first_results[R][VECTORS(FEATURES)];
@@ -123,7 +125,7 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
                 const float line[4] = {turned[i][j].s0, turned[i][j].s1, turned[i][j].s2, turned[i][j].s3};
 #pragma unroll
                 for (uint k_ = 0; k_ < 4; k_++)
-                    if (query < t && feature + k_ < d) add_atomically(dq + query * d + feature + k_, line[k_] * scale);
+                    if (query < t && feature + k_ < d) add_atomically(dq + query * dq_row + feature + k_, line[k_] * scale);
             }
         }
 #endif
@@ -134,10 +136,10 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void atte
         GATHER_ROWS(second_results, weights, other_second, VALUES);
 #endif
     }
-    FIRST_GRADIENT += CONCAT(FIRST_GRADIENT, _offset) + (ulong)head * OWN_LENGTH * d;
-    STORE_ROWS(DTYPE, first_results, scale, FIRST_GRADIENT, first, OWN_LENGTH, d, FEATURES);
+    FIND_NAMED(FIRST_GRADIENT);
+    STORE_NAMED(DTYPE, first_results, scale, FIRST_GRADIENT, first, OWN_LENGTH, d, FEATURES);
 #if KEYS
-    dv += dv_offset + (ulong)head * s * e;
+    FIND(dv);
     STORE_ROWS(DTYPE, second_results, (REAL)1, dv, first, s, e, VALUES);
 #endif
 }

@@ -26,49 +26,70 @@
 #include "dtypes.h"
 #include "vectors.h"
 
-// A work-item makes BAND rows of one plane.
-__kernel void pack_planes(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes, const uint images,
-                          const uint channels, const int height, const int width, const int rows, const int pitch,
-                          const uint plane, const int phases_h, const int phases_w, const int stride_h, const int stride_w,
-                          const int dilation_h, const int dilation_w, const int origin_h, const int origin_w,
-                          const long x_image, const long x_channel, const long x_row, const long x_column) {
+// A few neighbours at any address, for what is left of a row after whole vectors. PoCL makes a call of vload.
+#define FEW 4
+typedef struct __attribute__((packed)) {
+    CONCAT(REAL, FEW) lanes;
+} Few;
+
+// A work-item makes BAND rows of one plane of each of `together` channels.
+__kernel AS_WRITTEN void pack_planes(
+    __global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes, const uint images, const uint channels,
+    const uint together, const int height, const int width, const int rows, const int pitch, const uint plane,
+    const int phases_h, const int phases_w, const int stride_h, const int stride_w, const int dilation_h, const int dilation_w,
+    const int origin_h, const int origin_w, const long x_image, const long x_channel, const long x_row, const long x_column) {
     const int bands = (rows + BAND - 1) / BAND;
     const int phase = get_global_id(0) / bands, band = get_global_id(0) % bands;
-    const uint channel = get_global_id(1), image = get_global_id(2);
-    if (phase >= phases_h * phases_w || channel >= channels || image >= images) return;
+    const uint first = get_global_id(1) * together, image = get_global_id(2);
+    if (phase >= phases_h * phases_w || first >= channels || image >= images) return;
     const int top = phase / phases_w * dilation_h % stride_h + origin_h;
     const int left = phase % phases_w * dilation_w % stride_w + origin_w;
-    x += (long)x_offset + (long)image * x_image + (long)channel * x_channel;
-    planes += (((ulong)image * channels + channel) * phases_h * phases_w + phase) * plane;
     // Pixels from `begin` to `end` lie inside the image.
     const int begin = left < 0 ? min((-left + stride_w - 1) / stride_w, pitch) : 0;
     const int end = width > left ? max(min((width - left + stride_w - 1) / stride_w, pitch), begin) : begin;
     const long step = stride_w * x_column;
-    for (int y = band * BAND; y < min(band * BAND + BAND, rows); y++) {
-        const int at = y * stride_h + top;
-        const bool inside = at >= 0 && at < height;
-        const int from = inside ? begin : pitch, to = inside ? end : pitch;
-        __global const STORAGE(DTYPE) *source = x + at * x_row + left * x_column;
-        __global REAL *row = planes + (ulong)y * pitch;
-        for (int i = 0; i < from; i++) row[i] = 0;
-        int i = from;
-        if (step == 1) {
-            for (; i + WIDTH <= to; i += WIDTH) {
-                const VEC(REAL) pixels = LOADV(DTYPE, source + i);
-                CONCAT(vstore, WIDTH)(pixels, 0, row + i);
-            }
-        } else if (step == 2)
-            // Every second pixel of two vectors; the last pixel may have no neighbour.
-            for (; i + WIDTH < to; i += WIDTH) {
-                const VEC(REAL) low = LOADV(DTYPE, source + 2 * i), high = LOADV(DTYPE, source + 2 * i + WIDTH);
-                const VEC(REAL) pixels = (VEC(REAL))(low.even, high.even);
-                CONCAT(vstore, WIDTH)(pixels, 0, row + i);
-            }
-        for (; i < to; i++) row[i] = LOAD(DTYPE, source, i * step);
-        for (i = to; i < pitch; i++) row[i] = 0;
+    const int first_row = band * BAND, last_row = min(first_row + BAND, rows);
+    const uint limit = band == bands - 1 ? plane : (uint)(last_row * pitch);
+    // Of short rows, what is outside of the image is a large part, and too little at a time to be written by itself.
+    const bool is_short = pitch < 2 * WIDTH;
+    for (uint channel = first; channel < min(first + together, channels); channel++) {
+        __global const STORAGE(DTYPE) *from = x + (long)x_offset + (long)image * x_image + (long)channel * x_channel;
+        __global REAL *to = planes + (((ulong)image * channels + channel) * phases_h * phases_w + phase) * plane;
+        if (is_short) {
+            uint i = first_row * pitch;
+            for (; i + WIDTH <= limit; i += WIDTH) CONCAT(vstore, WIDTH)((VEC(REAL))(0), 0, to + i);
+            for (; i < limit; i++) to[i] = 0;
+        } else
+            for (uint i = last_row * pitch; i < limit; i++) to[i] = 0;
+        for (int y = first_row; y < last_row; y++) {
+            const int at = y * stride_h + top;
+            const bool inside = at >= 0 && at < height;
+            if (is_short && !inside) continue;
+            const int start = inside ? begin : pitch, stop = inside ? end : pitch;
+            __global const STORAGE(DTYPE) *source = from + at * x_row + left * x_column;
+            __global REAL *row = to + (ulong)y * pitch;
+            int i = start;
+            if (step == 1) {
+                for (; i + WIDTH <= stop; i += WIDTH) {
+                    const VEC(REAL) pixels = LOADV(DTYPE, source + i);
+                    CONCAT(vstore, WIDTH)(pixels, 0, row + i);
+                }
+                if (sizeof(*source) == sizeof(*row))
+                    for (; i + FEW <= stop; i += FEW)
+                        ((__global Few *)(row + i))->lanes = ((__global const Few *)(source + i))->lanes;
+            } else if (step == 2)
+                // Every second pixel of two vectors; the last pixel may have no neighbour.
+                for (; i + WIDTH < stop; i += WIDTH) {
+                    const VEC(REAL) low = LOADV(DTYPE, source + 2 * i), high = LOADV(DTYPE, source + 2 * i + WIDTH);
+                    const VEC(REAL) pixels = (VEC(REAL))(low.even, high.even);
+                    CONCAT(vstore, WIDTH)(pixels, 0, row + i);
+                }
+            for (; i < stop; i++) row[i] = LOAD(DTYPE, source, i * step);
+            if (is_short) continue;
+            for (i = 0; i < start; i++) row[i] = 0;
+            for (i = stop; i < pitch; i++) row[i] = 0;
+        }
     }
-    if (band == bands - 1)
-        for (uint i = rows * pitch; i < plane; i++) planes[i] = 0;
 }
 
 // A work-item packs the taps of BAND channels for one panel.

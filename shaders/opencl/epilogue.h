@@ -4,6 +4,9 @@
 // EPILOGUE_PARAMETERS declares kernel parameters, each followed by a comma. EPILOGUE_STEPS takes the sums from the variable
 // `sum`, a VEC(REAL), and leaves the results there. `row` and `column` say where the first of them belongs, i0, i1, i2 in
 // which matrix of the batch, and `left` how many of them are wanted.
+//
+// EPILOGUE_HOLD, EPILOGUE_FETCH, EPILOGUE_TURN and EPILOGUE_FINISH do the same with loads long before the steps, for the
+// kernels that include pairs.h. EPILOGUE_TENSORS is the number of tensors that are read.
 
 #ifndef POLYHAL_EPILOGUE
 #define POLYHAL_EPILOGUE
@@ -12,6 +15,11 @@
 #define EPILOGUE 0
 #define EPILOGUE_PARAMETERS
 #define EPILOGUE_STEPS(sum, row, column, i0, i1, i2, left)
+#define EPILOGUE_TENSORS 0
+#define EPILOGUE_HOLD
+#define EPILOGUE_FETCH(slot, row, column, i0, i1, i2)
+#define EPILOGUE_TURN(slot)
+#define EPILOGUE_FINISH(sum, slot, g)
 #endif
 
 #if EPILOGUE

@@ -6,6 +6,16 @@
 
 typedef VEC(float) F;
 
+// Whether results are rounded to 16 bits, of which exp and 1 / x by a GPU's units of special functions are exact enough.
+#ifndef SHORT_RESULTS
+#define SHORT_RESULTS 0
+#endif
+#if SHORT_RESULTS
+#define SIGMOID(x) native_recip(1.0f + native_exp(-(x)))
+#else
+#define SIGMOID(x) (1.0f / (1.0f + exp(-(x))))
+#endif
+
 inline F sine_float(F x) { PERIODIC(float, int, sin, x, 3.0e4f) }
 inline F cosine_float(F x) { PERIODIC(float, int, cos, x, 3.0e4f) }
 // The sign apart from the size: a driver's vector pow may be wrong for negative x.
@@ -89,12 +99,12 @@ inline F gelu_slope_float(F x) {
 
 inline F gelu_tanh_slope_float(F x) {
     const F u = (x + 0.044715f * x * x * x) * 1.5957691f;
-    const F s = 1.0f / (1.0f + exp(-u));
+    const F s = SIGMOID(u);
     return s + x * s * (1.0f - s) * (0.21406445f * (x * x) + 1.5957691f);
 }
 
 inline F silu_slope_float(F x) {
-    const F s = 1.0f / (1.0f + exp(-x));
+    const F s = SIGMOID(x);
     return s * (x * (1.0f - s) + 1.0f);
 }
 

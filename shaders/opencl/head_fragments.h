@@ -213,7 +213,7 @@ inline void multiply_parts(float *sums, const Fragment left[PARTS], const Fragme
         UNROLL for (uint n_ = 0; n_ < (blocks); n_++) \
             UNROLL for (uint i_ = 0; i_ < SUMS; i_++) sums[t_][n_][i_] = 0
 
-// Stores results[t][n] times factor(t, half) as rows of `length` features, from the warp's first row on, below `limit`.
+// Stores results[t][n] times factor(t, half) as rows of `length` features of result `to`, from the warp's first row on, below `limit`.
 #define STORE_ROWS(results, factor, to, first, limit, length, features)                                      \
     UNROLL for (uint t_ = 0; t_ < TILES; t_++)                                                    \
         UNROLL for (uint n_ = 0; n_ < (features) / 16; n_++)                                      \
@@ -221,7 +221,7 @@ inline void multiply_parts(float *sums, const Fragment left[PARTS], const Fragme
                 const uint row_ = (first) + TILE_ROW(t_, i_), column_ = BLOCK_COLUMN(n_, i_);                \
                 const float factor_ = factor(t_, HALF_OF(i_));                                               \
                 const float one_ = results[t_][n_][i_] * factor_, two_ = results[t_][n_][i_ + 1] * factor_;  \
-                const ulong at_ = (ulong)row_ * (length) + column_;                                          \
+                const long at_ = row_ * to##_row + column_;                                                  \
                 if (PAIRS && row_ < (limit) && column_ < (length)) {                                         \
                     CONCAT(store_two_, OUT_DTYPE)(one_, two_, to + at_);                                         \
                 } else if (row_ < (limit)) {                                                                 \

@@ -43,15 +43,21 @@
 #endif
 #if ALL
 #define GRADIENTS(D) RESULT(D, dq), RESULT(D, dk), RESULT(D, dv)
+#define GRADIENT_PLACES PLACES(dq), PLACES(dk), PLACES(dv)
 #elif FIRST && SECOND
 #define GRADIENTS(D) RESULT_NAMED(D, FIRST_GRADIENT), RESULT(D, dv)
+#define GRADIENT_PLACES PLACES_NAMED(FIRST_GRADIENT), PLACES(dv)
 #elif FIRST
 #define GRADIENTS(D) RESULT_NAMED(D, FIRST_GRADIENT)
+#define GRADIENT_PLACES PLACES_NAMED(FIRST_GRADIENT)
 #else
 #define GRADIENTS(D) RESULT(D, dv)
+#define GRADIENT_PLACES PLACES(dv)
 #endif
-// RESULT makes names of its argument, which here is a macro.
+// They make names of their arguments, which here is a macro.
 #define RESULT_NAMED(D, name) RESULT(D, name)
+#define PLACES_NAMED(name) PLACES(name)
+#define FIND_NAMED(name) FIND(name)
 #define OPERANDS OPERAND(DTYPE, g), OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v)
 #define ALL_STRIDES STRIDES(g), STRIDES(q), STRIDES(k), STRIDES(v)
 #define FIND_OPERANDS \

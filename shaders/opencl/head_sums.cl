@@ -1,5 +1,5 @@
-// out = the sum over splits, in order, of partial rows that lie `pitch` apart, a whole number of vectors. A work-item makes
-// `rows_each` rows.
+// out = the sum over splits, in order, of partial rows that lie `pitch` apart, a whole number of vectors; each head has `length` of
+// the rows. A work-item makes `rows_each` rows.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -11,17 +11,19 @@
 #define WIDTH 16
 #endif
 #define ALIGNED 0
-#include "dtypes.h"
+#include "heads.h"
 #include "vectors.h"
 
 typedef VEC(REAL) V;
 
 __kernel AS_WRITTEN void head_sums(__global const REAL *partial, __global STORAGE(DTYPE) *out,
                                    const ulong out_offset, const uint rows, const uint features,
-                                   const uint pitch, const uint splits, const uint rows_each) {
+                                   const uint pitch, const uint splits, const uint rows_each, const uint length,
+                                   const uint batch1, const uint batch2, PLACES(out)) {
     const uint first = get_global_id(0) * rows_each;
     for (uint row = first; row < min(first + rows_each, rows); row++) {
-        __global STORAGE(DTYPE) *to = out + out_offset + (ulong)row * features;
+        HEAD_NUMBERS(row / length);
+        __global STORAGE(DTYPE) *to = out + out_offset + i0 * out_batch0 + i1 * out_batch1 + i2 * out_batch2 + row % length * out_row;
         for (uint c = 0; c < features; c += WIDTH) {
             V sum = VECTOR_LOAD(REAL, partial + (ulong)row * pitch + c);
             for (uint split = 1; split < splits; split++)

@@ -140,7 +140,7 @@ inline void spread_weights(const REAL weights[R][C], __local REAL *memory) {
         }                                                                                                      \
     }
 
-// Stores the vectors values[i][j] times factor(i) as rows of `length` features, where rows and features exist.
+// Stores the vectors values[i][j] times factor(i) as rows of `length` features of result `to`, where rows and features exist.
 #define STORE_ROWS(D, values, factor, to, first, limit, length, features)                        \
     _Pragma("unroll") for (uint i_ = 0; i_ < R; i_++) {                                          \
         const uint row_ = (first) + get_local_id(0) / LANES + i_ * DOWN;                         \
@@ -150,7 +150,7 @@ inline void spread_weights(const REAL weights[R][C], __local REAL *memory) {
                 const Quad made_ = values[i_][j_] * (factor);                                    \
                 const REAL line_[4] = {made_.s0, made_.s1, made_.s2, made_.s3};                  \
                 _Pragma("unroll") for (uint k_ = 0; k_ < 4; k_++)                                \
-                    if (column_ + k_ < (length)) STORE(D, line_[k_], to, (ulong)row_ * (length) + column_ + k_); \
+                    if (column_ + k_ < (length)) STORE(D, line_[k_], to, row_ * to##_row + column_ + k_);     \
             }                                                                                    \
         }                                                                                        \
     }

@@ -2,7 +2,8 @@
 // three merged axes; and which pairs of query and key count. Query i sees keys up to i + s - t where CAUSAL.
 //
 // A kernel lists OPERAND(D, name) or MASK_OPERAND among its memory, LENGTHS and STRIDES(name) or MASK_STRIDES among its numbers, and says
-// HEAD_NUMBERS(head) and then FIND(name) or FIND_MASK, after which name[i * name_row + j * name_column] is an element.
+// HEAD_NUMBERS(head) and then FIND(name) or FIND_MASK, after which name[i * name_row + j * name_column] is an element. Results, whose
+// features lie side by side, have PLACES(name) among the numbers.
 
 #ifndef POLYHAL_HEADS
 #define POLYHAL_HEADS
@@ -25,6 +26,7 @@
     const uint t, const uint s, const uint d, const uint e, const REAL scale, const uint batch1, const uint batch2
 #define STRIDES(name) \
     const long name##_batch0, const long name##_batch1, const long name##_batch2, const long name##_row, const long name##_column
+#define PLACES(name) const long name##_batch0, const long name##_batch1, const long name##_batch2, const long name##_row
 #define HEAD_NUMBERS(head) const uint i2 = (head) % batch2, i1 = (head) / batch2 % batch1, i0 = (head) / batch2 / batch1
 #define FIND(name) \
     name += (long)name##_offset + (long)i0 * name##_batch0 + (long)i1 * name##_batch1 + (long)i2 * name##_batch2

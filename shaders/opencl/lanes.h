@@ -5,7 +5,11 @@
 #define POLYHAL_LANES
 
 // The operator, not the function select, which some drivers split into single lanes.
+#ifdef __NV_CL_C_VERSION
+#define LARGER(a, b) fmax(a, b)
+#else
 #define LARGER(a, b) ((a) < (b) ? (b) : (a))
+#endif
 #define SUM_OF_LANES1(v) (v)
 #define SUM_OF_LANES2(v) ((v).s0 + (v).s1)
 #define MAX_OF_LANES1(v) (v)

@@ -77,6 +77,7 @@
 #define WORD_OF(along, extent, line, at) ((line) * PITCH(along, extent) + (at) / PER_WORD)
 #include "staging.h"
 #include "works.h"
+#define ROW_QUADS (WARP_COLUMNS / 32)
 #include "pairs.h"
 
 // The fragment of the 16 places from `place` and the terms of step `step` on, read by TERMS_FIRST or PLACES_FIRST.

@@ -82,6 +82,12 @@ typedef VEC(REAL) V;
 #define FETCH(p)
 #define FETCH_NEAR(p)
 #endif
+// What an epilogue reads beside a row of a tile.
+#define FETCH_SPLAT(D, name, slot, p, row, column)
+#define FETCH_STEP(D, name, slot, p, row, column)
+#define FETCH_UNIT(D, name, slot, p, row, column) FETCH_NEAR((p) + (column) + WIDTH - 1);
+#define FETCH_PAIR FETCH_UNIT
+#define FETCH_WHOLE FETCH_UNIT
 #if SPLIT
 #define WAITING partial
 #else
@@ -98,9 +104,9 @@ INLINED void fetch_runs(__global const STORAGE(DTYPE) *from, const long step, co
 }
 
 // MR rows of `a`, `depth` columns, as panel[column * MR + row]. Rows past the end repeat the last one; they are not stored. May
-// write up to WIDTH reals past the panel.
+// write up to WIDTH reals past the panel. `more` rows of `a` follow.
 INLINED void pack_rows(__global const STORAGE(DTYPE) *a, const long row_step, const long column_step, const uint rows,
-                       const uint depth, BLOCK_SPACE REAL *panel) {
+                       const uint more, const uint depth, BLOCK_SPACE REAL *panel) {
     uint p = 0;
     if (column_step == 1) {
         for (; p + WIDTH <= depth; p += WIDTH) {
@@ -116,6 +122,11 @@ INLINED void pack_rows(__global const STORAGE(DTYPE) *a, const long row_step, co
 #pragma unroll
                 for (uint g = 0; g < GROUPS; g++) BLOCK_STORE(squares[g][i], panel + (p + i) * MR + g * WIDTH);
         }
+    } else if (MR % 8 && row_step == 1 && rows + more >= GROUPS * WIDTH) {
+        // Whole vectors: what is too much of one is written over by the next. Behind the last may lie another panel.
+        for (; p + 1 < depth; p++)
+#pragma unroll
+            for (uint g = 0; g < GROUPS; g++) BLOCK_STORE(SOME(a + p * column_step + g * WIDTH), panel + p * MR + g * WIDTH);
     } else if (row_step == 1 && rows == MR) {
         for (; p < depth; p++)
 #pragma unroll
@@ -188,7 +199,12 @@ __kernel AS_WRITTEN void matmul_panels(__global const STORAGE(DTYPE) *a, const u
                 __global const STORAGE(DTYPE) *rows = a + row * a_row + (start + p) * a_column;
                 const uint here = min((uint)MR, last_row - row), below = min((uint)MR, last_row - row - here);
                 if (a_column == 1) fetch_runs(rows + MR * a_row, a_row, below, depth);
-                pack_rows(rows, a_row, a_column, here, min(strip, depth - p), block + (row - first_row) * depth + p * MR);
+                else {
+                    const uint later = min(start + p + strip, k);
+                    fetch_runs(rows + strip * a_column, a_column, min(strip, k - later), here);
+                }
+                pack_rows(rows, a_row, a_column, here, m - row - here, min(strip, depth - p),
+                          block + (row - first_row) * depth + p * MR);
             }
         for (uint column = first_column; column < last_column; column += NR) {
             const uint columns = min((uint)NR, last_column - column);
@@ -218,6 +234,16 @@ __kernel AS_WRITTEN void matmul_panels(__global const STORAGE(DTYPE) *a, const u
 #pragma unroll
                     for (uint v = 1; v <= VECTORS; v++)
                         FETCH_NEAR(WAITING + at + (ulong)min(r, rows - 1) * n + v * WIDTH - 1);
+#if EPILOGUE
+                if (last) {
+#pragma unroll
+                    for (uint r = 0; r < MR; r++)
+#pragma unroll
+                        for (uint v = 0; v < VECTORS; v++) {
+                            EPILOGUE_FETCH(0, row + min(r, rows - 1), column + v * WIDTH, i0, i1, i2)
+                        }
+                }
+#endif
                 V sums[MR][VECTORS];
 #pragma unroll
                 for (uint r = 0; r < MR; r++)
@@ -239,19 +265,25 @@ __kernel AS_WRITTEN void matmul_panels(__global const STORAGE(DTYPE) *a, const u
                     over += VECTORS;
                 }
 #if !SPLIT
-                if (rows == MR && columns == NR && !(EPILOGUE && last)) {
+                if (rows == MR && columns == NR) {
 #pragma unroll
                     for (uint r = 0; r < MR; r++)
 #pragma unroll
                         for (uint v = 0; v < VECTORS; v++) {
                             __global STORAGE(OUT_DTYPE) *target = out + at + (ulong)r * n + v * WIDTH;
-                            if (start) sums[r][v] += LOADV(OUT_DTYPE, target);
-                            STOREV(OUT_DTYPE, sums[r][v], target);
+                            V sum = sums[r][v];
+                            if (start) sum += LOADV(OUT_DTYPE, target);
+#if EPILOGUE
+                            if (last) {
+                                EPILOGUE_STEPS(sum, row + r, column + v * WIDTH, i0, i1, i2, WIDTH)
+                            }
+#endif
+                            STOREV(OUT_DTYPE, sum, target);
                         }
                     continue;
                 }
 #endif
-                // In memory, so that the rest is a loop: at edges few of these are wanted, and an epilogue may be long.
+                // In memory, so that the rest is a loop: at edges few of these are wanted.
                 V finished[MR * VECTORS];
 #pragma unroll
                 for (uint r = 0; r < MR; r++)

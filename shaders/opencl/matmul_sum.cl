@@ -1,5 +1,5 @@
 // The second stage of a product whose terms were shared out: out[i] = sum over splits of partial[split][i], in order,
-// finished by an epilogue.
+// finished by an epilogue. A work-item makes WIDTH neighbours of a row; where there are several, all lie aligned.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
@@ -7,10 +7,10 @@
 #ifndef REAL
 #define REAL float
 #endif
-#define ALIGNED 0
 #ifndef WIDTH
 #define WIDTH 1
 #endif
+#define ALIGNED (WIDTH > 1)
 #include "dtypes.h"
 #include "vectors.h"
 #include "epilogue.h"
@@ -22,14 +22,15 @@ __kernel void matmul_sum(__global const REAL *partial, EPILOGUE_PARAMETERS __glo
 #else
                          const uint splits) {
 #endif
-    const ulong i = get_global_id(0);
+    const ulong i = get_global_id(0) * WIDTH;
     if (i >= size) return;
-    REAL sum = partial[i];
-    for (uint s = 1; s < splits; s++) sum += partial[s * size + i];
+    VEC(REAL) sum = VECTOR_LOAD(REAL, partial + i);
+#pragma unroll 4
+    for (uint s = 1; s < splits; s++) sum += VECTOR_LOAD(REAL, partial + s * size + i);
 #if EPILOGUE
     const uint column = i % n, row = i / n % m, batch = i / n / m;
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
-    EPILOGUE_STEPS(sum, row, column, i0, i1, i2, 1)
+    EPILOGUE_STEPS(sum, row, column, i0, i1, i2, WIDTH)
 #endif
-    STORE(OUT_DTYPE, sum, out, out_offset + i);
+    STOREV(OUT_DTYPE, sum, out + out_offset + i);
 }

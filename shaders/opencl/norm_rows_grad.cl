@@ -1,8 +1,9 @@
 // Gradient of norm_rows.cl with respect to its input. With n = (x - mean) * scale and s = g * weight, each row gives
 // scale * (s - mean(s) - n * mean(s * n)), without the second term when the norm does not centre.
 //
-// With WEIGHT_SUMS, for CPUs, every work-item also sums g * n and g over its rows, into its share of partial (work-items, 2, length): these
-// sums stay in the cache, and g and x are read from memory once. norm_weight_grad.cl adds them up.
+// With WEIGHT_SUMS every group also sums g * n and g over its rows, into its share of partial (groups, 2, length), so that g
+// and x are read from memory once. With HELD these sums are kept in registers, else, for CPUs, they stay in the cache.
+// norm_weight_grad.cl adds them up.
 
 #ifndef CENTRED
 #define CENTRED 1
@@ -26,7 +27,7 @@
 #define SCALED1(value) (value)
 #endif
 
-#if WEIGHT_SUMS
+#if WEIGHT_SUMS && !HELD
 #define ADD(sums, value) VECTOR_STORE(REAL, VECTOR_LOAD(REAL, sums + i * WIDTH) + value, sums + i * WIDTH);
 #define ADD_SLOPES(slope, normal) \
     ADD(weight_sums, (slope) * (normal)) \
@@ -53,8 +54,14 @@ __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
                              ROW_PARAMETERS, STRIDES(g), STRIDES(x), STRIDES(dx)) {
     GROUP_SCRATCH(REAL)
 #if WEIGHT_SUMS
-    __global REAL *weight_sums = partial + get_group_id(0) * 2 * length, *bias_sums = weight_sums + length;
+    __global REAL *weight_sums = partial + (ulong)get_group_id(0) * 2 * length, *bias_sums = weight_sums + length;
+#if HELD
+    V weight_held[HELD], bias_held[HELD];
+#pragma unroll
+    for (uint h = 0; h < HELD; h++) weight_held[h] = bias_held[h] = (V)(0);
+#else
     for (uint i = 0; i < 2 * length; i++) weight_sums[i] = 0;
+#endif
 #endif
     HELD_ROW(g)
     HELD_ROW(x)
@@ -72,7 +79,11 @@ __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
         CHAIN(products, 0)
         FOR_VECTORS {
             NEXT_ROW(g, g_at)
-            const V s = SCALED(VALUE(g, g_at)), centred = VALUE(x, x_at) - mean;
+            const V slope = VALUE(g, g_at), s = SCALED(slope), centred = VALUE(x, x_at) - mean;
+#if WEIGHT_SUMS && HELD
+            weight_held[held] += slope * (centred * scale);
+            bias_held[held] += slope;
+#endif
             sums[k] += s;
             products[k] += s * centred;
             KEEP(g, s)
@@ -109,4 +120,10 @@ __kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
         }
 #endif
     }
+#if WEIGHT_SUMS && HELD
+    FOR_VECTORS {
+        VECTOR_STORE(REAL, weight_held[held], weight_sums + i * WIDTH);
+        if (CENTRED) VECTOR_STORE(REAL, bias_held[held], bias_sums + i * WIDTH);
+    }
+#endif
 }

@@ -1,6 +1,7 @@
-// Gradients of norm_rows.cl with respect to weight and bias: sums over all rows of g * (x - mean) * scale and of g, in two stages of
-// fixed order. In the first a work-item sums `chunk` rows of WIDTH columns, of which `length` is a multiple, into partial (parts, 2,
-// length); on CPUs, norm_rows_grad.cl does that. In the second a work-item adds up the parts of one column.
+// Gradients of norm_rows.cl with respect to weight and bias: sums over all rows of g * (x - mean) * scale and of g, in two
+// stages of fixed order. In the first, unless norm_rows_grad.cl has done that, a work-item sums `chunk` rows of WIDTH columns,
+// of which `length` is a multiple, into partial (parts, 2, length). In the second a group adds up the parts of COLUMNS
+// columns, each shared by SLICES work-items.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -19,6 +20,12 @@
 #endif
 #ifndef ALIGNED
 #define ALIGNED 0
+#endif
+#ifndef COLUMNS
+#define COLUMNS 1
+#endif
+#ifndef SLICES
+#define SLICES 1
 #endif
 #include "dtypes.h"
 #include "vectors.h"
@@ -65,13 +72,25 @@ __kernel void norm_weight_total(__global const REAL *partial, __global STORAGE(O
                                 __global STORAGE(OUT_DTYPE) *bias, const ulong bias_offset,
 #endif
                                 const uint length, const uint parts) {
-    const uint column = get_global_id(0);
-    if (column >= length) return;
+    const uint column = get_global_id(0), here = min(column, length - 1);
     REAL w = 0, b = 0;
-    for (uint part = 0; part < parts; part++) {
-        w += partial[(ulong)part * 2 * length + column];
-        b += partial[(ulong)(part * 2 + 1) * length + column];
+#pragma unroll 8
+    for (uint part = get_local_id(1); part < parts; part += SLICES) {
+        w += partial[(ulong)part * 2 * length + here];
+        if (CENTRED) b += partial[(ulong)(part * 2 + 1) * length + here];
     }
+#if SLICES > 1
+    __local REAL sums[2][SLICES][COLUMNS];
+    sums[0][get_local_id(1)][get_local_id(0)] = w;
+    sums[1][get_local_id(1)][get_local_id(0)] = b;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(1) > 0) return;
+    for (uint slice = 1; slice < SLICES; slice++) {
+        w += sums[0][slice][get_local_id(0)];
+        b += sums[1][slice][get_local_id(0)];
+    }
+#endif
+    if (column >= length) return;
     STORE(OUT_DTYPE, w, weight, weight_offset + column);
 #if CENTRED
     STORE(OUT_DTYPE, b, bias, bias_offset + column);

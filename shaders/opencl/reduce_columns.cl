@@ -1,7 +1,10 @@
 // Reduction across rows: a work-item owns STRIPS * WIDTH neighbouring columns and walks down one part of their terms. Several
 // strips suit CPUs, whose caches want more than one line from each row; several rows under way suit GPUs.
 //
-// Arguments as in reduce_rows.cl, where the inner kept axis has stride 1; a part is one piece. Result (row, part) goes to out[row * parts + part].
+// With SLICES, so many work-items of a group of GROUP take each part together, one piece after the other.
+//
+// Arguments as in reduce_rows.cl, where the inner kept axis has stride 1; a part is one piece. Result (row, part) goes to
+// out[row * parts + part].
 
 #ifndef WIDTH
 #define WIDTH 4
@@ -27,6 +30,12 @@
 #define OUT_IS_WORKSPACE 0
 #endif
 
+#ifndef SLICES
+#define SLICES 1
+#define GROUP 1
+#endif
+#define ACROSS (GROUP / SLICES)
+
 #define BLOCK 64
 #if STRIPS == 1
 #define UNROLL 8
@@ -48,12 +57,19 @@ __kernel void reduce_columns(__global const STORAGE(DTYPE) *x,
                              const long r1s, const ulong length, const ulong parts, const ulong piece,
                              const ACCUMULATOR divisor) {
     const ulong chunks = (k1 + SPAN - 1) / SPAN;
+#if SLICES > 1
+    const ulong item = (ulong)get_group_id(0) * ACROSS + get_local_id(0) % ACROSS;
+    const uint slice = get_local_id(0) / ACROSS;
+#else
     const ulong item = get_global_id(0);
+#endif
     const ulong slab = item / chunks;
     const ulong column = (item - slab * chunks) * SPAN;
     const ulong part = slab / k0;
     const ulong outer_kept = slab - part * k0;
+#if SLICES == 1
     if (part >= parts) return;
+#endif
     const uint left = min((ulong)SPAN, k1 - column);
 #if !X_IS_WORKSPACE
     x += x_offset;
@@ -62,8 +78,13 @@ __kernel void reduce_columns(__global const STORAGE(DTYPE) *x,
     out += out_offset;
 #endif
     x += (long)outer_kept * k0s + (long)column;
+#if SLICES > 1
+    ulong at = part * piece + slice * (piece / SLICES);
+    const ulong end = part < parts ? min(at + piece / SLICES, length) : 0;
+#else
     ulong at = part * piece;
     const ulong end = min(at + piece, length);
+#endif
     VEC(ACCUMULATOR) total[STRIPS];
     for (uint s = 0; s < STRIPS; s++) total[s] = (VEC(ACCUMULATOR))(IDENTITY);
     while (at < end) {
@@ -110,7 +131,19 @@ __kernel void reduce_columns(__global const STORAGE(DTYPE) *x,
         for (uint s = 0; s < STRIPS; s++) total[s] = VECTOR_JOIN(total[s], block[s]);
         at += count;
     }
-    for (uint j = 0; j < left; j++) {
+#if SLICES > 1
+    __local VEC(ACCUMULATOR) shares[SLICES][ACROSS];
+    shares[slice][get_local_id(0) % ACROSS] = total[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (slice > 0 || part >= parts) return;
+    for (uint s = 1; s < SLICES; s++) total[0] = VECTOR_JOIN(total[0], shares[s][get_local_id(0) % ACROSS]);
+#endif
+    // On GPUs, lanes must be numbered by constants: a register that is indexed by a variable lies in memory.
+#if STRIPS == 1
+#pragma unroll
+#endif
+    for (uint j = 0; j < SPAN; j++) {
+        if (j >= left) break;
         const ulong row = outer_kept * k1 + column + j;
         ACCUMULATOR value = LANE(ACCUMULATOR, total[j / WIDTH], j % WIDTH);
 #if DIVIDE

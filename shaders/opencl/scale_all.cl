@@ -1,5 +1,5 @@
-// Several tensors times one factor that lies in device memory, in place. With CHECK, `found` becomes 1.0 if an element was infinite or
-// NaN before.
+// Several tensors times one factor that lies in device memory, in place. A factor of 1, as of gradients that need no clipping, costs
+// nothing. With CHECK, `found` becomes 1.0 if an element was infinite or NaN before.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -29,10 +29,11 @@
 #endif
 
 __kernel void scale_all(SLOT_PARAMETERS, __global const STORAGE(FACTOR_DTYPE) *factor, const ulong factor_offset MORE) {
+    const REAL by = LOAD(FACTOR_DTYPE, factor, factor_offset);
+    if (by == 1 && !CHECK) return;
     const uint chunk = get_group_id(0);
     FIND_SLOT
     CHUNK_BOUNDS
-    const REAL by = LOAD(FACTOR_DTYPE, factor, factor_offset);
     V zeros = (V)(0);
     REAL zero = 0;
     CHUNK_VECTORS {

@@ -1,4 +1,5 @@
 // One step of gradient descent for several parameters, in place, as PyTorch's SGD: with MOMENTUM there is a buffer per parameter.
+// With COUNTED the number of the step lies in device memory: the first gradient enters the buffer whole, step 0 changes nothing.
 
 #ifndef PARAMETER_DTYPE
 #define PARAMETER_DTYPE float32
@@ -14,6 +15,12 @@
 #endif
 #ifndef NESTEROV
 #define NESTEROV 0
+#endif
+#ifndef COUNTED
+#define COUNTED 0
+#endif
+#ifndef TURN_DTYPE
+#define TURN_DTYPE float32
 #endif
 #include "slots.h"
 
@@ -42,7 +49,19 @@
         WRITE_AS(PARAMETER_DTYPE, value - slope * rate, p, i); \
     }
 
-__kernel void sgd_step(SLOT_PARAMETERS, const REAL rate, const REAL decay, const REAL momentum, const REAL fresh) {
+#if COUNTED
+#define TURN , __global const STORAGE(TURN_DTYPE) *turns, const ulong turns_offset
+#define LOOK \
+    const REAL turn = LOAD(TURN_DTYPE, turns, turns_offset); \
+    if (turn == 0) return; \
+    if (turn == 1) fresh = 1;
+#else
+#define TURN
+#define LOOK
+#endif
+
+__kernel void sgd_step(SLOT_PARAMETERS TURN, const REAL rate, const REAL decay, const REAL momentum, REAL fresh) {
+    LOOK
     const uint chunk = get_group_id(0);
     FIND_SLOT
     CHUNK_BOUNDS

@@ -15,7 +15,6 @@
 #ifndef REAL
 #define REAL float
 #endif
-#define ALIGNED 0
 #include "dtypes.h"
 #include "vectors.h"
 #include "groups.h"

@@ -12,6 +12,11 @@
 #include "copies.h"
 #include "dtypes.h"
 
+// Whether a line may end within a piece. What is then left of the piece is 0.
+#ifndef RAGGED
+#define RAGGED 0
+#endif
+
 // Addresses become constants where the loop is unrolled; on other devices that only makes compilations long.
 #if TENSOR_CORES
 #define UNROLL_COPIES _Pragma("unroll")
@@ -36,7 +41,7 @@ inline __global const STORAGE(DTYPE) *my_piece(__global const STORAGE(DTYPE) *x,
 
 // `source` is this work-item's first piece, `places` and `terms` say how many of the matrix there are from the strip's first
 // on. Pieces larger than an element ask for lines of contiguous elements, all aligned to them, that end with a whole
-// piece. Of `parts` shares of the work, number `part` is done.
+// piece, unless RAGGED. Of `parts` shares of the work, number `part` is done.
 inline void stage_pieces(__local uint *strip, __global const STORAGE(DTYPE) *source, const long place_stride,
                          const long term_stride, const int places, const int terms, const bool along, const int extent,
                          const int bytes, const int part, const int parts) {
@@ -56,9 +61,16 @@ inline void stage_pieces(__local uint *strip, __global const STORAGE(DTYPE) *sou
         const int line = i * ITEMS / pieces, at = i * ITEMS % pieces * (bytes / size);
         if (lines * pieces % ITEMS != 0 && my_line + line >= lines) break;
         const bool wanted = line < lines_left && at < left;
+        const int count = wanted ? min(left - at, bytes / size) * size : 0;
         __global const STORAGE(DTYPE) *from_here = source + (line * line_stride + at * at_stride);
         __local uint *to = strip + WORD_OF(along, extent, my_line + line, my_at + at);
-        if (bytes == 16) {
+        if (RAGGED && bytes == 16) {
+            COPY16_OF(to, from_here, count);
+        } else if (RAGGED && bytes == 8) {
+            COPY8_OF(to, from_here, count);
+        } else if (RAGGED && bytes == 4) {
+            COPY4_OF(to, from_here, count);
+        } else if (bytes == 16) {
             COPY16(to, from_here, wanted);
         } else if (bytes == 8) {
             COPY8(to, from_here, wanted);

@@ -125,11 +125,30 @@ PACKED(double)
 #define shift_left(x, n) ((x) << (n))
 #define shift_right(x, n) ((x) >> (n))
 
+// Whether NVIDIA's instruction that rounds two floats is there, as it is from compute capability 8.0 on.
+#ifndef PTX_BFLOAT16
+#define PTX_BFLOAT16 0
+#endif
+#if PTX_BFLOAT16 && (WIDTH == 2 || WIDTH == 4 || WIDTH == 8)
+inline uint __attribute__((overloadable)) bfloat16_words(float2 v) {
+    uint word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(v.s1), "f"(v.s0));
+    return word;
+}
+inline uint2 __attribute__((overloadable)) bfloat16_words(float4 v) {
+    return (uint2)(bfloat16_words(v.lo), bfloat16_words(v.hi));
+}
+inline uint4 __attribute__((overloadable)) bfloat16_words(float8 v) {
+    return (uint4)(bfloat16_words(v.lo), bfloat16_words(v.hi));
+}
+inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) { return AS(ushort, bfloat16_words(value)); }
+#else
 inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
     const VEC(uint) bits = AS(uint, value);
     const VEC(uint) rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return CONVERT(ushort, SELECT(rounded, (bits >> 16) | 0x40u, value != value));
 }
+#endif
 
 // Some CPU drivers reduce the arguments of a whole vector by the way that its largest lane needs, and then lose small
 // lanes: one huge or infinite lane makes sin of its neighbours wrong. Lanes beyond `limit` are therefore done apart.
@@ -153,7 +172,16 @@ inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
 #define LOADV_int32(p) VECTOR_LOAD(int, p)
 #define LOADV_int64(p) VECTOR_LOAD(long, p)
 #define LOADV_float16(p) HALF_LOAD(p)
+#if PTX_BFLOAT16 && ALIGNED && WIDTH == 8
+// Eight 16-bit elements are read as two halves, four words at once.
+inline float8 floats_of_words(uint4 w) {
+    return as_float8((uint8)(w.s0 << 16, w.s0 & 0xffff0000u, w.s1 << 16, w.s1 & 0xffff0000u, w.s2 << 16,
+                             w.s2 & 0xffff0000u, w.s3 << 16, w.s3 & 0xffff0000u));
+}
+#define LOADV_bfloat16(p) floats_of_words(*(__global const uint4 *)(p))
+#else
 #define LOADV_bfloat16(p) AS(float, CONVERT(uint, VECTOR_LOAD(ushort, p)) << 16)
+#endif
 #define LOADV_float32(p) VECTOR_LOAD(float, p)
 #define LOADV_float64(p) VECTOR_LOAD(double, p)
 #define LOADV(D, p) CONCAT(LOADV_, D)(p)

@@ -1,4 +1,5 @@
-{#- Several tensors times one factor that lies in device memory, in place. -#}
+{#- Several tensors times one factor that lies in device memory, in place. A factor of 1, as of gradients that need no clipping,
+    costs nothing. -#}
 {% set OPERANDS = OPERANDS | default([{"name": "x", "dtype": "float32"}]) %}
 {% set GROUP = GROUP | default(64) %}
 {% set FACTOR_DTYPE = FACTOR_DTYPE | default("float32") %}
@@ -11,6 +12,7 @@
 {{ storage.parameters(slots.members() ~ "o_factor: u32") }}
 {{ storage.main(GROUP) }}
     let by = factor_at(p.o_factor);
+    if (by == 1.0) { return; }
 {% call(s) slots.each() %}
             let scaled = {{ slots.get("x", s) }} * by;
 {{ slots.put("x", s, "scaled") }}

@@ -52,7 +52,7 @@ def test_optimizer_steps_replace_parameters_and_state(reduced: Device) -> None:
     numbers = (0.1, 0.9, 0.99, 1e-8, 0.01, 0.1, 0.01)
     op = OPS["adam_step"]
     expected = op.reference(*[a.astype(np.float64) for a in values], *numbers, count=1, decoupled=True)
-    dispatch.apply_into(op, (p, g, m, v, *numbers), (1, True), (p, m, v))
+    dispatch.apply_into(op, (p, g, m, v, *numbers), (1, True, False), (p, m, v))
     for got, wanted in zip((p, m, v), expected, strict=True):
         np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-5)
     np.testing.assert_array_equal(g.numpy(), values[1])

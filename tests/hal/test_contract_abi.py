@@ -220,9 +220,9 @@ def test_what_breaks_backends_is_told(old: str, new: str, told: str) -> None:
     ("old", "new"),
     [
         ("    vendor = ''\n", "    vendor = ''\n    serial = ''\n"),
-        ("    alignment = 64\n", "    alignment = 64\n    max_bindings = 0\n"),
-        ("    PEER_COPY\n", "    PEER_COPY\n    STREAMS\n"),
-        ("protocol Event\n", "protocol Streams\n    stream()\n\nprotocol Event\n"),
+        ("    row_alignment = 1\n", "    row_alignment = 1\n    max_bindings = 0\n"),
+        ("    STREAMS\n", "    STREAMS\n    COLLECTIVES\n"),
+        ("protocol Event\n", "protocol Collectives\n    all_reduce()\n\nprotocol Event\n"),
         ("    ShapeError(", "    RankError(ShapeError)\n    ShapeError("),
         ("    nbytes\n", "    itemsize\n    nbytes\n"),
     ],

@@ -146,3 +146,18 @@ def test_blocks_may_come_back_from_other_threads() -> None:
     assert not failures
     pool.drain()
     assert pool.stats().reserved == 0
+
+
+def test_exact_blocks_are_given_up_before_others_are_made() -> None:
+    """A block of a size that hardly anyone asks for is reused for that size, and else does not stay."""
+    device = Device("numpy")
+    pool = Pool(device.backend, "numpy")
+    block = pool.take_exactly(1000)
+    assert block.nbytes == 1000
+    number = block.number
+    del block
+    block = pool.take_exactly(1000)
+    assert block.number == number
+    del block
+    kept = pool.take(bucket(5000))
+    assert pool.reserved == kept.nbytes

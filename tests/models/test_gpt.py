@@ -13,6 +13,7 @@ from polyhal import optim
 from polyhal.data import DataLoader, TokenWindows
 from polyhal.hal.errors import ShapeError
 from polyhal.models import GPT, GPTConfig, Sampling, from_gpt2_state, generate, stream
+from polyhal.models.generation import Decoder
 from polyhal.nn import KVCache
 from polyhal.random import Generator
 
@@ -198,3 +199,28 @@ def test_learns_a_pattern(device: ph.Device) -> None:
             optimizer.step()
     assert loss.item() < 0.5
     assert generate(ours, [3, 1, 4], 8, temperature=0) == [1, 5, 9, 2, 6, 3, 1, 4]
+
+
+def test_captured_decoding_is_decoding(device: ph.Device) -> None:
+    """Token after token through a captured step, across several spans of the cache, until the cache is full."""
+    gpt = model(device)
+    prompt = [3, 1, 4]
+    logits = []
+    for captured in (False, True):
+        cache = gpt.make_cache()
+        cache.granularity = 4
+        decoder = Decoder(gpt, cache)
+        found = []
+        with ph.no_grad():
+            gpt(ph.tensor([prompt], device=device), cache)
+            for token in (1, 5, 9, 2, 6, 5, 3, 5, 8):
+                if captured:
+                    found.append(decoder.next_logits(token))
+                else:
+                    found.append(gpt(ph.tensor([[token]], device=device), cache)[0, -1].numpy())
+        logits.append(np.array(found))
+        assert cache.length == 12
+    np.testing.assert_allclose(logits[1], logits[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ShapeError, match="at most 12"):
+        decoder.next_logits(7)
+    assert cache.length == 12

@@ -222,3 +222,32 @@ def test_positional_encoding(device: ph.Device) -> None:
     close(found[3], expected)
     with pytest.raises(ShapeError, match="8 positions"):
         layer(ph.zeros((1, 8, 5), device=device))
+
+
+@pytest.mark.parametrize("name", ["ReLU", "GELU", "SiLU", "Sigmoid", "Tanh"])
+def test_an_activation_joins_the_linear_layer_before_it(device: ph.Device, name: str) -> None:
+    """Outputs and gradients are those of the layers one by one, with hooks in between and without."""
+    ph.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5, device=device), getattr(nn, name)(), nn.Linear(5, 3, device=device))
+    x = ph.Tensor(np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32), device=device)
+    outcomes = []
+    seen: list[np.ndarray] = []
+    for apart in (False, True):
+        handle = model[0].register_forward_hook(lambda m, args, out: seen.append(out.numpy())) if apart else None
+        model.zero_grad()
+        x.requires_grad_().grad = None
+        out = model(x)
+        (out * out).sum().backward()
+        with ph.no_grad():
+            quiet = model(x)
+        outcomes.append([a.numpy() for a in (out, quiet, x.grad, *(p.grad for p in model.parameters()))])
+        if handle is not None:
+            handle.remove()
+    for joined, alone in zip(*outcomes, strict=True):
+        np.testing.assert_allclose(joined, alone, rtol=2e-6, atol=1e-6)
+    assert [a.shape for a in seen] == [(4, 5)] * 2
+
+
+def test_linear_refuses_other_activations(numpy_device: ph.Device) -> None:
+    with pytest.raises(ValueError, match="activation 'swish'; expected one of relu, gelu"):
+        nn.Linear(2, 3, device=numpy_device)(ph.ones((1, 2), device=numpy_device), "swish")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_ops import check, lower, upload
+from native_ops import check, check_placed, lower, upload
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
@@ -97,3 +97,14 @@ def test_rows_that_see_nothing(device: Any, rng: Any) -> None:
 def test_large_scores_do_not_overflow(device: Any, rng: Any) -> None:
     q, k, v = _draw(rng, (2,), 30, 90, 16, 16)
     check(device, "attention", [q * 100, k * 100, v, None], ulps=20000, causal=False)
+
+
+@pytest.mark.parametrize("features", [(32, 32), (13, 20)], ids=str)
+def test_results_lie_where_they_are_wanted(device: Any, rng: Any, features: tuple[int, int]) -> None:
+    inputs = [x.astype(np.float32) for x in _draw(rng, (2, 3), 40, 40, *features)]
+    check_placed(device, "attention", [*inputs, None], causal=True, scale=0.3)
+    out, lse = OPS["attention"].reference(*inputs, None, causal=True, scale=0.3)
+    # The saved result, too, is read where the forward pass has put it.
+    saved = np.ascontiguousarray(out.astype(np.float32).transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+    g = rng.uniform(-1, 1, out.shape).astype(np.float32)
+    check_placed(device, "attention_grad", [g, *inputs, None, saved, lse.astype(np.float32)], causal=True, scale=0.3)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from native_harness import Harness
-from native_ops import check
+from native_ops import check, check_placed
 
 from polyhal.backends.opencl.lowering import (
     attention_arguments,
@@ -43,7 +43,7 @@ class _Chosen:
         if op == "attention":
             call = attention_arguments.forward(inputs, outputs, params)
         else:
-            call = attention_arguments.backward(inputs, params)
+            call = attention_arguments.backward(inputs, outputs, params)
         build = self._builds[op]
         assert build is not None
         return call if isinstance(call, Declined) else build(self._backend.runtime, call)
@@ -95,13 +95,16 @@ def test_tiles_in_local_memory(
     _compare(device, rng, builds, lengths, dtype, causal, masked)
 
 
-def test_tiles_that_add_in_memory(device: Any, rng: Any) -> None:
+def _in_tiles(adding: bool) -> tuple[Build, Build]:
     tiles = (Tiles(16, 16, 4, 4),)
-    builds = (
+    return (
         partial(attention_tiles.forward, candidates=tiles),
-        partial(attention_tiles.backward, candidates=tiles, adding=True),
+        partial(attention_tiles.backward, candidates=tiles, adding=adding),
     )
-    _compare(device, rng, builds, (37, 20, 24, 20), dtypes.float32, True, "")
+
+
+def test_tiles_that_add_in_memory(device: Any, rng: Any) -> None:
+    _compare(device, rng, _in_tiles(True), (37, 20, 24, 20), dtypes.float32, True, "")
 
 
 def _on_units(fragments: Fragments, together: bool = True) -> tuple[Build, Build]:
@@ -129,6 +132,27 @@ def test_fragments(
 def test_fragments_of_hopper(device: Any, rng: Any, parts: int, dtype: Any, masked: str) -> None:
     builds = _on_units(Fragments(4, 1, 64, 1, held=False, wgmma=True, parts=parts), together=parts == 1)
     _compare(device, rng, builds, (70, 80, 24, 40), dtype, True, masked)
+
+
+@pytest.mark.parametrize(
+    ("builds", "dtype"),
+    [
+        (_in_tiles(False), dtypes.float32),
+        (_in_tiles(True), dtypes.float32),
+        (_on_units(Fragments(2, 1, 32, 2, held=True)), dtypes.float16),
+        (_on_units(Fragments(2, 1, 16, 1, held=False, parts=3)), dtypes.float32),
+    ],
+    ids=["tiles", "tiles that add", "fragments", "fragments of parts"],
+)
+def test_results_lie_where_they_are_wanted(device: Any, rng: Any, builds: tuple[Build, Build], dtype: Any) -> None:
+    chosen = Harness(_Chosen(device.backend, *builds))
+    q, k, v, g = (rng.uniform(-1, 1, (2, 2, n, 16)).astype(dtype.numpy) for n in (15, 14, 14, 15))
+    params = {"causal": True, "scale": 0.3}
+    check_placed(chosen, "attention", [q, k, v, None], **params)
+    out, lse = OPS["attention"].reference(*(x.astype(np.float64) for x in (q, k, v)), None, **params)
+    # The saved result, too, is read where the forward pass has put it.
+    saved = np.ascontiguousarray(out.astype(dtype.numpy).transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+    check_placed(chosen, "attention_grad", [g, q, k, v, None, saved, lse.astype(np.float32)], **params)
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,8 @@ def test_channels_last_views(device: Any, rng: Any) -> None:
 @pytest.mark.parametrize(
     ("shape", "kernel", "stride", "padding", "dilation"),
     [((2, 3, 6, 8), (2, 2), (2, 2), (0, 0), (1, 1)), ((1, 2, 17, 15), (3, 2), (2, 1), (1, 1), (1, 1)),
-     ((2, 2, 20, 20), (3, 3), (1, 2), (1, 1), (2, 3)), ((1, 1, 5, 5), (5, 5), (5, 5), (2, 2), (1, 1))],
+     ((2, 3, 4, 22), (2, 2), (2, 2), (0, 0), (1, 1)), ((2, 2, 20, 20), (3, 3), (1, 2), (1, 1), (2, 3)),
+     ((1, 1, 5, 5), (5, 5), (5, 5), (2, 2), (1, 1))],
 )  # fmt: skip
 def test_pooling(
     device: Any, rng: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, dtype: dtypes.DType
@@ -166,6 +167,9 @@ def test_pooling(
     common = {"kernel": kernel, "stride": stride, "padding": padding}
     check(device, "max_pool2d", [x], dtype, ulps=0, **common, dilation=dilation)
     g = rng.integers(-8, 8, OPS["max_pool2d"].reference(x, **common, dilation=dilation).shape).astype(float)
+    check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
+    x.flat[::5] = np.nan
+    check(device, "max_pool2d", [x], dtype, ulps=0, **common, dilation=dilation)
     check(device, "max_pool2d_grad", [g, x], dtype, **common, dilation=dilation)
     for include in (True, False):
         check(device, "avg_pool2d", [x], dtype, **common, count_include_pad=include)

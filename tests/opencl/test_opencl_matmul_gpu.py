@@ -12,10 +12,11 @@ from native_harness import Harness
 from native_ops import EPSILON, upload
 
 from polyhal.backends.common import products
-from polyhal.backends.common.products import Product
+from polyhal.backends.common.elementwise import Step
+from polyhal.backends.common.products import Addend, Epilogue, Matrix, Product
 from polyhal.backends.opencl import discovery, ptx
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.lowering import matmul_tiles, tensor_cores, tensor_tiles
+from polyhal.backends.opencl.lowering import matmul, matmul_slices, matmul_tiles, tensor_cores, tensor_tiles
 from polyhal.backends.opencl.lowering.matmul_tiles import Tile
 from polyhal.backends.opencl.lowering.tensor_tiles import TeamTile, WarpTile
 from polyhal.hal import dtypes
@@ -41,6 +42,8 @@ def teams(parts: int) -> Method:
 
 
 METHODS: dict[str, tuple[Method, DType, float]] = {
+    "slices": (lambda r, p: matmul_slices.multiply(r, p, matmul_slices.Tile(32, 32)), dtypes.float32, 2.0**-22),
+    "slices, half": (lambda r, p: matmul_slices.multiply(r, p, matmul_slices.Tile(16, 32)), dtypes.float16, 2.0**-10),
     "tiles": (tiles(False), dtypes.float32, 2.0**-22),
     "tiles, asynchronous": (tiles(True), dtypes.float32, 2.0**-22),
     "tiles, half": (tiles(False), dtypes.float16, 2.0**-10),
@@ -102,7 +105,7 @@ def test_every_method(device: Any, rng: Any, name: str, turned: str, shape: tupl
     assert (np.abs(got - x @ y) <= 4 * unit * bound + EPSILON[dtype.name] * np.abs(x @ y)).all()
 
 
-@pytest.mark.parametrize("name", ["tiles, asynchronous", "warps, half", "teams, split"])
+@pytest.mark.parametrize("name", ["slices", "tiles, asynchronous", "warps, half", "teams, split"])
 @pytest.mark.parametrize(("x", "y"), [((2, 1, 40, 48), (3, 48, 36)), ((40, 48), (3, 48, 36))], ids=str)
 def test_batches(device: Any, rng: Any, name: str, x: tuple[int, ...], y: tuple[int, ...]) -> None:
     method, dtype, unit = METHODS[name]
@@ -112,7 +115,25 @@ def test_batches(device: Any, rng: Any, name: str, x: tuple[int, ...], y: tuple[
     np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 48)
 
 
-@pytest.mark.parametrize("name", ["tiles", "tiles, asynchronous", "warps, bfloat16", "teams, split"])
+@pytest.mark.parametrize("name", ["warps, half", "warps, rounded", "teams, half"])
+@pytest.mark.parametrize("turned", [False, True], ids=["along terms", "along places"])
+def test_rows_end_within_a_piece(device: Any, rng: Any, name: str, turned: bool) -> None:
+    method, dtype, unit = METHODS[name]
+    x, y = draw(rng, dtype, turned, 40, 75), draw(rng, dtype, turned, 75, 67)
+    wide = []
+    for a in (x, y):
+        rows = a.T if turned else a
+        # What lies beside the elements must not matter.
+        full = np.full((rows.shape[0], 80), np.nan, dtype.numpy)
+        full[:, : rows.shape[1]] = rows
+        view = full[:, : rows.shape[1]]
+        wide.append(view.T if turned else view)
+    got = multiply(device, method, *wide).astype(np.float64)
+    want = x.astype(np.float64) @ y.astype(np.float64)
+    np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 75)
+
+
+@pytest.mark.parametrize("name", ["slices", "tiles", "tiles, asynchronous", "warps, bfloat16", "teams, split"])
 def test_any_strides(device: Any, rng: Any, name: str) -> None:
     method, dtype, unit = METHODS[name]
     x, y = draw(rng, dtype, False, 40, 160)[:, ::-2], draw(rng, dtype, False, 160, 100)[1::2, ::-2]
@@ -121,7 +142,7 @@ def test_any_strides(device: Any, rng: Any, name: str) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 80)
 
 
-@pytest.mark.parametrize("name", ["tiles", "warps, half", "teams, split"])
+@pytest.mark.parametrize("name", ["slices", "tiles", "warps, half", "teams, split"])
 @pytest.mark.parametrize("terms", [40, 1200], ids=["whole", "shared out"])
 def test_bias(device: Any, rng: Any, name: str, terms: int) -> None:
     method, dtype, unit = METHODS[name]
@@ -135,6 +156,27 @@ def test_bias(device: Any, rng: Any, name: str, terms: int) -> None:
     launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
     want = x.astype(np.float64) @ y.astype(np.float64) + bias.astype(np.float64)
     np.testing.assert_allclose(device.download(out).astype(np.float64), want, rtol=0, atol=4 * unit * (terms + 9))
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"), [("warps, half", 48), ("warps, half", 35), ("warps, split", 36), ("teams, half", 48)], ids=str
+)
+def test_what_lies_beside_the_sums(device: Any, rng: Any, name: str, columns: int) -> None:
+    """In whole groups, in pairs, and one by one."""
+    method, dtype, unit = METHODS[name]
+    x, y = draw(rng, dtype, False, 40, 64), draw(rng, dtype, True, 64, columns)
+    beside, factor = (rng.uniform(-2, 2, shape).astype(dtype.numpy) for shape in ((40, columns), (1,)))
+    refs = [upload(device, a) for a in (x, y, beside, factor)]
+    out = device.empty(dtype, (40, columns))
+    p = products.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 4, 5))
+    assert isinstance(p, Product)
+    operands = (Addend(replace(p.out, place=2), dtype), Addend(Matrix(3, 0, 0, (0, 0, 0)), dtype))
+    steps = (Step("multiply", (0, 2), dtypes.float32), Step("add", (3, 1), dtypes.float32))
+    launch = method(device.backend.runtime, replace(p, epilogue=Epilogue(steps, operands)))
+    launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
+    x, y, beside, factor = (a.astype(np.float64) for a in (x, y, beside, factor))
+    got = device.download(out).astype(np.float64)
+    np.testing.assert_allclose(got, x @ y * factor + beside, rtol=0, atol=8 * unit * 66)
 
 
 @pytest.mark.parametrize("name", ["warps, split", "teams, split"])
@@ -240,3 +282,22 @@ def test_comments_become_instructions() -> None:
         b".version 8.4\n.target sm_90a, texmode_independent\n.reqntid 256, 1, 1\n.minnctapersm 2\nwgmma;\n// a comment\n"
     )
     assert ptx.rewritten(text, ptx.Target()) == text.rstrip(b"\0")
+
+
+def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a small perceptron on a GPU, narrow ones too; larger ones and long sums are left to tiles."""
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False, compute_units=132, vector_width=4))
+    for m, n, k, small in (
+        (128, 512, 784, True),
+        (128, 10, 512, True),
+        (10, 512, 4096, False),
+        (4096, 4096, 64, False),
+    ):
+        specs = [Spec(dtypes.float32, shape, (shape[1], 1), True) for shape in ((m, k), (k, n), (m, n))]
+        p = products.describe(*specs, (0, 1, None, 2, 3))
+        assert isinstance(p, Product)
+        assert matmul_slices.suits(runtime, p) is small
+    x, y = draw(rng, dtypes.float32, False, 40, 200), draw(rng, dtypes.float32, True, 200, 70)
+    got = multiply(device, matmul.build, x, y)
+    np.testing.assert_allclose(got, x.astype(np.float64) @ y.astype(np.float64), rtol=0, atol=1e-4)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from native_ops import check
+from native_ops import check, upload
 from optimizer_cases import (
     ADAM,
     COUNT,
@@ -19,6 +21,7 @@ from optimizer_cases import (
 )
 
 from polyhal.hal import dtypes
+from polyhal.hal.protocol import Declined
 
 __all__ = [
     "test_adam_in_place",
@@ -35,3 +38,33 @@ __all__ = [
 def test_adam(device: Any, rng: Any, decoupled: bool, dtype: dtypes.DType) -> None:
     xs = [*tensors(rng), *tensors(rng), *tensors(rng), *tensors(rng, 0.01), *ADAM]
     check(device, "adam_step", xs, dtype, ulps=16, count=COUNT, decoupled=decoupled)
+
+
+@pytest.fixture
+def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The device, taken for a GPU."""
+    runtime = device.backend.runtime
+    most = runtime.capabilities.limits.max_group_size
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False, group_size=min(most, 64)))
+    return device
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0])
+def test_gpus_take_aligned_tensors_in_vectors_and_others_one_by_one(gpu: Any, rng: Any, factor: float) -> None:
+    bases = [rng.uniform(-1, 1, n).astype(np.float32) for n in (9001, 40, 5000, 3, 1)]
+    views = [x[i % 2 :] for i, x in enumerate(bases)]
+    check(gpu, "sum_of_squares", views, ulps=64)
+    refs = [upload(gpu, x) for x in (*views, np.float32(factor)[None])]
+    refs[-1] = gpu.view(refs[-1], (), (), 0)
+    specs = tuple(r.spec for r in refs)
+    assert not specs[1].aligned
+    launch = gpu.backend.lower("scale_all", specs, specs[:-1], {})
+    assert not isinstance(launch, Declined)
+    launch(*refs, *refs[:-1])
+    for ref, x in zip(refs, views, strict=False):
+        np.testing.assert_array_equal(gpu.download(ref), x * np.float32(factor))
+
+
+def test_adam_on_gpus(gpu: Any, rng: Any) -> None:
+    xs = [*tensors(rng), *tensors(rng), *tensors(rng), *tensors(rng, 0.01), *ADAM]
+    check(gpu, "adam_step", xs, ulps=16, count=COUNT, decoupled=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -137,3 +138,15 @@ def test_contract_reduce(device: Any, rng: Any) -> None:
     out = device.empty(dtypes.int32, (6,))
     device.backend.reduce("sum", device.upload(x), out)
     np.testing.assert_array_equal(device.download(out), x.sum(1))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((128, 10), 0), ((3, 200, 70), 1), ((513, 6), 0)], ids=str)
+def test_short_columns_on_gpus(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], axis: int
+) -> None:
+    runtime = device.backend.runtime
+    most = runtime.capabilities.limits.max_group_size
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False, group_size=min(most, 64)))
+    x = rng.standard_normal(shape).astype(np.float32)
+    actual = device.run("sum", [device.upload(x)], dtypes.float32, _shape(shape, (axis,)), axis=(axis,))
+    np.testing.assert_allclose(actual, x.astype(np.float64).sum(axis), rtol=1e-4, atol=1e-4)

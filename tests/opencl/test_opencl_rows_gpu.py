@@ -24,7 +24,7 @@ def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return device
 
 
-@pytest.mark.parametrize("shape", [(3, 256), (2, 333), (2, 9000)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 256), (150, 256), (2, 333), (2, 9000)], ids=str)
 def test_rows_in_registers_and_not(gpu: Any, rng: Any, shape: tuple[int, ...]) -> None:
     x, g = rng.uniform(-9, 9, shape), rng.uniform(-1, 1, shape)
     check(gpu, "softmax", [x], ulps=32, axis=1)
@@ -35,6 +35,17 @@ def test_rows_in_registers_and_not(gpu: Any, rng: Any, shape: tuple[int, ...]) -
     _, mean, rstd = OPS["layer_norm"].reference(x.astype(np.float32).astype(np.float64), axes=1)
     check(gpu, "layer_norm_grad", [g, x, weight, mean, rstd], ulps=64, axes=1)
     check(gpu, "cross_entropy_rows", [x, rng.integers(0, shape[1], shape[0])], ulps=16)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
+def test_cross_entropy_in_rows_that_end_within_a_vector(gpu: Any, rng: Any, dtype: dtypes.DType) -> None:
+    x = rng.uniform(-9, 9, (4, 9024)).astype(dtype.numpy)[:, :9001]
+    target = np.array([5, 8999, 9000, -100])
+    check(gpu, "cross_entropy_rows", [x, target], dtype, ulps=16)
+    wide = x.astype(np.float64)
+    lse = np.log(np.exp(wide).sum(1)).astype(np.float32)
+    g = rng.uniform(-1, 1, 4).astype(np.float32)
+    check(gpu, "cross_entropy_rows_grad", [g, x, target, lse], dtype, ulps=64, columns=9024)
 
 
 def test_masked_rows(gpu: Any) -> None:
@@ -49,6 +60,16 @@ def test_reductions(gpu: Any, rng: Any, axis: tuple[int, ...]) -> None:
     for op in ("sum", "max", "argmax"):
         got = run(gpu, op, [x], axis=axis if len(axis) == 1 else None)[0]
         np.testing.assert_array_equal(got, getattr(np, op)(x, axis[0] if len(axis) == 1 else None), err_msg=op)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float16], ids=lambda d: d.name)
+@pytest.mark.parametrize("columns", [40, 37])
+def test_tall_columns(gpu: Any, rng: Any, dtype: dtypes.DType, columns: int) -> None:
+    """Each is shared out, among groups and among the work-items of one."""
+    x = (rng.random((3000, columns)) < 0.1).astype(dtype.numpy)
+    x[2999, 3] = 5
+    np.testing.assert_array_equal(run(gpu, "sum", [x], axis=0)[0], x.astype(np.float64).sum(0))
+    np.testing.assert_array_equal(run(gpu, "max", [x], axis=0)[0], x.max(0))
 
 
 def test_sorting_and_scans(gpu: Any, rng: Any) -> None:

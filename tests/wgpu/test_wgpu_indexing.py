@@ -45,6 +45,20 @@ def test_embedding_of_views(device: Any, rng: Any) -> None:
     check(device, "embedding", [rng.uniform(-1, 1, (30, 20)).T, index], ulps=0)
 
 
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize("position", [-1, 0, 3, 6])
+def test_store_rows(device: Any, rng: Any, dtype: dtypes.DType, position: int) -> None:
+    if not _has(device, dtype):
+        pytest.skip("the device does not store this dtype")
+    whole = rng.uniform(-1, 1, (2, 3, 7, 5)).astype(dtype.numpy)
+    rows = rng.uniform(-1, 1, (2, 2, 3, 5)).astype(dtype.numpy).transpose(0, 2, 1, 3)
+    (got,) = run(device, "store_rows", [whole, rows, position])
+    for i in (0, 1):
+        if 0 <= position + i < 7:
+            whole[:, :, position + i] = rows[:, :, i]
+    np.testing.assert_array_equal(got.astype(np.float32), whole.astype(np.float32))
+
+
 def test_a_table_that_a_kernel_cannot_see_whole_is_cut(found: discovery.Found, rng: Any) -> None:
     device = Harness(WGPUBackend(found, binding_limit=1 << 14))
     table, index = rng.uniform(-1, 1, (300, 32)), rng.integers(-3, 303, 500)

@@ -40,7 +40,7 @@ def _attention(
 def _attention_grad(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    call = attention_arguments.backward(inputs, params)
+    call = attention_arguments.backward(inputs, outputs, params)
     if isinstance(call, Declined):
         return call
     if runtime.features.cpu:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.attentions import Shape, arrange, mask_kind, refusal
@@ -21,6 +21,7 @@ Definitions = dict[str, str | int | bool]
 Inputs = tuple[InputSpec | None, ...]
 
 _FORWARD, _BACKWARD = ("q", "k", "v"), ("g", "q", "k", "v")
+_RESULTS = ("out", "dq", "dk", "dv")
 _WHOLE = 4
 """Features of a vector in memory."""
 _BOUNDS = (16, 32, 64, 96, 128, 192, 256)
@@ -33,6 +34,8 @@ class Attention:
 
     names: tuple[str, ...]
     specs: tuple[Spec, ...]
+    results: tuple[Spec, ...]
+    """The result; with those of the operands, backward. They may lie anywhere, their features side by side."""
     shape: Shape
     mask: Spec | None
     out_dtype: DType
@@ -40,8 +43,6 @@ class Attention:
     scale: float
     precision: str
     """Of float32, see polyhal.set_float32_matmul_precision."""
-    saved_whole: bool = False
-    """The features of a backward call's saved result lie in whole aligned vectors of four."""
     staged: int = 0
     """Where operands are copies: the workspace that holds the first of them, before those of the others."""
 
@@ -83,6 +84,10 @@ class Attention:
         """The place of the first output; the logsumexp of a forward call comes next."""
         return len(self.names) + (1 if self.forward else 3)
 
+    def gradient(self, name: str) -> Tensor:
+        """The place of an output of a backward call."""
+        return Tensor(self.out + _RESULTS.index(name) - 1)
+
     def operand(self, name: str) -> tuple[Tensor, Spec]:
         place = self.names.index(name)
         return Tensor(place), self.specs[place]
@@ -90,6 +95,13 @@ class Attention:
     def strides(self, name: str) -> list[Parameter]:
         place = self.names.index(name)
         return longs(*self.shape.steps[place], *self.specs[place].strides[-2:])
+
+    def places(self, *names: str) -> list[Parameter]:
+        """Where results lie: their batch strides and the distance of their rows."""
+        found: list[Parameter] = []
+        for place in map(_RESULTS.index, names or _RESULTS[: len(self.results)]):
+            found += longs(*self.shape.steps[len(self.names) + place], self.results[place].strides[-2])
+        return found
 
     def operands(self) -> list[Parameter]:
         """All operands and the mask."""
@@ -117,9 +129,10 @@ class Attention:
         spread = broadcast_strides(self.mask.shape[-2:], self.mask.strides[-2:], (s.t, s.s))
         return longs(*s.steps[-1], *spread)
 
-    def numbers(self) -> list[Parameter]:
-        """Lengths, then the strides of all operands and of the mask."""
-        return [*self.lengths(), *(p for n in self.names for p in self.strides(n)), *self.mask_strides()]
+    def numbers(self, *results: str) -> list[Parameter]:
+        """Lengths, then the places of the `results` that are named, then the strides of all operands and of the mask."""
+        places = self.places(*results) if results else []
+        return [*self.lengths(), *places, *(p for n in self.names for p in self.strides(n)), *self.mask_strides()]
 
     def definitions(self, **more: str | int | bool) -> Definitions:
         common: Definitions = {
@@ -133,13 +146,21 @@ class Attention:
 
     def whole(self, elements: int = _WHOLE) -> bool:
         """Whether the features of every operand lie in whole aligned vectors of `elements`."""
-        return all(
-            spec.aligned
-            and spec.strides[-1] == 1
-            and spec.shape[-1] % elements == 0
-            and all(n % elements == 0 for n in (spec.strides[-2], *steps))
-            for spec, steps in zip(self.specs, self.shape.steps, strict=False)
-        )
+        return all(_whole(s, steps, elements) for s, steps in zip(self.specs, self.shape.steps, strict=False))
+
+    def results_whole(self, elements: int = _WHOLE) -> bool:
+        """The same of the results."""
+        steps = self.shape.steps[len(self.names) :]
+        return all(_whole(s, st, elements) for s, st in zip(self.results, steps, strict=False))
+
+
+def _whole(spec: Spec, steps: tuple[int, ...], elements: int) -> bool:
+    return (
+        spec.aligned
+        and spec.strides[-1] == 1
+        and spec.shape[-1] % elements == 0
+        and all(n % elements == 0 for n in (spec.strides[-2], *steps))
+    )
 
 
 def padded(features: int) -> int:
@@ -148,39 +169,43 @@ def padded(features: int) -> int:
 
 
 def forward(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Attention | Declined:
-    return _call(_FORWARD, inputs[:3], inputs[3], outputs[0].dtype, params)
+    return _call(_FORWARD, inputs[:3], inputs[3], outputs[:1], params)
 
 
-def backward(inputs: Inputs, params: Mapping[str, Any]) -> Attention | Declined:
+def backward(inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Attention | Declined:
     g, q, k, v, mask, out, lse = inputs
     if not isinstance(lse, Spec) or lse.dtype.name != (
         "float64" if q and real_type(q.dtype) == "double" else "float32"
     ):
         return Declined("a logsumexp of an unexpected dtype")
-    if not isinstance(out, Spec) or not out.is_contiguous or not lse.is_contiguous:
+    if not isinstance(out, Spec) or not lse.is_contiguous:
         return Declined("the saved results are not contiguous")
     if refusal((g, out), None):
         return Declined(refusal((g, out), None))
-    call = _call(_BACKWARD, (g, q, k, v), mask, out.dtype, params)
-    whole = out.aligned and out.shape[-1] % _WHOLE == 0
-    return call if isinstance(call, Declined) else replace(call, saved_whole=whole)
+    return _call(_BACKWARD, (g, q, k, v), mask, (out, *outputs), params)
 
 
 def _call(
-    names: tuple[str, ...], operands: Inputs, mask: InputSpec | None, out_dtype: DType, params: Mapping[str, Any]
+    names: tuple[str, ...],
+    operands: Inputs,
+    mask: InputSpec | None,
+    results: tuple[Spec, ...],
+    params: Mapping[str, Any],
 ) -> Attention | Declined:
     reason = refusal(operands, mask)
     if reason:
         return Declined(reason)
+    if any(r.strides[-1] != 1 and r.shape[-1] > 1 for r in results):
+        return Declined("the features of a result do not lie side by side")
     specs: Sequence[Spec] = [o for o in operands if isinstance(o, Spec)]
     q, _, v = specs[-3:]
     (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
     given = mask if isinstance(mask, Spec) else None
-    shape = arrange(specs, given, t, s, d, e)
+    shape = arrange([*specs, *results], given, t, s, d, e)
     if isinstance(shape, Declined):
         return shape
     return Attention(
-        names, tuple(specs), shape, given, out_dtype, bool(params["causal"]), float(params["scale"]),
+        names, tuple(specs), results, shape, given, results[0].dtype, bool(params["causal"]), float(params["scale"]),
         params.get("precision", "highest"),
     )  # fmt: skip
 
@@ -196,11 +221,11 @@ def delta(runtime: Runtime, call: Attention, target: Workspace, statistics: bool
     logsums = [Tensor(6)] if statistics else []
     parameters: list[Parameter] = [
         Tensor(0), Tensor(5), *logsums, target, *uints(rows, call.shape.t, call.shape.e),
-        *call.batches(), *call.strides("g"),
+        *call.batches(), *call.strides("g"), *call.places("out"),
     ]  # fmt: skip
     definitions: Definitions = {
         "DTYPE": call.dtype.name, "REAL": call.real, "LANES": lanes, "TEAMS": teams, "STATISTICS": statistics,
-        "WHOLE": call.saved_whole and call.whole(),
+        "WHOLE": call.results_whole() and call.whole(),
     }  # fmt: skip
     items, group = (ceil_div(rows, teams) * lanes * teams,), (lanes * teams,)
     return runtime.launch("attention_delta", "attention_delta", definitions, parameters, items, group)

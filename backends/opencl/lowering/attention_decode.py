@@ -40,6 +40,8 @@ def refusal(call: Attention) -> str:
         return f"heads of {max(s.d, s.e)} features; the kernel takes {_MAX_FEATURES}"
     if any(spec.strides[-1] != 1 for spec in call.specs):
         return "features of a head do not lie next to each other"
+    if not call.results[0].is_contiguous:
+        return "the result is not to be contiguous"
     return ""
 
 

@@ -79,7 +79,7 @@ class Fragments:
         return call.definitions(
             WARPS=self.warps, TILES=self.tiles, COLUMNS=self.columns, STAGES=self.stages, HELD=self.held,
             WGMMA_UNITS=self.wgmma, PARTS=self.parts, FEATURES=self.padded(call.shape.d), VALUES=self.padded(call.shape.e),
-            WHOLE=call.whole(_VECTOR), PAIRS=call.shape.d % 2 == 0 and call.shape.e % 2 == 0,
+            WHOLE=call.whole(_VECTOR), PAIRS=call.results_whole(2),
             TENSOR_CORES=runtime.features.tensor_cores,
         )  # fmt: skip
 
@@ -163,7 +163,7 @@ def forward(runtime: Runtime, call: Attention, kernels: Kernels) -> Launch:
     chosen = kernels.forward
     staged = _staged(runtime, call, chosen, call.temporary)
     call = staged.call
-    parameters = [*call.operands(), Tensor(call.out), Tensor(call.out + 1), *call.numbers()]
+    parameters = [*call.operands(), Tensor(call.out), Tensor(call.out + 1), *call.numbers("out")]
     items = (ceil_div(call.shape.t, chosen.rows) * chosen.group, call.shape.count)
     launch = runtime.launch(
         "attention", "attention_fragments", chosen.definitions(runtime, call), parameters, items, (chosen.group, 1),
@@ -180,14 +180,13 @@ def backward(runtime: Runtime, call: Attention, kernels: Kernels) -> Launch:
     staged = _staged(runtime, call, kernels.keys, call.temporary + 1)
     call = staged.call
     steps += staged.launches
-    dq, dk, dv = call.out, call.out + 1, call.out + 2
-    passes: Sequence[tuple[int, ...]] = [(dq,), (dk, dv)] if kernels.together else [(dq,), (dk,), (dv,)]
+    passes: Sequence[tuple[str, ...]] = [("dq",), ("dk", "dv")] if kernels.together else [("dq",), ("dk",), ("dv",)]
     for results in passes:
-        keys = dq not in results
+        keys = "dq" not in results
         chosen = kernels.keys if keys else kernels.queries
-        parameters = [*call.operands(), target, *(Tensor(i) for i in results), *call.numbers()]
+        parameters = [*call.operands(), target, *map(call.gradient, results), *call.numbers(*results)]
         definitions = chosen.definitions(runtime, call)
-        definitions |= {"KEYS": keys, "FIRST": not keys or dk in results, "SECOND": dv in results}
+        definitions |= {"KEYS": keys, "FIRST": not keys or "dk" in results, "SECOND": "dv" in results}
         items = (ceil_div(call.shape.s if keys else call.shape.t, chosen.rows) * chosen.group, call.shape.count)
         name = "attention_grad.keys" if keys else "attention_grad.queries"
         launch = runtime.launch(

@@ -116,8 +116,8 @@ def forward(runtime: Runtime, call: Attention) -> Launch | Declined:
     blocks = _blocks(runtime, call)
     operands = _Operands(runtime, call, blocks)
     parameters = [
-        *operands.memory, *call.masked(), Tensor(call.out), Tensor(call.out + 1), *call.lengths(), *operands.strides,
-        *call.mask_strides(),
+        *operands.memory, *call.masked(), Tensor(call.out), Tensor(call.out + 1), *call.lengths(),
+        *call.places("out"), *operands.strides, *call.mask_strides(),
     ]  # fmt: skip
     items = (ceil_div(call.shape.t, blocks.queries), call.shape.count)
     definitions = _definitions(runtime, call, blocks)
@@ -142,12 +142,12 @@ def backward(runtime: Runtime, call: Attention) -> Launch | Declined:
     operands = _Operands(runtime, call, blocks)
     rows = shape.count * shape.s
     splits = _splits(runtime, call, blocks)
-    outputs = [Tensor(call.out + i) for i in range(3)]
     gathered: list[Parameter] = []
     sums: list[Launch] = []
     whole = blocks.padded(shape.d) == shape.d and blocks.padded(shape.e) == shape.e
     partial = splits > 1 or call.dtype.itemsize < call.itemsize or not whole
-    for output, features in zip(outputs[1:], (shape.d, shape.e), strict=True):
+    for name, features in (("dk", shape.d), ("dv", shape.e)):
+        output = call.gradient(name)
         if not partial:
             gathered.append(output)
             continue
@@ -155,12 +155,14 @@ def backward(runtime: Runtime, call: Attention) -> Launch | Declined:
         target = operands.reserve(splits * rows * pitch)
         gathered += [target, Constant(0, "ulong")]
         definitions: Definitions = {"DTYPE": call.dtype.name, "REAL": call.real, "WIDTH": blocks.width}
-        parameters: list[Parameter] = [target, output, *uints(rows, features, pitch, splits, _ROWS)]
+        parameters: list[Parameter] = [
+            target, output, *uints(rows, features, pitch, splits, _ROWS, shape.s), *call.batches(), *call.places(name)
+        ]  # fmt: skip
         items = (ceil_div(rows, _ROWS),)
         sums.append(runtime.launch("attention_sums", "head_sums", definitions, parameters, items, (1,)))
     parameters = [
-        *operands.memory, *call.masked(), Tensor(5), Tensor(6), outputs[0], *gathered, *call.lengths(), *uints(splits),
-        *operands.strides, *call.mask_strides(),
+        *operands.memory, *call.masked(), Tensor(5), Tensor(6), call.gradient("dq"), *gathered, *call.lengths(),
+        *call.places(), *uints(splits), *operands.strides, *call.mask_strides(),
     ]  # fmt: skip
     definitions = _definitions(runtime, call, blocks) | {"PARTIAL": partial}
     grad = runtime.launch(

@@ -49,6 +49,6 @@ def stage(runtime: Runtime, call: Attention, parts: int, place: int) -> Staged:
         specs.append(Spec(dtypes.bfloat16, (shape.count, rows, pitch), (rows * row, row, 1), True))
         steps.append((shape.batch[1] * shape.batch[2] * rows * row, shape.batch[2] * rows * row, rows * row))
         workspace.append(lines * row * dtypes.bfloat16.itemsize)
-    given = () if call.mask is None else (shape.steps[-1],)
-    staged = replace(call, specs=tuple(specs), shape=replace(shape, steps=(*steps, *given)), staged=place)
+    others = shape.steps[len(call.names) :]
+    staged = replace(call, specs=tuple(specs), shape=replace(shape, steps=(*steps, *others)), staged=place)
     return Staged(launches, staged, tuple(workspace))

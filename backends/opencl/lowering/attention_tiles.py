@@ -11,7 +11,6 @@ from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.attention_arguments import Attention, Definitions, delta, padded
 from polyhal.backends.opencl.lowering.scatter import after_zeros
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.layout import contiguous
 from polyhal.hal.protocol import Declined, Launch
 
 _MAX_FEATURES = 256
@@ -101,7 +100,7 @@ def forward(runtime: Runtime, call: Attention, candidates: Sequence[Tiles] = FOR
     tiles = _choose(runtime, call, candidates, _forward_elements, padded(call.shape.e))
     if isinstance(tiles, Declined):
         return tiles
-    parameters = [*call.operands(), Tensor(call.out), Tensor(call.out + 1), *call.numbers()]
+    parameters = [*call.operands(), Tensor(call.out), Tensor(call.out + 1), *call.numbers("out")]
     items = (ceil_div(call.shape.t, tiles.rows) * tiles.group, call.shape.count)
     definitions = _definitions(runtime, call, tiles)
     return runtime.launch("attention", "attention_tiles", definitions, parameters, items, (tiles.group, 1))
@@ -115,14 +114,13 @@ def _adding(runtime: Runtime, call: Attention, target: Workspace, candidates: Se
     if tiles is None or isinstance(tiles, Declined):
         return None
     results = (Tensor(call.out + i) for i in range(3))
-    parameters: list[Parameter] = [*call.operands(), target, *results, *call.numbers()]
+    parameters: list[Parameter] = [*call.operands(), target, *results, *call.numbers("dq", "dk", "dv")]
     definitions = _definitions(runtime, call, tiles) | {"KEYS": True, "ALL": True, "PTX": runtime.features.tensor_cores}
     items = (ceil_div(call.shape.s, tiles.rows) * tiles.group, call.shape.count)
     launch = runtime.launch(
         "attention_grad.all", "attention_tiles_grad", definitions, parameters, items, (tiles.group, 1)
     )
-    queries = contiguous(call.dtype, (call.shape.count, call.shape.t, call.shape.d))
-    return after_zeros(runtime, "attention_grad", queries, call.out, launch)
+    return after_zeros(runtime, "attention_grad", call.results[1], call.out, launch)
 
 
 def backward(
@@ -141,13 +139,13 @@ def backward(
     if together is not None:
         return LaunchSequence("attention_grad", [*steps, together], workspace)
     for keys, length, gathered, results in (
-        (False, shape.t, features, (call.out,)), (True, shape.s, features + values, (call.out + 1, call.out + 2))
+        (False, shape.t, features, ("dq",)), (True, shape.s, features + values, ("dk", "dv"))
     ):  # fmt: skip
         tiles = _choose(runtime, call, candidates, _backward_elements, gathered)
         if isinstance(tiles, Declined):
             return tiles
         parameters: list[Parameter] = [
-            *call.operands(), target, *(Tensor(i) for i in results), *call.numbers()
+            *call.operands(), target, *map(call.gradient, results), *call.numbers(*results)
         ]  # fmt: skip
         definitions = _definitions(runtime, call, tiles) | {"KEYS": keys}
         items = (ceil_div(length, tiles.rows) * tiles.group, shape.count)

@@ -17,6 +17,8 @@ from polyhal.hal.layout import Spec
 
 Step = Callable[..., None]
 _ITEMS_PER_UNIT = 4
+_PACKING_ITEMS_PER_UNIT = 64
+"""Work-items that lay images out, for each compute unit: starting one costs as much as some rows of a small image."""
 _WIDE = 16
 """Floats in a register of AVX-512."""
 BAND = 8
@@ -53,16 +55,19 @@ def images_as(
     if not packed:
         return Images((Tensor(place),), spec.strides[0], spec.strides[1])
     images, channels = spec.shape[:2]
+    bands = math.prod(planes.phases) * ceil_div(planes.rows, BAND)
+    parts = min(channels, ceil_div(_PACKING_ITEMS_PER_UNIT * runtime.features.compute_units, bands * images))
+    together = ceil_div(channels, parts)
     pack = runtime.launch(
         "pack_planes", "conv_planes_pack",
         {"DTYPE": spec.dtype.name, "REAL": real, "WIDTH": lanes(runtime, real), "BAND": BAND},
         [
-            Tensor(place), Workspace(workspace), *uints(images, channels),
+            Tensor(place), Workspace(workspace), *uints(images, channels, together),
             *(Constant(v, "int") for v in (*planes.size, planes.rows, planes.pitch)), *uints(planes.length),
             *(Constant(v, "int") for v in (*planes.phases, *planes.stride, *planes.dilation, *planes.origin)),
             *longs(*spec.strides),
         ],
-        (math.prod(planes.phases) * ceil_div(planes.rows, BAND), channels, images), (1, 1, 1), kernel="pack_planes",
+        (bands, ceil_div(channels, together), images), (1, 1, 1), kernel="pack_planes",
     )  # fmt: skip
     size = images * channels * planes.channel + beyond
     parameters = (Workspace(workspace), Constant(0, "ulong"))

@@ -8,9 +8,9 @@ from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.indexing import line_step, thirds
-from polyhal.backends.common.launch import Constant, Tensor
+from polyhal.backends.common.launch import Constant, LaunchSequence, Number, Tensor
 from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering import scatter
+from polyhal.backends.opencl.lowering import movement, scatter
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -136,7 +136,37 @@ def _scatter_along_axis(
     return launch if isinstance(launch, Declined) else scatter.after_zeros(runtime, name, out, 2, launch)
 
 
+def _store_rows(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, value, _ = inputs
+    (out,) = outputs
+    if not isinstance(x, Spec) or not isinstance(value, Spec) or value.dtype is not x.dtype:
+        return Declined("rows of another dtype")
+    if value.ndim > 4 or max(out.size, value.size) >= 1 << 31:
+        return Declined("more than 4 axes, or 2^31 elements and more")
+    outer, inner, row, step = (0,) * (4 - value.ndim) + value.strides
+    rows, width = value.shape[-2:]
+    parameters: list[Parameter] = [
+        Tensor(1), Tensor(3), Number(2, "int"),
+        *[Constant(v, "uint") for v in (value.size, rows, width, x.shape[-2], value.shape[-3] if value.ndim > 2 else 1)],
+        *[Constant(v, "long") for v in (outer, inner, row, step)],
+    ]  # fmt: skip
+    group = runtime.features.group_size
+    definitions: dict[str, str | int | bool] = {"ELEMENT": _ELEMENTS[x.dtype.itemsize]}
+    store = runtime.launch("store_rows", "store_rows", definitions, parameters, (value.size,), (group,))
+    whole = movement.copy(runtime, x, out)
+
+    def settled(*args: Any) -> None:
+        source, target = args[0], args[3]
+        if source.handle is not target.handle or source.offset != target.offset:
+            whole(source, target)
+
+    return LaunchSequence("store_rows", (settled, store))
+
+
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
+    "store_rows": _store_rows,
     "embedding": _embedding,
     "scatter_rows": scatter.scatter_rows,
     "take_along_axis": _take_along_axis,

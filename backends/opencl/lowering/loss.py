@@ -48,10 +48,13 @@ def _backward(
     if isinstance(found, Declined):
         return found
     g, logits, target, lse = found
-    arranged = rows.arrange(runtime, (logits, outputs[0]), 1)
+    classes, columns = logits.shape[1], outputs[0].shape[1]
+    arranged = rows.arrange(runtime, (logits, outputs[0]._replace(shape=logits.shape)), 1)
     if isinstance(arranged, Declined):
         return arranged
-    definitions = arranged.definitions | {"INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name}
+    definitions = arranged.definitions | {
+        "INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name, "BESIDE": columns - classes
+    }  # fmt: skip
     steps = [Constant(s.strides[0], "long") for s in (g, target, lse)]
     parameters: list[Parameter] = [
         *(Tensor(i) for i in range(5)),

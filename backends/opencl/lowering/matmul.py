@@ -5,16 +5,18 @@ All of them take operands of any strides, so that a transposed view costs no cop
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
-from polyhal.backends.common import products
+from polyhal.backends.common import fused_products, products
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Tensor
 from polyhal.backends.common.products import Product
-from polyhal.backends.opencl.lowering import matmul_panels, matmul_tiles, matvec, tensor_cores
+from polyhal.backends.opencl.lowering import matmul_panels, matmul_slices, matmul_tiles, matvec, tensor_cores
 from polyhal.backends.opencl.lowering.epilogue import epilogue
 from polyhal.backends.opencl.lowering.matmul_arguments import definitions, operands, uints
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
 from polyhal.hal.protocol import Launch
 
 _SMALL = 1 << 15
@@ -34,9 +36,15 @@ def build(runtime: Runtime, p: Product) -> Launch:
         return _small(runtime, p)
     if runtime.features.cpu:
         return matmul_panels.build(runtime, p)
-    if min(p.m, p.n) < _SMALL_GROUP or runtime.capabilities.limits.max_group_size < matmul_tiles.GROUP:
+    if runtime.capabilities.limits.max_group_size < matmul_tiles.GROUP:
         return _small(runtime, p)
-    on_tensor_cores = tensor_cores.build(runtime, p) if runtime.features.tensor_cores else None
+    narrow = min(p.m, p.n) < _SMALL_GROUP
+    # The parts of single-precision operands, and their sums, would be launches of their own on tensor cores.
+    if (narrow or p.dtype is dtypes.float32) and matmul_slices.suits(runtime, p):
+        return matmul_slices.build(runtime, p)
+    on_tensor_cores = tensor_cores.build(runtime, p) if runtime.features.tensor_cores and not narrow else None
+    if on_tensor_cores is None and not narrow and matmul_slices.suits(runtime, p):
+        return matmul_slices.build(runtime, p)
     return on_tensor_cores or matmul_tiles.build(runtime, p)
 
 
@@ -53,4 +61,11 @@ def _small(runtime: Runtime, p: Product) -> Launch:
 
 
 batched = partial(products.batched, build)
-LOWERINGS = products.lowerings(build, wide=True, epilogues=True)
+
+
+def _apart(runtime: Runtime) -> Collection[str]:
+    """On CPUs the tile's sums leave no registers for the longest formulas (`gelu_grad` here: 500 us, 440 in two launches)."""
+    return ("gelu_grad", "silu_grad") if runtime.features.cpu else ()
+
+
+LOWERINGS = products.lowerings(build, wide=True, epilogues=True) | fused_products.lowerings(build, _apart)

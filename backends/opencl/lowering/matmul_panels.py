@@ -52,20 +52,24 @@ PANELS = Family[RegisterTile](
 )
 
 
-def register_tile(runtime: Runtime, itemsize: int, m: int) -> RegisterTile:
-    """The tile for `m` rows of sums of that size: what fits the register file, with the fewest rows computed in vain."""
+def register_tile(runtime: Runtime, itemsize: int, m: int, *, turned: bool) -> RegisterTile:
+    """The tile for `m` rows of sums of that size: what fits the register file, with the fewest rows computed in vain.
+
+    A left operand that is `turned` has neighbours down its columns; eight of them are packed at once.
+    """
     width = runtime.features.vector_width
     wide = width >= _WIDE
     if itemsize > 4:
         width //= 2
-    rows = min((12, 8), key=lambda r: (round_up(m, r) * (1.0 if r == 12 else 1.05), r)) if wide else 4
+    cost = {12: 1.05, 8: 1.0} if turned else {12: 1.0, 8: 1.05}
+    rows = min(cost, key=lambda r: (round_up(m, r) * cost[r], r)) if wide else 4
     default = RegisterTile(rows, 2 if wide else 3, width)
-    return runtime.tuning.choose(PANELS, f"{size_class(m)} of {itemsize} bytes", default)
+    return runtime.tuning.choose(PANELS, f"{size_class(m)} of {itemsize} bytes{', turned' if turned else ''}", default)
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
     item = p.element.itemsize
-    tile = register_tile(runtime, item, p.m)
+    tile = register_tile(runtime, item, p.m, turned=p.left.column != 1 and p.left.row == 1)
     # Between passes, the workspace holds sums that the type of the result cannot hold.
     sums = p.count * p.m * p.n * item if p.k > _DEPTH and p.element is not p.out_dtype else 0
     finishing, finishing_parameters = epilogue(p)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import Constant, Tensor, Workspace
 from polyhal.backends.common.products import Product
-from polyhal.backends.opencl.lowering.epilogue import epilogue
+from polyhal.backends.opencl.lowering.epilogue import aligned, epilogue
 from polyhal.backends.opencl.lowering.matmul_arguments import definitions, uints
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -15,6 +15,8 @@ from polyhal.hal.protocol import Launch
 _LEAST_TERMS = 256
 """Below so many terms, a share costs more than it saves."""
 _MOST_SHARES = 128
+_TOGETHER = 4
+"""Results that a work-item adds up side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,12 @@ def total(runtime: Runtime, p: Product, shares: Shares, place: int) -> Launch:
     """The launch that adds up the sums in workspace `place`, finishes and stores them."""
     finishing, finishing_parameters = epilogue(p)
     size = p.count * p.m * p.n
+    width = _TOGETHER if aligned(p, _TOGETHER) else 1
     return runtime.launch(
-        "matmul_sum", "matmul_sum", definitions(p, finishing, WIDTH=1),
+        "matmul_sum", "matmul_sum", definitions(p, finishing, WIDTH=width),
         [
             Workspace(place), *finishing_parameters, Tensor(p.out.place), Constant(size, "ulong"),
             *uints(p.n, shares.count), *(uints(p.m, *p.batch[1:]) if finishing_parameters else []),
         ],
-        (size,), (runtime.features.group_size,),
+        (size // width,), (runtime.features.group_size,),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Float32 operands as sums of bfloat16 numbers, which the tensor cores of Hopper multiply fastest."""
+"""Operands in the lines that Hopper's tensor cores are fed from fastest; float32 ones as sums of bfloat16 numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Parts:
 
 
 def parts(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], count: int, place: int) -> Parts:
-    """`count` parts of an operand of that shape, in workspace `place`. Matrices that batches share are split once."""
+    """`count` parts of an operand of that shape, in workspace `place`; one of 16-bit elements is copied as it is.
+
+    Matrices that batches share are split once.
+    """
     along_rows = matrix.column == 1 or matrix.row != 1
     lines, length = shape if along_rows else shape[::-1]
     line, step = (matrix.row, matrix.column) if along_rows else (matrix.column, matrix.row)
@@ -46,7 +49,7 @@ def parts(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], 
     distance = size * math.prod(distinct)
     quads = step == 1 and matrix.aligned and all(s % _PER_ITEM == 0 for s in (line, *matrix.batch))
     launch = runtime.launch(
-        "matmul_split", "matmul_split", {"PARTS": count, "QUADS": quads},
+        "matmul_split", "matmul_split", {"PARTS": count, "QUADS": quads, "COPIED": p.dtype.itemsize == 2},
         [
             Tensor(matrix.place), Workspace(place), *uints(length, lines, pitch), Constant(distance, "ulong"),
             *longs(line, step), *uints(*distinct[1:]), *longs(*matrix.batch),

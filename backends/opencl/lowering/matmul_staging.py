@@ -17,25 +17,37 @@ class Walk:
     along_terms: bool
     nbytes: int
     """Of a piece of a line."""
+    ragged: bool = False
+    """A line ends within a piece."""
 
 
-def walk(matrix: Matrix, strides: tuple[int, int], lengths: tuple[int, int], itemsize: int) -> Walk:
-    """The largest pieces that an operand lies in; strides and lengths are those of its places and of its terms."""
+def walk(
+    matrix: Matrix, strides: tuple[int, int], lengths: tuple[int, int], itemsize: int, *, ragged: bool = False
+) -> Walk:
+    """The largest pieces that an operand lies in; strides and lengths are those of its places and of its terms.
+
+    Lines end with a whole piece, unless they may be `ragged`.
+    """
     along = strides[1] == 1 or strides[0] != 1
     if 1 in strides and matrix.aligned:
-        distances = (strides[not along], lengths[along], *matrix.batch)
+        distances = (strides[not along], *matrix.batch)
         for nbytes in _PIECES:
-            if nbytes >= itemsize and all(d * itemsize % nbytes == 0 for d in distances):
-                return Walk(along, nbytes)
+            if nbytes < itemsize or any(d * itemsize % nbytes for d in distances):
+                continue
+            whole = lengths[along] * itemsize % nbytes == 0
+            if whole or ragged:
+                return Walk(along, nbytes, not whole)
     return Walk(along, itemsize)
 
 
-def definitions(p: Product, *, padded: bool = False) -> dict[str, int | bool]:
+def definitions(p: Product, *, padded: bool = False, ragged: bool = False) -> dict[str, int | bool]:
     """The definitions of kernels that read both operands of a product so; `padded` lines are made of whole pieces."""
-    left = walk(p.left, (p.left.row, p.left.column), (p.m, p.k), p.dtype.itemsize)
-    right = walk(p.right, (p.right.column, p.right.row), (p.n, p.k), p.dtype.itemsize)
+    size = p.dtype.itemsize
+    left = walk(p.left, (p.left.row, p.left.column), (p.m, p.k), size, ragged=ragged)
+    right = walk(p.right, (p.right.column, p.right.row), (p.n, p.k), size, ragged=ragged)
     if padded:
-        left, right = (replace(w, nbytes=_PIECES[0]) for w in (left, right))
+        left, right = (replace(w, nbytes=_PIECES[0], ragged=False) for w in (left, right))
     return {
-        "A_ALONG": left.along_terms, "B_ALONG": right.along_terms, "A_BYTES": left.nbytes, "B_BYTES": right.nbytes
+        "A_ALONG": left.along_terms, "B_ALONG": right.along_terms, "A_BYTES": left.nbytes, "B_BYTES": right.nbytes,
+        "RAGGED": left.ragged or right.ragged,
     }  # fmt: skip

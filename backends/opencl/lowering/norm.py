@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common import norms
-from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.geometry import ceil_div, power_of_two_at_most
 from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.norms import Inputs
 from polyhal.backends.opencl.launch import Parameter
@@ -21,6 +21,8 @@ Lower = Callable[[Runtime, Inputs, tuple[Spec, ...], Mapping[str, Any]], Launch 
 _GPU_COLUMNS = 4
 _GPU_ITEMS = 1 << 17
 _MIN_CHUNK = 16
+_TOTAL_COLUMNS, _TOTAL_SLICES = 16, 16
+"""Columns whose parts a group of a GPU adds up, and the work-items that share the parts of each."""
 
 
 def _forward(centred: bool) -> Lower:
@@ -62,26 +64,26 @@ def _backward(centred: bool) -> Lower:
         if isinstance(found, Declined):
             return found
         x = found.x
-        cpu = runtime.features.cpu
         last = x.ndim - 1
         arranged = rows.arrange(runtime, (found.g, x, found.dx), last, held=2, shared=(weight,), fewest=True)
         if isinstance(arranged, Declined):
             return arranged
+        at_once = runtime.features.cpu or bool(arranged.definitions["HELD"])
         definitions = arranged.definitions | {
             "CENTRED": centred,
             "WEIGHT": weight is not None,
             "WEIGHT_DTYPE": weight.dtype.name if weight is not None else "DTYPE",
-            "WEIGHT_SUMS": cpu,
+            "WEIGHT_SUMS": at_once,
         }
         present = [i for i, s in enumerate(inputs) if s is not None]
         first_output = len(inputs)
         after = first_output + len(outputs)
-        partial: list[Parameter] = [Workspace(after)] if cpu else []
+        partial: list[Parameter] = [Workspace(after)] if at_once else []
         parameters = [*(Tensor(i) for i in present), Tensor(first_output), *partial, *arranged.parameters]
         launches = [runtime.launch(
             "norm_rows_grad", "norm_rows_grad", definitions, parameters, arranged.items, arranged.group
         )]  # fmt: skip
-        columns = 1 if cpu else _columns(arranged, found)
+        columns = 1 if at_once else _columns(arranged, found)
         common: dict[str, str | int | bool] = {
             "DTYPE": x.dtype.name,
             "OUT_DTYPE": dweight.dtype.name,
@@ -90,22 +92,24 @@ def _backward(centred: bool) -> Lower:
             "ALIGNED": columns > 1,
             "CENTRED": centred,
         }
-        parts = arranged.items[0]
-        if not cpu:
+        parts = arranged.items[0] // arranged.group[0]
+        cpu, most = runtime.features.cpu, runtime.features.max_group_size
+        slices = min(_TOTAL_SLICES, power_of_two_at_most(most) // _TOTAL_COLUMNS)
+        if not at_once:
             sums, parts = _partial_sums(runtime, arranged, found, columns, common, range(3, 3 + len(statistics)), after)
             launches.append(sums)
         launches.append(runtime.launch(
             "norm_weight_total",
             "norm_weight_grad",
-            common,
+            common | ({} if cpu else {"COLUMNS": _TOTAL_COLUMNS, "SLICES": slices}),
             [
                 Workspace(after),
                 *(Tensor(first_output + 1 + i) for i in range(len(outputs) - 1)),
                 Constant(arranged.length, "uint"),
                 Constant(parts, "uint"),
             ],
-            (arranged.length,),
-            (min(runtime.features.group_size, 64),),
+            (arranged.length, 1 if cpu else slices),
+            (min(runtime.features.group_size, 64), 1) if cpu else (_TOTAL_COLUMNS, slices),
             kernel="norm_weight_total",
         ))  # fmt: skip
         item = 8 if common["REAL"] == "double" else 4

@@ -9,11 +9,15 @@ from polyhal.backends.common import poolings
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, Tensor
 from polyhal.backends.common.lowering import LoweringFunction
+from polyhal.backends.common.templating import Definitions
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+_SPANS_PER_UNIT = 16
+"""Work-items of a CPU per compute unit, so that none waits long for another."""
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -33,6 +37,8 @@ def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
         definitions: dict[str, str | int | bool] = {
             "DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "INCLUDE_PADDING": params.get("count_include_pad", True)
         }  # fmt: skip
+        if kernel.startswith("max_pool") and runtime.features.cpu and _in_pairs(pooling):
+            return _pairs(runtime, kernel, pooling, definitions, len(inputs))
         items, group = (pooling.pixels, pooling.planes), (runtime.features.group_size, 1)
         if kernel == "max_pool_grad" and (cells := _cells(pooling)):
             return runtime.launch(
@@ -41,6 +47,29 @@ def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
         return runtime.launch(kernel, "pooling", definitions, parameters, items, group, kernel=kernel)
 
     return lower
+
+
+def _in_pairs(pooling: poolings.Pooling) -> bool:
+    """Whether windows of 2 x 2 lie side by side and cover the image, with rows of neighbours in memory."""
+    height, width, down, across, *rest = pooling.lengths
+    columns = pooling.strides[3::4]
+    return rest == [2, 2, 2, 2, 0, 0, 1, 1] and (height, width) == (2 * down, 2 * across) and set(columns) == {1}
+
+
+def _pairs(runtime: Runtime, kernel: str, pooling: poolings.Pooling, definitions: Definitions, inputs: int) -> Launch:
+    """The launch for such windows on a CPU, whose work-items take some images each."""
+    each = ceil_div(pooling.planes, _SPANS_PER_UNIT * runtime.features.compute_units)
+    lengths = (pooling.planes, each, pooling.channels, *pooling.lengths[2:4])
+    strides = [v for i, v in enumerate(pooling.strides) if i % 4 < 3]
+    parameters: list[Parameter] = [
+        *(Tensor(i) for i in range(inputs + 1)), *(Constant(v, "uint") for v in lengths),
+        *(Constant(v, "long") for v in strides),
+    ]  # fmt: skip
+    real = definitions["REAL"]
+    return runtime.launch(
+        kernel, "pooling_pairs", {"DTYPE": definitions["DTYPE"], "REAL": real, "MASK": "long" if real == "double" else "int"},
+        parameters, (ceil_div(pooling.planes, each),), (1,), kernel=kernel.replace("max_pool", "max_pool_pairs"),
+    )  # fmt: skip
 
 
 def _cells(pooling: poolings.Pooling) -> int:

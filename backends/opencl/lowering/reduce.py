@@ -6,9 +6,11 @@ joins. The split depends on shapes and device only, so results repeat bit by bit
 
 from __future__ import annotations
 
+from functools import partial
+
 from polyhal.backends.common import reductions
 from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.reductions import JOINS, Axes, Makers, Operation, accumulator
 from polyhal.backends.opencl.dialect import convert, type_name
@@ -23,11 +25,18 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
+_ROWS_TOGETHER = 8
+"""Rows that a work-item of a GPU reads at once, see reduce_columns.cl."""
+
 
 def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, result: Spec) -> Launch:
-    make = _rows if axes.by_rows else _columns
     held, out = accumulator(op, x.dtype), result.dtype
     parts = reduce_split.parts(runtime, axes)
+    slices = 1 if axes.by_rows else reduce_split.slices(runtime, parts)
+    parts = ceil_div(parts, slices)
+    make = _rows if axes.by_rows else partial(_columns, slices=slices)
+    if parts > 1 and reduce_split.few_terms(runtime, axes):
+        make, parts = _rows, 1
     if parts == 1:
         return make(runtime, op, x.dtype, x.aligned, axes, out, held, 1, axes.length, (Tensor(0), Tensor(1)))
     first = make(runtime, op, x.dtype, x.aligned, axes, held, held, parts, 0, (Tensor(0), Workspace(2)))
@@ -97,27 +106,30 @@ def _rows(
 
 def _columns(
     runtime: Runtime, op: Operation, source: DType, aligned: bool, axes: Axes, target: DType, held: DType, parts: int,
-    total: int, operands: tuple[Parameter, Parameter],
+    total: int, operands: tuple[Parameter, Parameter], slices: int,
 ) -> Launch:  # fmt: skip
     features = runtime.features
     columns = axes.kept[1][0]
     if features.cpu:
         width, whole = next((w for w in (features.vector_width, 4) if columns >= w), 1), False
     else:
-        steps = (axes.kept[0][1], axes.reduced[0][1], axes.reduced[1][1])
-        whole = aligned and columns % 4 == 0 and all(s % 4 == 0 for s in steps)
-        width = 4 if whole else 1
+        steps = (columns, axes.kept[0][1], axes.reduced[0][1], axes.reduced[1][1])
+        width = next((w for w in ((8, 4) if source.itemsize == 2 else (4,)) if all(s % w == 0 for s in steps)), 1)
+        width, whole = (width, width > 1) if aligned else (1, False)
     strips = reduce_split.STRIPS if features.cpu and columns >= reduce_split.STRIPS * width else 1
     chunks = ceil_div(columns, strips * width)
     group = features.group_size if not features.cpu else 1
     divides = op == "mean" and total > 0
     definitions = {
         **_definitions(op, source, target, held, divides), **_memory_definitions(operands),
-        "WIDTH": width, "ALIGNED": whole, "STRIPS": strips,
+        "WIDTH": width, "ALIGNED": whole, "STRIPS": strips, "SLICES": slices, "GROUP": group,
     }  # fmt: skip
-    parameters = [*operands, *reduce_split.geometry(axes, parts, ceil_div(axes.length, parts)), _divisor(total, held)]
+    piece = ceil_div(axes.length, parts)
+    if parts * slices > 1 and not features.cpu:
+        piece = round_up(piece, slices * _ROWS_TOGETHER)
+    parameters = [*operands, *reduce_split.geometry(axes, parts, piece), _divisor(total, held)]
     items = axes.kept[0][0] * chunks * parts
-    return runtime.launch(f"reduce.{op}", "reduce_columns", definitions, parameters, (items,), (group,))
+    return runtime.launch(f"reduce.{op}", "reduce_columns", definitions, parameters, (items * slices,), (group,))
 
 
 _MAKERS = Makers(movement.copy, _values, positions)

@@ -34,8 +34,11 @@ _SHORTEST_PART = 1024
 """Terms below which a second pass costs more than it wins."""
 _SHORTEST_COLUMN = 32
 """The same for the columns of a GPU, where every work-item has one part."""
+_FEW_TERMS, _SMALL_COLUMNS = 512, 1 << 18
+"""Terms of a column, and of all, up to which work-items of a GPU share each column as they share rows: in one launch."""
 _TERMS_EACH = 16
 """Terms that a work-item of a GPU takes of a row before more share it: four vectors under way."""
+_SLICES = 8
 _MOST_PARTS = 16384
 _VECTORS_TOGETHER = 32
 """Vectors that a work-item of a GPU reads one after the other before its group goes on elsewhere."""
@@ -55,6 +58,18 @@ def parts(runtime: Runtime, axes: Axes, row_workers: int = _ROW_WORKERS) -> int:
         busy = ceil_div(axes.results, 4 * features.group_size)
     choice = runtime.tuning.choose(SPLIT, size_class(axes.results, axes.length), Split(default))
     return max(1, min(choice.workers * features.compute_units // busy, axes.length // shortest, _MOST_PARTS))
+
+
+def few_terms(runtime: Runtime, axes: Axes) -> bool:
+    """Whether a second pass over columns costs a GPU more than reading them out of line."""
+    if runtime.features.cpu or axes.by_rows:
+        return False
+    return axes.length <= _FEW_TERMS and axes.length * axes.results <= _SMALL_COLUMNS
+
+
+def slices(runtime: Runtime, count: int) -> int:
+    """Work-items of a group that share each of `count` parts of a column, so that fewer are left for the second pass."""
+    return _SLICES if not runtime.features.cpu and count >= _SLICES and runtime.features.group_size >= _SLICES else 1
 
 
 def lanes(runtime: Runtime, length: int) -> int:

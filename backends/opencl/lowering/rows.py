@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyhal.backends.common.expressions import register_class
 from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least
@@ -63,6 +63,8 @@ _LEAST_LANES = 32
 _TRANSACTION = 16
 """Bytes that a work-item of a GPU moves at once."""
 _STRIDED_GROUP = 64
+_SUMMING = 512
+"""Work-items per compute unit of a GPU that sum over rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def arrange(
     """Rows along `axis` of operands of equal shape, of which a GPU keeps the first `held` in registers where they fit there.
 
     `shared` are operands of one row that are read along with every row. No vector that is held crosses a multiple of `unit`.
-    With `fewest`, there are no more work-items on a CPU than keep it busy.
+    With `fewest`, there are no more work-items than keep a CPU, or a GPU that keeps rows, busy: they sum over their rows.
     """
     found = walk(specs, axis)
     if isinstance(found, Declined):
@@ -101,6 +103,9 @@ def arrange(
         if runtime.features.cpu
         else _gpu_shape(runtime, specs, found, held, shared, unit)
     )
+    if fewest and shape.held:
+        groups = max(1, _SUMMING // shape.lanes) * runtime.features.compute_units
+        shape = replace(shape, each=ceil_div(found.count, groups))
     real = real_type(dtype)
     definitions: dict[str, str | int | bool] = {
         "DTYPE": dtype.name, "REAL": real, "WIDTH": shape.width, "ALIGNED": shape.aligned, "GROUP": shape.group,
@@ -108,6 +113,8 @@ def arrange(
         "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, shape.lanes, shape.group),
         "AHEAD": ahead(runtime),
         "POLYNOMIAL_EXP": own_exp(runtime, dtype), "POLYNOMIAL_PART": runtime.features.cpu and real == "float",
+        "PTX_PART": runtime.features.compute_capability > 0 and dtype.itemsize == 2,
+        "PTX_BFLOAT16": runtime.features.tensor_cores,
     }  # fmt: skip
     parameters: list[Parameter] = [
         Constant(found.count, "ulong"),
@@ -144,10 +151,18 @@ def _gpu_shape(
         # Neighbouring rows are then neighbours in memory, as neighbouring work-items are.
         return RowShape(width=1, lanes=1, group=_STRIDED_GROUP, held=0, each=1)
     width = max(1, _TRANSACTION // specs[0].dtype.itemsize)
-    steps = [found.length, unit, *(t for stride in found.strides for t in stride)]
-    aligned = all(s.aligned for s in (*specs, *shared) if isinstance(s, Spec)) and all(t % width == 0 for t in steps)
-    width = width if aligned else 1
-    vectors = found.length // width
+    steps = [unit, *(t for stride in found.strides for t in stride)]
+    if all(s.aligned for s in (*specs, *shared) if isinstance(s, Spec)) and all(t % width == 0 for t in steps):
+        shape = _shared_rows(runtime, found, held, width)
+        # What is held is whole vectors.
+        if found.length % width == 0 or not shape.held:
+            return shape
+    return _shared_rows(runtime, found, held, 1)
+
+
+def _shared_rows(runtime: Runtime, found: Walk, held: int, width: int) -> RowShape:
+    """How groups of a GPU share contiguous rows in vectors of so many elements."""
+    vectors = ceil_div(found.length, width)
     sharing = runtime.tuning.choose(SHARING, f"{size_class(found.count, found.length)} {held}", Sharing())
     most = (sharing.registers if width > 1 else _SCALARS) // width // max(held, 1)
     limit = min(runtime.capabilities.limits.max_group_size, 1024)
@@ -158,7 +173,7 @@ def _gpu_shape(
     kept = ceil_div(vectors, lanes)
     if not held or kept > most:
         lanes, kept = min(runtime.features.group_size, max(_LEAST_LANES, lanes)), 0
-    return RowShape(width, lanes, lanes, kept, 1, aligned)
+    return RowShape(width, lanes, lanes, kept, 1, aligned=width > 1)
 
 
 def own_exp(runtime: Runtime, dtype: DType) -> bool:

@@ -29,6 +29,8 @@ from polyhal.hal.protocol import Launch
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _WORTH_SPLITTING = {1: 1 << 31, 3: 1 << 29}
 """Multiplications from which on writing the parts of operands to memory costs less than it saves, by their number."""
+_WORTH_COPYING = 512
+"""Places of the other operand from which on it pays to copy one, of which each element would be read by itself."""
 _WIDE_ENOUGH = 128
 """Rows and columns from which on tiles of wgmma are filled."""
 
@@ -81,9 +83,12 @@ def by_teams(runtime: Runtime, p: Product, tiles: Mapping[TeamTile, float]) -> L
     """With wgmma, or its twin; float32 in the bfloat16 parts of the tiles. Raises KernelBuildError."""
     tile, shares = tensor_tiles.choose(runtime, p, TEAMS, tiles)
     if p.dtype in _HALVES:
-        given: list[Parameter] = [Tensor(p.left.place), Tensor(p.right.place)]
-        steps, sums = _multiply(runtime, "matmul_wgmma", p, p, tile, shares, {}, given, p.temporary, longs(0, 0))
-        return LaunchSequence("matmul", steps, sums) if len(steps) > 1 else steps[0]
+        copies, staged, given = _in_pieces(runtime, p)
+        place = p.temporary + len(copies)
+        steps, sums = _multiply(runtime, "matmul_wgmma", p, staged, tile, shares, {}, given, place, longs(0, 0))
+        steps = [*(c.launch for c in copies), *steps]
+        sizes = (*(c.nbytes for c in copies), *sums)
+        return LaunchSequence("matmul", steps, sizes) if len(steps) > 1 else steps[0]
     parts = tile.parts
     left = matmul_split.parts(runtime, p, p.left, (p.m, p.k), parts, p.temporary)
     right = matmul_split.parts(runtime, p, p.right, (p.k, p.n), parts, p.temporary + 1)
@@ -98,6 +103,26 @@ def by_teams(runtime: Runtime, p: Product, tiles: Mapping[TeamTile, float]) -> L
     if parts > 1:
         steps.append(matmul_split.repair(runtime, p))
     return LaunchSequence("matmul", steps, (left.nbytes, right.nbytes, *sums))
+
+
+def _in_pieces(runtime: Runtime, p: Product) -> tuple[list[matmul_split.Parts], Product, list[Parameter]]:
+    """Copies of the operands of 16-bit elements that would be read one by one, the product of them, and the operands."""
+    size = p.dtype.itemsize
+    copies: list[matmul_split.Parts] = []
+    given: list[Parameter] = []
+    for side, matrix, shape, strides, lengths, others in (
+        ("left", p.left, (p.m, p.k), (p.left.row, p.left.column), (p.m, p.k), p.n),
+        ("right", p.right, (p.k, p.n), (p.right.column, p.right.row), (p.n, p.k), p.m),
+    ):
+        if others < _WORTH_COPYING or matmul_staging.walk(matrix, strides, lengths, size, ragged=True).nbytes > size:
+            given.append(Tensor(matrix.place))
+            continue
+        place = p.temporary + len(copies)
+        copy = matmul_split.parts(runtime, p, matrix, shape, 1, place)
+        p = replace(p, left=copy.matrix) if side == "left" else replace(p, right=copy.matrix)
+        copies.append(copy)
+        given += [Workspace(place), Constant(0, "ulong")]
+    return copies, p, given
 
 
 def _multiply(
@@ -117,10 +142,11 @@ def _multiply(
     finishing, finishing_parameters = epilogue(replace(p, bias=None, epilogue=None) if shared else p)
     target: list[Parameter] = [Workspace(place), Constant(0, "ulong")] if shared else [Tensor(p.out.place)]
     units = runtime.features.tensor_cores
-    staging = matmul_staging.definitions(staged, padded=staged is not p)
+    staging = matmul_staging.definitions(staged, padded=staged.dtype is not p.dtype, ragged=True)
     defined = definitions(
         staged, finishing, constants, tile.constants, staging, WIDTH=2, TENSOR_CORES=units, SPLIT=shared,
         PAIRS=p.n % 2 == 0 and (shared or p.out.aligned),
+        SHORT_RESULTS=units and p.out_dtype in _HALVES,
         OCTETS=units and not shared and p.out_dtype in _HALVES and p.n % 8 == 0 and p.out.aligned,
     )  # fmt: skip
     works = tensor_tiles.count(tile, p) * shares.count

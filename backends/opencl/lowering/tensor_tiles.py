@@ -163,14 +163,18 @@ SPLIT_TILES = {
     WarpTile(4, 64, 64, 32, 32, 16, 3): 150,
 }  # fmt: skip
 TEAM_TILES = {
-    1: {TeamTile(1, 2, 256, 4): 2540, TeamTile(1, 2, 128, 3): 1930, TeamTile(1, 1, 128, 4): 1850},
-    3: {TeamTile(3, 2, 128, 2): 370, TeamTile(3, 1, 128, 2): 220},
+    1: {TeamTile(1, 2, 256, 4): 2860, TeamTile(1, 2, 128, 6): 2480, TeamTile(1, 1, 128, 4): 1950},
+    3: {TeamTile(3, 2, 128, 2): 400, TeamTile(3, 1, 128, 2): 300},
 }
 """By the number of parts."""
+_STORED = 14
+"""Results that a compute unit finishes in a nanosecond, while its tensor cores wait."""
 _LAUNCH = 5000
 """Nanoseconds that a second launch takes at least."""
 _BANDWIDTH, _SHARE_OF_BANDWIDTH = 4000, 25
 """Bytes per nanosecond to and from memory: those of the device, and those of one compute unit."""
+_ROUNDS = 8
+"""So many shares in turn, at most, a compute unit takes for the units to have equally much to do."""
 
 
 def count(tile: Tile, p: Product) -> int:
@@ -198,12 +202,13 @@ def choose(runtime: Runtime, p: Product, family: Family[T], tiles: Mapping[T, fl
         size = tile.rows * tile.columns
         each = size * shares.terms / tiles.get(tile, slowest)
         if shares.count == 1:
-            return ceil_div(works, units) * each
+            return ceil_div(works, units) * (each + size / _STORED)
         sums = 4 * size
         return ceil_div(works, units) * (each + sums / _SHARE_OF_BANDWIDTH) + _LAUNCH + works * sums / _BANDWIDTH
 
     def best(tile: T) -> tuple[float, Shares]:
-        found = [matmul_shares.share_out(groups, count(tile, p), p.k, tile.depth) for groups in (0, units)]
+        groups = (units * rounds for rounds in range(_ROUNDS + 1))
+        found = {matmul_shares.share_out(n, count(tile, p), p.k, tile.depth): None for n in groups}
         return min(((time(tile, s), s) for s in found), key=lambda f: f[0])
 
     kind = f"{size_class(p.m, p.n, p.k)} of {p.dtype.name} at {p.precision}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.indexing import line_step, step_of_rows, thirds
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor
+from polyhal.backends.common.launch import Constant, LaunchSequence, Number, Tensor
 from polyhal.backends.common.lowering import LoweringFunction
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering import movement
@@ -294,8 +294,40 @@ def _scatter_along_axis(
     return _after_zeros(runtime, _in_stretches(index.shape[axis], launch), out, 2)
 
 
+# --- rows replaced --------------------------------------------------------------------------------------------------
+
+
+def _store_rows(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, value, _ = inputs
+    (out,) = outputs
+    if not isinstance(x, Spec) or not isinstance(value, Spec) or value.dtype is not x.dtype:
+        return Declined("rows of another dtype")
+    if value.ndim > 4 or too_large(runtime, value, out):
+        return Declined("more than 4 axes, or an operand is larger than what a kernel can see at once")
+    rows, width = value.shape[-2:]
+    inner = value.shape[-3] if value.ndim > 2 else 1
+    steps = (0,) * (4 - value.ndim) + value.strides
+    size = runtime.features.group_size
+    parameters: list[Parameter] = [
+        Tensor(1), Tensor(3), Number(2, "int"), *_uints(value.size, rows, width, x.shape[-2], inner, *steps),
+    ]  # fmt: skip
+    definitions = {"UNIT": out.dtype.itemsize, "GROUP": size}
+    store = runtime.launch("store_rows", "store_rows", definitions, parameters, ceil_div(value.size, size))
+    whole = movement.copy(runtime, x, out)
+
+    def settled(*args: Any) -> None:
+        source, target = args[0], args[3]
+        if source.handle is not target.handle or source.offset != target.offset:
+            whole(source, target)
+
+    return LaunchSequence("store_rows", (settled, store))
+
+
 LOWERINGS: dict[str, LoweringFunction] = {
     "embedding": _embedding,
+    "store_rows": _store_rows,
     "scatter_rows": _scatter_rows,
     "take_along_axis": _take_along_axis,
     "scatter_along_axis": _scatter_along_axis,

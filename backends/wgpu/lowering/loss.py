@@ -47,6 +47,8 @@ def _backward(
     if isinstance(found, Declined):
         return found
     g, logits, target, lse = found
+    if params["columns"]:
+        return Declined("rows with more columns than classes")
     if too_large(runtime, logits, outputs[0]):
         if logits.shape[0] == 1:
             return Declined(_CUT_OFF)

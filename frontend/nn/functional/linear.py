@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from polyhal import functions as ops
-from polyhal.hal import dtypes
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.errors import message
+from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
+_fused_linear = FUNCTIONS["fused_linear"]
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": ops.relu,
+    "gelu": ops.gelu,
+    "gelu_tanh": lambda x: ops.gelu(x, "tanh"),
+    "silu": ops.silu,
+    "sigmoid": ops.sigmoid,
+    "tanh": ops.tanh,
+}
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,)."""
-    return ops.linear(x, weight, bias)
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None) -> Tensor:
+    """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,); then `activation`, in the same kernel if it can be.
+
+    Activations are relu, gelu, gelu_tanh, silu, sigmoid and tanh. Raises ValueError for others.
+    """
+    if activation is None:
+        return ops.linear(x, weight, bias)
+    function = _ACTIVATIONS.get(activation)
+    if function is None:
+        raise ValueError(message("linear", f"activation {activation!r}", expected=f"one of {', '.join(_ACTIVATIONS)}"))
+    if _is_fused(activation, x, weight, bias):
+        return _fused_linear(x, weight, bias, activation=activation)  # type: ignore[no-any-return]
+    return function(ops.linear(x, weight, bias))
+
+
+def _is_fused(activation: str, *inputs: Tensor | None) -> bool:
+    """Whether one op is best. Gradients of most activations need the product itself, and captured steps are fused later."""
+    if dispatch.thread.capture is not None:
+        return False
+    taped = dispatch.thread.grad_enabled and any(x is not None and x.requires_grad for x in inputs)
+    return activation == "relu" or not taped
 
 
 def embedding(index: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:

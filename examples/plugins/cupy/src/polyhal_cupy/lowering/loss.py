@@ -41,6 +41,8 @@ def _backward(
     if isinstance(found, Declined):
         return found
     g, logits, target, lse = found
+    if params["columns"]:
+        return Declined("rows with more columns than classes")
     arranged = rows.arrange((logits, outputs[0]), 1)
     if isinstance(arranged, Declined):
         return arranged

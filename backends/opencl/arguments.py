@@ -1,0 +1,89 @@
+"""Kernel arguments that may be others at each run of a recording: numbers that change, and memory that moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from polyhal.backends.common.numbers import Numbers
+from polyhal.backends.opencl.driver import ffi, pointer
+from polyhal.backends.opencl.launch import CONVERTERS
+
+if TYPE_CHECKING:
+    from polyhal.backends.opencl.launch import BoundLaunch
+    from polyhal.hal.protocol import Movable
+
+_TYPES = {
+    "int": "int32_t", "uint": "uint32_t", "long": "int64_t", "ulong": "uint64_t", "float": "float", "double": "double",
+    "memory": "void *",
+}  # fmt: skip
+
+
+class Cell:
+    """One argument of one launch, in memory of its own that the driver reads."""
+
+    __slots__ = ("convert", "kernel", "launch", "place", "size", "value")
+
+    def __init__(self, launch: int, kernel: Any, place: int, kind: str) -> None:
+        self.launch = launch
+        self.kernel = kernel
+        self.place = place
+        self.value = ffi.new(f"{_TYPES[kind]}[1]")
+        self.size = ffi.sizeof(_TYPES[kind])
+        self.convert: Callable[[Any], Any] = CONVERTERS.get(kind, _itself)
+
+
+class Changes:
+    """The arguments of some launches that may be others at each run."""
+
+    def __init__(self, launches: Sequence[BoundLaunch]) -> None:
+        self._followers: dict[Movable, list[_Follower]] = {}
+        self._numbers: Numbers[Cell] = Numbers()
+        for i, b in enumerate(launches):
+            kernel = pointer(b.kernel)
+            for place, movable, offset in b.movables:
+                cells = Cell(i, kernel, place, "memory"), Cell(i, kernel, place + 1, "ulong")
+                self._followers.setdefault(movable, []).append(_Follower(b.values, *cells, offset))
+            for place, live, kind in b.numbers:
+                self._numbers.follow(live, Cell(i, kernel, place, kind))
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All of them."""
+        memory = [c for found in self._followers.values() for f in found for c in (f.handle, f.offset)]
+        return [*memory, *self._numbers]
+
+    def take(self, moved: Collection[Movable]) -> list[Cell]:
+        """Those that changed since the last run: what lies in `moved`, and numbers that have another value."""
+        changed: list[Cell] = []
+        for movable in moved:
+            found = self._followers.get(movable)
+            if found:
+                handle = pointer(movable.handle)
+                for f in found:
+                    f.values[f.handle.place] = movable.handle
+                    f.handle.value[0] = handle
+                    f.offset.value[0] = movable.offset + f.start
+                    changed += (f.handle, f.offset)
+        for value, cells in self._numbers.changed():
+            for cell in cells:
+                cell.value[0] = cell.convert(value)
+            changed += cells
+        return changed
+
+
+@dataclass(slots=True)
+class _Follower:
+    """The two arguments that a moving operand is to a kernel."""
+
+    values: list[Any]
+    """The launch's arguments, which keep alive what a kernel does not."""
+    handle: Cell
+    offset: Cell
+    start: int
+    """Where the operand lies in what moves, in elements."""
+
+
+def _itself(value: Any) -> Any:
+    return value

@@ -1,0 +1,125 @@
+"""The driver's functions called directly, for what is done thousands of times with arguments that are known beforehand.
+
+pyopencl wraps each enqueue in argument conversion and an event object. Here the C functions of the loader that pyopencl
+itself uses are called, and those of the extension cl_khr_command_buffer, which pyopencl does not know.
+
+Source: OpenCL 3.0 Extension Specification, cl_khr_command_buffer 1.0 and cl_khr_command_buffer_mutable_dispatch 0.9.3.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import cffi
+import pyopencl as cl
+
+ffi = cffi.FFI()
+ffi.cdef(
+    """
+    int clEnqueueNDRangeKernel(
+        void *queue, void *kernel, unsigned int dimensions, const size_t *offset, const size_t *items,
+        const size_t *group, unsigned int waits, const void *events, void **event);
+    int clSetKernelArg(void *kernel, unsigned int place, size_t size, const void *value);
+    int clGetDeviceInfo(void *device, unsigned int what, size_t size, void *value, size_t *written);
+    void *clGetExtensionFunctionAddressForPlatform(void *platform, const char *name);
+
+    typedef struct { unsigned int place; size_t size; const void *value; } argument;
+    typedef struct {
+        void *command;
+        unsigned int arguments, pointers, properties, dimensions;
+        const argument *argument_list;
+        const argument *pointer_list;
+        const void *property_list;
+        const size_t *offset, *items, *group;
+    } dispatch;
+    typedef void *(*create_commands)(unsigned int, void **, const uint64_t *, int *);
+    typedef int (*add_kernel)(
+        void *, void *, const uint64_t *, void *, unsigned int, const size_t *, const size_t *, const size_t *,
+        unsigned int, const unsigned int *, unsigned int *, void **);
+    typedef int (*on_commands)(void *);
+    typedef int (*enqueue_commands)(unsigned int, void **, void *, unsigned int, const void *, void **);
+    typedef int (*update_commands)(void *, unsigned int, const unsigned int *, const void **);
+    """
+)
+
+_COMMAND_BUFFER = "cl_khr_command_buffer"
+_MUTABLE_DISPATCH = "cl_khr_command_buffer_mutable_dispatch"
+_FIRST_VERSION = (0, 9, 3)
+"""Of mutable dispatch: since then updates are a list of structures without a common header."""
+_COMMAND_BUFFER_CAPABILITIES, _SIMULTANEOUS_USE = 0x12A9, 1 << 2
+_MUTABLE_DISPATCH_CAPABILITIES, _ARGUMENTS = 0x12B0, 1 << 3
+
+
+class Driver:
+    """The functions of one device's driver."""
+
+    def __init__(self, device: cl.Device) -> None:
+        self._library = _library()
+        self.enqueue: Any = self._library.clEnqueueNDRangeKernel
+        self.set_argument: Any = self._library.clSetKernelArg
+        self.commands = self._command_functions(device)
+        """None where the device cannot keep launches, change their arguments and submit them before the last time is over."""
+
+    def _command_functions(self, device: cl.Device) -> CommandFunctions | None:
+        found = extension_versions(device)
+        if _COMMAND_BUFFER not in found or found.get(_MUTABLE_DISPATCH, (0, 0, 0)) < _FIRST_VERSION:
+            return None
+        if not (
+            self._bits(device, _COMMAND_BUFFER_CAPABILITIES) & _SIMULTANEOUS_USE
+            and self._bits(device, _MUTABLE_DISPATCH_CAPABILITIES) & _ARGUMENTS
+        ):
+            return None
+        platform = pointer(device.platform)
+        addresses = [
+            self._library.clGetExtensionFunctionAddressForPlatform(platform, name.encode())
+            for name in CommandFunctions.NAMES
+        ]
+        return None if ffi.NULL in addresses else CommandFunctions(addresses)
+
+    def _bits(self, device: cl.Device, what: int) -> int:
+        """A bit field that the device tells of itself; 0 where it does not know the question."""
+        value = ffi.new("uint64_t *")
+        status = self._library.clGetDeviceInfo(pointer(device), what, ffi.sizeof("uint64_t"), value, ffi.NULL)
+        return 0 if status else int(value[0])
+
+
+class CommandFunctions:
+    """The functions of cl_khr_command_buffer and of mutable dispatch."""
+
+    NAMES = (
+        "clCreateCommandBufferKHR",
+        "clCommandNDRangeKernelKHR",
+        "clFinalizeCommandBufferKHR",
+        "clEnqueueCommandBufferKHR",
+        "clUpdateMutableCommandsKHR",
+        "clReleaseCommandBufferKHR",
+    )
+
+    def __init__(self, addresses: Sequence[Any]) -> None:
+        types = ("create_commands", "add_kernel", "on_commands", "enqueue_commands", "update_commands", "on_commands")
+        self.create, self.add, self.finalize, self.enqueue, self.update, self.release = (
+            ffi.cast(kind, address) for kind, address in zip(types, addresses, strict=True)
+        )
+
+
+def extension_versions(device: cl.Device) -> dict[str, tuple[int, int, int]]:
+    """The extensions of a device, with (major, minor, patch); empty before OpenCL 3.0, which cannot tell."""
+    try:
+        listed = device.extensions_with_version
+    except cl.Error:
+        return {}
+    return {x.name: (x.version >> 22, x.version >> 12 & 0x3FF, x.version & 0xFFF) for x in listed}
+
+
+def pointer(wrapped: Any) -> Any:
+    """The driver's own name for one of pyopencl's objects."""
+    return ffi.cast("void *", wrapped.int_ptr)
+
+
+def _library() -> Any:
+    """The OpenCL loader, found through the module that pyopencl links against it; Windows asks for it by name."""
+    from pyopencl import _cl
+
+    return ffi.dlopen("OpenCL.dll" if sys.platform == "win32" else _cl.__file__)

@@ -1,0 +1,87 @@
+"""Copying beside computing: a loop that is bound by its loader, by the device's own timestamps.
+
+python -m benchmarks.overlap [--devices opencl:0,opencl:1] [--batches 24] [--size 16]
+
+Prints, for each device, how long copies to it ran, how long kernels ran, how much of the copies' time a kernel was running
+beside them, and the time of the loop with batches read ahead and with batches read when they are asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.measure import alternate
+from polyhal import Device, Tensor
+from polyhal.data import DataLoader, TensorDataset
+from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.profiler import profile
+from polyhal.hal.protocol import TRANSFER, Ability
+from polyhal.hal.registry import registry
+
+_WIDTH = 1024
+_COLUMNS = {DeviceType.GPU: 4096}
+"""A batch is multiplied by a matrix of so many columns, 64 elsewhere: for a time that is seen beside that of its copy."""
+Span = tuple[int, int]
+"""First and last nanosecond."""
+
+
+def loop_of(device: Device, data: TensorDataset, rows: int, prefetch: int) -> Callable[[], None]:
+    """One pass over the data, `rows` at a time, with a matrix product per batch."""
+    weight = Tensor(np.ones((_WIDTH, _COLUMNS.get(device.type, 64)), np.float32), device=device)
+    loader = DataLoader(data, rows, device=device, prefetch=prefetch)
+
+    def loop() -> None:
+        for (x,) in loader:
+            (x @ weight).sum()
+        device.synchronize()
+
+    return loop
+
+
+def spans(device: Device, loop: Callable[[], None]) -> tuple[list[Span], list[Span]]:
+    """When copies and when kernels ran."""
+    with profile(device) as found:
+        loop()
+    events = [e for e in found.events if e.device]
+    copies = [(e.start, e.start + e.duration) for e in events if e.name == TRANSFER]
+    return copies, [(e.start, e.start + e.duration) for e in events if e.name != TRANSFER]
+
+
+def beside(copies: list[Span], kernels: list[Span]) -> int:
+    """Nanoseconds in which a copy and a kernel ran at once. Kernels must not overlap one another."""
+    return sum(max(0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels)
+
+
+def measure(device: Device, batches: int, megabytes: int) -> None:
+    rows = max(1, megabytes * 2**20 // (4 * _WIDTH))
+    data = TensorDataset(np.ones((batches * rows, _WIDTH), np.float32))
+    ahead, direct = (loop_of(device, data, rows, prefetch) for prefetch in (2, 0))
+    ahead()
+    copies, kernels = spans(device, ahead)
+    copied, computed = (sum(b - a for a, b in part) for part in (copies, kernels))
+    print(f"\n{device.info.name} ({device.name}), {batches} batches of {megabytes} MiB")
+    print(
+        f"  copies {copied / 1e6:.1f} ms, kernels {computed / 1e6:.1f} ms, both at once {beside(copies, kernels) / 1e6:.1f} ms"
+    )
+    for name, timing in alternate({"read ahead": ahead, "read when asked": direct}, 7, 1).items():
+        print(f"  {name:<16} {timing.text(1e3, 'ms')}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--devices", default="", help="comma-separated names; all devices with streams by default")
+    parser.add_argument("--batches", type=int, default=24)
+    parser.add_argument("--size", type=int, default=16, help="MiB of a batch")
+    args = parser.parse_args()
+    names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
+    for device in map(Device, names):
+        if device.abilities & Ability.STREAMS:
+            measure(device, args.batches, args.size)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,161 @@
+"""Whole training steps, ours and PyTorch's, of the same models on the same data: forward, backward, optimizer, and a wait.
+
+A step of ours runs eagerly or captured; one of PyTorch's eagerly or, on CUDA, as a CUDA graph. The language models train with
+AdamW and clipped gradients, as `polyhal train` does, the classifiers with Adam.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import polyhal
+from polyhal import Device, amp, jit, optim
+from polyhal.hal import dtypes
+from polyhal.models import CNN, GPT, MLP, GPTConfig
+from polyhal.nn import functional as F
+from polyhal.nn.utils import clip_grad_norm_
+
+Step = Callable[[], object]
+"""One step; returns the loss, on the device."""
+PRECISIONS = ("highest", "high", "bfloat16")
+"""Of float32 products, or of autocast."""
+_CLASSES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A model and a batch. `config` is a GPT's; classifiers have none."""
+
+    name: str
+    what: str
+    inputs: tuple[int, ...]
+    config: GPTConfig | None = None
+
+    @property
+    def items(self) -> int:
+        """Tokens or images of a step."""
+        return self.inputs[0] * (self.inputs[1] if self.config else 1)
+
+    def batch(self) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and targets."""
+        rng = np.random.default_rng(0)
+        if self.config is None:
+            return rng.standard_normal(self.inputs).astype(np.float32), rng.integers(0, _CLASSES, self.inputs[0])
+        tokens = rng.integers(0, self.config.vocab_size, (self.inputs[0], self.inputs[1] + 1))
+        return tokens[:, :-1].copy(), tokens[:, 1:].copy()
+
+
+def _gpt(name: str, what: str, batch: int, **config: Any) -> Workload:
+    return Workload(name, what, (batch, config["block_size"]), GPTConfig(**config))
+
+
+WORKLOADS = {
+    w.name: w
+    for w in (
+        Workload("mlp", "perceptron 784-512-10, 128 images", (128, 784)),
+        Workload("cnn", "two convolutions with batch norm, 128 images of 8x8", (128, 1, 8, 8)),
+        _gpt("gpt", "GPT, 0.8 million parameters", 16, vocab_size=65, block_size=64, n_layer=4, n_head=4, n_embd=128),
+        _gpt("gpt-10m", "GPT, 10.8 million parameters", 64, vocab_size=65, block_size=256, n_layer=6, n_head=6, n_embd=384),
+        _gpt("gpt-2", "GPT-2, 124 million parameters", 8, vocab_size=50257, block_size=1024, n_layer=12, n_head=12, n_embd=768),
+    )
+}  # fmt: skip
+
+
+def ours(workload: Workload, device: Device, precision: str, *, captured: bool) -> Step:
+    """One step on a device of ours."""
+    polyhal.manual_seed(0)
+    x, y = (polyhal.tensor(a, device=device) for a in workload.batch())
+    half = precision == "bfloat16"
+    if workload.config is not None:
+        gpt = GPT(workload.config, device=device)
+        parameters, optimizer = list(gpt.parameters()), optim.AdamW(gpt.parameters(), lr=1e-3)
+        loss_of = lambda: gpt.loss(x, y)  # noqa: E731
+    else:
+        model = MLP((784, 512, _CLASSES), device=device) if workload.name == "mlp" else CNN(device=device)
+        parameters, optimizer = [], optim.Adam(model.parameters())
+        loss_of = lambda: F.cross_entropy(model(x), y)  # noqa: E731
+
+    def step() -> polyhal.Tensor:
+        optimizer.zero_grad()
+        with amp.autocast(dtype=dtypes.bfloat16) if half else contextlib.nullcontext():
+            loss = loss_of()
+        loss.backward()
+        if parameters:
+            clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        return loss
+
+    run = jit(step) if captured else step
+
+    def wait() -> polyhal.Tensor:
+        with polyhal.float32_matmul_precision("highest" if half else precision):
+            loss = run()
+        device.synchronize()
+        return loss
+
+    return wait
+
+
+def torchs(workload: Workload, place: str, precision: str, *, graph: bool) -> Step:
+    """One step of PyTorch's on its device `place`; `graph`: recorded as a CUDA graph once. `high` is its float32."""
+    import torch
+
+    from benchmarks import torch_models
+
+    torch.manual_seed(0)
+    x, y = (torch.tensor(a, device=place) for a in workload.batch())
+    half, compute = precision == "bfloat16", torch.nn.functional
+    if workload.config is not None:
+        gpt = torch_models.TorchGPT(workload.config).to(place)
+        parameters, optimizer = list(gpt.parameters()), torch.optim.AdamW(gpt.parameters(), lr=1e-3, capturable=graph)
+        loss_of = lambda: gpt.loss(x, y)  # noqa: E731
+    else:
+        model = torch_models.classifier(workload.name).to(place)
+        parameters, optimizer = [], torch.optim.Adam(model.parameters(), capturable=graph)
+        loss_of = lambda: compute.cross_entropy(model(x), y)  # noqa: E731
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad()
+        with torch.autocast(place, dtype=torch.bfloat16, enabled=half):
+            loss = loss_of()
+        loss.backward()
+        if parameters:
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        return loss
+
+    run = _as_cuda_graph(step) if graph else step
+
+    def wait() -> object:
+        loss = run()
+        if place == "cuda":
+            torch.cuda.synchronize()
+        return loss
+
+    return wait
+
+
+def _as_cuda_graph(step: Callable[[], object]) -> Callable[[], object]:
+    import torch
+
+    # What PyTorch's documentation asks for: a few steps on a stream of their own, so that lazily made state exists.
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        loss = step()
+
+    def replay() -> object:
+        recorded.replay()
+        return loss
+
+    return replay

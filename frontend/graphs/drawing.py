@@ -1,0 +1,36 @@
+"""Pictures of captured steps."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from polyhal.graphs.selection import recorded_step
+from polyhal.hal.errors import message
+from polyhal.hal.graph import Graph
+from polyhal.hal.graphs import dot, page
+from polyhal.hal.graphs.picture import boxes
+from polyhal.hal.scheduler.profile import StepProfile
+from polyhal.serialize.atomic import replacing
+
+
+def draw_graph(step: Any, path: str | os.PathLike[str], profile: StepProfile | None = None) -> Path:
+    """Draw a step as it runs, or a `Graph`: as a page of its own (`.html`), or in Graphviz's language (`.dot`, `.gv`).
+
+    A profile of the step adds times. Raises ValueError for another suffix, CaptureError as `save_graph` does, and OSError.
+    """
+    target = Path(path)
+    program = None if isinstance(step, Graph) else recorded_step(step).program
+    graph = step if program is None else program.graph
+    found = boxes(graph, program, profile)
+    if target.suffix == ".html":
+        text = page.write(found, target.stem)
+    elif target.suffix in (".dot", ".gv"):
+        text = dot.write(found)
+    else:
+        raise ValueError(message("draw_graph", f"{target} ends in {target.suffix!r}", expected=".html, .dot or .gv"))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as file:
+        file.write(text.encode())
+    return target

@@ -1,0 +1,1 @@
+"""Captured graphs as objects: read and written as text and as JSON, drawn, and explained."""

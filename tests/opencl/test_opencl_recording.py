@@ -1,0 +1,132 @@
+"""Launches that are kept and submitted again: one by one, and in a command buffer where the driver has them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyhal.backends.opencl.driver import Driver, extension_versions
+from polyhal.backends.opencl.recording import RecordedLaunches, record_as
+from polyhal.hal import dtypes
+from polyhal.hal.errors import BackendError
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.live import Live
+from polyhal.hal.protocol import Movable
+
+_SPEC = contiguous(dtypes.float32, (100,))
+
+
+@pytest.fixture(params=["one by one", "command buffer"])
+def buffered(request: pytest.FixtureRequest, device: Any) -> bool:
+    wanted = request.param == "command buffer"
+    if wanted and device.backend.runtime.driver.commands is None:
+        pytest.skip("the device has no command buffers")
+    return wanted
+
+
+def _memory(device: Any, value: float) -> Any:
+    handle = device.backend.allocate(_SPEC.nbytes)
+    device.backend.fill(value, Ref(handle, _SPEC, 0))
+    return handle
+
+
+def _read(device: Any, handle: Any) -> np.ndarray:
+    out = np.empty(100, np.float32)
+    device.backend.copy_from_device(handle, 0, memoryview(out.view(np.uint8)))
+    return out
+
+
+class _Step:
+    """`moving += number`, `total = moving + total`, and a copy of half of it; nothing runs before the first replay."""
+
+    def __init__(self, device: Any, buffered: bool) -> None:
+        backend = device.backend
+        self.number = 2.0
+        self.live = Live(lambda: self.number)
+        self.place = Movable()
+        self.total, self.half, scratch = (_memory(device, 0) for _ in range(3))
+        moving = Ref(self.place, _SPEC, 0)
+        total = Ref(self.total, _SPEC, 0)
+        part = contiguous(dtypes.float32, (50,))
+        calls = [
+            partial(backend.fill, self.live, Ref(scratch, _SPEC, 0)),
+            partial(backend.binary, "add", moving, Ref(scratch, _SPEC, 0), moving),
+            partial(backend.binary, "add", moving, total, total),
+            partial(backend.copy, Ref(self.place, part, 50), Ref(self.half, part, 0)),
+        ]
+        self.recorded = record_as(backend.runtime, calls, buffered=buffered)
+
+    def run(self, handle: Any) -> None:
+        self.live.refresh()
+        moved = [] if self.place.handle is handle else [self.place]
+        self.place.handle = handle
+        self.recorded.replay(moved)
+
+
+def test_replays_follow_numbers_and_memory(device: Any, buffered: bool) -> None:
+    step = _Step(device, buffered)
+    assert [x.call for x in step.recorded.launches] == [0, 1, 2, 3]
+    first, second = _memory(device, 1), _memory(device, 10)
+    assert _read(device, step.total).tolist() == [0] * 100
+    values, total = {id(first): 1.0, id(second): 10.0}, 0.0
+    for number, handle in [(2.0, first), (2.0, first), (3.0, first), (3.0, second), (-1.5, first), (0.25, second)]:
+        step.number = number
+        step.run(handle)  # without waiting in between: an update must not reach what is still under way
+        values[id(handle)] += number
+        total += values[id(handle)]
+    assert _read(device, step.total).tolist() == [total] * 100
+    assert _read(device, step.half)[:50].tolist() == [values[id(second)]] * 50
+    assert _read(device, first).tolist() == [values[id(first)]] * 100
+
+
+def test_profiled_replays_name_each_launch(device: Any, buffered: bool) -> None:
+    step = _Step(device, buffered)
+    handle = _memory(device, 1)
+    step.run(handle)
+    device.backend.start_profiling()
+    step.number = 5.0
+    step.run(handle)
+    events = device.backend.stop_profiling()
+    assert [name for name, _, _ in events] == [x.kernel for x in step.recorded.launches]
+    assert all(start <= end for _, start, end in events)
+    step.run(handle)
+    assert _read(device, handle).tolist() == [1 + 2 + 5 + 5] * 100
+
+
+def test_queues_are_bounded(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes = device.backend.runtime.lanes
+    device.backend.synchronize()
+    monkeypatch.setattr(lanes, "batch", 3)
+    monkeypatch.setattr(lanes, "batches", 2)
+    step = _Step(device, False)
+    handle = _memory(device, 0)
+    for _ in range(10):
+        step.run(handle)
+        assert len(lanes.current()._markers) <= 2
+    device.backend.synchronize()
+    assert _read(device, handle).tolist() == [20] * 100
+
+
+def test_a_launch_that_the_driver_refuses_is_named(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = _Step(device, False)
+    assert isinstance(step.recorded, RecordedLaunches)
+    driver = device.backend.runtime.driver
+    monkeypatch.setattr(driver, "enqueue", lambda *args: -5)
+    with pytest.raises(BackendError, match=r"launching .* over \(\d+,\)"):
+        step.run(_memory(device, 0))
+    monkeypatch.setattr(driver, "set_argument", lambda *args: -51)
+    with pytest.raises(BackendError, match=r"argument 0 of .* was refused with OpenCL status -51"):
+        step.run(_memory(device, 0))
+
+
+def test_command_buffers_need_both_extensions(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = device.backend.runtime
+    versions = extension_versions(runtime.device)
+    if "cl_khr_command_buffer_mutable_dispatch" not in versions:
+        assert Driver(runtime.device).commands is None
+    old = {**versions, "cl_khr_command_buffer": (0, 9, 4), "cl_khr_command_buffer_mutable_dispatch": (0, 9, 0)}
+    monkeypatch.setattr("polyhal.backends.opencl.driver.extension_versions", lambda device: old)
+    assert Driver(runtime.device).commands is None

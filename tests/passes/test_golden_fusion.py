@@ -1,0 +1,300 @@
+"""Passes that make several ops one, or one op several: formulas, products, shapes, groups, decomposition."""
+
+from __future__ import annotations
+
+import pytest
+
+from polyhal.hal.device import Device
+from polyhal.hal.passes.align_shapes import align_shapes
+from polyhal.hal.passes.decompose import decompose
+from polyhal.hal.passes.fuse_elementwise import fuse_elementwise
+from polyhal.hal.passes.fuse_products import fuse_products
+from polyhal.hal.passes.recognize import recognize
+
+from .golden import check
+from .rich_device import rich_device
+
+
+def test_a_composed_op_becomes_its_parts() -> None:
+    """Where the device has no kernel for it; `exp` is a core method of each."""
+    check(
+        decompose,
+        """
+        %0: float32[2, 3]
+        on it
+        %1 = softmax(%0, axis=1): float32[2, 3]
+        return %1
+        """,
+        """
+        %0: float32[2, 3]
+        on it
+        %1 = max(%0, axis=(1,), keepdims=True): float32[2, 1]
+        %2 = subtract(%0, %1): float32[2, 3]
+        %3 = exp(%2): float32[2, 3]
+        %4 = sum(%3, axis=(1,), keepdims=True): float32[2, 1]
+        %5 = divide(%3, %4): float32[2, 3]
+        return %5
+        """,
+        Device("numpy:contiguous_only"),
+    )
+
+
+def test_softmax_written_out() -> None:
+    check(
+        recognize,
+        """
+        %0: float32[2, 3]
+        on it
+        %1 = max(%0, axis=(1,), keepdims=False): float32[2]
+        %2 = reshape(%1, shape=(2, 1)): float32[2, 1]
+        %3 = subtract(%0, %2): float32[2, 3]
+        %4 = exp(%3): float32[2, 3]
+        %5 = sum(%4, axis=(1,), keepdims=True): float32[2, 1]
+        %6 = divide(%4, %5): float32[2, 3]
+        return %6
+        """,
+        """
+        %0: float32[2, 3]
+        on it
+        %1 = softmax(%0, axis=1): float32[2, 3]
+        return %1
+        """,
+    )
+
+
+def test_what_is_read_on_the_way_is_left_alone() -> None:
+    """A backward pass reads the exponentials; and without the maximum they overflow where softmax does not."""
+    text = """
+        %0: float32[2, 3]
+        on it
+        %1 = max(%0, axis=(1,), keepdims=True): float32[2, 1]
+        %2 = subtract(%0, %1): float32[2, 3]
+        %3 = exp(%2): float32[2, 3]
+        %4 = sum(%3, axis=(1,), keepdims=True): float32[2, 1]
+        %5 = divide(%3, %4): float32[2, 3]
+        return %5, %3
+        """
+    check(recognize, text, text)
+    text = """
+        %0: float32[2, 3]
+        on it
+        %1 = exp(%0): float32[2, 3]
+        %2 = sum(%1, axis=(1,), keepdims=True): float32[2, 1]
+        %3 = divide(%1, %2): float32[2, 3]
+        return %3
+        """
+    check(recognize, text, text)
+
+
+def test_layer_norm_written_out() -> None:
+    check(
+        recognize,
+        """
+        %0: float32[2, 4]
+        %1: float32[4]
+        %2: float32[4]
+        on it
+        %3 = mean(%0, axis=(1,), keepdims=True): float32[2, 1]
+        %4 = subtract(%0, %3): float32[2, 4]
+        %5 = square(%4): float32[2, 4]
+        %6 = mean(%5, axis=(1,), keepdims=True): float32[2, 1]
+        %7 = add(%6, 1e-05): float32[2, 1]
+        %8 = sqrt(%7): float32[2, 1]
+        %9 = divide(%4, %8): float32[2, 4]
+        %10 = multiply(%1, %9): float32[2, 4]
+        %11 = add(%10, %2): float32[2, 4]
+        return %11
+        """,
+        """
+        %0: float32[2, 4]
+        %1: float32[4]
+        %2: float32[4]
+        on it
+        %3, %4, %5 = layer_norm(%0, %1, %2, axes=1, eps=1e-05): float32[2, 4], float32[2], float32[2]
+        return %3
+        """,
+    )
+
+
+_GELU = """
+    %0: float32[4]
+    on it
+    %1 = pow(%0, 3): float32[4]
+    %2 = multiply({cubic}, %1): float32[4]
+    %3 = add(%0, %2): float32[4]
+    %4 = multiply(%3, 0.7978845608): float32[4]
+    %5 = tanh(%4): float32[4]
+    %6 = add(1, %5): float32[4]
+    %7 = multiply(0.5, %0): float32[4]
+    %8 = multiply(%7, %6): float32[4]
+    return %8
+    """
+
+
+def test_gelu_written_out() -> None:
+    after = "%0: float32[4]\non it\n%1 = gelu(%0, approximate='tanh'): float32[4]\nreturn %1"
+    check(recognize, _GELU.format(cubic=0.044715), after)
+    other = _GELU.format(cubic=0.0447)
+    check(recognize, other, other)
+
+
+def test_a_product_finishes_its_results() -> None:
+    """Bias, activation and residual, the last behind a reshape."""
+    check(
+        fuse_products,
+        """
+        %0: float32[6, 4]
+        %1: float32[5, 4]
+        %2: float32[5]
+        %3: float32[2, 3, 5]
+        on it
+        %4 = linear(%0, %1, %2): float32[6, 5]
+        %5 = relu(%4): float32[6, 5]
+        %6 = reshape(%5, shape=(2, 3, 5)): float32[2, 3, 5]
+        %7 = add(%6, %3): float32[2, 3, 5]
+        return %7
+        """,
+        """
+        %0: float32[6, 4]
+        %1: float32[5, 4]
+        %2: float32[5]
+        %3: float32[2, 3, 5]
+        on it
+        %4 = permute(%1, axes=(1, 0)): float32[4, 5] strides [1, 4]
+        %5 = reshape(%3, shape=(6, 5)): float32[6, 5]
+        %6 = fused_matmul(%0, %4, %2, %5, steps=(('add', (0, 1), ()), ('relu', (3,), ()), ('add', (4, 2), ())), numbers=()): float32[6, 5]
+        %7 = reshape(%6, shape=(2, 3, 5)): float32[2, 3, 5]
+        return %7
+        """,  # noqa: E501
+    )
+
+
+def test_a_product_that_others_read_stays() -> None:
+    text = """
+        %0: float32[6, 4]
+        %1: float32[4, 5]
+        on it
+        %2 = matmul(%0, %1, out_dtype=None): float32[6, 5]
+        %3 = relu(%2): float32[6, 5]
+        return %3, %2
+        """
+    check(fuse_products, text, text)
+
+
+def test_a_device_without_epilogues_keeps_products() -> None:
+    text = """
+        %0: float32[6, 4]
+        %1: float32[4, 5]
+        on it
+        %2 = matmul(%0, %1, out_dtype=None): float32[6, 5]
+        %3 = relu(%2): float32[6, 5]
+        return %3
+        """
+    check(fuse_products, text, text, rich_device("fused_matmul"))
+
+
+def test_reshapes_move_behind_what_follows() -> None:
+    check(
+        align_shapes,
+        """
+        %0: float32[2, 3, 4]
+        %1: float32[4]
+        %2: float32[6, 4]
+        on it
+        %3 = exp(%0): float32[2, 3, 4]
+        %4 = reshape(%3, shape=(6, 4)): float32[6, 4]
+        %5 = add(%4, %1): float32[6, 4]
+        %6 = multiply(%5, %2): float32[6, 4]
+        %7 = sum(%6, axis=(0,), keepdims=False): float32[4]
+        return %7
+        """,
+        """
+        %0: float32[2, 3, 4]
+        %1: float32[4]
+        %2: float32[6, 4]
+        on it
+        %3 = exp(%0): float32[2, 3, 4]
+        %4 = add(%3, %1): float32[2, 3, 4]
+        %5 = reshape(%2, shape=(2, 3, 4)): float32[2, 3, 4]
+        %6 = multiply(%4, %5): float32[2, 3, 4]
+        %7 = sum(%6, axis=(0, 1), keepdims=False): float32[4]
+        return %7
+        """,
+    )
+
+
+def test_a_group_ends_with_a_reduction() -> None:
+    check(
+        fuse_elementwise,
+        """
+        %0: float32[3, 4]
+        %1: float32[4]
+        on it
+        %2 = subtract(%0, %1): float32[3, 4]
+        %3 = square(%2): float32[3, 4]
+        %4 = mean(%3, axis=(1,), keepdims=True): float32[3, 1]
+        return %4
+        """,
+        """
+        %0: float32[3, 4]
+        %1: float32[4]
+        on it
+        %2 = fused_elementwise(%0, %1, steps=(('subtract', (0, 1), ()), ('square', (2,), ())), results=(3,), reduction=('mean', (1,), True)): float32[3, 1]
+        return %2
+        """,  # noqa: E501
+    )
+
+
+def test_a_small_group_is_repeated_within_a_large_one() -> None:
+    """A row that only the large group reads; what is costly, or read elsewhere, is made once."""
+    check(
+        fuse_elementwise,
+        """
+        %0: float32[3, 4]
+        %1: float32[4]
+        on it
+        %2 = multiply(%1, 0.5): float32[4]
+        %3 = add(%0, %2): float32[3, 4]
+        return %3
+        """,
+        """
+        %0: float32[3, 4]
+        %1: float32[4]
+        on it
+        %2 = fused_elementwise(%1, 0.5, %0, steps=(('multiply', (0, 1), ()), ('add', (2, 3), ())), results=(4,), reduction=None): float32[3, 4]
+        return %2
+        """,  # noqa: E501
+    )
+    for row, returned in [("exp(%1)", "%3"), ("multiply(%1, 0.5)", "%3, %2")]:
+        text = f"""
+            %0: float32[3, 4]
+            %1: float32[4]
+            on it
+            %2 = {row}: float32[4]
+            %3 = add(%0, %2): float32[3, 4]
+            return {returned}
+            """
+        check(fuse_elementwise, text, text)
+
+
+def test_a_group_does_not_need_itself() -> None:
+    """`%4` needs `%1` by way of a sum, so that one kernel cannot make both."""
+    text = """
+        %0: float32[3, 4]
+        on it
+        %1 = exp(%0): float32[3, 4]
+        %2 = sum(%1, axis=(0, 1), keepdims=True): float32[1, 1]
+        %3 = divide(%1, %2): float32[3, 4]
+        return %3
+        """
+    check(fuse_elementwise, text, text)
+
+
+@pytest.mark.parametrize("settings", ["", ", precision high"])
+def test_groups_keep_to_one_setting(settings: str) -> None:
+    """Ops under different settings do not become one."""
+    from polyhal.hal.graphs.parsing import parse
+
+    text = f"%0: float32[3]\non it\n%1 = exp(%0): float32[3]\non it{settings}\n%2 = add(%1, %0): float32[3]\nreturn %2"
+    count = len(fuse_elementwise(parse(text, rich_device())).nodes)
+    assert count == (2 if settings else 1)

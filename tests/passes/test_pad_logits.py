@@ -1,0 +1,104 @@
+"""Rows of logits and of their gradients that begin where a device wants them to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal import Device, Tensor, jit
+from polyhal.amp import autocast
+from polyhal.hal.passes.pad_logits import pad_logits
+from polyhal.nn import functional as F
+
+from .golden import check
+from .rich_device import rich_device
+
+_LOGITS = """
+    %0: bfloat16[2, 4, 8]
+    %1: bfloat16[2057, 8]
+    %2: int64[8]
+    %3: float32[8]
+    on it
+    %4 = linear(%0, %1, None): bfloat16[2, 4, 2057]
+    %5 = reshape(%4, shape=(8, 2057)): bfloat16[8, 2057]
+    %6, %7 = cross_entropy_rows(%5, %2, ignore_index=-100, label_smoothing=0.0): float32[8], float32[8]
+    %8 = cross_entropy_rows_grad(%3, %5, %2, %7, ignore_index=-100, label_smoothing=0.0, columns=0): bfloat16[8, 2057]
+    %9 = matmul(%8, %1, out_dtype=None): bfloat16[8, 8]
+    return %6, %9
+    """
+
+
+def _aligned(device: Device, alignment: int = 128) -> Device:
+    """The device, which says that rows had better begin at multiples of so many bytes."""
+    backend = device.backend
+    limits = replace(backend.capabilities.limits, row_alignment=alignment)
+    backend.capabilities = replace(backend.capabilities, limits=limits)  # type: ignore[misc]
+    return device
+
+
+def test_logits_and_gradient() -> None:
+    check(
+        pad_logits,
+        _LOGITS,
+        """
+        %0: bfloat16[2, 4, 8]
+        %1: bfloat16[2057, 8]
+        %2: int64[8]
+        %3: float32[8]
+        on it
+        %4 = pad(%1, widths=((0, 55), (0, 0)), value=0): bfloat16[2112, 8]
+        %5 = linear(%0, %4, None): bfloat16[2, 4, 2112]
+        %6 = slice(%5, starts=(0, 0, 0), lengths=(2, 4, 2057), steps=(1, 1, 1)): bfloat16[2, 4, 2057] strides [8448, 2112, 1]
+        %7 = reshape(%6, shape=(8, 2057)): bfloat16[8, 2057] strides [2112, 1]
+        %8, %9 = cross_entropy_rows(%7, %2, ignore_index=-100, label_smoothing=0.0): float32[8], float32[8]
+        %10 = cross_entropy_rows_grad(%3, %7, %2, %9, ignore_index=-100, label_smoothing=0.0, columns=2112): bfloat16[8, 2112]
+        %11 = slice(%10, starts=(0, 0), lengths=(8, 2057), steps=(1, 1)): bfloat16[8, 2057] strides [2112, 1]
+        %12 = matmul(%11, %1, out_dtype=None): bfloat16[8, 8]
+        return %8, %12
+        """,
+        _aligned(rich_device()),
+    )
+
+
+def test_nothing_where_rows_may_begin_anywhere() -> None:
+    for device in (rich_device(), _aligned(rich_device("cross_entropy_rows_grad"), 2)):
+        check(pad_logits, _LOGITS, _LOGITS, device)
+
+
+def test_results_of_the_graph_lie_as_they_were_recorded() -> None:
+    text = _LOGITS.replace("return %6, %9", "return %6, %5, %8")
+    check(
+        pad_logits,
+        text,
+        text.replace("    %9 = matmul(%8, %1, out_dtype=None): bfloat16[8, 8]\n", ""),
+        _aligned(rich_device()),
+    )
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "autocast"])
+def test_a_captured_step_computes_the_same(half: bool) -> None:
+    device = _aligned(rich_device())
+    rng = np.random.default_rng(0)
+    x, w = (polyhal.tensor(rng.standard_normal(s, np.float32), device=device) for s in ((64, 16), (2057, 16)))
+    y = polyhal.tensor(rng.integers(0, 2057, 64), device=device)
+    weight = w.requires_grad_()
+
+    def step() -> Tensor:
+        weight.grad = None
+        with autocast(enabled=half):
+            loss = F.cross_entropy(F.linear(x, weight), y)
+        loss.backward()
+        return loss
+
+    loss = step()
+    gradient = weight.grad.numpy()
+    assert loss.dtype is polyhal.float32
+    run = jit(step)
+    for _ in range(3):
+        again = run()
+    assert any(" pad(" in line for line in str(run.explain()).splitlines())
+    np.testing.assert_allclose(again.numpy(), loss.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(weight.grad.numpy(), gradient, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,211 @@
+"""Captured graphs with views, changes in place and shared memory compute what NumPy does, wherever their values are placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import polyhal as ph
+from polyhal.hal.layout import Spec
+from polyhal.hal.scheduler.plan import Plan
+
+DEVICES = ["numpy", "numpy:contiguous_only"]
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["add", "scale", "view", "transpose", "assign", "part", "fill", "sum", "matmul", "concat", "join", "drop"]
+        ),
+        st.integers(0, 9),
+        st.integers(0, 9),
+    ),
+    min_size=2,
+    max_size=14,
+)
+
+
+def _apply(kind: str, a: Any, b: Any, concatenate: Callable[..., Any], copy: Callable[..., Any]) -> Any:
+    """One step on 4 x 4 matrices of either library; None where it changes `a` in place."""
+    if kind == "add":
+        return a + b
+    if kind == "scale":
+        return a * 0.5
+    if kind == "view":
+        return a.reshape(2, 8).reshape(4, 4)
+    if kind == "transpose":
+        return a.T
+    if kind == "sum":
+        return a - a.sum(1)[:, None]
+    if kind == "matmul":
+        return (a @ b) * 0.25
+    if kind == "concat":
+        return concatenate((a[:2], b[2:]), 0)
+    if kind == "join":
+        return concatenate((a + b, a * 0.5), 0)[2:6]
+    if kind == "fill":
+        copy(a[1:3], None)
+    elif kind == "part":
+        copy(a[:2], b[2:])
+    elif kind == "assign":
+        copy(a, b)
+    return None
+
+
+def _numpy_copy(target: np.ndarray, value: np.ndarray | None) -> None:
+    target[...] = 0.25 if value is None else value.copy()
+
+
+def _tensor_copy(target: ph.Tensor, value: ph.Tensor | None) -> None:
+    if value is None:
+        target.fill_(0.25)
+    else:
+        target.copy_(value.clone())
+
+
+def _run(steps: list[tuple[str, int, int]], state: list[Any], concatenate: Any, copy: Any) -> list[Any]:
+    """All steps on a growing list of values. Changes in place go to the state, or to clones of what was made."""
+    values = list(state)
+    for kind, i, j in steps:
+        if kind == "drop" and len(values) > len(state) + 1:
+            values.pop(len(state) + i % (len(values) - len(state)))
+            continue
+        in_place = kind in ("fill", "part", "assign")
+        a, b = values[i % (len(state) if in_place else len(values))], values[j % len(values)]
+        if kind != "drop":
+            made = _apply(kind, a, b, concatenate, copy)
+            if made is not None:
+                values.append(made)
+    return values[len(state) :]
+
+
+def _check_places(plan: Plan) -> None:
+    """No two storages of an arena that live at one time overlap."""
+    for arena in plan.arenas.values():
+        spots = list(zip(arena.needs, arena.placement.places, strict=True))
+        for i, (need, (block, at)) in enumerate(spots):
+            for other, (other_block, other_at) in spots[:i]:
+                together = need.first <= other.last and other.first <= need.last
+                if together and block == other_block:
+                    assert at + need.nbytes <= other_at or other_at + other.nbytes <= at
+
+
+@pytest.mark.parametrize("name", DEVICES)
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS)
+def test_random_steps_agree_with_numpy(name: str, steps: list[tuple[str, int, int]]) -> None:
+    device = ph.Device(name)
+    start = [np.random.default_rng(k).standard_normal((4, 4)) for k in range(2)]
+    expected_state = [x.copy() for x in start]
+    tensors = [ph.Tensor(x, device=device) for x in start]
+
+    def step() -> list[ph.Tensor]:
+        return _run(steps, tensors, ph.concat, _tensor_copy)
+
+    jitted = ph.jit(step)
+    for _ in range(4):
+        copied = [x.copy() for x in expected_state]
+        expected = [np.array(x) for x in _run(steps, copied, np.concatenate, _numpy_copy)]
+        expected_state = copied
+        found = jitted()
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x.numpy(), y, rtol=1e-12, atol=1e-12)
+        for x, y in zip(tensors, expected_state, strict=True):
+            np.testing.assert_allclose(x.numpy(), y, rtol=1e-12, atol=1e-12)
+    for recorded in jitted.steps:
+        _check_places(recorded.program.plan)
+
+
+def test_results_that_are_held_keep_their_values() -> None:
+    device = ph.Device("numpy")
+
+    @ph.jit
+    def double(x: ph.Tensor) -> ph.Tensor:
+        return x * 2
+
+    held = [double(ph.full((3,), float(k), device=device)) for k in range(6)]
+    assert [x.numpy()[0] for x in held] == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_result_is_made_in_place_only_where_it_is_as_aligned_as_kernels_believe(start: int) -> None:
+    x = ph.arange(0, 33, dtype=ph.float32, device="numpy")
+    part = x[start : start + 32]
+    with ph.capture() as block:
+        part.mul_(2.0)
+    block.replay()
+    want = np.arange(33, dtype=np.float32)
+    want[start : start + 32] *= 4
+    np.testing.assert_array_equal(x.numpy(), want)
+    plan = block.recorded().program.plan
+    for value, found in enumerate(plan.storages.of):
+        spec = plan.graph.specs[value]
+        if found is not None and isinstance(spec, Spec):
+            assert plan.storages.storages[found[0]].spec.aligned >= spec.aligned
+
+
+def test_gradients_stay_where_they_are_from_run_to_run() -> None:
+    device = ph.Device("numpy")
+    weight = ph.ones((64, 64), device=device).requires_grad_()
+
+    @ph.jit
+    def step(x: ph.Tensor) -> None:
+        weight.grad = None
+        (x @ weight).sum().backward()
+
+    x = ph.ones((8, 64), device=device)
+    for _ in range(4):
+        step(x)
+    used = device.memory_stats().used
+    device.pool.reset_peak()
+    step(x)
+    assert device.memory_stats().peak == used
+
+
+def test_blocks_keep_to_the_largest_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that gives little at a time gets several blocks, and the same results."""
+    from dataclasses import replace
+
+    device = ph.Device("numpy")
+    capabilities = device.backend.capabilities
+    small = replace(capabilities, limits=replace(capabilities.limits, max_allocation=8192))
+    monkeypatch.setattr(device.backend, "capabilities", small)
+
+    @ph.jit
+    def step(x: ph.Tensor) -> ph.Tensor:
+        y = [ph.exp(x * float(k)) for k in range(6)]
+        return y[0] @ y[1] + y[2] @ y[3] + y[4] @ y[5]
+
+    x = ph.Tensor(np.random.default_rng(0).standard_normal((32, 32)), device=device)
+    eager = step(x).numpy()
+    np.testing.assert_array_equal(step(x).numpy(), eager)
+    (arena,) = step.steps[0].program.plan.arenas.values()
+    assert len(arena.placement.blocks) > 1
+    assert max(arena.placement.blocks) <= 8192
+
+
+def test_blocks_are_not_shared_where_a_launch_cannot_bind_one_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    device = ph.Device("numpy")
+    monkeypatch.setattr(device.backend, "capabilities", replace(device.backend.capabilities, shared_blocks=False))
+
+    @ph.jit
+    def step(x: ph.Tensor) -> ph.Tensor:
+        y = ph.exp(x)
+        for k in range(5):
+            y = ph.sin(y @ x) + float(k)
+        return y.sum()
+
+    x = ph.Tensor(np.random.default_rng(0).standard_normal((16, 16)), device=device)
+    eager = step(x).numpy()
+    np.testing.assert_array_equal(step(x).numpy(), eager)
+    plan = step.steps[0].program.plan
+    (arena,) = plan.arenas.values()
+    assert all(offset == 0 for _, offset in arena.placement.places)
+    assert 1 < len(arena.placement.blocks) < sum(isinstance(s, Spec) for s in plan.graph.specs)
+    _check_places(plan)
