@@ -1,6 +1,7 @@
 // Batch norm of x (images, channels, inner), inner being contiguous. A group of GROUP work-items gathers the statistics of one
 // channel in one part of the images, the variance around the part's mean in a second pass; parts are joined by another launch
-// (Chan et al., 1979). Then work-items of a further one apply them plane by plane. Without PARTIAL the first launch gives the result.
+// (Chan et al., 1979). Then groups of a further one apply them to some images each. Without PARTIAL the first launch gives the
+// result.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -129,10 +130,10 @@ __kernel void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset
 #endif
                           __global STORAGE(DTYPE) *out, const ulong out_offset, __global const REAL *means,
                           const ulong means_offset, __global const REAL *variances, const ulong variances_offset,
-                          const REAL eps, SHAPE, STEPS(x)) {
-    const uint channel = get_group_id(0), image = get_group_id(1);
-    x += (long)x_offset + channel * x_channel + image * x_image;
-    out += out_offset + ((ulong)image * channels + channel) * inner;
+                          const REAL eps, SHAPE, STEPS(x), const uint each) {
+    PART_OF_IMAGES
+    x += (long)x_offset + channel * x_channel;
+    out += out_offset + (ulong)channel * inner;
     const REAL mean = means[means_offset + channel];
     REAL scale = 1 / sqrt(variances[variances_offset + channel] + eps);
 #if WEIGHT
@@ -143,8 +144,12 @@ __kernel void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset
 #else
     const REAL shift = 0;
 #endif
-    FOR_VECTORS WRITE(out, (READ(x, i) - mean) * scale + shift, i);
-    FOR_TAIL STORE(DTYPE, (LOAD(DTYPE, x, i) - mean) * scale + shift, out, i);
+    for (uint image = first; image < last; image++) {
+        __global const STORAGE(DTYPE) *plane = x + image * x_image;
+        __global STORAGE(DTYPE) *target = out + (ulong)image * channels * inner;
+        FOR_VECTORS WRITE(target, (READ(plane, i) - mean) * scale + shift, i);
+        FOR_TAIL STORE(DTYPE, (LOAD(DTYPE, plane, i) - mean) * scale + shift, target, i);
+    }
 }
 
 // Per part and channel the sums of g * (x - mean) and of g, (parts, 2, channels).
@@ -208,11 +213,11 @@ __kernel void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_o
 #endif
                                __global const REAL *means, const ulong means_offset, __global const REAL *variances,
                                const ulong variances_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset,
-                               __global const REAL *sums, const REAL eps, SHAPE, STEPS(g), STEPS(x)) {
-    const uint channel = get_group_id(0), image = get_group_id(1);
-    g += (long)g_offset + channel * g_channel + image * g_image;
-    x += (long)x_offset + channel * x_channel + image * x_image;
-    dx += dx_offset + ((ulong)image * channels + channel) * inner;
+                               __global const REAL *sums, const REAL eps, SHAPE, STEPS(g), STEPS(x), const uint each) {
+    PART_OF_IMAGES
+    g += (long)g_offset + channel * g_channel;
+    x += (long)x_offset + channel * x_channel;
+    dx += dx_offset + (ulong)channel * inner;
     const REAL count = (REAL)images * inner, mean = means[means_offset + channel];
     const REAL deviation = 1 / sqrt(variances[variances_offset + channel] + eps);
     REAL scale = deviation;
@@ -220,6 +225,13 @@ __kernel void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_o
     scale *= LOAD(WEIGHT_DTYPE, weight, weight_offset + channel);
 #endif
     const REAL product = sums[channel] / count * deviation, slope = sums[channels + channel] / count;
-    FOR_VECTORS WRITE(dx, (READ(g, i) - slope - (READ(x, i) - mean) * product) * scale, i);
-    FOR_TAIL STORE(DTYPE, (LOAD(DTYPE, g, i) - slope - (LOAD(DTYPE, x, i) - mean) * product) * scale, dx, i);
+    for (uint image = first; image < last; image++) {
+        __global const STORAGE(DTYPE) *g_plane = g + image * g_image, *x_plane = x + image * x_image;
+        __global STORAGE(DTYPE) *target = dx + (ulong)image * channels * inner;
+        FOR_VECTORS WRITE(target, (READ(g_plane, i) - slope - (READ(x_plane, i) - mean) * product) * scale, i);
+        FOR_TAIL {
+            const REAL value = (LOAD(DTYPE, g_plane, i) - slope - (LOAD(DTYPE, x_plane, i) - mean) * product) * scale;
+            STORE(DTYPE, value, target, i);
+        }
+    }
 }

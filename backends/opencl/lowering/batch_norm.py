@@ -55,6 +55,11 @@ def _images_each(runtime: Runtime, planes: Planes) -> int:
     return max(ceil_div(planes.images, ceil_div(wanted, planes.channels)), min(least, planes.images))
 
 
+def _images_applied(runtime: Runtime, planes: Planes) -> int:
+    """Images that one group applies the statistics to: beginning a group costs a CPU as much as a short plane."""
+    return _images_each(runtime, planes) if runtime.features.cpu else 1
+
+
 def _forward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
@@ -65,6 +70,7 @@ def _forward(
     gathering, applying = _groups(runtime, found.inner)
     layout = _layout(found, *found.steps)
     each = _images_each(runtime, found)
+    shared = _images_applied(runtime, found)
     parts = ceil_div(found.images, each)
     results: list[Parameter] = [Workspace(6)] if parts > 1 else [Tensor(4), Tensor(5)]
     launches = [runtime.launch(
@@ -81,8 +87,11 @@ def _forward(
     present = [i for i, s in enumerate(inputs) if s is not None]
     launches.append(runtime.launch(
         "batch_apply", "batch_norm", definitions | {"GROUP": applying},
-        [*(Tensor(i) for i in present), Tensor(3), Tensor(4), Tensor(5), _eps(definitions, params), *layout],
-        (found.channels * applying, found.images), (applying, 1), kernel="batch_apply",
+        [
+            *(Tensor(i) for i in present), Tensor(3), Tensor(4), Tensor(5), _eps(definitions, params), *layout,
+            Constant(shared, "uint"),
+        ],
+        (found.channels * applying, ceil_div(found.images, shared)), (applying, 1), kernel="batch_apply",
     ))  # fmt: skip
     workspace = (2 * parts * found.channels * _item(definitions),) if parts > 1 else ()
     return LaunchSequence("batch_norm", launches, workspace)
@@ -118,6 +127,7 @@ def _backward(
     eps = _eps(definitions, params)
     layout = _layout(x, *g.steps, *x.steps)
     each = _images_each(runtime, x)
+    shared = _images_applied(runtime, x)
     parts = ceil_div(x.images, each)
     sums = runtime.launch(
         "batch_sums", "batch_norm", definitions | {"GROUP": gathering},
@@ -132,8 +142,8 @@ def _backward(
     present = [i for i, s in enumerate(inputs) if s is not None]
     apply = runtime.launch(
         "batch_input_grad", "batch_norm", definitions | {"GROUP": applying},
-        [*(Tensor(i) for i in present), Tensor(5), Workspace(9), eps, *layout],
-        (x.channels * applying, x.images), (applying, 1), kernel="batch_input_grad",
+        [*(Tensor(i) for i in present), Tensor(5), Workspace(9), eps, *layout, Constant(shared, "uint")],
+        (x.channels * applying, ceil_div(x.images, shared)), (applying, 1), kernel="batch_input_grad",
     )  # fmt: skip
     size = 2 * x.channels * _item(definitions)
     return LaunchSequence("batch_norm_grad", (sums, join, apply), (parts * size, size))
