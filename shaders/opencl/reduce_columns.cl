@@ -45,7 +45,7 @@
 #define SPAN (STRIPS * WIDTH)
 #define LANE(type, v, j) (((__private type *)&(v))[j])
 
-__kernel void reduce_columns(__global const STORAGE(DTYPE) *x,
+__kernel AS_WRITTEN void reduce_columns(__global const STORAGE(DTYPE) *x,
 #if !X_IS_WORKSPACE
                              const ulong x_offset,
 #endif
