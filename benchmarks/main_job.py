@@ -31,7 +31,7 @@ def train(device: str, steps: int, more: list[str]) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="polyhal-main-job-") as folder:
         place = Path(folder) / "run"
         command = [
-            sys.executable, "-m", "polyhal.cli", "train", "--device", device, "--steps", str(steps), "--log-every", "1",
+            sys.executable, "-m", "polyhal", "train", "--device", device, "--steps", str(steps), "--log-every", "1",
             "--eval-every", str(steps), "--save-dir", str(place), *more,
         ]  # fmt: skip
         begun = time.perf_counter()

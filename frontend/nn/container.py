@@ -67,7 +67,7 @@ def _joined(module: Module, after: Module) -> str | None:
     """
     if type(module) is not Linear or dispatch.thread.capture is not None:
         return None
-    if module._post_hooks or after._pre_hooks or after._post_hooks:
+    if any((module._pre_hooks, module._post_hooks, after._pre_hooks, after._post_hooks)):
         return None
     if type(after) is GELU:
         return "gelu_tanh" if after.approximate == "tanh" else "gelu"

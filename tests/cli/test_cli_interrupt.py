@@ -22,7 +22,7 @@ def _start(text: Path, folder: Path, *options: object) -> subprocess.Popen[str]:
     arguments = ["train", text, *TINY, "--steps", 100000, "--device", "numpy", "--save-dir", folder, *options]
     environment = os.environ | {"POLYHAL_DISABLE": "opencl", "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "polyhal.cli", *map(str, arguments)],
+        [sys.executable, "-m", "polyhal", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -37,7 +37,7 @@ def test_backend_is_short() -> None:
 
 
 def test_is_listed(template: Any) -> None:
-    done = template.run("-m", "polyhal.cli", "devices")
+    done = template.run("-m", "polyhal", "devices")
     assert done.returncode == 0, done.stderr
     assert "tiny:0" in done.stdout
 

@@ -1,0 +1,6 @@
+"""`python -m polyhal`, for where the console script is not on the path."""
+
+from polyhal.cli import main
+
+if __name__ == "__main__":
+    main()

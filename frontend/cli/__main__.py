@@ -1,6 +1,0 @@
-"""`python -m polyhal.cli`, for where the console script is not on the path."""
-
-from polyhal.cli import main
-
-if __name__ == "__main__":
-    main()
