@@ -205,5 +205,6 @@ class Pool:
         )
 
     def reset_peak(self) -> None:
-        """Start measuring the peak anew, from what is used now."""
-        self.peak = self.used
+        """Start measuring the peak anew, from what is used now, by streams too."""
+        for pool in (self, *self.branches.all):
+            pool.peak = pool.used

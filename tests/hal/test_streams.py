@@ -100,6 +100,17 @@ def test_memory_of_streams_is_counted_and_given_back(device: ph.Device, x: ph.Te
     assert len(device.idle_streams) <= 4
 
 
+def test_peaks_of_streams_are_measured_anew(device: ph.Device, x: ph.Tensor) -> None:
+    stream = device.stream()
+    with stream:
+        y = _work(x)
+    stream.synchronize()
+    del y
+    device.pool.reset_peak()
+    stats = device.memory_stats()
+    assert stats.peak == stats.used
+
+
 def test_captured_steps_run_on_streams(device: ph.Device, x: ph.Tensor) -> None:
     step = ph.jit(_work)
     expected = _work(x).numpy()
