@@ -6,7 +6,7 @@ traced into one when a plan is made (see `trace`), whole steps when they are cap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
@@ -169,6 +169,21 @@ class Tracer:
             outputs = self.graph.add(op, slots, tuple(bound.values()), [contiguous(d, s) for d, s in inferred])
         symbols = tuple(Symbol(self, i, self.graph.specs[i]) for i in outputs)  # type: ignore[arg-type]
         return symbols if op.returns_tuple else symbols[0]
+
+
+def with_needs(number: int, needs: Callable[[int], Iterable[int]], done: set[int]) -> Iterator[int]:
+    """`number` after all that it needs, directly or not, without what is in `done`; what is given is added to that."""
+    pending = [number]
+    while pending:
+        top = pending[-1]
+        missing = [n for n in needs(top) if n not in done]
+        if missing:
+            pending += missing
+            continue
+        pending.pop()
+        if top not in done:
+            done.add(top)
+            yield top
 
 
 def _spec(x: Any) -> InputSpec | None:

@@ -151,7 +151,7 @@ def _step(
     # Outputs are the parameters and then each state.
     written = [i for i in range(kinds) if i != 1]
     pairs = [(kind * count + i, n * count + i) for n, kind in enumerate(written) for i in range(count)]
-    settled = settle(makers, runtime, pairs, inputs, outputs)
+    settled = settle(makers.copy, runtime, pairs, inputs, outputs)
     first_workspace = len(inputs) + len(outputs)
     copies, workspace, given = dense(makers, runtime, {count + i: s for i, s in enumerate(grads)}, first_workspace)
     total = first_workspace + len(workspace)
@@ -254,7 +254,7 @@ def _scaled(
     """Outputs that are the inputs times the last of these."""
     count = len(outputs)
     factor = _specs(inputs)[-1]
-    steps: list[Step] = [settle(makers, runtime, [(i, i) for i in range(count)], inputs, outputs)]
+    steps: list[Step] = [settle(makers.copy, runtime, [(i, i) for i in range(count)], inputs, outputs)]
     for (dtype,), members in by_dtype([(s.dtype,) for s in outputs]).items():
         definitions: dict[str, str | bool] = {"DTYPE": dtype.name, "FACTOR_DTYPE": factor.dtype.name, **flags}
         kernel = Kernel("scale_all", (Operand("x", dtype),), definitions, _real(dtype))

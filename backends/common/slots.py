@@ -66,9 +66,13 @@ class Makers:
 
 
 def settle(
-    makers: Makers, runtime: Any, pairs: Sequence[tuple[int, int]], inputs: Inputs, outputs: tuple[Spec, ...]
+    copy_of: Callable[[Any, Spec, Spec], Launch],
+    runtime: Any,
+    pairs: Sequence[tuple[int, int]],
+    inputs: Inputs,
+    outputs: tuple[Spec, ...],
 ) -> Step:
-    """A step that copies input to output, by position, for every pair that is not the same memory."""
+    """A step that copies input to output, by position, for every pair that is not the same memory, by launches of `copy_of`."""
     first_output = len(inputs)
     copies: dict[tuple[Spec, Spec], Launch] = {}
     planned = []
@@ -77,7 +81,7 @@ def settle(
         assert isinstance(spec, Spec)
         target = outputs[o]
         if (spec, target) not in copies:
-            copies[spec, target] = makers.copy(runtime, spec, target)
+            copies[spec, target] = copy_of(runtime, spec, target)
         planned.append((i, first_output + o, copies[spec, target]))
 
     def run(*args: Any) -> None:

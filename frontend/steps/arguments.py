@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polyhal.hal.errors import CaptureError, message
+from polyhal.steps.nested import mapped
 from polyhal.tensor import Tensor
 
 
@@ -75,18 +76,13 @@ class _Passed(tuple[Any, ...]):
 
 def replaced(value: Any, tensor: Callable[[Tensor], Any], number: Callable[[float], Any]) -> Any:
     """`value` with every tensor and every float in it replaced, in the order in which `Arguments` finds them."""
-    kind = type(value)
-    if isinstance(value, Tensor):
-        return tensor(value)
-    if kind is float:
-        return number(value)
-    if kind in (list, tuple):
-        return kind(replaced(x, tensor, number) for x in value)
-    if hasattr(value, "_fields"):
-        return kind(*(replaced(x, tensor, number) for x in value))
-    if kind is dict:
-        return {k: replaced(x, tensor, number) for k, x in value.items()}
-    return value
+
+    def leaf(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return tensor(x)
+        return number(x) if type(x) is float else x
+
+    return mapped(value, leaf)
 
 
 def described(key: tuple[Any, ...]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from polyhal.hal.captured import Pending
 from polyhal.hal.live import Live
+from polyhal.steps.nested import mapped
 from polyhal.tensor import Tensor
 
 
@@ -23,32 +24,24 @@ def pattern(value: Any, add: Callable[[Tensor], int], arguments: Collection[int]
 
     `arguments` are the buffers of what is passed with each run; other tensors that have memory stay as they are.
     """
-    if isinstance(value, Tensor):
-        buffer: Any = value.buffer
-        if not isinstance(buffer, Pending) and id(buffer) not in arguments:
-            return value
-        return Place(add(value))
-    kind = type(value)
-    if kind in (list, tuple):
-        return kind(pattern(x, add, arguments) for x in value)
-    if hasattr(value, "_fields"):
-        return kind(*(pattern(x, add, arguments) for x in value))
-    if kind is dict:
-        return {k: pattern(x, add, arguments) for k, x in value.items()}
-    return value
+
+    def leaf(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        buffer: Any = x.buffer
+        return Place(add(x)) if isinstance(buffer, Pending) or id(buffer) in arguments else x
+
+    return mapped(value, leaf)
 
 
 def filled(found: Any, results: Sequence[Tensor]) -> Any:
     """What a run returns."""
-    kind = type(found)
-    if kind is Place:
+    if type(found) is Place:  # most steps return one tensor
         return results[found.index]
-    if isinstance(found, Live):
-        return found.value
-    if kind in (list, tuple):
-        return kind(filled(x, results) for x in found)
-    if hasattr(found, "_fields"):
-        return kind(*(filled(x, results) for x in found))
-    if kind is dict:
-        return {k: filled(x, results) for k, x in found.items()}
-    return found
+
+    def leaf(x: Any) -> Any:
+        if type(x) is Place:
+            return results[x.index]
+        return x.value if isinstance(x, Live) else x
+
+    return mapped(found, leaf)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyhal.hal.graph import Graph, Node, Operand
+from polyhal.hal.graph import Graph, Node, Operand, with_needs
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.elementwise import OPERANDS
 from polyhal.hal.ops.fused import REDUCTIONS, GroupStep
@@ -164,22 +164,9 @@ class _Fusion:
     def _ordered(self) -> Iterator[_Unit]:
         """Units after those that they need, otherwise in the order of their last nodes."""
         done: set[int] = set()
-
-        def visit(number: int) -> Iterator[_Unit]:
-            pending = [number]
-            while pending:
-                top = pending[-1]
-                missing = sorted(u for u in self._units[top].needs if u not in done)
-                if missing:
-                    pending += missing
-                    continue
-                pending.pop()
-                if top not in done:
-                    done.add(top)
-                    yield self._units[top]
-
         for number in sorted(self._units, key=lambda u: self._units[u].nodes[-1]):
-            yield from visit(number)
+            for found in with_needs(number, lambda u: sorted(self._units[u].needs), done):
+                yield self._units[found]
 
     def _emit(self, rewriting: Rewriting, unit: _Unit) -> bool:
         """Add a group as one op. False where the device has no kernel for it."""

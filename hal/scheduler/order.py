@@ -6,10 +6,9 @@ steps, for one, directly follow the gradients that they use up. No value depends
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
-from polyhal.hal.graph import Graph, Node
+from polyhal.hal.graph import Graph, Node, with_needs
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import Slot
 from polyhal.hal.passes.rewriting import Rewriting
@@ -124,13 +123,12 @@ class _Order:
                 for n in needs:
                     followers.setdefault(n, []).append(k)
         ready = [k for k, needs in enumerate(waiting) if not needs and not self._views[k]]
-        heapq.heapify(ready)
         order: list[int] = []
         done: set[int] = set()
         while ready:
             k = min(ready, key=lambda n: (self._gain(n, waiting, followers), n))
             ready.remove(k)
-            self._write(k, order, done)
+            order += with_needs(k, self._makers, done)
             for r in self._reads[k]:
                 self._left[r] -= 1
             for f in followers.get(k, ()):
@@ -163,18 +161,6 @@ class _Order:
         reads = self._reads[k]
         return made - sum(self._bytes[r] for r in reads if self._left[r] == 1 + sum(r in self._reads[d] for d in done))
 
-    def _write(self, k: int, order: list[int], done: set[int]) -> None:
-        """Add a node, after the views that it reads."""
-        pending = [k]
-        while pending:
-            top = pending[-1]
-            missing = [
-                self._maker[v] for v in slots(self._graph.nodes[top]) if v in self._maker and self._maker[v] not in done
-            ]
-            if missing:
-                pending += missing
-                continue
-            pending.pop()
-            if top not in done:
-                done.add(top)
-                order.append(top)
+    def _makers(self, k: int) -> list[int]:
+        """The nodes that make what a node reads, views among them."""
+        return [self._maker[v] for v in slots(self._graph.nodes[k]) if v in self._maker]

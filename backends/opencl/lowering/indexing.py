@@ -9,6 +9,7 @@ from typing import Any
 from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.indexing import line_step, thirds
 from polyhal.backends.common.launch import Constant, LaunchSequence, Number, Tensor
+from polyhal.backends.common.slots import settle
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import movement, scatter
 from polyhal.backends.opencl.runtime import Runtime
@@ -155,13 +156,7 @@ def _store_rows(
     group = runtime.features.group_size
     definitions: dict[str, str | int | bool] = {"ELEMENT": _ELEMENTS[x.dtype.itemsize]}
     store = runtime.launch("store_rows", "store_rows", definitions, parameters, (value.size,), (group,))
-    whole = movement.copy(runtime, x, out)
-
-    def settled(*args: Any) -> None:
-        source, target = args[0], args[3]
-        if source.handle is not target.handle or source.offset != target.offset:
-            whole(source, target)
-
+    settled = settle(movement.copy, runtime, [(0, 0)], inputs, outputs)
     return LaunchSequence("store_rows", (settled, store))
 
 

@@ -10,6 +10,7 @@ from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.indexing import line_step, step_of_rows, thirds
 from polyhal.backends.common.launch import Constant, LaunchSequence, Number, Tensor
 from polyhal.backends.common.lowering import LoweringFunction
+from polyhal.backends.common.slots import settle
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering import movement
 from polyhal.backends.wgpu.lowering.windows import Part, too_large
@@ -315,13 +316,7 @@ def _store_rows(
     ]  # fmt: skip
     definitions = {"UNIT": out.dtype.itemsize, "GROUP": size}
     store = runtime.launch("store_rows", "store_rows", definitions, parameters, ceil_div(value.size, size))
-    whole = movement.copy(runtime, x, out)
-
-    def settled(*args: Any) -> None:
-        source, target = args[0], args[3]
-        if source.handle is not target.handle or source.offset != target.offset:
-            whole(source, target)
-
+    settled = settle(movement.copy, runtime, [(0, 0)], inputs, outputs)
     return LaunchSequence("store_rows", (settled, store))
 
 
