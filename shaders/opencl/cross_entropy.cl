@@ -11,7 +11,7 @@
 #include "rows.h"
 #include "row_exponentials.h"
 
-__kernel void cross_entropy(OPERAND(x), __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset,
+__kernel SHARED_ROWS void cross_entropy(OPERAND(x), __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset,
                             __global REAL *loss, const ulong loss_offset, __global REAL *lse, const ulong lse_offset,
                             const long target_step, const long ignored, const REAL smoothing, ROW_PARAMETERS, STRIDES(x)) {
     GROUP_SCRATCH(REAL)

@@ -15,7 +15,7 @@
 
 #define OF_BLOCK _Pragma("unroll") for (uint k = 0, i = begin; k < CHAINS; k++, i += LANES) if (i < WHOLE)
 
-__kernel void cross_entropy_grad(__global const STORAGE(GRADIENT_DTYPE) *g, const ulong g_offset, OPERAND(x),
+__kernel SHARED_ROWS void cross_entropy_grad(__global const STORAGE(GRADIENT_DTYPE) *g, const ulong g_offset, OPERAND(x),
                                  __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset,
                                  __global const REAL *lse, const ulong lse_offset, RESULT(dx), const long g_step,
                                  const long target_step, const long lse_step, const long ignored, const REAL smoothing,

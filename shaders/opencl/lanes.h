@@ -1,11 +1,15 @@
 // Sums and maxima over the lanes of a vector of WIDTH reals, pair by pair, and steps shared by kernels that keep tiles in registers.
-// LANES_MAX may pass over a NaN.
+// LANES_MAX may pass over a NaN. With WHOLE_NUMBERS, REAL is a type of integers.
 
 #ifndef POLYHAL_LANES
 #define POLYHAL_LANES
 
+#ifndef WHOLE_NUMBERS
+#define WHOLE_NUMBERS 0
+#endif
+
 // The operator, not the function select, which some drivers split into single lanes.
-#ifdef __NV_CL_C_VERSION
+#if defined(__NV_CL_C_VERSION) && !WHOLE_NUMBERS
 #define LARGER(a, b) fmax(a, b)
 #else
 #define LARGER(a, b) ((a) < (b) ? (b) : (a))

@@ -36,7 +36,7 @@
 #endif
 #define FACTOR_AND_SHIFT(channel) const REAL factor = FACTOR(channel), shift = SHIFT(channel);
 
-__kernel void norm_rows(OPERAND(x),
+__kernel SHARED_ROWS void norm_rows(OPERAND(x),
 #if WEIGHT
                         __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
 #endif

@@ -40,7 +40,7 @@
 #define ADD_SLOPES1(slope, normal)
 #endif
 
-__kernel void norm_rows_grad(OPERAND(g), OPERAND(x),
+__kernel SHARED_ROWS void norm_rows_grad(OPERAND(g), OPERAND(x),
 #if WEIGHT
                              __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
 #endif

@@ -14,6 +14,8 @@
 //   WRITE(out, v, at, i)   stores a vector
 //   NEXT_ROW(x, at)        on CPUs, asks for vector i of the next row, as every kernel does once for each operand;
 //   NEXT_RESULT(out, at)   the same for a row to be written
+//   SHARED_ROWS            says the size of a group to the compiler, which then gives each work-item so many registers that
+//                          a group of them fits a compute unit
 //   CHAIN(s, v)            declares the sums s[CHAINS], all v; CHAIN_SUM(s) and CHAIN_MAX(s) join them and their lanes to one REAL
 
 #ifndef POLYHAL_ROWS
@@ -82,6 +84,7 @@ typedef VEC(REAL) V;
 #endif
 
 #if HELD
+#define SHARED_ROWS __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 #define CHAINS (HELD < 4 ? HELD : 4)
 #define FOR_VECTORS \
     _Pragma("unroll") for (uint held = 0, k = 0, i = GROUP_ME; held < HELD; held++, k = held % CHAINS, i += LANES) \
@@ -91,6 +94,7 @@ typedef VEC(REAL) V;
 #define VALUE(name, at) name##_held[held]
 #define KEEP(name, value) name##_held[held] = value;
 #else
+#define SHARED_ROWS
 // Several sums at a time: one alone would wait for each addition to finish.
 #define CHAINS 4
 #define FOR_VECTORS \

@@ -11,7 +11,7 @@
 #include "rows.h"
 #include "row_exponentials.h"
 
-__kernel void softmax(OPERAND(x), RESULT(out), ROW_PARAMETERS, STRIDES(x), STRIDES(out)) {
+__kernel SHARED_ROWS void softmax(OPERAND(x), RESULT(out), ROW_PARAMETERS, STRIDES(x), STRIDES(out)) {
     GROUP_SCRATCH(REAL)
     HELD_ROW(x)
     FOR_ROWS {

@@ -6,7 +6,7 @@
 #include "rows.h"
 #include "exponential.h"
 
-__kernel void softmax_grad(OPERAND(g), OPERAND(out), RESULT(dx), ROW_PARAMETERS, STRIDES(g), STRIDES(out), STRIDES(dx)) {
+__kernel SHARED_ROWS void softmax_grad(OPERAND(g), OPERAND(out), RESULT(dx), ROW_PARAMETERS, STRIDES(g), STRIDES(out), STRIDES(dx)) {
     GROUP_SCRATCH(REAL)
     HELD_ROW(g)
     HELD_ROW(out)

@@ -115,11 +115,13 @@ def plain(model: nn.Module, optimizer: Optimizer) -> Callable[[Tensor, Tensor], 
     return step
 
 
+ABOVE_ROUNDING = 1e-5
+"""An epsilon of Adam that makes no steps of gradients that are only rounding, as those of the biases of keys in attention are."""
 OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
     "sgd": lambda ps: optim.SGD(ps, lr=0.1),
     "momentum": lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9, dampening=0.5, weight_decay=0.01),
     "adam": lambda ps: optim.Adam(ps, lr=0.01, weight_decay=0.1),
-    "adamw": lambda ps: optim.AdamW(ps, lr=0.01),
+    "adamw": lambda ps: optim.AdamW(ps, lr=0.01, eps=ABOVE_ROUNDING),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -50,7 +51,7 @@ class _Step:
         self.total, self.half, scratch = (_memory(device, 0) for _ in range(3))
         moving = Ref(self.place, _SPEC, 0)
         total = Ref(self.total, _SPEC, 0)
-        part = contiguous(dtypes.float32, (50,))
+        part = replace(contiguous(dtypes.float32, (50,)), aligned=False)
         calls = [
             partial(backend.fill, self.live, Ref(scratch, _SPEC, 0)),
             partial(backend.binary, "add", moving, Ref(scratch, _SPEC, 0), moving),

@@ -44,6 +44,7 @@ def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, 
     definitions: dict[str, str | int | bool] = {
         "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(held)),
         "MAP(v)": convert("v", x.dtype, held), "OPERATION": operation, "IDENTITY": int(operation == "prod"),
+        "WHOLE_NUMBERS": not held.is_floating_point,
     }  # fmt: skip
     columns = _columns(x, axis)
     if columns is not None:
