@@ -101,7 +101,10 @@ class Jitted(Generic[P, R]):
     @staticmethod
     def _fitting(entry: _Entry, tensors: list[Tensor]) -> CapturedStep | None:
         """The variant that was recorded in the state that everything is in now."""
-        return next((v for v in reversed(entry.variants) if v.fits(tensors)), None)
+        for variant in reversed(entry.variants):
+            if variant.fits(tensors):
+                return variant
+        return None
 
     def _look(self, entry: _Entry, expected: CapturedStep | None, tensors: list[Tensor], args: Any, kwargs: Any) -> Any:
         """Record the function anew, and run the variant that does the same if there is one, else a new one."""

@@ -13,6 +13,9 @@ from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.settings import Precision, settings
 
 
+_PRECISIONS = get_args(Precision)
+
+
 class PrecisionError(PolyhalError, ValueError):
     """A precision that does not exist was asked for."""
 
@@ -24,7 +27,7 @@ def set_float32_matmul_precision(precision: Precision) -> None:
     of at most twice that of `highest`. `medium` may round the operands to TF32 or bfloat16, 11 and 8 significant bits.
     Sums are float32 in all of them. A device without such units computes `highest`. Raises PrecisionError.
     """
-    if precision not in get_args(Precision):
+    if precision not in _PRECISIONS:
         raise PrecisionError(
             message("set_float32_matmul_precision", f"got {precision!r}", expected="'highest', 'high' or 'medium'")
         )

@@ -96,6 +96,8 @@ class Product:
     epilogue: Epilogue | None = None
     precision: Precision = "highest"
     """How float32 operands are multiplied."""
+    row_sums: int | None = None
+    """Where in the argument list the sums of the rows of the left operand go, for builders that are asked for them."""
 
     @property
     def count(self) -> int:
@@ -225,6 +227,27 @@ def lowerings(build: Builder, *, wide: bool = False, epilogues: bool = False) ->
 
     table: dict[str, LoweringFunction] = {"matmul": matmul, "linear": linear}
     return {**table, "fused_linear": fused_linear} if epilogues else table
+
+
+def weight_grad(build: Builder) -> LoweringFunction:
+    """The lowering function of `linear_weight_grad` on a builder that adds up rows of the left operand on its way."""
+
+    def lower(
+        runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        grad, x = inputs
+        refusal = _refusal(x, grad)
+        if refusal:
+            return Declined(refusal)
+        assert isinstance(grad, Spec)
+        assert isinstance(x, Spec)
+        if outputs[1].dtype is not outputs[0].dtype:
+            return Declined(f"gradients of {outputs[0].dtype.name} and {outputs[1].dtype.name}")
+        turned = Spec(grad.dtype, grad.shape[::-1], grad.strides[::-1], grad.aligned)
+        p = describe(turned, x, outputs[0], (0, 1, None, 2, 4))
+        return _built(build, runtime, p if isinstance(p, Declined) else replace(p, row_sums=3), params)
+
+    return lower
 
 
 def _built(build: Builder, runtime: Any, p: Product | Declined, params: Mapping[str, Any]) -> Launch | Declined:

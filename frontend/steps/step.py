@@ -58,7 +58,8 @@ class CapturedStep:
             if not self.captured.in_mode():
                 return False
             self._modes = dispatch.structure.modes
-        return all(g.holds(self._leaf(g.leaf, tensors)) for g in self._gradients.read)
+        read = self._gradients.read
+        return not read or all(g.holds(self._leaf(g.leaf, tensors)) for g in read)
 
     def run(self, tensors: Sequence[Tensor] = ()) -> Any:
         """Run once on tensors for the step's arguments, and return what the step returned, computed anew."""

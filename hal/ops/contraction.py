@@ -195,8 +195,51 @@ def _linear_decomposed(x: Any, weight: Any, bias: Any) -> Any:
 def _linear_gradient(g: Any, x: Any, weight: Any, needs: tuple[bool, ...]) -> Any:
     rows = reshape(g, (-1, g.shape[-1]))
     dx = reshape(op_matmul(rows, weight), x.shape) if needs[0] else None
-    dw = op_matmul(permute(rows, (1, 0)), reshape(x, (-1, x.shape[-1]))) if needs[1] else None
-    return dx, dw, sum_(rows, 0) if len(needs) > 2 and needs[2] else None
+    columns = reshape(x, (-1, x.shape[-1])) if needs[1] else None
+    biased = len(needs) > 2 and needs[2]
+    if needs[1] and biased:
+        return (dx, *linear_weight_grad(rows, columns))
+    return dx, _weight_gradient(rows, columns) if needs[1] else None, sum_(rows, 0) if biased else None
+
+
+def _weight_gradient(g: Any, x: Any) -> Any:
+    return op_matmul(permute(g, (1, 0)), x)
+
+
+def _linear_weight_grad(grad: Any, x: Any) -> Any:
+    """Gradients of the weight (out, in) and the bias (out,) of `linear`, given `grad` (rows, out) and x (rows, in)."""
+    return np.matmul(np.swapaxes(grad, 0, 1), x), np.sum(grad, axis=0)
+
+
+def _infer_linear_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    g, x = _matrices(specs)
+    if g.ndim != 2 or x.ndim != 2 or g.shape[0] != x.shape[0]:
+        raise ValueError(f"grad {g.shape} and x {x.shape}; expected (rows, out) and (rows, in)")
+    return [(dtypes.promote(g.dtype, x.dtype), (g.shape[1], x.shape[1])), (g.dtype, g.shape[1:])]
+
+
+def _linear_weight_grad_samples(rng: np.random.Generator) -> list[Sample]:
+    shapes = [(3, 4, 5), (1, 7, 2), (0, 3, 4), (65, 33, 17), (300, 10, 70), (130, 64, 96)]
+    return [Sample((rng.uniform(-1, 1, (k, m)), rng.uniform(-1, 1, (k, n)))) for k, m, n in shapes]
+
+
+linear_weight_grad = declare(
+    _linear_weight_grad,
+    name="linear_weight_grad",
+    family="contraction",
+    public=False,
+    infer=_infer_linear_weight_grad,
+    outputs=("out", "bias"),
+    decompose=lambda grad, x: (_weight_gradient(grad, x), sum_(grad, 0)),
+    # The product and the sum add up in float32 anyway, and the product of halves may run on matrix units.
+    widen=False,
+    samples=_linear_weight_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, floor=1.0, terms=lambda specs, params: specs[0].shape[0]),  # type: ignore[union-attr]
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "expected \\(rows, out\\)")],
+    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[0],
+    settings=("precision",),
+)
 
 
 def _linear_samples(rng: np.random.Generator) -> list[Sample]:
@@ -310,8 +353,10 @@ def _fused_linear_gradient(
     elif activation != "none":
         before = _fused_linear_decomposed(x, weight, bias, None, activation="none", scale=scale)
     slope = _SLOPES[activation](g, before)
-    dx, dw, _ = _linear_gradient(slope if scale == 1 else slope * scale, x, weight, needs[:2])
-    db = sum_(reshape(slope, (-1, slope.shape[-1])), 0) if bias is not None and needs[2] else None
+    if scale == 1:
+        return (*_linear_gradient(slope, x, weight, needs[:3]), g)
+    dx, dw, _ = _linear_gradient(slope * scale, x, weight, needs[:2])
+    db = sum_(reshape(slope, (-1, slope.shape[-1])), 0) if needs[2] else None
     return dx, dw, db, g
 
 

@@ -1,4 +1,4 @@
-"""Cross entropy by rows of logits, fused with log-softmax."""
+"""Cross entropy by rows of logits, fused with log-softmax, and the mean of row losses."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from polyhal.hal.ops.creation import arange
 from polyhal.hal.ops.exponential import exp
 from polyhal.hal.ops.indexing import take_along_axis
 from polyhal.hal.ops.logic import equal
-from polyhal.hal.ops.movement import pad, reshape
+from polyhal.hal.ops.movement import broadcast_to, pad, reshape
 from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
-from polyhal.hal.ops.reduction import logsumexp, mean
+from polyhal.hal.ops.reduction import logsumexp, mean, sum_
 from polyhal.hal.ops.selection import where
 
 
@@ -179,4 +179,61 @@ cross_entropy_rows = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(8.0, floor=80.0, terms=_terms),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(3, int)), {}, ValueError, "expected \\(N, C\\) and \\(N,\\)")],
+)
+
+
+def _mean_loss(losses: Any, target: Any, *, ignore_index: int = -100) -> Any:
+    """Mean of `losses` (N,) of which those with a `target` (N,) of `ignore_index` are 0 and do not count.
+
+    Returns with it 1 / (how many count), by which the gradient of the mean is multiplied: infinity where none does.
+    """
+    count = np.sum(np.asarray(target) != ignore_index, dtype=np.asarray(losses).dtype)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.divide(np.sum(losses), count), np.divide(1, count)
+
+
+def _infer_mean_loss(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    losses, target = specs
+    assert isinstance(losses, Spec)
+    assert isinstance(target, Spec)
+    if losses.ndim != 1 or target.shape != losses.shape:
+        raise ValueError(f"losses {losses.shape} and target {target.shape}; expected (N,) and (N,)")
+    if not target.dtype.is_integral or not losses.dtype.is_floating_point:
+        raise TypeError(f"losses are {losses.dtype.name} and target {target.dtype.name}; expected floats and integers")
+    return [(losses.dtype, ()), (losses.dtype, ())]
+
+
+def _mean_loss_decomposed(losses: Any, target: Any, *, ignore_index: int) -> Any:
+    count = sum_(target.not_equal(ignore_index).cast(dtype=losses.dtype))
+    return sum_(losses) / count, 1.0 / count
+
+
+def _mean_loss_rule(g: Any, losses_spec: Spec, scale: Any) -> Any:
+    return broadcast_to(g * scale, losses_spec.shape), None
+
+
+def _mean_loss_samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for n in (1, 5, 300, 3001):
+        target = rng.integers(0, 9, n)
+        target[: n // 3] = 4
+        losses = np.where(target == 4, 0, rng.uniform(0, 2, n))
+        out += [Sample((losses, target), {"ignore_index": 4}) for _ in range(n > 1)]
+        out.append(Sample((rng.uniform(0, 2, n), target)))
+    return [*out, Sample((np.zeros(3), np.full(3, -100)), special=True)]
+
+
+mean_loss = declare(
+    _mean_loss,
+    name="mean_loss",
+    family="loss",
+    public=False,
+    infer=_infer_mean_loss,
+    outputs=("out", "scale"),
+    decompose=_mean_loss_decomposed,
+    gradient=_mean_loss_rule,
+    samples=_mean_loss_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(4.0, terms=lambda specs, params: specs[0].size),  # type: ignore[union-attr]
+    errors=[ErrorSample((np.zeros(2), np.zeros(3, int)), {}, ValueError, "expected \\(N,\\) and \\(N,\\)")],
 )

@@ -59,7 +59,7 @@ class _Padding:
 
     def _wanted(self, node: Node) -> int:
         """The length that rows of the logits of a node should have; 0 where theirs is right."""
-        if node.op.family != "loss" or node.replaces or not has_groups(node.origin):
+        if "logits" not in node.op.inputs or node.replaces or not has_groups(node.origin):
             return 0
         assert node.origin is not None
         logits = self._graph.spec_of(node.inputs[node.op.inputs.index("logits")])

@@ -30,6 +30,10 @@
 #ifndef BATCHED
 #define BATCHED 1
 #endif
+// Whether the sums of a's rows are wanted, too.
+#ifndef ROW_SUMS
+#define ROW_SUMS 0
+#endif
 #define WIDTH 1
 #include "dtypes.h"
 #include "vectors.h"
@@ -71,8 +75,11 @@ typedef CONCAT(REAL, 4) Quad;
 
 __kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_slices(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
-    EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const uint m, const uint n, const uint k,
-    OPERANDS) {
+    EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+#if ROW_SUMS
+    __global STORAGE(OUT_DTYPE) *row_sums, const ulong row_sums_offset,
+#endif
+    const uint m, const uint n, const uint k, OPERANDS) {
     __local REAL memory[STAGED > SUMS ? STAGED : SUMS] __attribute__((aligned(16)));
     __local REAL *left = memory, *right = memory + TERMS * PITCH(ROWS);
     const uint me = get_local_id(0);
@@ -94,6 +101,9 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matm
     Quad sums[4];
 #pragma unroll
     for (uint i = 0; i < 4; i++) sums[i] = (Quad)(0);
+#if ROW_SUMS
+    Quad totals = (Quad)(0);
+#endif
     REAL a_next[LOADS(ROWS)], b_next[LOADS(COLUMNS)];
     FETCH_BOTH(0)
     for (uint from = 0; from < k; from += TERMS) {
@@ -111,6 +121,9 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matm
             sums[1] += x.s1 * y;
             sums[2] += x.s2 * y;
             sums[3] += x.s3 * y;
+#if ROW_SUMS
+            totals += x;
+#endif
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -128,4 +141,15 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matm
         EPILOGUE_STEPS(sum, row, column, i0, i1, i2, 1)
         STORE(OUT_DTYPE, sum, out, (ulong)row * n + column);
     }
+#if ROW_SUMS
+    if (first_column) return;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (column4 == 0) *(__local Quad *)&memory[slice * ROWS + row4] = totals;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me >= ROWS || first_row + me >= m) return;
+    REAL total = memory[me];
+#pragma unroll
+    for (uint s = 1; s < SLICES; s++) total += memory[s * ROWS + me];
+    STORE(OUT_DTYPE, total, row_sums, row_sums_offset + first_row + me);
+#endif
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from native_harness import Harness
-from native_ops import EPSILON, upload
+from native_ops import EPSILON, check, upload
 
 from polyhal.backends.common import products
 from polyhal.backends.common.elementwise import Step
@@ -301,3 +301,11 @@ def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pyte
     x, y = draw(rng, dtypes.float32, False, 40, 200), draw(rng, dtypes.float32, True, 200, 70)
     got = multiply(device, matmul.build, x, y)
     np.testing.assert_allclose(got, x.astype(np.float64) @ y.astype(np.float64), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "outer", "inner"), [(128, 10, 72), (130, 50, 33)])
+def test_a_bias_is_added_up_on_the_way(
+    device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, rows: int, outer: int, inner: int
+) -> None:
+    monkeypatch.setattr(device.backend.runtime, "features", replace(device.backend.runtime.features, cpu=False))
+    check(device, "linear_weight_grad", [rng.uniform(-1, 1, (rows, outer)), rng.uniform(-1, 1, (rows, inner))])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,7 +50,7 @@ class _Step:
         self.total, self.half, scratch = (_memory(device, 0) for _ in range(3))
         moving = Ref(self.place, _SPEC, 0)
         total = Ref(self.total, _SPEC, 0)
-        part = replace(contiguous(dtypes.float32, (50,)), aligned=False)
+        part = contiguous(dtypes.float32, (50,))._replace(aligned=False)
         calls = [
             partial(backend.fill, self.live, Ref(scratch, _SPEC, 0)),
             partial(backend.binary, "add", moving, Ref(scratch, _SPEC, 0), moving),

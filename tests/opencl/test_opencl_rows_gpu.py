@@ -48,6 +48,14 @@ def test_cross_entropy_in_rows_that_end_within_a_vector(gpu: Any, rng: Any, dtyp
     check(gpu, "cross_entropy_rows_grad", [g, x, target, lse], dtype, ulps=64, columns=9024)
 
 
+@pytest.mark.parametrize("rows", [20, 3001])
+def test_mean_of_the_losses_that_count(gpu: Any, rng: Any, rows: int) -> None:
+    target = rng.integers(0, 5, rows)
+    losses = np.where(target == 2, 0, rng.uniform(0, 3, rows))
+    check(gpu, "mean_loss", [losses, target], ignore_index=2)
+    check(gpu, "mean_loss", [losses[::2], target.astype(np.int32)[::2]], dtypes.bfloat16, ignore_index=2)
+
+
 def test_masked_rows(gpu: Any) -> None:
     x = np.full((2, 9000), -np.inf)
     x[0, 7000] = 1

@@ -1,4 +1,4 @@
-"""Cross entropy by rows and its gradient."""
+"""Cross entropy by rows, its gradient, and the mean of row losses."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.common import losses
+from polyhal.backends.common.geometry import power_of_two_at_least
 from polyhal.backends.common.launch import Constant, Tensor
 from polyhal.backends.common.norms import Inputs
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering import rows
+from polyhal.backends.opencl.lowering.elementwise import division_options
+from polyhal.backends.opencl.lowering.groups import exchange
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
@@ -68,7 +71,38 @@ def _backward(
     )
 
 
+_MOST_ROWS = 1 << 16
+"""Above, more than one group should add them up."""
+_LARGEST_GROUP = 1024
+_LEAST_GROUP = 32
+
+
+def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+    found = losses.mean(inputs)
+    if isinstance(found, Declined):
+        return found
+    each, target = found
+    rows_ = each.shape[0]
+    if rows_ > _MOST_ROWS:
+        return Declined(f"{rows_} rows; one group adds up {_MOST_ROWS}")
+    real = rows.real_type(each.dtype)
+    most = min(runtime.capabilities.limits.max_group_size, _LARGEST_GROUP)
+    group = 1 if runtime.features.cpu else min(most, max(_LEAST_GROUP, power_of_two_at_least(rows_)))
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": each.dtype.name, "INDEX_DTYPE": target.dtype.name, "REAL": real, "GROUP": group,
+        "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, group, group),
+    }  # fmt: skip
+    parameters: list[Parameter] = [
+        *(Tensor(i) for i in range(4)), Constant(rows_, "uint"),
+        *(Constant(v, "long") for v in (each.strides[0], target.strides[0], params["ignore_index"])),
+    ]  # fmt: skip
+    return runtime.launch(
+        "mean_loss", "mean_loss", definitions, parameters, (group,), (group,), options=division_options(runtime)
+    )
+
+
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
     "cross_entropy_rows": _forward,
     "cross_entropy_rows_grad": _backward,
+    "mean_loss": _mean,
 }

@@ -17,7 +17,7 @@ from polyhal.backends.opencl.lowering.epilogue import epilogue
 from polyhal.backends.opencl.lowering.matmul_arguments import definitions, operands, uints
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
-from polyhal.hal.protocol import Launch
+from polyhal.hal.protocol import Declined, Launch
 
 _SMALL = 1 << 15
 """Multiplications below which packing or tiling costs more than it saves."""
@@ -38,14 +38,32 @@ def build(runtime: Runtime, p: Product) -> Launch:
         return matmul_panels.build(runtime, p)
     if runtime.capabilities.limits.max_group_size < matmul_tiles.GROUP:
         return _small(runtime, p)
-    narrow = min(p.m, p.n) < _SMALL_GROUP
-    # The parts of single-precision operands, and their sums, would be launches of their own on tensor cores.
-    if (narrow or p.dtype is dtypes.float32) and matmul_slices.suits(runtime, p):
+    if _in_slices(runtime, p):
         return matmul_slices.build(runtime, p)
+    narrow = _is_narrow(p)
     on_tensor_cores = tensor_cores.build(runtime, p) if runtime.features.tensor_cores and not narrow else None
     if on_tensor_cores is None and not narrow and matmul_slices.suits(runtime, p):
         return matmul_slices.build(runtime, p)
     return on_tensor_cores or matmul_tiles.build(runtime, p)
+
+
+def _is_narrow(p: Product) -> bool:
+    return min(p.m, p.n) < _SMALL_GROUP
+
+
+def _in_slices(runtime: Runtime, p: Product) -> bool:
+    """Whether a product is made in slices rather than on tensor cores.
+
+    There the parts of single-precision operands, and their sums, would be launches of their own.
+    """
+    return (_is_narrow(p) or p.dtype is dtypes.float32) and matmul_slices.suits(runtime, p)
+
+
+def _with_sums(runtime: Runtime, p: Product) -> Launch | Declined:
+    """The launch for a product that also adds up the rows of its left operand."""
+    if runtime.features.cpu or not _in_slices(runtime, p):
+        return Declined("the kernel for this product adds up no rows")
+    return matmul_slices.build(runtime, p)
 
 
 def _small(runtime: Runtime, p: Product) -> Launch:
@@ -68,4 +86,8 @@ def _apart(runtime: Runtime) -> Collection[str]:
     return ("gelu_grad", "silu_grad") if runtime.features.cpu else ()
 
 
-LOWERINGS = products.lowerings(build, wide=True, epilogues=True) | fused_products.lowerings(build, _apart)
+LOWERINGS = {
+    **products.lowerings(build, wide=True, epilogues=True),
+    **fused_products.lowerings(build, _apart),
+    "linear_weight_grad": products.weight_grad(_with_sums),
+}

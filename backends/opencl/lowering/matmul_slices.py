@@ -62,11 +62,14 @@ def multiply(runtime: Runtime, p: Product, tile: Tile) -> Launch:
     finishing, finishing_parameters = epilogue(p)
     staging = matmul_staging.definitions(p)
     sides = {name: staging[name] for name in ("A_ALONG", "B_ALONG")}
-    batched = p.count > 1
-    defined = definitions(p, finishing, sides, ROWS=tile.rows, COLUMNS=tile.columns, BATCHED=batched)
+    batched, summed = p.count > 1, p.row_sums is not None
+    defined = definitions(
+        p, finishing, sides, ROWS=tile.rows, COLUMNS=tile.columns, BATCHED=batched, ROW_SUMS=summed
+    )
+    sums = [] if p.row_sums is None else [Tensor(p.row_sums)]
     parameters = [
-        Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters, Tensor(p.out.place), *uints(p.m, p.n, p.k),
-        *(operands(p) if batched else longs(p.left.row, p.left.column, p.right.row, p.right.column)),
+        Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters, Tensor(p.out.place), *sums,
+        *uints(p.m, p.n, p.k), *(operands(p) if batched else longs(p.left.row, p.left.column, p.right.row, p.right.column)),
     ]  # fmt: skip
     items = (tile.count(p) // p.count * _GROUP, p.count)
     return runtime.launch("matmul_slices", "matmul_slices", defined, parameters, items, (_GROUP, 1))

@@ -13,6 +13,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
 _rows_loss = FUNCTIONS["cross_entropy_rows"]
+_mean_loss = FUNCTIONS["mean_loss"]
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -153,7 +154,7 @@ def cross_entropy(
     rows, classes = _by_rows("cross_entropy", input, target)
     losses = _rows_loss(rows, classes, ignore_index, float(label_smoothing))[0]
     if reduction == "mean":
-        out = _weighted(losses, ops.cast(ops.not_equal(classes, ignore_index), losses.dtype), target.shape, reduction)
+        out = _mean_loss(losses, classes, ignore_index)[0]
     else:
         out = _reduce(ops.reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
     # Half-precision losses are added up in float32 and rounded once: a batch may have more rows than float16 can count.
