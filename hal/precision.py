@@ -12,7 +12,6 @@ from typing import get_args
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.settings import Precision, settings
 
-
 _PRECISIONS = get_args(Precision)
 
 

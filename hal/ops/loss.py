@@ -237,3 +237,43 @@ mean_loss = declare(
     tolerance=Tolerance(4.0, terms=lambda specs, params: specs[0].size),  # type: ignore[union-attr]
     errors=[ErrorSample((np.zeros(2), np.zeros(3, int)), {}, ValueError, "expected \\(N,\\) and \\(N,\\)")],
 )
+
+
+def _mean_cross_entropy(logits: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+    """Mean of cross_entropy_rows over the rows that count, and its gradient with respect to the logits (N, C).
+
+    For few logits, of which the gradient costs less than a launch.
+    """
+    losses, lse = _cross_entropy_rows(logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing)
+    mean_, scale = _mean_loss(losses, target, ignore_index=ignore_index)
+    params: dict[str, Any] = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+    return mean_, _cross_entropy_rows_grad(np.broadcast_to(scale, losses.shape), logits, target, lse, **params)
+
+
+def _infer_mean_cross_entropy(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    logits, _ = _check(specs[0], specs[1])
+    return [(accumulator(logits.dtype), ()), (logits.dtype, logits.shape)]
+
+
+def _mean_cross_entropy_decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+    losses, lse = cross_entropy_rows(logits, target, ignore_index, label_smoothing)
+    mean_, scale = mean_loss(losses, target, ignore_index)
+    each = broadcast_to(scale, losses.shape)
+    return mean_, cross_entropy_rows_grad(each, logits, target, lse, ignore_index, label_smoothing)
+
+
+mean_cross_entropy = declare(
+    _mean_cross_entropy,
+    name="mean_cross_entropy",
+    family="loss",
+    public=False,
+    infer=_infer_mean_cross_entropy,
+    outputs=("out", "slope"),
+    decompose=_mean_cross_entropy_decomposed,
+    gradient=lambda g, slope: (g * slope, None),
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    # As cross_entropy_rows_grad, whose probabilities carry the rounding of logits - lse.
+    tolerance=Tolerance(96.0, floor=1.0),
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros(3, int)), {}, ValueError, "expected \\(N, C\\) and \\(N,\\)")],
+)

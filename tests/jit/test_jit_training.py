@@ -116,7 +116,7 @@ def plain(model: nn.Module, optimizer: Optimizer) -> Callable[[Tensor, Tensor], 
 
 
 ABOVE_ROUNDING = 1e-5
-"""An epsilon of Adam that makes no steps of gradients that are only rounding, as those of the biases of keys in attention are."""
+"""An epsilon of Adam that makes no steps of gradients that are only rounding, as those of the biases of keys are."""
 OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
     "sgd": lambda ps: optim.SGD(ps, lr=0.1),
     "momentum": lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9, dampening=0.5, weight_decay=0.01),

@@ -56,6 +56,15 @@ def test_mean_of_the_losses_that_count(gpu: Any, rng: Any, rows: int) -> None:
     check(gpu, "mean_loss", [losses[::2], target.astype(np.int32)[::2]], dtypes.bfloat16, ignore_index=2)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_mean_cross_entropy_of_few_logits(gpu: Any, rng: Any, smoothing: float) -> None:
+    x, target = rng.uniform(-9, 9, (150, 13)), rng.integers(0, 13, 150)
+    # Ignored, and out of range on both sides.
+    target[:9] = np.resize([-100, 13, -1], 9)
+    check(gpu, "mean_cross_entropy", [x, target], ulps=64, label_smoothing=smoothing)
+    check(gpu, "mean_cross_entropy", [x.T.copy().T, target.astype(np.int32)], ulps=64, label_smoothing=smoothing)
+
+
 def test_masked_rows(gpu: Any) -> None:
     x = np.full((2, 9000), -np.inf)
     x[0, 7000] = 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common import losses
@@ -73,6 +73,8 @@ def _backward(
 
 _MOST_ROWS = 1 << 16
 """Above, more than one group should add them up."""
+_MOST_CLASSES = 64
+"""Above, the work-items that share a row should be several."""
 _LARGEST_GROUP = 1024
 _LEAST_GROUP = 32
 
@@ -82,27 +84,55 @@ def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: M
     if isinstance(found, Declined):
         return found
     each, target = found
-    rows_ = each.shape[0]
-    if rows_ > _MOST_ROWS:
-        return Declined(f"{rows_} rows; one group adds up {_MOST_ROWS}")
-    real = rows.real_type(each.dtype)
+    if each.shape[0] > _MOST_ROWS:
+        return Declined(f"{each.shape[0]} rows; one group adds up {_MOST_ROWS}")
+    return _in_one_group(runtime, "mean_loss", each, target, (each.strides[0],), params)
+
+
+def _mean_with_slope(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    found = losses.forward(inputs)
+    if isinstance(found, Declined):
+        return found
+    logits, target = found
+    (count, classes), widest = logits.shape, _LARGEST_GROUP
+    if runtime.features.cpu or count > widest or classes > _MOST_CLASSES:
+        return Declined(f"logits {logits.shape}; one group of a GPU takes up to {widest} rows of {_MOST_CLASSES}")
+    smoothing = Constant(params["label_smoothing"], "double" if logits.dtype.itemsize == 8 else "float")
+    return _in_one_group(
+        runtime, "mean_cross_entropy", logits, target, logits.strides, params, [Constant(classes, "uint")], [smoothing]
+    )
+
+
+def _in_one_group(
+    runtime: Runtime,
+    name: str,
+    x: Spec,
+    target: Spec,
+    strides: tuple[int, ...],
+    params: Mapping[str, Any],
+    lengths: Sequence[Parameter] = (),
+    more: Sequence[Parameter] = (),
+) -> Launch:
+    """A launch of one group, each of whose work-items takes rows of `x` with their classes."""
+    real = rows.real_type(x.dtype)
     most = min(runtime.capabilities.limits.max_group_size, _LARGEST_GROUP)
-    group = 1 if runtime.features.cpu else min(most, max(_LEAST_GROUP, power_of_two_at_least(rows_)))
+    group = 1 if runtime.features.cpu else min(most, max(_LEAST_GROUP, power_of_two_at_least(x.shape[0])))
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": each.dtype.name, "INDEX_DTYPE": target.dtype.name, "REAL": real, "GROUP": group,
+        "DTYPE": x.dtype.name, "INDEX_DTYPE": target.dtype.name, "REAL": real, "GROUP": group,
         "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, group, group),
     }  # fmt: skip
     parameters: list[Parameter] = [
-        *(Tensor(i) for i in range(4)), Constant(rows_, "uint"),
-        *(Constant(v, "long") for v in (each.strides[0], target.strides[0], params["ignore_index"])),
+        *(Tensor(i) for i in range(4)), Constant(x.shape[0], "uint"), *lengths,
+        *(Constant(v, "long") for v in (*strides, target.strides[0], params["ignore_index"])), *more,
     ]  # fmt: skip
-    return runtime.launch(
-        "mean_loss", "mean_loss", definitions, parameters, (group,), (group,), options=division_options(runtime)
-    )
+    return runtime.launch(name, name, definitions, parameters, (group,), (group,), options=division_options(runtime))
 
 
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
     "cross_entropy_rows": _forward,
     "cross_entropy_rows_grad": _backward,
     "mean_loss": _mean,
+    "mean_cross_entropy": _mean_with_slope,
 }

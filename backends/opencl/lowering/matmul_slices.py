@@ -63,9 +63,7 @@ def multiply(runtime: Runtime, p: Product, tile: Tile) -> Launch:
     staging = matmul_staging.definitions(p)
     sides = {name: staging[name] for name in ("A_ALONG", "B_ALONG")}
     batched, summed = p.count > 1, p.row_sums is not None
-    defined = definitions(
-        p, finishing, sides, ROWS=tile.rows, COLUMNS=tile.columns, BATCHED=batched, ROW_SUMS=summed
-    )
+    defined = definitions(p, finishing, sides, ROWS=tile.rows, COLUMNS=tile.columns, BATCHED=batched, ROW_SUMS=summed)
     sums = [] if p.row_sums is None else [Tensor(p.row_sums)]
     parameters = [
         Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters, Tensor(p.out.place), *sums,

@@ -14,6 +14,9 @@ from polyhal.tensor import Tensor
 
 _rows_loss = FUNCTIONS["cross_entropy_rows"]
 _mean_loss = FUNCTIONS["mean_loss"]
+_mean_cross_entropy = FUNCTIONS["mean_cross_entropy"]
+_FEW_LOGITS = 1 << 15
+"""So few that their gradient is made along with the loss."""
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -152,7 +155,11 @@ def cross_entropy(
     if weight is not None:
         return _weighted_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
     rows, classes = _by_rows("cross_entropy", input, target)
-    losses = _rows_loss(rows, classes, ignore_index, float(label_smoothing))[0]
+    params = (ignore_index, float(label_smoothing))
+    # Not for half precision: there the gradient is to be multiplied by a loss scale before it is rounded.
+    if reduction == "mean" and rows.requires_grad and rows.size <= _FEW_LOGITS and rows.dtype.itemsize > 2:
+        return _like(_mean_cross_entropy(rows, classes, *params)[0], input)
+    losses = _rows_loss(rows, classes, *params)[0]
     if reduction == "mean":
         out = _mean_loss(losses, classes, ignore_index)[0]
     else:
