@@ -42,6 +42,8 @@ def torchs(place: str, dtype: str, tokens: int) -> Iterator[object]:
     from benchmarks.torch_models import TorchGPT
 
     torch.manual_seed(0)
+    # Its cuDNN attention prepares anew for each length of the cache, which takes twenty times as long as the token.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     model = TorchGPT(CONFIG).to(place, getattr(torch, dtype)).eval()
     ids, past = torch.arange(_PROMPT, device=place)[None], None
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """Copying beside computing: a loop that is bound by its loader, by the device's own timestamps.
 
-python -m benchmarks.overlap [--devices opencl:0,opencl:1] [--batches 24] [--size 16]
+python -m benchmarks.overlap [--devices opencl:0,opencl:1] [--batches 24] [--size 16] [--json FILE]
 
 Prints, for each device, how long copies to it ran, how long kernels ran, how much of the copies' time a kernel was running
 beside them, and the time of the loop with batches read ahead and with batches read when they are asked for.
@@ -9,10 +9,14 @@ beside them, and the time of the loop with batches read ahead and with batches r
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks.machine import describe
 from benchmarks.measure import alternate
 from polyhal import Device, Tensor
 from polyhal.data import DataLoader, TensorDataset
@@ -55,19 +59,25 @@ def beside(copies: list[Span], kernels: list[Span]) -> int:
     return sum(max(0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels)
 
 
-def measure(device: Device, batches: int, megabytes: int) -> None:
+def measure(device: Device, batches: int, megabytes: int) -> dict[str, Any]:
+    """One row of results in seconds, printed as well."""
     rows = max(1, megabytes * 2**20 // (4 * _WIDTH))
     data = TensorDataset(np.ones((batches * rows, _WIDTH), np.float32))
     ahead, direct = (loop_of(device, data, rows, prefetch) for prefetch in (2, 0))
     ahead()
     copies, kernels = spans(device, ahead)
     copied, computed = (sum(b - a for a, b in part) for part in (copies, kernels))
+    both = beside(copies, kernels)
     print(f"\n{device.info.name} ({device.name}), {batches} batches of {megabytes} MiB")
-    print(
-        f"  copies {copied / 1e6:.1f} ms, kernels {computed / 1e6:.1f} ms, both at once {beside(copies, kernels) / 1e6:.1f} ms"
-    )
+    print(f"  copies {copied / 1e6:.1f} ms, kernels {computed / 1e6:.1f} ms, both at once {both / 1e6:.1f} ms")
+    row: dict[str, Any] = {
+        "device": device.name, "batches": batches, "megabytes": megabytes,
+        "copies": copied / 1e9, "kernels": computed / 1e9, "both": both / 1e9, "loops": {},
+    }  # fmt: skip
     for name, timing in alternate({"read ahead": ahead, "read when asked": direct}, 7, 1).items():
         print(f"  {name:<16} {timing.text(1e3, 'ms')}")
+        row["loops"][name] = [timing.median, timing.low, timing.high]
+    return row
 
 
 def main() -> int:
@@ -75,11 +85,14 @@ def main() -> int:
     parser.add_argument("--devices", default="", help="comma-separated names; all devices with streams by default")
     parser.add_argument("--batches", type=int, default=24)
     parser.add_argument("--size", type=int, default=16, help="MiB of a batch")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
-    for device in map(Device, names):
-        if device.abilities & Ability.STREAMS:
-            measure(device, args.batches, args.size)
+    devices = [d for d in map(Device, names) if d.abilities & Ability.STREAMS]
+    rows = [measure(d, args.batches, args.size) for d in devices]
+    if args.json:
+        found = {"benchmark": "overlap", **describe(devices), "rows": rows}
+        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

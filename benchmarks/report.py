@@ -9,7 +9,7 @@ it is; whoever measures adds them to the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ Measure your own machine:
     python -m benchmarks.kernels --json benchmarks/results/mine.json
     python -m benchmarks.training --json benchmarks/results/mine-training.json
     python -m benchmarks.decode --json benchmarks/results/mine-decode.json
+    python -m benchmarks.replay --json benchmarks/results/mine-replay.json
+    python -m benchmarks.overlap --json benchmarks/results/mine-overlap.json
     python -m benchmarks.startup --json benchmarks/results/mine-startup.json
     python -m benchmarks.report
 """
@@ -168,9 +170,33 @@ def _main_job(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _median(values: tuple[float, float, float], form: str) -> str:
+def _median(values: Sequence[float], form: str) -> str:
     median, low, high = values
     return f"{median:{form}} {_spread(low, median, high)}"
+
+
+def _replay(found: dict[str, Any]) -> list[str]:
+    lines = [
+        "| device | launches of a step | captured step, µs a launch | bare calls of the driver | eager step | above the driver |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in found["rows"]:
+        bare = next(name for name in row["who"] if name.startswith("bare"))
+        rates = " | ".join(_median(row["who"][who], ".2f") for who in ("captured step", bare, "eager step"))
+        lines.append(f"| `{row['device']}` | {row['launches']} | {rates} | {row['above']:.2f} |")
+    return lines
+
+
+def _overlap(found: dict[str, Any]) -> list[str]:
+    lines = [
+        "| device | batches | copies, ms | kernels | both at once | loop, read ahead | loop, read when asked |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in found["rows"]:
+        spans = " | ".join(f"{row[part] * 1e3:.1f}" for part in ("copies", "kernels", "both"))
+        loops = " | ".join(_median([t * 1e3 for t in times], ".0f") for times in row["loops"].values())
+        lines.append(f"| `{row['device']}` | {row['batches']} of {row['megabytes']} MiB | {spans} | {loops} |")
+    return lines
 
 
 def _startup(found: dict[str, Any]) -> list[str]:
@@ -186,6 +212,8 @@ _SECTIONS: dict[str, tuple[str, Section]] = {
     "training": ("whole training steps", _training),
     "main_job": ("`polyhal train`", _main_job),
     "decode": ("generating text with a GPT-2 of 124 million parameters", _decoding),
+    "replay": ("the host's time per replayed launch", _replay),
+    "overlap": ("copies beside kernels in a loop bound by its loader", _overlap),
     "startup": ("time to the first training step of a digits classifier", _startup),
 }
 
