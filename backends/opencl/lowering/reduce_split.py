@@ -38,7 +38,7 @@ _FEW_TERMS, _SMALL_COLUMNS = 512, 1 << 18
 """Terms of a column, and of all, up to which work-items of a GPU share each column as they share rows: in one launch."""
 _TERMS_EACH = 16
 """Terms that a work-item of a GPU takes of a row before more share it: four vectors under way."""
-_SLICES = 8
+_SLICES = 4
 _MOST_PARTS = 16384
 _VECTORS_TOGETHER = 32
 """Vectors that a work-item of a GPU reads one after the other before its group goes on elsewhere."""
