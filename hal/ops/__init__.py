@@ -25,6 +25,7 @@ from . import (  # isort: skip  # noqa: F401  families in dependency order
     reduction,
     fused,
     contraction,
+    linear,
     fused_matmul,
     indexing,
     store_rows,

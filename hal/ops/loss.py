@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -250,6 +251,13 @@ def _mean_cross_entropy(logits: Any, target: Any, *, ignore_index: int = -100, l
     return mean_, _cross_entropy_rows_grad(np.broadcast_to(scale, losses.shape), logits, target, lse, **params)
 
 
+def _mean_cross_entropy_samples(rng: np.random.Generator) -> list[Sample]:
+    found = _samples(rng)
+    # The mean of no rows is NaN, of which there are no differences.
+    empty = [bool((s.inputs[1] == s.params.get("ignore_index", -100)).all()) for s in found]
+    return [replace(s, special=True) if none else s for s, none in zip(found, empty, strict=True)]
+
+
 def _infer_mean_cross_entropy(specs: Specs, params: dict[str, Any]) -> list[Output]:
     logits, _ = _check(specs[0], specs[1])
     return [(accumulator(logits.dtype), ()), (logits.dtype, logits.shape)]
@@ -271,7 +279,7 @@ mean_cross_entropy = declare(
     outputs=("out", "slope"),
     decompose=_mean_cross_entropy_decomposed,
     gradient=lambda g, slope: (g * slope, None),
-    samples=_samples,
+    samples=_mean_cross_entropy_samples,
     dtypes=dtypes.FLOATS,
     # As cross_entropy_rows_grad, whose probabilities carry the rounding of logits - lse.
     tolerance=Tolerance(96.0, floor=1.0),
