@@ -10,7 +10,7 @@ from devices import KIT_DEVICES, TEST_DEVICES, listed
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
-from polyhal.hal.testing.plugin import DEVICES
+from polyhal.hal.testing.plugin import DEVICES, settle
 
 os.environ.setdefault("POLYHAL_MEASURE_TIMEOUT", "0")
 """The default device of a test must not depend on a clock; tests of measuring set it themselves."""
@@ -27,6 +27,12 @@ def pytest_configure(config: pytest.Config) -> None:
         except DeviceUnavailableError as error:
             raise pytest.UsageError(f"POLYHAL_REQUIRE names {name}, which is missing:\n{error}") from error
     config.stash[DEVICES] = KIT_DEVICES
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """All tests of a process share its devices, which keep what they have planned; cases of the kit see to that themselves."""
+    if "polyhal_case" not in getattr(item, "fixturenames", ()):
+        settle()
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ _BITS_PER_BYTE = 8
 _GROUP = 64
 _AMPERE = 80
 _POCL = "portable computing language"
+_OCLGRIND = "oclgrind"
 _STATIC_LOCAL_MEMORY = {80: 160 << 10, 86: 96 << 10, 87: 160 << 10, 89: 96 << 10, 90: 200 << 10}
 """Bytes by compute capability. Source: CUDA C++ Programming Guide, technical specifications per compute capability."""
 
@@ -90,7 +91,8 @@ def features(device: Any, kind: DeviceType, advice: Profile | None = None) -> Fe
     reported = device.local_mem_type == cl.device_local_mem_type.LOCAL
     return Features(
         cpu=cpu,
-        unified_memory=bool(device.host_unified_memory),
+        # Oclgrind denies it, and after each kernel goes through all that is allocated: page-locked chunks above all.
+        unified_memory=bool(device.host_unified_memory) or _OCLGRIND in platform.lower(),
         fp64=fp64,
         fp16="cl_khr_fp16" in extensions,
         subgroups=bool(extensions & {"cl_khr_subgroups", "cl_intel_subgroups"}),
@@ -98,7 +100,7 @@ def features(device: Any, kind: DeviceType, advice: Profile | None = None) -> Fe
         int64_atomics="cl_khr_int64_base_atomics" in extensions,
         correct_divide=bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         command_buffers="cl_khr_command_buffer" in extensions,
-        binaries=_POCL not in platform.lower() and "oclgrind" not in platform.lower(),
+        binaries=_POCL not in platform.lower() and _OCLGRIND not in platform.lower(),
         vector_width=advice.vector_width or (max(4, min(16, native)) if cpu else 4),
         group_size=power_of_two_at_most(min(int(device.max_work_group_size), advice.group_size or _GROUP)),
         max_group_size=int(device.max_work_group_size),

@@ -8,6 +8,8 @@ devices in its `conftest.py`, and implement the hook `pytest_polyhal_expectation
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 DEVICES = pytest.StashKey[list[str]]()
 """Devices that a `conftest.py` puts here are used where the command line names none."""
+_SETTLED = 100
+_ENDED = itertools.count(1)
 
 
 class HookSpecs:
@@ -86,6 +90,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 marks.append(pytest.mark.xfail(reason=reason, strict=True))
             parameters.append(pytest.param(case, id=f"{name}-{case.id}", marks=marks))
     metafunc.parametrize("polyhal_case", parameters)
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    if "polyhal_case" in getattr(item, "fixturenames", ()):
+        settle()
+
+
+def settle() -> None:
+    """After every hundredth call, have the garbage collector leave alone whatever there is.
+
+    A device keeps a plan of every call, and a plan is hundreds of objects: looking through all of them again and again takes
+    as long as many cases do.
+    """
+    if next(_ENDED) % _SETTLED == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def _open(name: str) -> Device:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from polyhal.backends.common.disk_cache import DiskCache
-from polyhal.backends.opencl import discovery, icd
+from polyhal.backends.opencl import discovery, icd, memory
 from polyhal.backends.opencl.backend import OpenCLBackend, create
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
@@ -42,6 +43,23 @@ def test_transfers_at_offsets(device: Any) -> None:
     device.backend.copy_from_device(handle, 82, memoryview(back))
     np.testing.assert_array_equal(back, data[5:-5])
     device.backend.deallocate(handle)
+
+
+def test_transfers_through_page_locked_chunks(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a card with memory of its own: more than all chunks hold, from a source that changes at once."""
+    runtime, chunk = device.backend.runtime, 2**16
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, unified_memory=False))
+    monkeypatch.setattr(memory, "_CHUNK", chunk)
+    held = memory.Memory(runtime)
+    data = np.random.default_rng(0).integers(0, 255, 5 * chunk + 3, np.uint8)
+    expected = data.copy()
+    handle = held.allocate(data.size + 77)
+    held.write(memoryview(data), handle, 77)
+    data[:] = 0
+    back = np.empty(data.size - 10, np.uint8)
+    held.read(handle, 82, memoryview(back))
+    np.testing.assert_array_equal(back, expected[5:-5])
+    held.deallocate(handle)
 
 
 def test_pinned_memory_and_mapping(device: Any) -> None:
