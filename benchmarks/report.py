@@ -177,7 +177,7 @@ def _median(values: Sequence[float], form: str) -> str:
 
 def _replay(found: dict[str, Any]) -> list[str]:
     lines = [
-        "| device | launches of a step | captured step, µs a launch | bare calls of the driver | eager step | above the driver |",
+        "| device | launches | captured step, µs a launch | bare calls of the driver | eager step | above the driver |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for row in found["rows"]:
