@@ -12,7 +12,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.host import byte_view
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.plan import Plan, Planner
+from polyhal.hal.plan import Planner, Plans
 from polyhal.hal.pool import MemoryStats, Pool, bucket
 from polyhal.hal.protocol import Ability, ComputeBackend, abilities
 from polyhal.hal.streams import Stream
@@ -26,7 +26,7 @@ class Device:
     idle_streams: list[tuple[Any, Pool]]
     """The backend's streams that no `Stream` uses, each with the memory that it works in."""
     name: str
-    plans: dict[Any, Plan]
+    plans: Plans
     planner: Planner
     pool: Pool
 
@@ -56,7 +56,7 @@ class Device:
         self.backend = backend
         self.abilities = abilities(backend)
         self.pool = Pool(backend, name)
-        self.plans = {}
+        self.plans = Plans()
         self.planner = Planner(self)
         self.idle_streams = []
         return self

@@ -63,6 +63,18 @@ class Plan:
         self.spec = outputs[0] if outputs else None
 
 
+class Plans(dict[Any, Plan]):
+    """The plans of one device by call. When there are very many, those that were made first go: shapes may change for ever."""
+
+    most = 8192
+
+    def __setitem__(self, key: Any, plan: Plan) -> None:
+        if len(self) >= self.most:
+            for old in list(self)[: self.most // 4]:
+                self.pop(old, None)
+        super().__setitem__(key, plan)
+
+
 _Found = tuple[Run, Launch | None]
 """How to run an op; and, where a launch is all there is to it, that launch."""
 

@@ -111,3 +111,12 @@ def test_plans_of_the_same_call_agree_on_every_device(device: Device) -> None:
 def test_errors_are_described_in_one_line() -> None:
     assert describe(RuntimeError("two\n  lines")) == "RuntimeError: two lines"
     assert describe(KeyboardInterrupt()) == "KeyboardInterrupt"
+
+
+def test_plans_of_ever_changing_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device("numpy")
+    monkeypatch.setattr(type(device.plans), "most", 16)
+    for n in range(1, 100):
+        x = polyhal.arange(0, n, dtype=polyhal.float32, device=device)
+        assert (x + x).sum().item() == n * (n - 1)
+        assert len(device.plans) <= 16
