@@ -21,6 +21,7 @@ ffi.cdef(
     int clEnqueueNDRangeKernel(
         void *queue, void *kernel, unsigned int dimensions, const size_t *offset, const size_t *items,
         const size_t *group, unsigned int waits, const void *events, void **event);
+    void *clCreateKernel(void *program, const char *name, int *status);
     int clSetKernelArg(void *kernel, unsigned int place, size_t size, const void *value);
     int clGetDeviceInfo(void *device, unsigned int what, size_t size, void *value, size_t *written);
     void *clGetExtensionFunctionAddressForPlatform(void *platform, const char *name);
@@ -61,6 +62,17 @@ class Driver:
         self.set_argument: Any = self._library.clSetKernelArg
         self.commands = self._command_functions(device)
         """None where the device cannot keep launches, change their arguments and submit them before the last time is over."""
+
+    def create_kernel(self, program: cl.Program, name: str) -> cl.Kernel:
+        """One more kernel object. pyopencl's constructor would write and look up code for its launch, which takes 0.3 ms.
+
+        Raises pyopencl.Error.
+        """
+        status = ffi.new("int *")
+        made = self._library.clCreateKernel(pointer(program), name.encode(), status)
+        if status[0]:
+            raise cl.RuntimeError(f"clCreateKernel failed with OpenCL status {status[0]}")
+        return cl.Kernel.from_int_ptr(int(ffi.cast("intptr_t", made)), False)
 
     def _command_functions(self, device: cl.Device) -> CommandFunctions | None:
         found = extension_versions(device)

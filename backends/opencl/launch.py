@@ -156,7 +156,7 @@ class KernelLaunch:
         """This launch with a kernel object of its own, whose arguments stay set."""
         shared = self._kernel
         program: Any = shared.cl.get_info(cl.kernel_info.PROGRAM)
-        kernel = Kernel(program, shared.name, shared.types)
+        kernel = self._runtime.driver.create_kernel(program, shared.name)
         values = self._template.copy()
         movables: list[tuple[int, Movable, int]] = []
         numbers: list[tuple[int, Live, ScalarType]] = []
@@ -174,8 +174,10 @@ class KernelLaunch:
                 numbers.append((place, given, kind))
             else:
                 values[place] = CONVERTERS[kind](given)
-        kernel.cl.set_args(*values)
-        return BoundLaunch(self.name, kernel.cl, self._global, self._local, values, movables, numbers)
+        for place, (value, kind) in enumerate(zip(values, shared.types, strict=True)):
+            # What moves is set before each run; until then it is nowhere.
+            kernel.set_arg(place, value if kind is None else kind(value))
+        return BoundLaunch(self.name, kernel, self._global, self._local, values, movables, numbers)
 
 
 @dataclass(slots=True)

@@ -200,10 +200,13 @@ class KVCache:
         return self.length
 
     def span(self, positions: int) -> int:
-        """`positions` rounded up to one of a few lengths, each twice the one before: for `reach`."""
-        found = self.granularity
+        """`positions` rounded up to one of a few lengths, each four times the one before: for `reach`.
+
+        A longer span costs a token some reading, a further one the recording of a step, which takes as long as a hundred tokens.
+        """
+        found = 2 * self.granularity
         while found < positions:
-            found *= 2
+            found *= 4
         return min(found, self.capacity)
 
     def mask(self, count: int) -> Tensor | None:

@@ -36,11 +36,21 @@ class Rewriting:
 
     def operands(self, node: Node) -> tuple[Operand, ...]:
         """All operands of an old node in the new graph."""
-        return tuple(self.operand(x) for x in node.inputs)
+        now = self._now
+        return tuple([now[x.index] if isinstance(x, Slot) else x for x in node.inputs])
 
     def keep(self, node: Node) -> None:
         """Take an old node over as it is."""
-        self.put(node, [self.old.specs[v] for v in node.outputs])
+        operands, first = self.operands(node), len(self.new.specs)
+        if operands != node.inputs or node.outputs != tuple(range(first, first + len(node.outputs))):
+            self.put(node, [self.old.specs[v] for v in node.outputs])
+            return
+        # Most passes leave most nodes alone, numbers included.
+        self.new.nodes.append(node)
+        for v in node.outputs:
+            self.new.specs.append(self.old.specs[v])
+            self._now[v] = Slot(v)
+            self.makers[v] = node
 
     def put(self, node: Node, specs: Sequence[Any]) -> None:
         """Take an old node over with other layouts of its outputs."""
