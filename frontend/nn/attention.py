@@ -202,7 +202,7 @@ class KVCache:
     def span(self, positions: int) -> int:
         """`positions` rounded up to one of a few lengths, each four times the one before: for `reach`.
 
-        A longer span costs a token some reading, a further one the recording of a step, which takes as long as a hundred tokens.
+        A longer span costs a token some reading, a further one a recorded step, which takes as long as a hundred tokens.
         """
         found = 2 * self.granularity
         while found < positions:
