@@ -27,9 +27,10 @@ def forward(inputs: Inputs) -> Planes | Declined:
     return Declined(refusal) if refusal else _planes(inputs[0])
 
 
-def backward(inputs: Inputs) -> tuple[Planes, Planes] | Declined:
-    """The planes of g and x; `inputs` are g, x, weight, mean and variance."""
-    g, x, _, *statistics = inputs
+def backward(inputs: Inputs, *, relu: bool = False) -> tuple[Planes, Planes] | Declined:
+    """The planes of g and x; `inputs` are g, x, weight, with `relu` the bias, mean and variance."""
+    g, x, *_ = inputs
+    statistics = inputs[4 if relu else 3 :]
     refusal = small_refusal(*inputs[2:])
     if refusal:
         return Declined(refusal)

@@ -7,7 +7,7 @@ that many pixels after the tap's place. So a vector of results takes one unalign
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyhal.backends.common.convolutions import Geometry, Pair
 from polyhal.backends.common.geometry import round_up
@@ -16,17 +16,16 @@ from polyhal.hal.layout import Spec
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """Plane (i, j) holds the pixel at (y * stride + i * dilation % stride + origin, ...) in row y, and 0 outside the image.
+    """Plane (i, j) holds the pixel at (y * stride + tops[i], x * stride + lefts[j]) in row y, and 0 outside the image.
 
-    `stride`, `dilation`, `origin` and `phases`, the number of planes per channel, are pairs for rows and columns.
+    `stride` is a pair for rows and columns.
     """
 
     size: Pair
     """Of the image."""
     stride: Pair
-    dilation: Pair
-    origin: Pair
-    phases: Pair
+    tops: tuple[int, ...]
+    lefts: tuple[int, ...]
     rows: int
     pitch: int
     length: int
@@ -35,12 +34,12 @@ class Planes:
     @property
     def channel(self) -> int:
         """Pixels from one channel to the next."""
-        return math.prod(self.phases) * self.length
+        return len(self.tops) * len(self.lefts) * self.length
 
     def are(self, images: Spec) -> bool:
         """Whether the images lie like that already."""
         return (
-            (self.stride, self.origin, self.phases) == ((1, 1), (0, 0), (1, 1))
+            (self.stride, self.tops, self.lefts) == ((1, 1), (0,), (0,))
             and (self.rows, self.pitch) == self.size
             and (images.strides[3] == 1 and images.strides[2] == self.pitch)
         )
@@ -60,26 +59,25 @@ class Phase:
     first: Pair
 
 
-def of_input(g: Geometry, slack: int) -> tuple[Planes, Phase]:
-    """The input as the convolution and the gradient of its weight read it, with at least `slack` zeros after each plane."""
-    phases = _phases(g, 0), _phases(g, 1)
-    rows, pitch = (g.result[i] + (g.kernel[i] - 1) * g.dilation[i] // g.stride[i] for i in (0, 1))
-    planes = Planes(
-        g.size, g.stride, g.dilation, (-g.padding[0], -g.padding[1]), phases, rows, pitch, _length(rows, pitch, slack)
-    )
+def of_input(g: Geometry, slack: int, *, gapless: bool = False) -> tuple[Planes, Phase]:
+    """The input as the convolution and the gradient of its weight read it, with at least `slack` zeros after each plane.
+
+    `gapless`: every column of the window has planes of its own, which are as wide as the result. So no columns are left
+    over between the rows of small results, at the price of more planes.
+    """
+    down, across = _shared(g, 0), _apart(g, 1) if gapless else _shared(g, 1)
+    rows, pitch = down.length, across.length
+    planes = Planes(g.size, g.stride, down.origins, across.origins, rows, pitch, _length(rows, pitch, slack))
     taps = tuple((r, s) for r in range(g.kernel[0]) for s in range(g.kernel[1]))
     places = tuple(
-        (r % phases[0] * phases[1] + s % phases[1]) * planes.length
-        + r * g.dilation[0] // g.stride[0] * pitch
-        + s * g.dilation[1] // g.stride[1]
-        for r, s in taps
+        (i * len(across.origins) + j) * planes.length + y * pitch + x for i, y in down.taps for j, x in across.taps
     )
     return planes, Phase(taps, places, *g.result, (0, 0))
 
 
 def of_slopes(g: Geometry, pitch: int, slack: int) -> Planes:
     """The output's gradient with the pitch of the input's planes: zeros follow each row."""
-    return Planes(g.result, (1, 1), (1, 1), (0, 0), (1, 1), g.result[0], pitch, _length(g.result[0], pitch, slack))
+    return Planes(g.result, (1, 1), (0,), (0,), g.result[0], pitch, _length(g.result[0], pitch, slack))
 
 
 def of_gradient(g: Geometry, slack: int) -> tuple[Planes, list[Phase]]:
@@ -87,7 +85,7 @@ def of_gradient(g: Geometry, slack: int) -> tuple[Planes, list[Phase]]:
     down, across = _reached(g, 0), _reached(g, 1)
     (top, bottom), (left, right) = _extent(down), _extent(across)
     rows, pitch = bottom - top, right - left
-    planes = Planes(g.result, (1, 1), (1, 1), (top, left), (1, 1), rows, pitch, _length(rows, pitch, slack))
+    planes = Planes(g.result, (1, 1), (top,), (left,), rows, pitch, _length(rows, pitch, slack))
     phases = []
     for y, (height, rs) in enumerate(down):
         for x, (width, ss) in enumerate(across):
@@ -97,9 +95,43 @@ def of_gradient(g: Geometry, slack: int) -> tuple[Planes, list[Phase]]:
     return planes, phases
 
 
-def _phases(g: Geometry, axis: int) -> int:
-    """How many remainders by the stride the taps have."""
-    return min(g.kernel[axis], g.stride[axis] // math.gcd(g.stride[axis], g.dilation[axis]))
+def of_gradient_gapless(g: Geometry, slack: int) -> tuple[Planes, list[Phase]]:
+    """The same without gaps, for a stride of 1: then it is a convolution with the window turned round."""
+    planes, phase = of_input(turned(g), slack, gapless=True)
+    taps = tuple((g.kernel[0] - 1 - r, g.kernel[1] - 1 - s) for r, s in phase.taps)
+    return planes, [replace(phase, taps=taps)]
+
+
+def turned(g: Geometry) -> Geometry:
+    """The gradient of the input, for a stride of 1, as a convolution of the output's gradient with the window turned round."""
+    down, across = (d * (k - 1) - p for d, k, p in zip(g.dilation, g.kernel, g.padding, strict=True))
+    return replace(
+        g, size=g.result, result=g.size, channels=g.filters, filters=g.channels, padding=(down, across)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Planes along one axis: where each begins in the image, how long all are, and for each tap its plane and place there."""
+
+    origins: tuple[int, ...]
+    length: int
+    taps: tuple[Pair, ...]
+
+
+def _shared(g: Geometry, axis: int) -> _Axis:
+    """One plane for each remainder by the stride that the taps have."""
+    kernel, stride, dilation, padding = g.kernel[axis], g.stride[axis], g.dilation[axis], g.padding[axis]
+    count = min(kernel, stride // math.gcd(stride, dilation))
+    origins = tuple(i * dilation % stride - padding for i in range(count))
+    length = g.result[axis] + (kernel - 1) * dilation // stride
+    return _Axis(origins, length, tuple((t % count, t * dilation // stride) for t in range(kernel)))
+
+
+def _apart(g: Geometry, axis: int) -> _Axis:
+    """One plane for each tap."""
+    origins = tuple(t * g.dilation[axis] - g.padding[axis] for t in range(g.kernel[axis]))
+    return _Axis(origins, g.result[axis], tuple((t, 0) for t in range(g.kernel[axis])))
 
 
 _Reached = list[tuple[int, list[tuple[int, int]]]]

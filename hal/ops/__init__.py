@@ -36,6 +36,7 @@ from . import (  # isort: skip  # noqa: F401  families in dependency order
     softmax,
     norm,
     batch_norm,
+    batch_norm_relu,
     group_norm,
     loss,
     attention,

@@ -21,11 +21,13 @@ def _channels(x: Any) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
-def _per_channel(statistic: Any, x: Any) -> Any:
+def per_channel(statistic: Any, x: Any) -> Any:
+    """Numbers of channels, to go with the elements of `x`."""
     return reshape(statistic, (1, -1, *(1,) * (x.ndim - 2)))
 
 
-def _np_per_channel(statistic: Any, x: Any) -> Any:
+def np_per_channel(statistic: Any, x: Any) -> Any:
+    """The same in NumPy."""
     return np.reshape(statistic, (1, -1, *(1,) * (x.ndim - 2)))
 
 
@@ -37,9 +39,9 @@ def _batch_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e
     x = np.asarray(x)
     over = _channels(x)
     mu, var = np.mean(x, axis=over), np.var(x, axis=over)
-    out = (x - _np_per_channel(mu, x)) / np.sqrt(_np_per_channel(var, x) + eps)
-    out = out if weight is None else out * _np_per_channel(weight, x)
-    return out if bias is None else out + _np_per_channel(bias, x), mu, var
+    out = (x - np_per_channel(mu, x)) / np.sqrt(np_per_channel(var, x) + eps)
+    out = out if weight is None else out * np_per_channel(weight, x)
+    return out if bias is None else out + np_per_channel(bias, x), mu, var
 
 
 def _infer_batch_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -56,11 +58,11 @@ def _infer_batch_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
 def _batch_norm_decomposed(x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
     over = _channels(x)
     mu = mean(x, over)
-    centred = x - _per_channel(mu, x)
+    centred = x - per_channel(mu, x)
     var = mean(centred * centred, over)
     scale = rsqrt(var + eps)
-    out = centred * _per_channel(scale if weight is None else scale * weight, x)
-    return out if bias is None else out + _per_channel(bias, x), mu, var
+    out = centred * per_channel(scale if weight is None else scale * weight, x)
+    return out if bias is None else out + per_channel(bias, x), mu, var
 
 
 def _batch_norm_grad(
@@ -69,9 +71,9 @@ def _batch_norm_grad(
     """Gradients of batch_norm with respect to input, weight and bias, from the batch's statistics."""
     x = np.asarray(x)
     over = _channels(x)
-    r = 1 / np.sqrt(_np_per_channel(var, x) + eps)
-    normal = (x - _np_per_channel(mu, x)) * r
-    scaled = grad if weight is None else grad * _np_per_channel(weight, x)
+    r = 1 / np.sqrt(np_per_channel(var, x) + eps)
+    normal = (x - np_per_channel(mu, x)) * r
+    scaled = grad if weight is None else grad * np_per_channel(weight, x)
     dx = r * (
         scaled - np.mean(scaled, axis=over, keepdims=True) - normal * np.mean(scaled * normal, axis=over, keepdims=True)
     )
@@ -90,9 +92,9 @@ def _infer_batch_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]
 
 def _batch_norm_grad_decomposed(g: Any, x: Any, weight: Any, mu: Any, var: Any, *, eps: float) -> Any:
     over = _channels(x)
-    r = _per_channel(rsqrt(var + eps), x)
-    normal = (x - _per_channel(mu, x)) * r
-    scaled = g if weight is None else g * _per_channel(weight, x)
+    r = per_channel(rsqrt(var + eps), x)
+    normal = (x - per_channel(mu, x)) * r
+    scaled = g if weight is None else g * per_channel(weight, x)
     dx = r * (scaled - mean(scaled, over, True) - normal * mean(scaled * normal, over, True))
     return dx, sum_(g * normal, over), sum_(g, over)
 

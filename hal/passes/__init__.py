@@ -13,6 +13,7 @@ from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.fold_constants import fold_constants
 from polyhal.hal.passes.fuse_elementwise import fuse_elementwise
 from polyhal.hal.passes.fuse_products import fuse_products
+from polyhal.hal.passes.join_relu import join_relu
 from polyhal.hal.passes.pad_logits import pad_logits
 from polyhal.hal.passes.place_results import place_results
 from polyhal.hal.passes.recognize import recognize
@@ -30,6 +31,7 @@ PASSES = (
     simplify_views,
     pad_logits,
     fuse_products,
+    join_relu,
     simplify_views,
     align_shapes,
     simplify_views,

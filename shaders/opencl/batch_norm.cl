@@ -1,7 +1,9 @@
 // Batch norm of x (images, channels, inner), inner being contiguous. A group of GROUP work-items gathers the statistics of one
 // channel in one part of the images, the variance around the part's mean in a second pass; parts are joined by another launch
 // (Chan et al., 1979). Then groups of a further one apply them to some images each. Without PARTIAL the first launch gives the
-// result.
+// result. On CPUs a group is one work-item, which takes TOGETHER neighbouring channels, so that it reads long runs of memory.
+//
+// With RELU, the result is max(result, 0), and the gradient passes where the result, made once more from x, is positive.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -27,8 +29,15 @@
 #ifndef PARTIAL
 #define PARTIAL 0
 #endif
+#ifndef RELU
+#define RELU 0
+#endif
 #ifndef WIDTH
 #define WIDTH 4
+#endif
+// Divides the number of channels; 1 unless GROUP is 1.
+#ifndef TOGETHER
+#define TOGETHER 1
 #endif
 #define ALIGNED 0
 #include "dtypes.h"
@@ -52,15 +61,54 @@ typedef VEC(REAL) V;
 #define STEPS(name) const long name##_image, const long name##_channel
 
 #define PART_OF_IMAGES \
-    const uint channel = get_group_id(0), part = get_group_id(1); \
+    const uint channel = get_group_id(0) * TOGETHER, part = get_group_id(1); \
     const uint first = min(part * each, images), last = min(first + each, images);
+
+#if WEIGHT
+#define WEIGHTS __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
+#define WEIGHT_OF(channel) LOAD(WEIGHT_DTYPE, weight, weight_offset + (channel))
+#else
+#define WEIGHTS
+#define WEIGHT_OF(channel) 1
+#endif
+#if BIAS
+#define BIASES __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
+#define BIAS_OF(channel) LOAD(BIAS_DTYPE, bias, bias_offset + (channel))
+#else
+#define BIASES
+#define BIAS_OF(channel) 0
+#endif
+#define STATISTICS \
+    __global const REAL *means, const ulong means_offset, __global const REAL *variances, const ulong variances_offset,
+#define DEVIATION(channel) (1 / sqrt(variances[variances_offset + (channel)] + eps))
+// The means, factors and summands of TOGETHER channels.
+#define SCALES \
+    REAL mean[TOGETHER], scale[TOGETHER], shift[TOGETHER]; \
+    for (uint c = 0; c < TOGETHER; c++) { \
+        mean[c] = means[means_offset + channel + c]; \
+        scale[c] = DEVIATION(channel + c) * WEIGHT_OF(channel + c); \
+        shift[c] = BIAS_OF(channel + c); \
+    }
+#define NORMAL(x, c) (((x) - mean[c]) * scale[c] + shift[c])
+// A NaN stays.
+#if RELU
+#define RECTIFIED_LANES(v) SELECT(v, (V)(0), (v) < 0)
+#define RECTIFIED(v) ((v) < 0 ? 0 : (v))
+#define PASSED_LANES(g, x, c) SELECT((V)(0), g, NORMAL(x, c) > 0)
+#define PASSED(g, x, c) (NORMAL(x, c) > 0 ? (g) : 0)
+#else
+#define RECTIFIED_LANES(v) (v)
+#define RECTIFIED(v) (v)
+#define PASSED_LANES(g, x, c) (g)
+#define PASSED(g, x, c) (g)
+#endif
 
 #if PARTIAL
 // Means, then sums of squares around them, (parts, channels) each.
-__kernel void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *partial, SHAPE,
+__kernel AS_WRITTEN void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *partial, SHAPE,
                                STEPS(x), const uint each) {
 #else
-__kernel void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *means,
+__kernel AS_WRITTEN void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *means,
                                const ulong means_offset, __global REAL *variances, const ulong variances_offset, SHAPE,
                                STEPS(x), const uint each) {
 #endif
@@ -68,39 +116,55 @@ __kernel void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_o
     PART_OF_IMAGES
     x += (long)x_offset + channel * x_channel;
     const REAL count = (REAL)(last - first) * inner;
-    V sums = (V)(0);
-    REAL mean = 0;
-    for (uint image = first; image < last; image++) {
-        __global const STORAGE(DTYPE) *plane = x + image * x_image;
-        FOR_VECTORS sums += READ(plane, i);
-        FOR_TAIL mean += LOAD(DTYPE, plane, i);
+    V sums[TOGETHER];
+    REAL mean[TOGETHER], variance[TOGETHER];
+#pragma unroll
+    for (uint c = 0; c < TOGETHER; c++) {
+        sums[c] = (V)(0);
+        mean[c] = variance[c] = 0;
     }
-    mean += LANES_SUM(sums);
-    GROUP_SUM(mean)
-    mean /= count;
-    V squares = (V)(0);
-    REAL variance = 0;
     for (uint image = first; image < last; image++) {
-        __global const STORAGE(DTYPE) *plane = x + image * x_image;
-        FOR_VECTORS {
-            const V centred = READ(plane, i) - mean;
-            squares += centred * centred;
-        }
-        FOR_TAIL {
-            const REAL centred = LOAD(DTYPE, plane, i) - mean;
-            variance += centred * centred;
+#pragma unroll
+        for (uint c = 0; c < TOGETHER; c++) {
+            __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel;
+            FOR_VECTORS sums[c] += READ(plane, i);
+            FOR_TAIL mean[c] += LOAD(DTYPE, plane, i);
         }
     }
-    variance += LANES_SUM(squares);
-    GROUP_SUM(variance)
-    if (GROUP_ME == 0) {
+#pragma unroll
+    for (uint c = 0; c < TOGETHER; c++) {
+        mean[c] += LANES_SUM(sums[c]);
+        GROUP_SUM(mean[c])
+        mean[c] /= count;
+        sums[c] = (V)(0);
+    }
+    for (uint image = first; image < last; image++) {
+#pragma unroll
+        for (uint c = 0; c < TOGETHER; c++) {
+            __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel;
+            FOR_VECTORS {
+                const V centred = READ(plane, i) - mean[c];
+                sums[c] += centred * centred;
+            }
+            FOR_TAIL {
+                const REAL centred = LOAD(DTYPE, plane, i) - mean[c];
+                variance[c] += centred * centred;
+            }
+        }
+    }
+#pragma unroll
+    for (uint c = 0; c < TOGETHER; c++) {
+        variance[c] += LANES_SUM(sums[c]);
+        GROUP_SUM(variance[c])
+        if (GROUP_ME == 0) {
 #if PARTIAL
-        partial[part * channels + channel] = mean;
-        partial[(get_num_groups(1) + part) * channels + channel] = variance;
+            partial[part * channels + channel + c] = mean[c];
+            partial[(get_num_groups(1) + part) * channels + channel + c] = variance[c];
 #else
-        means[means_offset + channel] = mean;
-        variances[variances_offset + channel] = variance / count;
+            means[means_offset + channel + c] = mean[c];
+            variances[variances_offset + channel + c] = variance[c] / count;
 #endif
+        }
     }
 }
 
@@ -121,69 +185,83 @@ __kernel void batch_join_statistics(__global const REAL *partial, __global REAL 
     variances[variances_offset + channel] = squares / seen;
 }
 
-__kernel void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset,
-#if WEIGHT
-                          __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
-#endif
-#if BIAS
-                          __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
-#endif
-                          __global STORAGE(DTYPE) *out, const ulong out_offset, __global const REAL *means,
-                          const ulong means_offset, __global const REAL *variances, const ulong variances_offset,
+__kernel AS_WRITTEN void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES
+                          __global STORAGE(DTYPE) *out, const ulong out_offset, STATISTICS
                           const REAL eps, SHAPE, STEPS(x), const uint each) {
     PART_OF_IMAGES
     x += (long)x_offset + channel * x_channel;
     out += out_offset + (ulong)channel * inner;
-    const REAL mean = means[means_offset + channel];
-    REAL scale = 1 / sqrt(variances[variances_offset + channel] + eps);
-#if WEIGHT
-    scale *= LOAD(WEIGHT_DTYPE, weight, weight_offset + channel);
-#endif
-#if BIAS
-    const REAL shift = LOAD(BIAS_DTYPE, bias, bias_offset + channel);
-#else
-    const REAL shift = 0;
-#endif
+    SCALES
     for (uint image = first; image < last; image++) {
-        __global const STORAGE(DTYPE) *plane = x + image * x_image;
-        __global STORAGE(DTYPE) *target = out + (ulong)image * channels * inner;
-        FOR_VECTORS WRITE(target, (READ(plane, i) - mean) * scale + shift, i);
-        FOR_TAIL STORE(DTYPE, (LOAD(DTYPE, plane, i) - mean) * scale + shift, target, i);
+#pragma unroll
+        for (uint c = 0; c < TOGETHER; c++) {
+            __global const STORAGE(DTYPE) *plane = x + image * x_image + c * x_channel;
+            __global STORAGE(DTYPE) *target = out + ((ulong)image * channels + c) * inner;
+            FOR_VECTORS {
+                const V value = NORMAL(READ(plane, i), c);
+                WRITE(target, RECTIFIED_LANES(value), i);
+            }
+            FOR_TAIL {
+                const REAL value = NORMAL(LOAD(DTYPE, plane, i), c);
+                STORE(DTYPE, RECTIFIED(value), target, i);
+            }
+        }
     }
 }
 
 // Per part and channel the sums of g * (x - mean) and of g, (parts, 2, channels).
-__kernel void batch_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
-                         const ulong x_offset, __global const REAL *means, const ulong means_offset, __global REAL *partial,
-                         SHAPE, STEPS(g), STEPS(x), const uint each) {
+__kernel AS_WRITTEN void batch_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
+                         const ulong x_offset,
+#if RELU
+                         WEIGHTS BIASES STATISTICS const REAL eps,
+#else
+                         __global const REAL *means, const ulong means_offset,
+#endif
+                         __global REAL *partial, SHAPE, STEPS(g), STEPS(x), const uint each) {
     GROUP_SCRATCH(REAL)
     PART_OF_IMAGES
     g += (long)g_offset + channel * g_channel;
     x += (long)x_offset + channel * x_channel;
-    const REAL mean = means[means_offset + channel];
-    V products = (V)(0), slopes = (V)(0);
-    REAL product = 0, slope = 0;
+#if RELU
+    SCALES
+#else
+    REAL mean[TOGETHER];
+    for (uint c = 0; c < TOGETHER; c++) mean[c] = means[means_offset + channel + c];
+#endif
+    V products[TOGETHER], slopes[TOGETHER];
+    REAL product[TOGETHER], slope[TOGETHER];
+#pragma unroll
+    for (uint c = 0; c < TOGETHER; c++) {
+        products[c] = slopes[c] = (V)(0);
+        product[c] = slope[c] = 0;
+    }
     for (uint image = first; image < last; image++) {
-        __global const STORAGE(DTYPE) *g_plane = g + image * g_image;
-        __global const STORAGE(DTYPE) *x_plane = x + image * x_image;
-        FOR_VECTORS {
-            const V value = READ(g_plane, i);
-            products += value * (READ(x_plane, i) - mean);
-            slopes += value;
-        }
-        FOR_TAIL {
-            const REAL value = LOAD(DTYPE, g_plane, i);
-            product += value * (LOAD(DTYPE, x_plane, i) - mean);
-            slope += value;
+#pragma unroll
+        for (uint c = 0; c < TOGETHER; c++) {
+            __global const STORAGE(DTYPE) *g_plane = g + image * g_image + c * g_channel;
+            __global const STORAGE(DTYPE) *x_plane = x + image * x_image + c * x_channel;
+            FOR_VECTORS {
+                const V at = READ(x_plane, i), passed = READ(g_plane, i), value = PASSED_LANES(passed, at, c);
+                products[c] += value * (at - mean[c]);
+                slopes[c] += value;
+            }
+            FOR_TAIL {
+                const REAL at = LOAD(DTYPE, x_plane, i), passed = LOAD(DTYPE, g_plane, i), value = PASSED(passed, at, c);
+                product[c] += value * (at - mean[c]);
+                slope[c] += value;
+            }
         }
     }
-    product += LANES_SUM(products);
-    GROUP_SUM(product)
-    slope += LANES_SUM(slopes);
-    GROUP_SUM(slope)
-    if (GROUP_ME == 0) {
-        partial[part * 2 * channels + channel] = product;
-        partial[(part * 2 + 1) * channels + channel] = slope;
+#pragma unroll
+    for (uint c = 0; c < TOGETHER; c++) {
+        product[c] += LANES_SUM(products[c]);
+        GROUP_SUM(product[c])
+        slope[c] += LANES_SUM(slopes[c]);
+        GROUP_SUM(slope[c])
+        if (GROUP_ME == 0) {
+            partial[part * 2 * channels + channel + c] = product[c];
+            partial[(part * 2 + 1) * channels + channel + c] = slope[c];
+        }
     }
 }
 
@@ -206,32 +284,35 @@ __kernel void batch_join_sums(__global const REAL *partial, __global const REAL 
     STORE(GRADIENT_DTYPE, slope, dbias, dbias_offset + channel);
 }
 
-__kernel void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
-                               const ulong x_offset,
-#if WEIGHT
-                               __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
-#endif
-                               __global const REAL *means, const ulong means_offset, __global const REAL *variances,
-                               const ulong variances_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset,
-                               __global const REAL *sums, const REAL eps, SHAPE, STEPS(g), STEPS(x), const uint each) {
+__kernel AS_WRITTEN void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+                                          __global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES STATISTICS
+                                          __global STORAGE(DTYPE) *dx, const ulong dx_offset, __global const REAL *sums,
+                                          const REAL eps, SHAPE, STEPS(g), STEPS(x), const uint each) {
     PART_OF_IMAGES
     g += (long)g_offset + channel * g_channel;
     x += (long)x_offset + channel * x_channel;
     dx += dx_offset + (ulong)channel * inner;
-    const REAL count = (REAL)images * inner, mean = means[means_offset + channel];
-    const REAL deviation = 1 / sqrt(variances[variances_offset + channel] + eps);
-    REAL scale = deviation;
-#if WEIGHT
-    scale *= LOAD(WEIGHT_DTYPE, weight, weight_offset + channel);
-#endif
-    const REAL product = sums[channel] / count * deviation, slope = sums[channels + channel] / count;
+    SCALES
+    const REAL count = (REAL)images * inner;
+    REAL product[TOGETHER], slope[TOGETHER];
+    for (uint c = 0; c < TOGETHER; c++) {
+        product[c] = sums[channel + c] / count * DEVIATION(channel + c);
+        slope[c] = sums[channels + channel + c] / count;
+    }
     for (uint image = first; image < last; image++) {
-        __global const STORAGE(DTYPE) *g_plane = g + image * g_image, *x_plane = x + image * x_image;
-        __global STORAGE(DTYPE) *target = dx + (ulong)image * channels * inner;
-        FOR_VECTORS WRITE(target, (READ(g_plane, i) - slope - (READ(x_plane, i) - mean) * product) * scale, i);
-        FOR_TAIL {
-            const REAL value = (LOAD(DTYPE, g_plane, i) - slope - (LOAD(DTYPE, x_plane, i) - mean) * product) * scale;
-            STORE(DTYPE, value, target, i);
+#pragma unroll
+        for (uint c = 0; c < TOGETHER; c++) {
+            __global const STORAGE(DTYPE) *g_plane = g + image * g_image + c * g_channel;
+            __global const STORAGE(DTYPE) *x_plane = x + image * x_image + c * x_channel;
+            __global STORAGE(DTYPE) *target = dx + ((ulong)image * channels + c) * inner;
+            FOR_VECTORS {
+                const V at = READ(x_plane, i), passed = READ(g_plane, i), value = PASSED_LANES(passed, at, c);
+                WRITE(target, (value - slope[c] - (at - mean[c]) * product[c]) * scale[c], i);
+            }
+            FOR_TAIL {
+                const REAL at = LOAD(DTYPE, x_plane, i), passed = LOAD(DTYPE, g_plane, i), value = PASSED(passed, at, c);
+                STORE(DTYPE, (value - slope[c] - (at - mean[c]) * product[c]) * scale[c], target, i);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-// Convolution on a CPU, from planes: images laid out by conv_planes_pack.cl so that each tap of a window is a plain shift.
+// Convolution on a CPU, from planes: images laid out so that each tap of a window is a plain shift.
 // Result (y, x) is column y * pitch + x, and its tap lies `place` further on in a plane, whatever the stride, dilation and
 // padding:
 //
@@ -36,47 +36,48 @@
 #ifndef BIAS
 #define BIAS 0
 #endif
+// Whether the images are planes, or are laid out here.
+#ifndef LAID_OUT
+#define LAID_OUT 1
+#endif
 #define ALIGNED 0
 #include "dtypes.h"
-#include "vectors.h"
+#include "planes.h"
 
 #define NR (VECTORS * WIDTH)
 typedef VEC(REAL) V;
-// Vectors at any address. PoCL makes a call of vload, around which every register is saved.
-typedef struct __attribute__((packed)) {
-    V lanes;
-} Shifted;
-#define SHIFTED(p) (((__global const Shifted *)(p))->lanes)
 
 // `table`: for each of `phases` its first tap, number of taps, rows and columns of results and their place in `out`; then the
-// place of every tap. Strides count elements; `last` is where the last tile of a plane may begin without reading past it.
-__kernel AS_WRITTEN void conv_planes(__global const REAL *planes, const ulong planes_offset, __global const REAL *weights,
+// place of every tap. Strides count elements.
+#define SHAPES \
+    __global const int *table, const uint phases, const uint taps, const uint groups, const uint channels, \
+        const uint filters, const uint pitch, const uint last
+#define OUT_STEPS const long out_channel, const long out_row, const long out_column
 #if BIAS
-                          __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
+#define BIASES __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
+#define BIAS_OF_GROUP bias, bias_offset,
+#else
+#define BIASES
+#define BIAS_OF_GROUP
 #endif
-                          __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, __global const int *table,
-                          const uint phases, const uint taps, const uint groups, const uint channels, const uint filters,
-                          const uint pitch, const uint last, const uint block, const long image_step,
-                          const long channel_step, const long out_channel, const long out_row, const long out_column) {
+
+// The NR columns from `first` on of the panels from `first_panel` to `last_panel`. `planes` and `out` are those of one image
+// and group; `last` is where the last tile of a plane may begin without reading past it.
+INLINED void make_columns(__global const REAL *planes, __global const REAL *weights, BIASES __global STORAGE(OUT_DTYPE) *out,
+                          SHAPES, const long channel_step, OUT_STEPS, const uint group, const uint phase, const uint first,
+                          const uint first_panel, const uint last_panel) {
     const uint panels = (filters + ROWS - 1) / ROWS;
-    const uint blocks = (panels + block - 1) / block;
-    const uint phase = get_global_id(2) / blocks;
-    const uint group = get_global_id(1) % groups, image = get_global_id(1) / groups;
-    if (phase >= phases) return;
     __global const int *facts = table + 5 * phase;
     const uint first_tap = facts[0], phase_taps = facts[1], down = facts[2], across = facts[3];
     const uint count = (down - 1) * pitch + across;
-    const uint first = get_global_id(0) * NR;
     if (first >= count) return;
     // A tile at the end of memory begins earlier, and leaves what another one makes.
     const uint start = min(first, last), end = min(start + NR, count);
     __global const int *places = table + 5 * phases + first_tap;
-    planes += planes_offset + (long)image * image_step + (long)(group * channels) * channel_step + start;
+    planes += start;
     weights += (ulong)group * panels * channels * taps * ROWS + first_tap * ROWS;
-    out += out_offset + facts[4] + (long)(image * groups + group) * filters * out_channel;
+    out += facts[4];
     const uint part = max(DEPTH / max(phase_taps, 1u), 1u);
-    const uint first_panel = get_global_id(2) % blocks * block;
-    const uint last_panel = min(first_panel + block, panels);
     for (uint panel = first_panel; panel < last_panel; panel++) {
         V made[ROWS * VECTORS];
 #pragma unroll
@@ -145,3 +146,43 @@ __kernel AS_WRITTEN void conv_planes(__global const REAL *planes, const ulong pl
         }
     }
 }
+
+#if LAID_OUT
+// The planes were laid out before: every work-item makes NR columns of one image for `block` panels.
+__kernel AS_WRITTEN void conv_planes(__global const REAL *planes, const ulong planes_offset, __global const REAL *weights,
+                                     BIASES __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, SHAPES,
+                                     const uint block, const long image_step, const long channel_step, OUT_STEPS) {
+    const uint panels = (filters + ROWS - 1) / ROWS;
+    const uint blocks = (panels + block - 1) / block;
+    const uint phase = get_global_id(2) / blocks;
+    const uint group = get_global_id(1) % groups, image = get_global_id(1) / groups;
+    if (phase >= phases) return;
+    const uint first_panel = get_global_id(2) % blocks * block;
+    make_columns(planes + planes_offset + (long)image * image_step + (long)(group * channels) * channel_step, weights,
+                 BIAS_OF_GROUP out + out_offset + (long)get_global_id(1) * filters * out_channel, table, phases, taps, groups,
+                 channels, filters, pitch, last, channel_step, out_channel, out_row, out_column, group, phase,
+                 get_global_id(0) * NR, first_panel, min(first_panel + block, panels));
+}
+#else
+// Every work-item takes some of the images, and lays out one after the other in memory of its own, which stays in its caches.
+__kernel AS_WRITTEN void conv_planes(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes,
+                                     __global const int *layout, __global const REAL *weights,
+                                     BIASES __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, SHAPES,
+                                     const uint images, const uint workers, const uint columns, const long x_image,
+                                     const long x_channel, const long x_row, const long x_column, OUT_STEPS) {
+    const uint worker = get_global_id(0);
+    if (worker >= workers) return;
+    const long channel_step = channel_length(layout);
+    planes += worker * (channels * channel_step + NR);
+    for (uint i = worker; i < images * groups; i += workers) {
+        const uint group = i % groups;
+        lay_out_images(x + (long)x_offset + (long)(i / groups) * x_image + (long)(group * channels) * x_channel, 1, channels,
+                       x_image, x_channel, x_row, x_column, planes, layout, i == worker);
+        for (uint phase = 0; phase < phases; phase++)
+            for (uint first = 0; first < columns; first += NR)
+                make_columns(planes, weights, BIAS_OF_GROUP out + out_offset + (long)i * filters * out_channel, table, phases,
+                             taps, groups, channels, filters, pitch, last, channel_step, out_channel, out_row, out_column,
+                             group, phase, first, 0, (filters + ROWS - 1) / ROWS);
+    }
+}
+#endif

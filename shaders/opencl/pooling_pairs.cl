@@ -1,5 +1,6 @@
 // Max pooling of windows of 2 x 2 that lie side by side and cover the image, and its gradient, on CPUs: each work-item takes
-// `each` planes, and WIDTH neighbours of two rows at a time, which are half as many windows.
+// `each` planes, and WIDTH neighbours of two rows at a time, which are half as many windows. Where rows hold whole fours of
+// windows and planes whole eights, other kernels take eight windows at a time, which are two fours of neighbours.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -89,6 +90,91 @@ __kernel AS_WRITTEN void max_pool_pairs_grad(__global const STORAGE(DTYPE) *g, c
             lower += 2 * x_row;
             to += 4 * across;
             under += 4 * across;
+        }
+    }
+}
+
+// Of the fours of windows that begin at `first` and `second`: their upper left, upper right, lower left and lower right.
+#define LOAD_WINDOWS(first, second)                                                                \
+    const VEC(REAL) above0 = LOADV(DTYPE, first), above1 = LOADV(DTYPE, second);                   \
+    const VEC(REAL) below0 = LOADV(DTYPE, (first) + x_row), below1 = LOADV(DTYPE, (second) + x_row); \
+    const VEC(REAL) w0 = (VEC(REAL))(above0.even, above1.even), w1 = (VEC(REAL))(above0.odd, above1.odd); \
+    const VEC(REAL) w2 = (VEC(REAL))(below0.even, below1.even), w3 = (VEC(REAL))(below0.odd, below1.odd);
+// To the next four of windows of an image with rows of this length.
+#define ADVANCE(p, length)                     \
+    p += WIDTH;                                \
+    if (column == across) p += 2 * (length) - 2 * across;
+
+__kernel AS_WRITTEN void max_pool_fours(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                        __global STORAGE(DTYPE) *out, const ulong out_offset, GEOMETRY, STEPS(x)) {
+    for (uint plane = (uint)get_global_id(0) * each; plane < LAST_PLANE; plane++) {
+        __global const STORAGE(DTYPE) *from = PLANE_OF(x, plane);
+        __global STORAGE(DTYPE) *to = out + out_offset + (ulong)plane * down * across;
+        uint column = 0;
+        for (uint window = 0; window < down * across; window += WIDTH) {
+            __global const STORAGE(DTYPE) *fours[2];
+#pragma unroll
+            for (uint i = 0; i < 2; i++) {
+                fours[i] = from;
+                column += HALF;
+                ADVANCE(from, x_row)
+                if (column == across) column = 0;
+            }
+            LOAD_WINDOWS(fours[0], fours[1])
+            VEC(REAL) best = SELECT(w0, w1, OVERTAKES(w1, w0));
+            best = SELECT(best, w2, OVERTAKES(w2, best));
+            best = SELECT(best, w3, OVERTAKES(w3, best));
+            STOREV(DTYPE, best, to + window);
+        }
+    }
+}
+
+__kernel AS_WRITTEN void max_pool_fours_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+                                             __global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                             __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY, STEPS(g),
+                                             STEPS(x)) {
+    for (uint plane = (uint)get_global_id(0) * each; plane < LAST_PLANE; plane++) {
+        __global const STORAGE(DTYPE) *slopes = PLANE_OF(g, plane), *from = PLANE_OF(x, plane);
+        __global STORAGE(DTYPE) *to = dx + dx_offset + (ulong)plane * 4 * down * across;
+        uint column = 0;
+        for (uint window = 0; window < down * across; window += WIDTH) {
+            __global const STORAGE(DTYPE) *fours[2];
+            __global STORAGE(DTYPE) *targets[2];
+#pragma unroll
+            for (uint i = 0; i < 2; i++) {
+                fours[i] = from;
+                targets[i] = to;
+                column += HALF;
+                ADVANCE(from, x_row)
+                ADVANCE(to, 2 * across)
+                if (column == across) column = 0;
+            }
+            LOAD_WINDOWS(fours[0], fours[1])
+            const VEC(REAL) none = (VEC(REAL))(0);
+            VEC(REAL) slope = LOADV(DTYPE, slopes + window);
+            const VEC(MASK) m1 = OVERTAKES(w1, w0);
+            VEC(REAL) best = SELECT(w0, w1, m1);
+            const VEC(MASK) m2 = OVERTAKES(w2, best);
+            best = SELECT(best, w2, m2);
+            const VEC(MASK) m3 = OVERTAKES(w3, best);
+            const VEC(REAL) d3 = SELECT(none, slope, m3);
+            slope = SELECT(slope, none, m3);
+            const VEC(REAL) d2 = SELECT(none, slope, m2);
+            slope = SELECT(slope, none, m2);
+            const VEC(REAL) d1 = SELECT(none, slope, m1), d0 = SELECT(slope, none, m1);
+            VEC(REAL) row;
+            row.even = d0.lo;
+            row.odd = d1.lo;
+            STOREV(DTYPE, row, targets[0]);
+            row.even = d2.lo;
+            row.odd = d3.lo;
+            STOREV(DTYPE, row, targets[0] + 2 * across);
+            row.even = d0.hi;
+            row.odd = d1.hi;
+            STOREV(DTYPE, row, targets[1]);
+            row.even = d2.hi;
+            row.odd = d3.hi;
+            STOREV(DTYPE, row, targets[1] + 2 * across);
         }
     }
 }

@@ -71,6 +71,32 @@ def test_weight_gradient_in_parts(device: Any, rng: Any, monkeypatch: pytest.Mon
         check(device, "conv2d_weight_grad", [g, rng.uniform(-1, 1, x)], ulps=32, kernel=(3, 3), **params)
 
 
+CACHED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((11, 5, 8, 8), (18, 5, 3, 3), {"padding": (1, 1)}),
+    ((9, 4, 5, 7), (10, 4, 3, 2), {"padding": (2, 1), "dilation": (1, 2)}),
+    ((9, 4, 6, 9), (12, 2, 3, 3), {"groups": 2, "stride": (2, 1), "padding": (0, 1)}),
+    ((9, 3, 9, 9), (8, 3, 2, 3), {"stride": (2, 2), "padding": (1, 1)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize("case", range(len(CACHED)))
+def test_many_small_images(device: Any, rng: Any, monkeypatch: Any, case: int, dtype: dtypes.DType) -> None:
+    """Work-items that lay out the images themselves, one or a few at a time, without gaps between rows or with them."""
+    x, weight, more = CACHED[case]
+    params = DEFAULTS | more
+    _skip_where_composed(device, weight, params["groups"])
+    runtime = device.backend.runtime
+    monkeypatch.setattr(runtime, "features", replace(runtime.features, compute_units=2))
+    chosen = conv_weight_grad.weight_tile
+    monkeypatch.setattr(conv_weight_grad, "weight_tile", partial(_shorter, chosen, 256))
+    image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, weight[0])
+    g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
+    check(device, "conv2d", [image, kernel, bias], dtype, ulps=16, **params)
+    check(device, "conv2d_input_grad", [g, kernel], dtype, ulps=16, shape=x, **params)
+    check(device, "conv2d_weight_grad", [g, image], dtype, ulps=16, kernel=weight[2:], **params)
+
+
 @pytest.mark.parametrize("case", [3, 4])
 def test_few_filters_on_a_gpu(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
     """Straight from memory, here on whatever device there is."""
@@ -156,7 +182,8 @@ def test_channels_last_views(device: Any, rng: Any) -> None:
 @pytest.mark.parametrize(
     ("shape", "kernel", "stride", "padding", "dilation"),
     [((2, 3, 6, 8), (2, 2), (2, 2), (0, 0), (1, 1)), ((1, 2, 17, 15), (3, 2), (2, 1), (1, 1), (1, 1)),
-     ((2, 3, 4, 22), (2, 2), (2, 2), (0, 0), (1, 1)), ((2, 2, 20, 20), (3, 3), (1, 2), (1, 1), (2, 3)),
+     ((2, 3, 4, 22), (2, 2), (2, 2), (0, 0), (1, 1)), ((3, 2, 8, 8), (2, 2), (2, 2), (0, 0), (1, 1)),
+     ((3, 1, 4, 16), (2, 2), (2, 2), (0, 0), (1, 1)), ((2, 2, 20, 20), (3, 3), (1, 2), (1, 1), (2, 3)),
      ((1, 1, 5, 5), (5, 5), (5, 5), (2, 2), (1, 1))],
 )  # fmt: skip
 def test_pooling(

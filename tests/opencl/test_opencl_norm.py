@@ -47,7 +47,9 @@ def test_rows_of_a_view(device: Any, rng: Any) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "affine"), KINDS, ids=str)
-@pytest.mark.parametrize("shape", [(40, 3), (2, 3, 50), (5, 7, 13, 11), (2, 1, 4, 4), (40, 3, 33, 33)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(40, 3), (2, 3, 50), (5, 7, 13, 11), (70, 24, 8, 9), (2, 1, 4, 4), (40, 3, 33, 33)], ids=str
+)
 def test_batch_norm(device: Any, rng: Any, shape: tuple[int, ...], dtype: dtypes.DType, affine: bool) -> None:
     x, g = rng.uniform(-2, 2, shape) + 0.5, rng.uniform(-1, 1, shape)
     channels = shape[1]
@@ -57,6 +59,8 @@ def test_batch_norm(device: Any, rng: Any, shape: tuple[int, ...], dtype: dtypes
     statistic = np.float64 if dtype is dtypes.float64 else np.float32
     given = [np.asarray(s).astype(statistic) for s in (mean, variance)]
     check(device, "batch_norm_grad", [g, x, weight, *given], dtype, ulps=32, eps=1e-5)
+    check(device, "batch_norm_relu", [x, weight, bias], dtype, ulps=16, eps=1e-5)
+    check(device, "batch_norm_relu_grad", [g, x, weight, bias, *given], dtype, ulps=32, eps=1e-5)
 
 
 @pytest.mark.parametrize(("dtype", "affine"), KINDS, ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from polyhal.backends.common.convolutions import Geometry, geometry
-from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_input, of_slopes
+from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_gradient_gapless, of_input, of_slopes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.convolution import output_length
 
@@ -34,13 +35,10 @@ def _geometries(draw: Any) -> tuple[Geometry, dict[str, Any]]:
 
 def _laid_out(planes: Planes, image: np.ndarray) -> np.ndarray:
     """One channel's planes, one after the other, as pack_planes writes them."""
-    made = np.zeros((*planes.phases, planes.length))
-    for i, j in np.ndindex(planes.phases):
+    made = np.zeros((len(planes.tops), len(planes.lefts), planes.length))
+    for (i, top), (j, left) in itertools.product(enumerate(planes.tops), enumerate(planes.lefts)):
         for y, x in np.ndindex(planes.rows, planes.pitch):
-            at = [
-                n * planes.stride[axis] + phase * planes.dilation[axis] % planes.stride[axis] + planes.origin[axis]
-                for axis, (n, phase) in enumerate(((y, i), (x, j)))
-            ]
+            at = (y * planes.stride[0] + top, x * planes.stride[1] + left)
             if all(0 <= a < n for a, n in zip(at, planes.size, strict=True)):
                 made[i, j, y * planes.pitch + x] = image[at[0], at[1]]
     return made.reshape(-1)
@@ -57,12 +55,12 @@ def _correlated(
 
 
 @settings(max_examples=60, deadline=None)
-@given(_geometries())
-def test_taps_are_shifts(case: tuple[Geometry, dict[str, Any]]) -> None:
+@given(_geometries(), st.booleans())
+def test_taps_are_shifts(case: tuple[Geometry, dict[str, Any]], gapless: bool) -> None:
     g, params = case
     rng = np.random.default_rng(3)
     image, weight, slope = (rng.integers(-9, 9, shape).astype(float) for shape in (g.size, g.kernel, g.result))
-    planes, phase = of_input(g, SLACK)
+    planes, phase = of_input(g, SLACK, gapless=gapless)
     laid = _laid_out(planes, image)
     out = np.full(g.result, np.nan)
     _correlated(planes, [phase], laid, weight, out, (1, 1))
@@ -77,12 +75,12 @@ def test_taps_are_shifts(case: tuple[Geometry, dict[str, Any]]) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(_geometries())
-def test_each_remainder_has_its_taps(case: tuple[Geometry, dict[str, Any]]) -> None:
+@given(_geometries(), st.booleans())
+def test_each_remainder_has_its_taps(case: tuple[Geometry, dict[str, Any]], gapless: bool) -> None:
     g, params = case
     rng = np.random.default_rng(4)
     weight, slope = (rng.integers(-9, 9, shape).astype(float) for shape in (g.kernel, g.result))
-    planes, phases = of_gradient(g, SLACK)
+    planes, phases = of_gradient_gapless(g, SLACK) if gapless and g.stride == (1, 1) else of_gradient(g, SLACK)
     out = np.full(g.size, np.nan)
     _correlated(planes, phases, _laid_out(planes, slope), weight, out, g.stride)
     shape = (1, 1, *g.size)

@@ -9,6 +9,7 @@ from polyhal.hal.passes.align_shapes import align_shapes
 from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.fuse_elementwise import fuse_elementwise
 from polyhal.hal.passes.fuse_products import fuse_products
+from polyhal.hal.passes.join_relu import join_relu
 from polyhal.hal.passes.recognize import recognize
 
 from .golden import check
@@ -179,6 +180,48 @@ def test_a_product_that_others_read_stays() -> None:
         return %3, %2
         """
     check(fuse_products, text, text)
+
+
+_NORM_AND_RELU = """
+    %0: float32[4, 3]
+    %1: float32[3]
+    %2: float32[3]
+    %3: float32[4, 3]
+    on it
+    %4, %5, %6 = batch_norm(%0, %1, %2, eps=1e-05): float32[4, 3], float32[3], float32[3]
+    %7 = relu(%4): float32[4, 3]
+    %8 = relu_grad(%3, %7): float32[4, 3]
+    %9, %10, %11 = batch_norm_grad(%8, %0, %1, %5, %6, eps=1e-05): float32[4, 3], float32[3], float32[3]
+    return %7, %9, %10, %11{more}
+    """
+
+
+_JOINED_NORM = """
+    %0: float32[4, 3]
+    %1: float32[3]
+    %2: float32[3]
+    %3: float32[4, 3]
+    on it
+    %4, %5, %6 = batch_norm_relu(%0, %1, %2, eps=1e-05): float32[4, 3], float32[3], float32[3]
+    """
+
+
+def test_relu_joins_batch_norm() -> None:
+    """In the forward pass and in the gradient; in the first alone on some devices; not where something reads the norm."""
+    text, read = _NORM_AND_RELU.format(more=""), _NORM_AND_RELU.format(more=", %4")
+    both = """
+    %7, %8, %9 = batch_norm_relu_grad(%3, %0, %1, %2, %5, %6, eps=1e-05): float32[4, 3], float32[3], float32[3]
+    return %4, %7, %8, %9
+    """
+    forward = """
+    %7 = relu_grad(%3, %4): float32[4, 3]
+    %8, %9, %10 = batch_norm_grad(%7, %0, %1, %5, %6, eps=1e-05): float32[4, 3], float32[3], float32[3]
+    return %4, %8, %9, %10
+    """
+    check(join_relu, text, _JOINED_NORM.rstrip() + both)
+    check(join_relu, text, _JOINED_NORM.rstrip() + forward, rich_device("batch_norm_relu_grad"))
+    check(join_relu, text, text, rich_device("batch_norm_relu"))
+    check(join_relu, read, read)
 
 
 def test_a_device_without_epilogues_keeps_products() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,12 +9,16 @@ from polyhal.backends.common.geometry import ceil_div
 from polyhal.backends.common.launch import Constant, Tensor, Workspace
 from polyhal.backends.common.planes import Planes
 from polyhal.backends.opencl.capabilities import Features
-from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
+from polyhal.backends.opencl.launch import Parameter, Table
+from polyhal.backends.opencl.lowering.matmul_arguments import ints, longs, uints
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 
 Step = Callable[..., None]
+PLACING = 16
+"""Multiplications that take as long as to lay out a pixel."""
+IMAGES_BYTES = 1 << 19
+"""Planes, at most, that the work-item that multiplies lays out itself: they stay in the second-level cache."""
 _ITEMS_PER_UNIT = 4
 _PACKING_ITEMS_PER_UNIT = 64
 """Work-items that lay images out, for each compute unit: starting one costs as much as some rows of a small image."""
@@ -23,6 +26,8 @@ _WIDE = 16
 """Floats in a register of AVX-512."""
 BAND = 8
 """Rows of a plane, or channels of the weights, that a work-item lays out."""
+_SHORT_PLANE = 2048
+"""Pixels of a plane up to which one work-item lays out all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +60,15 @@ def images_as(
     if not packed:
         return Images((Tensor(place),), spec.strides[0], spec.strides[1])
     images, channels = spec.shape[:2]
-    bands = math.prod(planes.phases) * ceil_div(planes.rows, BAND)
+    band = planes.rows if planes.length <= _SHORT_PLANE else BAND
+    bands = len(planes.tops) * len(planes.lefts) * ceil_div(planes.rows, band)
     parts = min(channels, ceil_div(_PACKING_ITEMS_PER_UNIT * runtime.features.compute_units, bands * images))
     together = ceil_div(channels, parts)
     pack = runtime.launch(
         "pack_planes", "conv_planes_pack",
-        {"DTYPE": spec.dtype.name, "REAL": real, "WIDTH": lanes(runtime, real), "BAND": BAND},
+        {"DTYPE": spec.dtype.name, "REAL": real, "WIDTH": lanes(runtime, real)},
         [
-            Tensor(place), Workspace(workspace), *uints(images, channels, together),
-            *(Constant(v, "int") for v in (*planes.size, planes.rows, planes.pitch)), *uints(planes.length),
-            *(Constant(v, "int") for v in (*planes.phases, *planes.stride, *planes.dilation, *planes.origin)),
+            Tensor(place), Workspace(workspace), table(planes), *uints(images, channels, together), *ints(band),
             *longs(*spec.strides),
         ],
         (bands, ceil_div(channels, together), images), (1, 1, 1), kernel="pack_planes",
@@ -72,6 +76,14 @@ def images_as(
     size = images * channels * planes.channel + beyond
     parameters = (Workspace(workspace), Constant(0, "ulong"))
     return Images(parameters, channels * planes.channel, planes.channel, (pack,), size * itemsize(real))
+
+
+def table(planes: Planes) -> Table:
+    """`layout` of planes.h."""
+    counts = len(planes.tops), len(planes.lefts)
+    return Table(
+        (*planes.size, planes.rows, planes.pitch, planes.length, *counts, *planes.stride, *planes.tops, *planes.lefts)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from polyhal.backends.common.convolutions import Convolution, Geometry
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_input
+from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_gradient_gapless, of_input
 from polyhal.backends.opencl.launch import Table
 from polyhal.backends.opencl.lowering.conv_layout import (
     BAND,
+    IMAGES_BYTES,
+    PLACING,
     Weights,
     images_as,
     is_real,
     itemsize,
     lanes,
     registers,
+    table,
     work_items,
 )
 from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
@@ -40,7 +44,14 @@ PLANES = Family[RegisterTile](
 
 
 def register_tile(runtime: Runtime, real: str, filters: int, columns: int) -> RegisterTile:
-    """The tile that makes `filters` rows of `columns` in the least time, given the relative time per sum of each shape."""
+    """The tile that makes `filters` rows of `columns` in the least time."""
+    _, (rows, vectors) = _fastest(runtime, real, filters, columns)
+    default = RegisterTile(rows, vectors, lanes(runtime, real))
+    return runtime.tuning.choose(PLANES, f"{size_class(filters, columns)} of {itemsize(real)} bytes", default)
+
+
+def _fastest(runtime: Runtime, real: str, filters: int, columns: int) -> tuple[float, tuple[int, int]]:
+    """The shape of that tile and its time, in sums of the fastest one, given the relative time per sum of each shape."""
     width = lanes(runtime, real)
     # A tile of one row waits for its loads.
     wide = {(8, 3): 1.0, (8, 2): 1.12, (6, 4): 1.06, (4, 6): 1.1, (1, 8): 2.2}
@@ -50,8 +61,32 @@ def register_tile(runtime: Runtime, real: str, filters: int, columns: int) -> Re
     def time(shape: tuple[int, int]) -> float:
         return round_up(filters, shape[0]) * round_up(columns, shape[1] * width) * shapes[shape]
 
-    default = RegisterTile(*min(shapes, key=time), width)
-    return runtime.tuning.choose(PLANES, f"{size_class(filters, columns)} of {itemsize(real)} bytes", default)
+    return min((time(shape), shape) for shape in shapes)
+
+
+Layout = tuple[Planes, Sequence[Phase]]
+
+
+def _columns(layout: Layout) -> int:
+    """Of the largest phase, with those between its rows."""
+    planes, phases = layout
+    return max((p.down - 1) * planes.pitch + p.across for p in phases)
+
+
+def _cheapest(runtime: Runtime, real: str, filters: int, layouts: Sequence[Layout]) -> Layout:
+    """The layout that takes the least time for each channel: to be made, and to be gone through by all taps and filters."""
+
+    def time(layout: Layout) -> float:
+        planes, phases = layout
+        sums = _fastest(runtime, real, filters, _columns(layout))[0] * sum(len(p.taps) for p in phases)
+        return sums + PLACING * planes.channel
+
+    return min(layouts, key=time)
+
+
+def _fits(layout: Layout, channels: int, real: str) -> bool:
+    """Whether the planes of an image stay in a cache."""
+    return channels * layout[0].channel * itemsize(real) <= IMAGES_BYTES
 
 
 def _correlate(
@@ -60,8 +95,8 @@ def _correlate(
     g: Geometry,
     source: tuple[Spec, int],
     weights: Weights,
-    planes: Planes,
-    phases: Sequence[Phase],
+    plain: Layout,
+    gapless: Layout | None,
     out: tuple[Spec, int],
     bias: int | None,
 ) -> Launch:
@@ -70,12 +105,14 @@ def _correlate(
     result, target = out
     workspace = target + 1
     real = real_type(result.dtype)
-    columns = max((p.down - 1) * planes.pitch + p.across for p in phases)
+    workers = work_items(runtime)
+    # Weights that do not stay in a cache are not to be gone through for one image after the other.
+    cached = g.images * g.groups >= workers and g.filters * g.taps * itemsize(real) <= _WEIGHTS_BYTES
+    layouts = [plain, gapless] if gapless and cached and _fits(gapless, weights.channels, real) else [plain]
+    planes, phases = layout = _cheapest(runtime, real, weights.rows, layouts)
+    columns = _columns(layout)
     tile = register_tile(runtime, real, weights.rows, columns)
     panels = ceil_div(weights.rows, tile.rows)
-    packed = not (is_real(images, real) and planes.are(images) and columns >= tile.columns)
-    found = images_as(runtime, images, place, workspace, planes, real, packed=packed, beyond=tile.columns)
-    last = (1 << 31) if packed else columns - tile.columns
     taps = sum(len(p.taps) for p in phases)
     strides = weights.spec.strides
     pack = runtime.launch(
@@ -91,24 +128,46 @@ def _correlate(
     )  # fmt: skip
     # A stride may leave an image that no tap reaches.
     weights_bytes = g.groups * panels * tile.rows * weights.channels * max(taps, 1) * itemsize(real)
+    _, channel, row, column = result.strides
+    pitch = planes.pitch
+    if len(phases) == 1 and pitch == phases[0].across and row == pitch * column:
+        # Rows of the result that follow each other are one.
+        pitch, phases = columns, [replace(phases[0], down=1, across=columns)]
+    spread = g.stride if len(phases) > 1 else (1, 1)
+    steps = longs(channel, spread[0] * row, spread[1] * column)
+    # Tiles of a phase that has fewer columns than others must not reach beyond the planes either.
+    reach = columns + max((place for p in phases for place in p.places), default=0)
+    inside = columns >= tile.columns and reach <= planes.rows * planes.pitch
+    packed = not (is_real(images, real) and planes.are(images) and inside)
+    last = (1 << 31) if packed else columns - tile.columns
+    where = [
+        _table(phases, row, column),
+        *uints(len(phases), taps, g.groups, weights.channels, weights.rows, pitch, last),
+    ]
+    operands = [Workspace(workspace + 1), *([] if bias is None else [Tensor(bias)]), Tensor(target), *where]
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": images.dtype.name, "OUT_DTYPE": result.dtype.name, "REAL": real, "WIDTH": tile.width,
+        "ROWS": tile.rows, "VECTORS": tile.vectors, "BIAS": bias is not None,
+    }  # fmt: skip
+    image_bytes = (weights.channels * planes.channel + tile.columns) * itemsize(real)
+    if packed and cached and _fits(layout, weights.channels, real):
+        multiply = runtime.launch(
+            name, "conv_planes", definitions | {"LAID_OUT": False},
+            [
+                Tensor(place), Workspace(workspace), table(planes), *operands, *uints(g.images, workers, columns),
+                *longs(*images.strides), *steps,
+            ],
+            (workers,), (1,),
+        )  # fmt: skip
+        return LaunchSequence(name, (pack, multiply), (workers * image_bytes, weights_bytes))
+    found = images_as(runtime, images, place, workspace, planes, real, packed=packed, beyond=tile.columns)
     tiles = ceil_div(columns, tile.columns)
     panel_bytes = weights_bytes // (g.groups * panels)
     block = ceil_div(panels, ceil_div(panels, max(1, _WEIGHTS_BYTES // panel_bytes)))
-    while block > 1 and tiles * len(phases) * ceil_div(panels, block) * g.images * g.groups < work_items(runtime):
+    while block > 1 and tiles * len(phases) * ceil_div(panels, block) * g.images * g.groups < workers:
         block = ceil_div(block, 2)
-    _, channel, row, column = result.strides
-    spread = g.stride if len(phases) > 1 else (1, 1)
     multiply = runtime.launch(
-        name, "conv_planes",
-        {
-            "DTYPE": images.dtype.name, "OUT_DTYPE": result.dtype.name, "REAL": real, "WIDTH": tile.width,
-            "ROWS": tile.rows, "VECTORS": tile.vectors, "BIAS": bias is not None,
-        },
-        [
-            *found.parameters, Workspace(workspace + 1), *([] if bias is None else [Tensor(bias)]), Tensor(target),
-            _table(phases, row, column), *uints(len(phases), taps, g.groups, weights.channels, weights.rows),
-            *uints(planes.pitch, last, block), *found.strides, *longs(channel, spread[0] * row, spread[1] * column),
-        ],
+        name, "conv_planes", definitions, [*found.parameters, *operands, *uints(block), *found.strides, *steps],
         (tiles, g.images * g.groups, len(phases) * ceil_div(panels, block)), (1, 1, 1),
     )  # fmt: skip
     return LaunchSequence(name, (*found.steps, pack, multiply), (found.nbytes or 1, weights_bytes))
@@ -128,13 +187,15 @@ def forward(runtime: Runtime, c: Convolution) -> Launch:
     g, x, weight, out = c.geometry, c.first, c.second, c.out
     steps = weight.strides
     weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
-    planes, phase = of_input(g, lanes(runtime, real_type(out.dtype)))
-    return _correlate(runtime, "conv2d", g, (x, 0), weights, planes, [phase], (out, c.target), c.bias)
+    slack = lanes(runtime, real_type(out.dtype))
+    plain, gapless = ((planes, [phase]) for planes, phase in (of_input(g, slack), of_input(g, slack, gapless=True)))
+    return _correlate(runtime, "conv2d", g, (x, 0), weights, plain, gapless, (out, c.target), c.bias)
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
     g, slope, weight, out = c.geometry, c.first, c.second, c.out
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
-    planes, phases = of_gradient(g, lanes(runtime, real_type(out.dtype)))
-    return _correlate(runtime, "conv2d_input_grad", g, (slope, 0), weights, planes, phases, (out, c.target), None)
+    slack = lanes(runtime, real_type(out.dtype))
+    plain, gapless = of_gradient(g, slack), of_gradient_gapless(g, slack) if g.stride == (1, 1) else None
+    return _correlate(runtime, "conv2d_input_grad", g, (slope, 0), weights, plain, gapless, (out, c.target), None)

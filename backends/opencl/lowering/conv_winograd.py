@@ -11,7 +11,7 @@ from dataclasses import replace
 from polyhal.backends.common.convolutions import Convolution, Geometry
 from polyhal.backends.common.geometry import ceil_div, round_up
 from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.planes import Phase, Planes, of_input
+from polyhal.backends.common.planes import Phase, Planes, of_input, turned
 from polyhal.backends.opencl.launch import Table
 from polyhal.backends.opencl.lowering.conv_layout import (
     BAND,
@@ -67,12 +67,6 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
     taps = (2 * steps[2] + 2 * steps[3], -steps[2], -steps[3])
     return _filter(runtime, "conv2d_input_grad", turned(g), (slope, 0), weights, taps, (out, c.target), None)
-
-
-def turned(g: Geometry) -> Geometry:
-    """The gradient of the input as a convolution of the output's gradient, with the windows turned round."""
-    padding = (2 - g.padding[0], 2 - g.padding[1])
-    return replace(g, size=g.result, result=g.size, channels=g.filters, filters=g.channels, padding=padding)
 
 
 def _tiles(g: Geometry, slack: int) -> tuple[Planes, Phase]:

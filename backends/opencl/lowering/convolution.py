@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyhal.backends.common.convolutions import Convolution, lowerings
+from polyhal.backends.common.planes import turned
 from polyhal.backends.opencl.lowering import (
     conv_direct,
     conv_planes,
@@ -31,7 +32,7 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if not runtime.features.cpu:
         return conv_teams.fastest(runtime, c, conv_teams.input_grad) or conv_tiles.input_grad(runtime, c)
-    pays = conv_winograd.pays(runtime, conv_winograd.turned(c.geometry), c.out)
+    pays = conv_winograd.pays(runtime, turned(c.geometry), c.out)
     return conv_winograd.input_grad(runtime, c) if pays else conv_planes.input_grad(runtime, c)
 
 

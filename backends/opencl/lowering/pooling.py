@@ -66,9 +66,14 @@ def _pairs(runtime: Runtime, kernel: str, pooling: poolings.Pooling, definitions
         *(Constant(v, "long") for v in strides),
     ]  # fmt: skip
     real = definitions["REAL"]
+    down, across = pooling.lengths[2:4]
+    # Gradients are read eight at a time, as they lie in a plane without gaps.
+    gradient_rows = pooling.strides[2:-4:4]
+    fours = across % 4 == 0 and down * across % 8 == 0 and all(step == across for step in gradient_rows)
     return runtime.launch(
         kernel, "pooling_pairs", {"DTYPE": definitions["DTYPE"], "REAL": real, "MASK": "long" if real == "double" else "int"},
-        parameters, (ceil_div(pooling.planes, each),), (1,), kernel=kernel.replace("max_pool", "max_pool_pairs"),
+        parameters, (ceil_div(pooling.planes, each),), (1,),
+        kernel=kernel.replace("max_pool", f"max_pool_{'fours' if fours else 'pairs'}"),
     )  # fmt: skip
 
 
