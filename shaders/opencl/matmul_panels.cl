@@ -1,7 +1,9 @@
 // out = a x b on a CPU: one work-item makes one of `blocks_down` x `blocks_across` blocks of the result, as register tiles of
-// MR rows by NR columns. Up to DEPTH terms at a time, it packs its rows of `a` as panels of MR rows, which stay in the
-// second-level cache, and its columns of `b` panel by panel, of which one stays in the first-level cache while all panels of
-// `a` pass by.
+// MR rows by NR columns. Up to DEPTH terms at a time, it packs its columns of `b` panel by panel, of which one stays in the
+// first-level cache while all its rows of `a` pass by from the second-level cache. They are read where they lie, or are first
+// copied there as they lie (COPIED), in slabs, where that cache could not hold them otherwise or they must be converted.
+//
+// The sums of the rows of `a` go to `row_sums` where they are wanted (ROW_SUMS, with lines that are columns, SPLIT 0).
 //
 // Between the parts, sums wait in `partial`, which is `out` itself where that has the type of the sums (SPLIT 0), and a
 // workspace where it is narrower (SPLIT 1).
@@ -23,25 +25,40 @@
 #ifndef WIDTH
 #define WIDTH 16
 #endif
-// Registers: MR * VECTORS sums, VECTORS of b and one of a; 27 of AVX-512's 32.
+// Registers: MR * VECTORS sums, VECTORS of b and one of a; 29 of AVX-512's 32.
 #ifndef MR
-#define MR 12
+#define MR 6
 #endif
 #ifndef VECTORS
-#define VECTORS 2
+#define VECTORS 4
 #endif
 #ifndef DEPTH
-#define DEPTH 256
+#define DEPTH 128
 #endif
+#ifndef COPIED
+#define COPIED 1
+#endif
+// Rows of `a` that are copied or fetched at once: whole tiles, and whole vectors.
+#ifndef SLAB
+#define SLAB 48
+#endif
+// Most rows of a block.
 #ifndef BLOCK_ROWS
-#define BLOCK_ROWS 288
+#define BLOCK_ROWS 528
 #endif
-// Where the panels of `a` lie: CPUs have local memory in ordinary memory, one for each core, and say how much.
+// Whether lines of `a`, in which neighbours lie side by side, are its rows or its columns. What is not copied has such lines.
+#ifndef BY_ROWS
+#define BY_ROWS 1
+#endif
+// Where a copy of `a` lies: CPUs have local memory in ordinary memory, one for each core, and say how much.
 #ifndef IN_LOCAL
 #define IN_LOCAL 0
 #endif
 #ifndef SPLIT
 #define SPLIT 0
+#endif
+#ifndef ROW_SUMS
+#define ROW_SUMS 0
 #endif
 #define ALIGNED 0
 #include "dtypes.h"
@@ -51,13 +68,30 @@
 typedef VEC(REAL) V;
 #include "turned.h"
 
-#if IN_LOCAL
-#define BLOCK_SPACE __local
-#else
-#define BLOCK_SPACE __private
-#endif
 #define NR (VECTORS * WIDTH)
-#define GROUPS ((MR + WIDTH - 1) / WIDTH)
+// The distances of lines, rows and terms of `a`. Lines of a copy are an odd number of cache lines apart, so that those of a
+// tile do not drive each other from the cache.
+#if !COPIED
+#define ROW_STEP (BY_ROWS ? a_row : 1)
+#define TERM_STEP (BY_ROWS ? 1 : a_column)
+#elif BY_ROWS
+#define PITCH (DEPTH + WIDTH)
+#define ROW_STEP PITCH
+#define TERM_STEP 1
+#define SLAB_SIZE (SLAB * PITCH)
+#else
+#define PITCH SLAB
+#define ROW_STEP 1
+#define TERM_STEP PITCH
+#define SLAB_SIZE (DEPTH * PITCH)
+#endif
+#if !COPIED
+#define LEFT_SPACE __global
+#elif IN_LOCAL
+#define LEFT_SPACE __local
+#else
+#define LEFT_SPACE __private
+#endif
 #define TILE_LANE(v, j) (((__private REAL *)&(v))[j])
 #if WIDEN
 #define ONE(p, i) ((REAL)LOAD(DTYPE, p, i))
@@ -68,19 +102,13 @@ typedef VEC(REAL) V;
 #endif
 // At any multiple of a real.
 #define BLOCK_STORE(v, p) CONCAT(vstore, WIDTH)(v, 0, p)
-// Functions of their own are compiled for narrower vectors by some drivers.
-#define INLINED inline __attribute__((always_inline))
-// FETCH is for what is packed later, into a cache behind the first, which holds what is in use; FETCH_NEAR is for sums.
-// NVIDIA's compiler has the function for pointers of a kind that OpenCL C 1.2 cannot write.
-#if defined(__has_builtin) && !defined(__NV_CL_C_VERSION)
-#if __has_builtin(__builtin_prefetch)
-#define FETCH(p) __builtin_prefetch((const void *)(size_t)(p), 0, 1)
-#define FETCH_NEAR(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
-#endif
-#endif
-#ifndef FETCH
-#define FETCH(p)
-#define FETCH_NEAR(p)
+#include "fetches.h"
+// Columns that are read where they lie have each term in a cache line of its own, from the second-level cache.
+#if COPIED || BY_ROWS
+#define FETCH_TERM(p)
+#else
+#define TERMS_AHEAD 16
+#define FETCH_TERM(p) FETCH_NEAR(p);
 #endif
 // What an epilogue reads beside a row of a tile.
 #define FETCH_SPLAT(D, name, slot, p, row, column)
@@ -93,48 +121,11 @@ typedef VEC(REAL) V;
 #else
 #define WAITING out
 #endif
-// Elements of the most common cache line.
-#define LINE (64 / sizeof(STORAGE(DTYPE)))
+// Up to whole tiles.
+#define WHOLE(rows) (((rows) + MR - 1) / MR * MR)
 #define STARTS(count, part, parts) ((uint)((ulong)(count) * (part) / (parts)))
 
-// Fetches `runs` runs of `run` neighbours that begin `step` apart.
-INLINED void fetch_runs(__global const STORAGE(DTYPE) *from, const long step, const uint runs, const uint run) {
-    for (uint r = 0; r < runs; r++)
-        for (uint i = 0; i < run; i += LINE) FETCH(from + r * step + i);
-}
-
-// MR rows of `a`, `depth` columns, as panel[column * MR + row]. Rows past the end repeat the last one; they are not stored. May
-// write up to WIDTH reals past the panel. `more` rows of `a` follow.
-INLINED void pack_rows(__global const STORAGE(DTYPE) *a, const long row_step, const long column_step, const uint rows,
-                       const uint more, const uint depth, BLOCK_SPACE REAL *panel) {
-    uint p = 0;
-    if (column_step == 1) {
-        for (; p + WIDTH <= depth; p += WIDTH) {
-            V squares[GROUPS][WIDTH];
-#pragma unroll
-            for (uint g = 0; g < GROUPS; g++) {
-#pragma unroll
-                for (uint i = 0; i < WIDTH; i++) squares[g][i] = SOME(a + min(g * WIDTH + i, rows - 1) * row_step + p);
-                TURN(squares[g])
-            }
-#pragma unroll
-            for (uint i = 0; i < WIDTH; i++)
-#pragma unroll
-                for (uint g = 0; g < GROUPS; g++) BLOCK_STORE(squares[g][i], panel + (p + i) * MR + g * WIDTH);
-        }
-    } else if (MR % 8 && row_step == 1 && rows + more >= GROUPS * WIDTH) {
-        // Whole vectors: what is too much of one is written over by the next. Behind the last may lie another panel.
-        for (; p + 1 < depth; p++)
-#pragma unroll
-            for (uint g = 0; g < GROUPS; g++) BLOCK_STORE(SOME(a + p * column_step + g * WIDTH), panel + p * MR + g * WIDTH);
-    } else if (row_step == 1 && rows == MR) {
-        for (; p < depth; p++)
-#pragma unroll
-            for (uint r = 0; r < MR; r++) panel[p * MR + r] = ONE(a + p * column_step, r);
-    }
-    for (; p < depth; p++)
-        for (uint r = 0; r < MR; r++) panel[p * MR + r] = ONE(a, min(r, rows - 1) * row_step + p * column_step);
-}
+#include "slabs.h"
 
 // NR columns of `b`, `depth` rows, row by row. Columns past the end repeat the last one; they are not stored.
 INLINED void pack_columns(__global const STORAGE(DTYPE) *b, const long row_step, const long column_step, const uint columns,
@@ -165,7 +156,11 @@ __kernel AS_WRITTEN void matmul_panels(__global const STORAGE(DTYPE) *a, const u
 #if SPLIT
                             __global REAL *partial,
 #endif
-                            __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const uint m, const uint n,
+                            __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+#if ROW_SUMS
+                            __global STORAGE(OUT_DTYPE) *row_sums, const ulong row_sums_offset,
+#endif
+                            const uint m, const uint n,
                             const uint k, const uint blocks_down, const uint blocks_across, const long a_row,
                             const long a_column, const long b_row, const long b_column, const uint batch1,
                             const uint batch2, const long a_batch0, const long a_batch1, const long a_batch2,
@@ -184,86 +179,130 @@ __kernel AS_WRITTEN void matmul_panels(__global const STORAGE(DTYPE) *a, const u
 #if SPLIT
     partial += (ulong)batch * m * n;
 #endif
-    BLOCK_SPACE REAL block[BLOCK_ROWS * DEPTH + WIDTH];
     V panel[DEPTH * VECTORS];
     // Parts of equal length, in whole vectors.
     const uint parts = (k + DEPTH - 1) / DEPTH;
     const uint step = parts ? ((k + parts - 1) / parts + WIDTH - 1) / WIDTH * WIDTH : 1;
-    for (uint start = 0; start < k; start += step) {
+    // While the tiles of a slab are computed for the first time, the next one is copied and the one after that is fetched, some
+    // lines of it with every MR-th of a tile. A part's slabs leave one place free for that. Where lines are columns, a whole
+    // part of them is fetched in the time of the one before: longer runs arrive faster.
+    const uint slabs = (last_row - first_row + SLAB - 1) / SLAB;
+    const uint tiles = WHOLE(last_row - first_row) / MR, panels = (last_column - first_column + NR - 1) / NR;
+    Slab coming = slab_of(0, slabs, first_row, last_row, step, k);
+    Lines soon = slab_lines(a, a_row, a_column, coming, 1), later = soon;
+#if !BY_ROWS
+    later = lines_of(a + first_row * a_row, a_column, min(step, k), last_row - first_row, 1);
+    fetch_some(&later);
+#endif
+#if COPIED
+    LEFT_SPACE REAL block[(BLOCK_ROWS / SLAB + 1) * SLAB_SIZE];
+    copy_some(&soon, soon.lines, BY_ROWS ? a_column : a_row, coming.rows, block);
+    uint copied_at_once = 0;
+#endif
+#if ROW_SUMS
+    row_sums += row_sums_offset;
+    Lines adding = soon;
+    V totals[SLAB / WIDTH];
+#endif
+    for (uint start = 0, part = 0; start < k; start += step, part++) {
         const uint depth = min(step, k - start);
         const bool last = start + step >= k;
-        // Along the rows of `a` where they are contiguous, else down its columns.
-        const uint strip = a_column == 1 ? depth : WIDTH;
-        for (uint p = 0; p < depth; p += strip)
-            for (uint row = first_row; row < last_row; row += MR) {
-                __global const STORAGE(DTYPE) *rows = a + row * a_row + (start + p) * a_column;
-                const uint here = min((uint)MR, last_row - row), below = min((uint)MR, last_row - row - here);
-                if (a_column == 1) fetch_runs(rows + MR * a_row, a_row, below, depth);
-                else {
-                    const uint later = min(start + p + strip, k);
-                    fetch_runs(rows + strip * a_column, a_column, min(strip, k - later), here);
-                }
-                pack_rows(rows, a_row, a_column, here, m - row - here, min(strip, depth - p),
-                          block + (row - first_row) * depth + p * MR);
-            }
+#if !BY_ROWS
+        later = lines_of(a + first_row * a_row + (start + depth) * a_column, a_column, min(step, k - start - depth),
+                         last_row - first_row, tiles * MR * panels);
+#endif
         for (uint column = first_column; column < last_column; column += NR) {
             const uint columns = min((uint)NR, last_column - column);
-            // What the next panel is packed from is fetched meanwhile, a few lines per tile: rows of it, or columns.
-            const bool more = column + NR < last_column;
-            const uint next_column = more ? column + NR : first_column, next_start = more ? start : start + step;
-            const uint next_depth = next_start < k ? min(step, k - next_start) : 0;
-            const bool by_rows = b_column == 1;
-            const uint runs = by_rows ? next_depth : min((uint)NR, last_column - next_column);
-            const uint run = by_rows ? NR : next_depth;
-            const long run_step = by_rows ? b_row : b_column;
-            __global const STORAGE(DTYPE) *next = b + next_column * b_column + next_start * b_row;
-            const uint row_tiles = (last_row - first_row + MR - 1) / MR;
-            const uint runs_per_tile = (runs + row_tiles - 1) / row_tiles;
-            uint fetched = 0;
+            // So is what the next panel is packed from: rows of it, or columns.
+            const bool more = column + NR < last_column, by_rows = b_column == 1;
+            const uint next_column = more ? column + NR : first_column, next_start = more ? start : min(start + step, k);
+            const uint next_columns = min((uint)NR, last_column - next_column), next_depth = min(step, k - next_start);
+            Lines next = lines_of(b + next_column * b_column + next_start * b_row, by_rows ? b_row : b_column,
+                                  by_rows ? next_depth : next_columns, by_rows ? next_columns : next_depth, tiles * MR);
             pack_columns(b + column * b_column + start * b_row, b_row, b_column, columns, depth, panel);
             for (uint row = first_row; row < last_row; row += MR) {
                 const uint rows = min((uint)MR, last_row - row);
-                const uint fetching = min(runs_per_tile, runs - fetched);
-                fetch_runs(next + fetched * run_step, run_step, fetching, run);
-                fetched += fetching;
-                const ulong at = (ulong)row * n + column;
-                // The sums so far come from the last cache or from memory: they arrive while the tile is computed. A line that
-                // begins in the panel before is near since then, so the ends of vectors are named.
-#pragma unroll
-                for (uint r = 0; r < MR; r++)
-#pragma unroll
-                    for (uint v = 1; v <= VECTORS; v++)
-                        FETCH_NEAR(WAITING + at + (ulong)min(r, rows - 1) * n + v * WIDTH - 1);
-#if EPILOGUE
-                if (last) {
-#pragma unroll
-                    for (uint r = 0; r < MR; r++)
-#pragma unroll
-                        for (uint v = 0; v < VECTORS; v++) {
-                            EPILOGUE_FETCH(0, row + min(r, rows - 1), column + v * WIDTH, i0, i1, i2)
-                        }
-                }
+                const uint number = part * slabs + (row - first_row) / SLAB, inside = (row - first_row) % SLAB;
+                if (column == first_column && inside == 0) {
+                    const uint times = min((uint)SLAB, WHOLE(last_row - row));
+#if COPIED
+                    coming = slab_of(number + 1, slabs, first_row, last_row, step, k);
+                    soon = slab_lines(a, a_row, a_column, coming, times);
+                    copied_at_once = (soon.lines + times - 1) / times;
 #endif
+#if ROW_SUMS
+                    adding = slab_lines(a, a_row, a_column, slab_of(number, slabs, first_row, last_row, step, k), times);
+                    adding.at_once = (adding.lines + times - 1) / times;
+                    for (uint v = 0; v < SLAB / WIDTH; v++) totals[v] = (V)(0);
+#endif
+#if BY_ROWS
+                    const Slab fetched = slab_of(number + 1 + COPIED, slabs, first_row, last_row, step, k);
+                    later = slab_lines(a, a_row, a_column, fetched, times);
+#endif
+                }
+                const ulong at = (ulong)row * n + column;
                 V sums[MR][VECTORS];
 #pragma unroll
                 for (uint r = 0; r < MR; r++)
 #pragma unroll
                     for (uint v = 0; v < VECTORS; v++) sums[r][v] = (V)(0);
-                BLOCK_SPACE const REAL *from = block + (row - first_row) * depth;
+#if COPIED
+                LEFT_SPACE const REAL *from = block + number % (slabs + 1) * SLAB_SIZE + inside * ROW_STEP;
+                LEFT_SPACE REAL *place = block + (number + 1) % (slabs + 1) * SLAB_SIZE;
+#else
+                LEFT_SPACE const REAL *from = a + row * a_row + start * a_column;
+#endif
+                long reach[MR];
+#pragma unroll
+                for (uint r = 0; r < MR; r++) reach[r] = (COPIED ? r : min(r, rows - 1)) * ROW_STEP;
                 __private const V *over = panel;
-                for (uint p = 0; p < depth; p++) {
-                    V y[VECTORS];
+                for (uint ahead = 0, p = 0; ahead < MR; ahead++) {
+#if COPIED
+                    if (column == first_column)
+                        copy_some(&soon, copied_at_once, BY_ROWS ? a_column : a_row, coming.rows, place);
+#endif
+#if ROW_SUMS
+                    if (column == 0) add_some(&adding, totals);
+#endif
+                    if (!BY_ROWS || column == first_column) fetch_some(&later);
+                    fetch_some(&next);
+                    // Sums that wait, and what the epilogue reads, come from the last cache or from memory: they arrive while
+                    // the tile is computed, row by row, since the first cache waits for few lines at once. A line that begins
+                    // in the panel before is near since then, so the ends of vectors are named.
+                    const uint fetched_row = min(ahead, rows - 1);
 #pragma unroll
-                    for (uint v = 0; v < VECTORS; v++) y[v] = over[v];
+                    for (uint v = 1; v <= VECTORS; v++) FETCH_OWN(WAITING + at + (ulong)fetched_row * n + v * WIDTH - 1);
+#if EPILOGUE
+                    if (last) {
 #pragma unroll
-                    for (uint r = 0; r < MR; r++) {
-                        const V x = (V)(from[r]);
-#pragma unroll
-                        for (uint v = 0; v < VECTORS; v++) sums[r][v] += x * y[v];
+                        for (uint v = 0; v < VECTORS; v++) {
+                            EPILOGUE_FETCH(0, row + fetched_row, column + v * WIDTH, i0, i1, i2)
+                        }
                     }
-                    from += MR;
-                    over += VECTORS;
+#endif
+                    for (const uint until = depth * (ahead + 1) / MR; p < until; p++) {
+                        V y[VECTORS];
+#pragma unroll
+                        for (uint v = 0; v < VECTORS; v++) y[v] = over[v];
+#pragma unroll
+                        for (uint r = 0; r < MR; r++) {
+                            const V x = (V)(from[reach[r]]);
+#pragma unroll
+                            for (uint v = 0; v < VECTORS; v++) sums[r][v] += x * y[v];
+                        }
+                        FETCH_TERM(from + TERMS_AHEAD * TERM_STEP + MR - 1)
+                        from += TERM_STEP;
+                        over += VECTORS;
+                    }
                 }
+#if ROW_SUMS
+                if (column == 0 && (inside + MR == SLAB || row + MR >= last_row))
+                    for (uint i = 0; i < adding.length; i++) {
+                        __global STORAGE(OUT_DTYPE) *target = row_sums + row - inside;
+                        const REAL before = start ? LOAD(OUT_DTYPE, target, i) : 0;
+                        STORE(OUT_DTYPE, before + ((__private REAL *)totals)[i], target, i);
+                    }
+#endif
 #if !SPLIT
                 if (rows == MR && columns == NR) {
 #pragma unroll

@@ -70,6 +70,18 @@ def test_heads_as_views(device: Any, rng: Any) -> None:
     check(device, "matmul", [q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1)], ulps=16)
 
 
+@pytest.mark.parametrize(("rows", "outer", "inner"), [(150, 70, 66), (140, 1024, 3)])
+def test_a_bias_is_added_up_on_the_way(device: Any, rng: Any, rows: int, outer: int, inner: int) -> None:
+    """With columns of the gradient read where they lie, and, a power of two apart, copied."""
+    check(device, "linear_weight_grad", [_draw(rng, rows, outer), _draw(rng, rows, inner)], ulps=8 + rows**0.5)
+
+
+@pytest.mark.parametrize(("rows", "columns", "terms"), [(60, 70, 1024), (530, 5, 130)])
+def test_rows_that_lie_a_power_of_two_apart(device: Any, rng: Any, rows: int, columns: int, terms: int) -> None:
+    check(device, "matmul", [_draw(rng, rows, terms), _draw(rng, terms, columns)], ulps=8 + terms**0.5)
+    check(device, "matmul", [_draw(rng, columns, 1024).T[:rows], _draw(rng, columns, 40)], ulps=8 + columns**0.5)
+
+
 def test_negative_and_wide_strides(device: Any, rng: Any) -> None:
     check(device, "matmul", [_draw(rng, 2, 50, 80)[:, ::-1, ::2], _draw(rng, 80, 70)[::-2, ::-1]], ulps=16)
 

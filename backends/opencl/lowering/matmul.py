@@ -61,9 +61,12 @@ def _in_slices(runtime: Runtime, p: Product) -> bool:
 
 def _with_sums(runtime: Runtime, p: Product) -> Launch | Declined:
     """The launch for a product that also adds up the rows of its left operand."""
-    if runtime.features.cpu or not _in_slices(runtime, p):
-        return Declined("the kernel for this product adds up no rows")
-    return matmul_slices.build(runtime, p)
+    if runtime.features.cpu:
+        if min(p.m, p.n) > 1 and p.m * p.n * p.k > _SMALL and matmul_panels.adds_rows(p):
+            return matmul_panels.build(runtime, p)
+    elif _in_slices(runtime, p):
+        return matmul_slices.build(runtime, p)
+    return Declined("the kernel for this product adds up no rows")
 
 
 def _small(runtime: Runtime, p: Product) -> Launch:
