@@ -123,7 +123,8 @@ def _step(row: Mapping[str, Any], who: str) -> str:
     if who not in row["who"]:
         return ""
     t = row["who"][who]
-    text = f"{t['ms']:.2f} ms {_spread(t['low_ms'], t['ms'], t['high_ms'])}"
+    time = f"{t['ms']:.2f} ms" if t["ms"] >= 1 else f"{t['ms'] * 1e3:.0f} µs"
+    text = f"{time} {_spread(t['low_ms'], t['ms'], t['high_ms'])}"
     return f"{row['items'] / t['ms'] * 1e3:,.0f} tokens/s, {text}" if row["tokens"] else text
 
 
