@@ -114,7 +114,7 @@ def test_errors_are_described_in_one_line() -> None:
 
 
 def test_plans_of_ever_changing_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device("numpy")
+    device = Device.opened("numpy:bounded", create("contiguous_only"))
     monkeypatch.setattr(type(device.plans), "most", 16)
     for n in range(1, 100):
         x = polyhal.arange(0, n, dtype=polyhal.float32, device=device)
