@@ -4,8 +4,6 @@
 #ifndef POLYHAL_FETCHES
 #define POLYHAL_FETCHES
 
-// Functions of their own are compiled for narrower vectors by some drivers.
-#define INLINED inline __attribute__((always_inline))
 // FETCH is for what is packed later, into a cache behind the first, which holds what is in use; FETCH_NEAR is for what is read
 // soon, FETCH_OWN for what is written.
 #if AHEAD && defined(__has_builtin)

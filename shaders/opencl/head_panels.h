@@ -45,8 +45,6 @@ typedef VEC(REAL) V;
 #include "turned.h"
 #define QUERIES (VECTORS * WIDTH)
 #define PADDED(length) (((length) + WIDTH - 1) / WIDTH * WIDTH)
-// Functions of their own are compiled for narrower vectors by some drivers.
-#define INLINED inline __attribute__((always_inline))
 
 // turned[c * QUERIES + r] = rows[r * pitch + c] * factor for the features c of QUERIES rows; those from `count` on repeat the
 // last one.

@@ -7,9 +7,6 @@
 
 #include "vectors.h"
 
-// Compilers for CPUs, left to themselves, may call a function for its vectors in narrower registers.
-#define INLINED inline __attribute__((always_inline))
-
 // `layout`: what follows, and then the tops and the lefts.
 #define LAYOUT_HEIGHT layout[0]
 #define LAYOUT_WIDTH layout[1]
