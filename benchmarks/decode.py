@@ -9,14 +9,13 @@ the recording of steps. PyTorch runs a model with the same cache, eagerly.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polyhal
-from benchmarks.machine import describe
+from benchmarks.machine import describe, write
 from benchmarks.measure import summarize
 from polyhal import Device
 from polyhal.hal import dtypes
@@ -95,9 +94,7 @@ def main() -> None:
             row["torch"] = measure(torchs(place, args.dtype, args.tokens))
             _show(device.name, "torch", row["torch"])
         rows.append(row)
-    if args.json:
-        found = {"benchmark": "decode", **describe(devices), "rows": rows}
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(args.json, {"benchmark": "decode", **describe(devices), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ kernels, without the time between them.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import time
@@ -23,7 +22,7 @@ from typing import Any
 
 from benchmarks.frameworks import Competitor, Runner, netcl_, numpy_, ours, pytorch, tinygrad_
 from benchmarks.limits import Limits, limits
-from benchmarks.machine import describe
+from benchmarks.machine import describe, write
 from benchmarks.measure import Timing, summarize
 from benchmarks.workloads import Workload, workloads
 from polyhal import Device
@@ -152,8 +151,7 @@ def main() -> None:
         timings, left_out = compare(workload, everyone, args.repetitions, args.clock)
         print(_line(workload, timings, found), flush=True)
         result["rows"].append(_row(workload, timings, left_out))
-        if args.json:  # after every workload, so that an interrupted run leaves what it measured
-            args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(args.json, result)  # after every workload, so that an interrupted run leaves what it measured
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""What every file of results says about where and when it was made."""
+"""Files of results: how they are written, and what every one says about where and when it was made."""
 
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ def describe(devices: Sequence[Device]) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "devices": {d.name: {"name": d.info.name, "driver": d.info.driver, "type": d.type.value} for d in devices},
     }
+
+
+def write(path: Path | None, found: Mapping[str, Any]) -> None:
+    """Write a file of results, where one is wanted."""
+    if path is not None:
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _processor() -> str:

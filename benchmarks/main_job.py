@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, write
 from benchmarks.measure import summarize
 from polyhal import Device
 from polyhal.hal.registry import registry
@@ -80,9 +80,7 @@ def main() -> None:
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
     devices = [Device(n) for n in names]
     rows = [measure(d, args.steps, args.repetitions) for d in devices]
-    if args.json:
-        found = {"benchmark": "main_job", "steps": args.steps, **describe(devices), "rows": rows}
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(args.json, {"benchmark": "main_job", "steps": args.steps, **describe(devices), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -9,14 +9,13 @@ beside them, and the time of the loop with batches read ahead and with batches r
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, write
 from benchmarks.measure import alternate
 from polyhal import Device, Tensor
 from polyhal.data import DataLoader, TensorDataset
@@ -90,9 +89,7 @@ def main() -> int:
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
     devices = [d for d in map(Device, names) if d.abilities & Ability.STREAMS]
     rows = [measure(d, args.batches, args.size) for d in devices]
-    if args.json:
-        found = {"benchmark": "overlap", **describe(devices), "rows": rows}
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(args.json, {"benchmark": "overlap", **describe(devices), "rows": rows})
     return 0
 
 

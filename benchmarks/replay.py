@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, write
 from benchmarks.measure import alternate, per_call
 from polyhal import Device, Tensor, jit, manual_seed, nn, optim
 from polyhal.hal.registry import registry
@@ -162,9 +161,7 @@ def main() -> int:
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
     devices = [d for d in map(Device, names) if hasattr(d.backend, "record")]
     rows = [measure(d) for d in devices]
-    if args.json:
-        found = {"benchmark": "replay", **describe(devices), "rows": rows}
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(args.json, {"benchmark": "replay", **describe(devices), "rows": rows})
     return 0 if all(row["above"] <= LIMIT for row in rows) else 1
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, write
 from benchmarks.measure import summarize
 from polyhal import Device
 
@@ -153,7 +152,7 @@ def main() -> None:
             "rows": rows,
             "left_out": problems,
         }
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write(args.json, found)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, write
 from benchmarks.measure import Timing, alternate
 from benchmarks.training_steps import PRECISIONS, WORKLOADS, Step, Workload, ours, torchs
 from polyhal import Device
@@ -122,8 +121,7 @@ def main() -> None:
         for precision in args.precisions.split(","):
             for device in devices:
                 result["rows"].append(measure(WORKLOADS[model], device, precision, args.repetitions))
-                if args.json:  # after every row, so that an interrupted run leaves what it measured
-                    args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+                write(args.json, result)  # after every row, so that an interrupted run leaves what it measured
 
 
 if __name__ == "__main__":

@@ -9,13 +9,11 @@ from polyhal.hal.protocol import Declined
 
 
 def forward(inputs: Inputs) -> tuple[Spec, Spec] | Declined:
-    """Logits and target."""
-    return _both(inputs)
-
-
-def mean(inputs: Inputs) -> tuple[Spec, Spec] | Declined:
-    """Losses and target."""
-    return _both(inputs)
+    """Logits, or losses of rows, and target."""
+    first, target = inputs
+    if not isinstance(first, Spec) or not isinstance(target, Spec):
+        return Declined("an operand is a number")
+    return first, target
 
 
 def backward(inputs: Inputs) -> tuple[Spec, Spec, Spec, Spec] | Declined:
@@ -26,10 +24,3 @@ def backward(inputs: Inputs) -> tuple[Spec, Spec, Spec, Spec] | Declined:
     if lse.dtype is not accumulator(logits.dtype) or not g.dtype.is_floating_point:
         return Declined(f"g is {g.dtype.name} and lse {lse.dtype.name}")
     return g, logits, target, lse
-
-
-def _both(inputs: Inputs) -> tuple[Spec, Spec] | Declined:
-    first, target = inputs
-    if not isinstance(first, Spec) or not isinstance(target, Spec):
-        return Declined("an operand is a number")
-    return first, target

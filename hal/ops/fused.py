@@ -45,6 +45,22 @@ def operands(arguments: Sequence[int | None], values: Sequence[Any]) -> tuple[An
     return tuple(None if a is None else values[a] for a in arguments)
 
 
+def referred(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
+    """The values of a group by the ops' references."""
+    values = list(xs)
+    for name, arguments, params in steps:
+        values.append(OPS[name].reference(*operands(arguments, values), **OPS[name].bind(params)))
+    return values
+
+
+def called(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
+    """The values of a group by calls of its ops, one after the other."""
+    values = list(xs)
+    for name, arguments, params in steps:
+        values.append(OPS[name].call(*operands(arguments, values), *params))
+    return values
+
+
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     values = values_of(specs, params["steps"])
     results = [values[i] for i in params["results"]]
@@ -66,9 +82,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 def _fused_elementwise(*xs: Any, steps: Any, results: Any, reduction: Any = None) -> Any:
     """The values `results` of a group of elementwise `steps` on `xs`, or one of them, reduced. See `hal/ops/fused.py`."""
-    values = list(xs)
-    for name, arguments, params in steps:
-        values.append(OPS[name].reference(*operands(arguments, values), **OPS[name].bind(params)))
+    values = referred(xs, steps)
     if reduction is None:
         return tuple(values[i] for i in results)
     name, axes, keepdims = reduction
@@ -76,9 +90,7 @@ def _fused_elementwise(*xs: Any, steps: Any, results: Any, reduction: Any = None
 
 
 def _decomposed(*xs: Any, steps: Any, results: Any, reduction: Any) -> Any:
-    values = list(xs)
-    for name, arguments, params in steps:
-        values.append(OPS[name].call(*operands(arguments, values), *params))
+    values = called(xs, steps)
     if reduction is None:
         return tuple(values[i] for i in results)
     name, axes, keepdims = reduction

@@ -15,7 +15,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dispatch import infer, scalar_dtype
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous
 from polyhal.hal.ops.contraction import op_matmul
-from polyhal.hal.ops.fused import GroupStep, operands, values_of
+from polyhal.hal.ops.fused import GroupStep, called, referred, values_of
 from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, Output, Params, Sample, Specs, Tolerance
 
 
@@ -37,17 +37,11 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 def _fused_matmul(*xs: Any, steps: Any, numbers: Any = ()) -> Any:
     """The last of a group of elementwise `steps` on the product of the first two of `xs`. See `hal/ops/fused_matmul.py`."""
-    values = [np.matmul(xs[0], xs[1]), *xs[2:], *numbers]
-    for name, arguments, params in steps:
-        values.append(OPS[name].reference(*operands(arguments, values), **OPS[name].bind(params)))
-    return values[-1]
+    return referred([np.matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
 
 
 def _decomposed(*xs: Any, steps: Any, numbers: Any) -> Any:
-    values = [op_matmul(xs[0], xs[1]), *xs[2:], *numbers]
-    for name, arguments, params in steps:
-        values.append(OPS[name].call(*operands(arguments, values), *params))
-    return values[-1]
+    return called([op_matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
 
 
 def _terms(specs: Specs, params: Params) -> int:

@@ -80,7 +80,7 @@ _LEAST_GROUP = 32
 
 
 def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
-    found = losses.mean(inputs)
+    found = losses.forward(inputs)
     if isinstance(found, Declined):
         return found
     each, target = found
