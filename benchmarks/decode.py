@@ -19,7 +19,7 @@ from benchmarks.machine import describe, write
 from benchmarks.measure import summarize
 from polyhal import Device
 from polyhal.hal import dtypes
-from polyhal.hal.registry import registry
+from polyhal.hal.discovery.registry import registry
 from polyhal.models import GPT, GPTConfig
 from polyhal.models.generation import stream
 

@@ -26,7 +26,7 @@ from benchmarks.machine import describe, write
 from benchmarks.measure import Timing, summarize
 from benchmarks.workloads import Workload, workloads
 from polyhal import Device
-from polyhal.hal.registry import registry
+from polyhal.hal.discovery.registry import registry
 
 _SAMPLE_SECONDS = {"wall": 0.05, "device": 0.01}
 """How long one sample lasts, by clock. Some systems keep the waking threads of a pool on one core for the first while."""

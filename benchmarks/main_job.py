@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.machine import describe, write
 from benchmarks.measure import summarize
 from polyhal import Device
-from polyhal.hal.registry import registry
+from polyhal.hal.discovery.registry import registry
 
 MODES = {"captured": [], "eager": ["--eager"]}
 

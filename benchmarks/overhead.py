@@ -10,7 +10,7 @@ import gc
 
 from benchmarks.measure import per_call
 from polyhal import Device, Tensor, zeros
-from polyhal.hal.registry import registry
+from polyhal.hal.discovery.registry import registry
 
 LIMIT, LIMIT_WITH_TAPE = 3.0, 4.0
 """Microseconds that the design allows for `a + b`."""

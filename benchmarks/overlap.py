@@ -20,9 +20,9 @@ from benchmarks.measure import alternate
 from polyhal import Device, Tensor
 from polyhal.data import DataLoader, TensorDataset
 from polyhal.hal.capabilities import DeviceType
-from polyhal.hal.profiler import profile
+from polyhal.hal.diagnostics.profiler import profile
+from polyhal.hal.discovery.registry import registry
 from polyhal.hal.protocol import TRANSFER, Ability
-from polyhal.hal.registry import registry
 
 _WIDTH = 1024
 _COLUMNS = {DeviceType.GPU: 4096}

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.machine import describe, write
 from benchmarks.measure import alternate, per_call
 from polyhal import Device, Tensor, jit, manual_seed, nn, optim
-from polyhal.hal.registry import registry
+from polyhal.hal.discovery.registry import registry
 
 LIMIT = 1.0
 """Microseconds per launch above the driver's own enqueue."""

@@ -17,7 +17,7 @@ from benchmarks.machine import describe, write
 from benchmarks.measure import Timing, alternate
 from benchmarks.training_steps import PRECISIONS, WORKLOADS, Step, Workload, ours, torchs
 from polyhal import Device
-from polyhal.hal.registry import registry
+from polyhal.hal.discovery.registry import registry
 
 _SAMPLE_SECONDS = 0.05
 _STEPS_TO_THE_PEAK = 4

@@ -17,7 +17,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OPS, OpDef
-from polyhal.hal.precision import Precision
+from polyhal.hal.settings.precision import Precision
 
 Shape = tuple[int, ...]
 _DISTINCT = 3_999_971

@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from polyhal.hal import errors
-from polyhal.hal.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from polyhal.hal.device import Device
+from polyhal.hal.diagnostics.profiler import profile
 from polyhal.hal.dtypes import (
     DType,
     bfloat16,
@@ -27,13 +27,13 @@ from polyhal.hal.dtypes import (
     uint32,
     uint64,
 )
-from polyhal.hal.explain import explain
-from polyhal.hal.precision import (
+from polyhal.hal.planning.explain import explain
+from polyhal.hal.settings.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
+from polyhal.hal.settings.precision import (
     float32_matmul_precision,
     get_float32_matmul_precision,
     set_float32_matmul_precision,
 )
-from polyhal.hal.profiler import profile
 from polyhal.tensor import Tensor, as_tensor
 
 from polyhal.functions import *  # isort: skip  # noqa: F403

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture import Capture
+from polyhal.hal.capture.recorder import Capture
 from polyhal.hal.errors import OutOfMemoryError, message
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.jit import Jitted

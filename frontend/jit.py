@@ -17,14 +17,14 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from polyhal.amp.autocast import autocast, surroundings
 from polyhal.hal import dispatch
-from polyhal.hal.capture import Capture
-from polyhal.hal.captured import Captured, Held
+from polyhal.hal.capture.recorder import Capture
+from polyhal.hal.capture.result import Captured, Held
 from polyhal.hal.errors import CaptureError, message
-from polyhal.hal.graph import Graph
+from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport, report
-from polyhal.hal.settings import settings
+from polyhal.hal.settings.state import settings
 from polyhal.steps.arguments import Arguments, described, replaced
 from polyhal.steps.backward import Backward
 from polyhal.steps.results import pattern

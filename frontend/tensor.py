@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from polyhal.hal import dispatch, dtypes
-from polyhal.hal.buffer import Buffer
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.methods import Methods
 from polyhal.hal.protocol import Number

@@ -10,12 +10,12 @@ from polyhal.hal import dispatch
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, message
-from polyhal.hal.host import byte_view
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.plan import Planner, Plans
-from polyhal.hal.pool import MemoryStats, Pool, bucket
+from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
+from polyhal.hal.memory.streams import Stream
+from polyhal.hal.planning.host import byte_view
+from polyhal.hal.planning.planner import Planner, Plans
 from polyhal.hal.protocol import Ability, ComputeBackend, abilities
-from polyhal.hal.streams import Stream
 
 
 class Device:
@@ -37,14 +37,14 @@ class Device:
         """
         if isinstance(name, Device):
             return name
-        from polyhal.hal.registry import registry
+        from polyhal.hal.discovery.registry import registry
 
         return registry().open(name)
 
     @staticmethod
     def default() -> Device:
         """The best device of this machine, or the one that POLYHAL_DEVICE names."""
-        from polyhal.hal.registry import registry
+        from polyhal.hal.discovery.registry import registry
 
         return registry().open(None)
 

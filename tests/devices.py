@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from polyhal.hal.registry import registry
+from polyhal.hal.discovery.registry import registry
 
 NUMPY = ("numpy", "numpy:contiguous_only", "numpy:no_f64")
 """The plain NumPy device, one with the required members only, one without float64."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.elementwise import Group, single
+from polyhal.hal.capture.runtime_scalars import Derived, Live
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, UnsupportedOpError, message
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.live import Derived, Live
 from polyhal.hal.protocol import Declined, Handle, Launch, Number
 
 Builder = Callable[..., Launch]

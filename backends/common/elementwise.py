@@ -15,9 +15,9 @@ from polyhal.backends.common.lowering import LoweringFunction
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec, Spec, broadcast_strides, collapse
-from polyhal.hal.ops.elementwise import operand_dtype
-from polyhal.hal.ops.fused import GroupStep, operands, values_of
 from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.pointwise.elementwise import operand_dtype
+from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, operands, values_of
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Walk = Literal["unit", "splat", "step"]

@@ -10,7 +10,7 @@ from polyhal.backends.common.elementwise import translate
 from polyhal.backends.common.lowering import LoweringFunction
 from polyhal.backends.common.products import Addend, Builder, Epilogue, Matrix, Product, describe
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.fused_matmul import group_of
+from polyhal.hal.ops.linear_algebra.fused_matmul import group_of
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 

@@ -23,9 +23,9 @@ from polyhal.backends.common.slots import (
     settle,
 )
 from polyhal.hal import dtypes
+from polyhal.hal.capture.runtime_scalars import derive
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.live import derive
 from polyhal.hal.protocol import Declined, Launch
 
 

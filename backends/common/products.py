@@ -14,7 +14,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, broadcast_strides, collapse
 from polyhal.hal.protocol import Declined, InputSpec, Launch
-from polyhal.hal.settings import Precision
+from polyhal.hal.settings.state import Precision
 
 BATCH_AXES = 3
 Triple = tuple[int, int, int]

@@ -14,9 +14,9 @@ from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, move
 from polyhal.backends.opencl.memory import ClEvent, Memory
 from polyhal.backends.opencl.recording import record
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal import tuning
-from polyhal.hal.calls import Call, Record
-from polyhal.hal.kernels import KernelLibrary
+from polyhal.hal.kernels import tuning
+from polyhal.hal.kernels.call_log import Call, Record
+from polyhal.hal.kernels.library import KernelLibrary
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Number, Recorded
 

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyhal.hal import config
+from polyhal.hal.settings import env
 
 _VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
@@ -101,7 +101,7 @@ def _registrations(existing: Path, library: Path) -> dict[str, str]:
 def _write_folder(files: dict[str, str]) -> Path:
     """A folder with exactly these files. Its name is a digest of them, so processes that race write the same bytes."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
-    folder = config.cache_dir() / "opencl" / f"vendors-{digest}"
+    folder = env.cache_dir() / "opencl" / f"vendors-{digest}"
     try:
         _fill(folder, files)
     except OSError:

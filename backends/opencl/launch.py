@@ -15,7 +15,7 @@ import pyopencl as cl
 from polyhal.backends.common.launch import Constant, Number, ScalarType, Tensor, Workspace
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.program import Kernel
-from polyhal.hal.live import Live
+from polyhal.hal.capture.runtime_scalars import Live
 from polyhal.hal.protocol import Movable
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyhal.hal import config
+from polyhal.hal.settings import env
 
 _VARIABLE = "POCL_AFFINITY"
 _FEWER_THREADS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
@@ -47,7 +47,7 @@ def decide() -> Placement:
         return Placement(given.startswith("1"), f"as {_VARIABLE}={given} says")
     if sys.platform != "linux":
         return Placement(False, "as PoCL binds threads on Linux only")
-    if config.builds_only():
+    if env.builds_only():
         # Workers compile, too, and helpers compile beside the workers of the process that started them.
         return Placement(False, "as this process only builds kernels")
     fewer = next((v for v in _FEWER_THREADS if os.environ.get(v)), None)

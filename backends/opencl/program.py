@@ -1,6 +1,6 @@
 """Programs: built once per device, kept in memory, and as binaries on disk where the driver gains by it.
 
-`polyhal prebuild` and the tools around changed kernels see them as a `polyhal.hal.kernels.KernelLibrary`.
+`polyhal prebuild` and the tools around changed kernels see them as a `polyhal.hal.kernels.library.KernelLibrary`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from polyhal.backends.opencl import ptx
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.statistics import statistics
-from polyhal.hal import ahead, config
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.errors import KernelBuildError, message
-from polyhal.hal.kernels import Built, Claim, Overrides
+from polyhal.hal.kernels import background_build
+from polyhal.hal.kernels.library import Built, Claim, Overrides
+from polyhal.hal.settings import env
 
 _CONTEXT_LINES = 4
 _BASE_OPTIONS = ("-cl-std=CL1.2", "-w")
@@ -76,11 +77,13 @@ class ProgramStore:
         self._depends_on: tuple[str, ...] = ()
         self.claim: Claim | None = None
         self._built: list[Built] = []
-        use_disk = features.binaries and not config.no_program_cache()
-        self.disk = DiskCache(config.cache_dir() / "opencl" / "programs") if use_disk else None
+        use_disk = features.binaries and not env.no_program_cache()
+        self.disk = DiskCache(env.cache_dir() / "opencl" / "programs") if use_disk else None
         # Where the driver has a cache of its own, this remembers what must be in it.
-        self._marks = None if use_disk else DiskCache(config.cache_dir() / "opencl" / "built")
-        self._ahead = ahead.helpers(f"{info.backend}:{info.selector}") if not config.no_program_cache() else None
+        self._marks = None if use_disk else DiskCache(env.cache_dir() / "opencl" / "built")
+        self._ahead = (
+            background_build.helpers(f"{info.backend}:{info.selector}") if not env.no_program_cache() else None
+        )
 
     @property
     def ready_when_built(self) -> bool:

@@ -19,8 +19,8 @@ from polyhal.backends.opencl.program import ProgramStore
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.seat import computes_in_waiting_threads, seat_for
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
+from polyhal.hal.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch, SimpleLaunch
-from polyhal.hal.tuning import Tuning
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.recording import Recorder

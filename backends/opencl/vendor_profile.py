@@ -7,7 +7,7 @@
     group_size = 64
     vector_width = 4
     local_memory_is_real = false
-    [choices.NAME]                  # fields of the choice of the kernel family NAME, see `polyhal.hal.tuning`
+    [choices.NAME]                  # fields of the choice of the kernel family NAME, see `polyhal.hal.kernels.tuning`
     depth = 16
 
 A profile that names vendors comes before one that does not. What a profile says is bounded by what the device can do.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.numbers import Numbers
+from polyhal.hal.capture.runtime_scalars import Live, values
 from polyhal.hal.layout import Ref
-from polyhal.hal.live import Live, values
 from polyhal.hal.protocol import Movable, RecordedLaunch
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import jinja2
 
 from polyhal.backends.wgpu.capabilities import Features
 from polyhal.backends.wgpu.native import compile_module
-from polyhal.hal import config
 from polyhal.hal.errors import KernelBuildError, message
+from polyhal.hal.settings import env
 
 _BINDING = re.compile(r"@group\(0\) @binding\((\d+)\) var<storage, (read|read_write)>")
 _BLANK_LINES = re.compile(r"\n\s*\n+")
@@ -68,7 +68,7 @@ class PipelineStore:
 
         access = {int(number): mode for number, mode in _BINDING.findall(text)}
         try:
-            module = compile_module(self._device, text, name, checked=config.debug())
+            module = compile_module(self._device, text, name, checked=env.debug())
             layout = self._device.create_bind_group_layout(
                 label=name,
                 entries=[

@@ -7,7 +7,8 @@ from typing import Any
 
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
-from polyhal.hal import dispatch, live
+from polyhal.hal import dispatch
+from polyhal.hal.capture import runtime_scalars
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops import OPS
 from polyhal.nn.utils import chunks
@@ -106,7 +107,7 @@ class GradScaler:
             raise GradScalerError(message("GradScaler.unscale_", problem, fix="call update() after each step"))
         scale = self._known("unscale_")
         self._found[optimizer] = []
-        live.undo(self._forget)
+        runtime_scalars.undo(self._forget)
         gradients: dict[Any, list[Tensor]] = {}
         for group in optimizer.param_groups:
             for p in group["params"]:

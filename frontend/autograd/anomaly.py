@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal import dispatch
+from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.errors import NonFiniteError, message
-from polyhal.hal.userline import user_line
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef

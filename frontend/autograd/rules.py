@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.decomposition import decomposition
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.planning.decompose import decomposition
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import Node

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.autograd import anomaly
 from polyhal.hal import dispatch
+from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.userline import user_line
 
 if TYPE_CHECKING:
-    from polyhal.hal.buffer import Buffer
     from polyhal.hal.device import Device
+    from polyhal.hal.memory.buffer import Buffer
     from polyhal.tensor import Tensor
 
 _order = itertools.count()

@@ -13,10 +13,10 @@ from rich.text import Text
 from polyhal.cli.devices import memory
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
-from polyhal.hal.resolution import Step
-from polyhal.hal.testing.certificate import Certificate, Finding, Result
-from polyhal.hal.testing.coverage import letters
-from polyhal.hal.testing.record import ANY
+from polyhal.hal.planning.resolution import Step
+from polyhal.hal.testing.certification.certificate import Certificate, Finding, Result
+from polyhal.hal.testing.certification.record import ANY
+from polyhal.hal.testing.tools.coverage import letters
 
 _FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 _GROUPS = {"int": "int", "uint": "uint", "bool": "bool"}

@@ -11,7 +11,7 @@ from polyhal.cli.reporting import reported
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from polyhal.hal.doctor import DeviceReport
+    from polyhal.hal.diagnostics.doctor import DeviceReport
 
 
 @reported
@@ -25,10 +25,10 @@ def devices(
     The column `vs NumPy` compares the speed at a miniature of training. Devices are measured when they compete for being
     the default, once: the figures are remembered until a driver or a version changes.
     """
-    from polyhal.hal.doctor import examine
+    from polyhal.hal.diagnostics.doctor import examine
 
     if measure:
-        from polyhal.hal.registry import registry
+        from polyhal.hal.discovery.registry import registry
 
         refusal = registry().measure()
         if refusal:

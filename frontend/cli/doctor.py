@@ -12,7 +12,7 @@ from polyhal.cli.reporting import reported
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from polyhal.hal.doctor import DeviceReport, Report
+    from polyhal.hal.diagnostics.doctor import DeviceReport, Report
 
 
 @reported
@@ -28,7 +28,7 @@ def doctor(
 
     Exits with code 1 when no device can be used or a device computes wrongly.
     """
-    from polyhal.hal.doctor import examine
+    from polyhal.hal.diagnostics.doctor import examine
 
     report = examine(tests=test, hidden=everything)
     if json:

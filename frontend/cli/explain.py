@@ -21,7 +21,7 @@ def explain(
 ) -> None:
     """Show how an op runs on a device: as which kernels, and why not as better ones."""
     from polyhal.hal.dtypes import as_dtype
-    from polyhal.hal.explain import explain as resolve
+    from polyhal.hal.planning.explain import explain as resolve
 
     shapes = [_shape(text) for text in shape or []]
     try:

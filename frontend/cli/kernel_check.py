@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from polyhal.cli.workers import tell
 from polyhal.hal.device import Device
-from polyhal.hal.plugins import describe
-from polyhal.hal.testing.kernel_check import check
+from polyhal.hal.discovery.plugins import describe
+from polyhal.hal.testing.tools.kernel_check import check
 
 
 def main(device: str, name: str) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from polyhal.hal.device import Device
-    from polyhal.hal.kernels import KernelLibrary
+    from polyhal.hal.kernels.library import KernelLibrary
 
 app = typer.Typer(
     help="Read and change the kernels of a device. A changed kernel is used once it has passed a check.",
@@ -44,7 +44,7 @@ def list_(device: _Device = None) -> None:
     """List the kernel files, the ops that they serve on this device, and which of them you have changed."""
     from rich.console import Console
 
-    from polyhal.hal.testing.kernel_check import uses
+    from polyhal.hal.testing.tools.kernel_check import uses
 
     target, kernels = _open(device)
     table = _table("file", "lines", "yours", "serves", right="lines")
@@ -158,7 +158,7 @@ def restore(name: _Name, device: _Device = None) -> None:
 
 def _open(name: str | None) -> tuple[Device, KernelLibrary]:
     from polyhal.hal.device import Device
-    from polyhal.hal.prebuild import library
+    from polyhal.hal.kernels.prebuild import library
 
     device = Device(name)
     return device, library(device)
@@ -193,7 +193,7 @@ def _check(device: Device, kernels: KernelLibrary, files: list[str]) -> None:
     """Check files, say what was found and remember it."""
     from rich.console import Console
 
-    from polyhal.hal.kernels import Verdict, digest
+    from polyhal.hal.kernels.library import Verdict, digest
 
     console, well = Console(highlight=False), True
     for file in files:
@@ -269,7 +269,7 @@ def _tell(console: Console, device: Device, file: str, found: dict[str, Any]) ->
 
 
 def _statistics(console: Console, device: Device, kernels: KernelLibrary, file: str) -> None:
-    from polyhal.hal.testing.kernel_check import uses, variants
+    from polyhal.hal.testing.tools.kernel_check import uses, variants
 
     variants(device, file, uses(device)[file])
     rows = kernels.statistics(file)

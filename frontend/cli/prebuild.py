@@ -47,7 +47,7 @@ def prebuild(
 
     from polyhal.cli.workloads import WORKLOADS
     from polyhal.hal.device import Device
-    from polyhal.hal.prebuild import library
+    from polyhal.hal.kernels.prebuild import library
 
     wanted = [name.strip() for name in workloads.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in WORKLOADS]

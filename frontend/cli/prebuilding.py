@@ -9,10 +9,10 @@ from pathlib import Path
 from polyhal.cli.workers import tell
 from polyhal.cli.workloads import WORKLOADS
 from polyhal.hal.device import Device
+from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.kernels import KernelLibrary
-from polyhal.hal.plugins import describe
-from polyhal.hal.prebuild import Claims, library
+from polyhal.hal.kernels.library import KernelLibrary
+from polyhal.hal.kernels.prebuild import Claims, library
 
 
 def main(name: str, folder: str, workloads: list[str]) -> int:

@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from polyhal.hal import config
 from polyhal.hal.errors import PolyhalError
+from polyhal.hal.settings import env
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,7 +52,7 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except (PolyhalError, OSError, MemoryError) as error:
-            if config.debug():
+            if env.debug():
                 raise
             if isinstance(error, BrokenPipeError):
                 raise
@@ -66,7 +66,7 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
         except (
             Exception
         ) as error:  # a defect of ours: still no traceback in people's faces, but told apart from bad input
-            if config.debug():
+            if env.debug():
                 raise
             fail(f"unexpected {type(error).__name__}: {sentence(error)} (set POLYHAL_DEBUG=1 for the traceback)")
             raise typer.Exit(INTERNAL) from error

@@ -14,8 +14,8 @@ from polyhal import training
 from polyhal.cli.display import duration, make_display
 from polyhal.cli.interrupt import StopRequest
 from polyhal.hal.device import Device
+from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import message
-from polyhal.hal.registry import registry
 from polyhal.training import Corpus, OptionError, RunFolder, Session
 from polyhal.training import corpus as texts
 from polyhal.training.folder import fresh, latest, writing

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from polyhal.hal.device import Device
-    from polyhal.hal.tuning import Found, Key
+    from polyhal.hal.kernels.tuning import Found, Key
 
 _SILENCE = 60.0
 """Seconds that one candidate may take to build, run and be checked."""
@@ -45,8 +45,8 @@ def tune(
     """
     from rich.console import Console
 
-    from polyhal.hal import tuning
     from polyhal.hal.device import Device
+    from polyhal.hal.kernels import tuning
 
     target, console = Device(device), Console(highlight=False)
     tuning.tunables(target)
@@ -100,7 +100,7 @@ class _Course:
 
 def _search(console: Console, device: Device, budget: float, only: str) -> bool:
     """Search, show and remember. Returns whether the search came to its end."""
-    from polyhal.hal import tuning
+    from polyhal.hal.kernels import tuning
 
     console.print(f"tuning {device.name}: {device.info.name}, {device.info.driver}", markup=False, soft_wrap=True)
     course, end = _Course(), time.monotonic() + budget

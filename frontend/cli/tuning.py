@@ -9,8 +9,8 @@ from typing import Any
 
 from polyhal.cli.workers import tell
 from polyhal.hal.device import Device
-from polyhal.hal.plugins import describe
-from polyhal.hal.testing.tuning import Refused, Trial, search
+from polyhal.hal.discovery.plugins import describe
+from polyhal.hal.testing.tools.tuning import Refused, Trial, search
 
 
 def main(request: dict[str, Any]) -> int:

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from polyhal.hal.testing.examination import Observer
-from polyhal.hal.testing.verification import Outcome
+from polyhal.hal.testing.certification.examination import Observer
+from polyhal.hal.testing.certification.verification import Outcome
 
 _LINE_INTERVAL = 5.0
 """Seconds between plain lines."""

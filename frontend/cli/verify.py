@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from polyhal.hal.device import Device
-    from polyhal.hal.testing.certificate import Certificate
-    from polyhal.hal.testing.scope import Scope
+    from polyhal.hal.testing.certification.certificate import Certificate
+    from polyhal.hal.testing.kit.scope import Scope
 
 
 @reported
@@ -50,7 +50,7 @@ def verify(
     from rich.console import Console
 
     from polyhal.hal.device import Device
-    from polyhal.hal.testing.scope import Scope
+    from polyhal.hal.testing.kit.scope import Scope
 
     console = Console(highlight=False)
     target = Device(device)
@@ -81,8 +81,8 @@ def _run(
     console: Console, device: Device, scope: Scope, only: str, expectations: Path | None, *, keep: bool
 ) -> Certificate:
     from polyhal.cli.verification import make_display
-    from polyhal.hal.testing.examination import examine
-    from polyhal.hal.testing.expectations import Expectations, read
+    from polyhal.hal.testing.certification.examination import examine
+    from polyhal.hal.testing.kit.expectations import Expectations, read
 
     known = Expectations()
     if expectations is not None:
@@ -102,7 +102,7 @@ def _run(
 
 def _keep(console: Console, device: Device, certificate: Certificate, output: Path | None) -> str:
     """Write the certificate where it belongs. Returns where it is, in words. Raises OSError for `output` only."""
-    from polyhal.hal.testing import certificate as certificates
+    from polyhal.hal.testing.certification import certificate as certificates
 
     places = []
     if output is not None:
@@ -119,7 +119,7 @@ def _keep(console: Console, device: Device, certificate: Certificate, output: Pa
 
 
 def _shown(device: Device) -> Certificate:
-    from polyhal.hal.testing.certificate import stored
+    from polyhal.hal.testing.certification.certificate import stored
 
     found, why = stored(device)
     if found is None:
@@ -129,7 +129,7 @@ def _shown(device: Device) -> Certificate:
 
 
 def _clear(device: Device) -> None:
-    from polyhal.hal import quarantine
+    from polyhal.hal.kernels import quarantine
 
     if quarantine.load(device) != quarantine.EMPTY:
         quarantine.store(device, ())

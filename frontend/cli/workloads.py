@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 import polyhal
-from polyhal.hal.calls import Record
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
+from polyhal.hal.kernels.call_log import Record
 from polyhal.models import CNN, GPT, MLP, GPTConfig
 from polyhal.nn import functional as F
 

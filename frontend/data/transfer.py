@@ -11,13 +11,13 @@ import numpy as np
 
 from polyhal.data.dataset import Rows
 from polyhal.hal import dtypes
-from polyhal.hal.buffer import Buffer
 from polyhal.hal.device import Device
-from polyhal.hal.host import byte_view
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.pool import bucket
+from polyhal.hal.memory.buffer import Buffer
+from polyhal.hal.memory.pool import bucket
+from polyhal.hal.memory.streams import Stream
+from polyhal.hal.planning.host import byte_view
 from polyhal.hal.protocol import Ability, Event
-from polyhal.hal.streams import Stream
 from polyhal.tensor import Tensor, wrap
 
 _ALIGNMENT = 64

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.graphs.selection import recorded_step
+from polyhal.hal.diagnostics import graph_dot, graph_page
+from polyhal.hal.diagnostics.graph_picture import boxes
 from polyhal.hal.errors import message
-from polyhal.hal.graph import Graph
-from polyhal.hal.graphs import dot, page
-from polyhal.hal.graphs.picture import boxes
+from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.serialize.atomic import replacing
 
@@ -25,9 +25,9 @@ def draw_graph(step: Any, path: str | os.PathLike[str], profile: StepProfile | N
     graph = step if program is None else program.graph
     found = boxes(graph, program, profile)
     if target.suffix == ".html":
-        text = page.write(found, target.stem)
+        text = graph_page.write(found, target.stem)
     elif target.suffix in (".dot", ".gv"):
-        text = dot.write(found)
+        text = graph_dot.write(found)
     else:
         raise ValueError(message("draw_graph", f"{target} ends in {target.suffix!r}", expected=".html, .dot or .gv"))
     target.parent.mkdir(parents=True, exist_ok=True)

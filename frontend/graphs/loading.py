@@ -10,18 +10,18 @@ import numpy as np
 
 from polyhal.graphs.saving import FORMAT, SCHEMA
 from polyhal.hal import dispatch
-from polyhal.hal.captured import Argument, Captured, Held, Source
+from polyhal.hal.capture.result import Argument, Captured, Held, Source
+from polyhal.hal.capture.runtime_scalars import Live, Stream
+from polyhal.hal.capture.scalar_records import refreshes, restore
 from polyhal.hal.device import Device
+from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.errors import CaptureError, CorruptFileError, IncompatibleFileError, ShapeError, message
-from polyhal.hal.graph import Graph
-from polyhal.hal.graphs.explaining import explain
-from polyhal.hal.graphs.numbers import refreshes, restore
-from polyhal.hal.graphs.topology import build
+from polyhal.hal.ir.graph import Graph
+from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent
-from polyhal.hal.live import Live, Stream
 from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.scheduler.executable import Program
 from polyhal.hal.scheduler.profile import StepProfile
-from polyhal.hal.scheduler.program import Program
 from polyhal.random import Generator
 from polyhal.serialize import load
 from polyhal.serialize.checkpoint import eager

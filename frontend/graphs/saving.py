@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.graphs.selection import recorded_step
-from polyhal.hal.captured import Argument, Captured, Held, Source
+from polyhal.hal.capture.result import Argument, Captured, Held, Source
+from polyhal.hal.capture.runtime_scalars import Live
+from polyhal.hal.capture.scalar_records import NumberTable
+from polyhal.hal.capture.scopes import distinct
 from polyhal.hal.errors import message
-from polyhal.hal.graphs.numbers import NumberTable
-from polyhal.hal.graphs.topology import describe
+from polyhal.hal.ir.serialize import describe
 from polyhal.hal.layout import Ref, contiguous, extent
-from polyhal.hal.live import Live
-from polyhal.hal.naming import distinct
 from polyhal.jit import CapturedBlock
 from polyhal.serialize import save
 from polyhal.steps.results import Place

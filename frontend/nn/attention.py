@@ -9,7 +9,8 @@ from typing import Any
 
 from polyhal import functions as ops
 from polyhal.creation import empty, zeros
-from polyhal.hal import dispatch, dtypes, layout, live
+from polyhal.hal import dispatch, dtypes, layout
+from polyhal.hal.capture import runtime_scalars
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref
@@ -190,7 +191,7 @@ class KVCache:
     def start(self, count: int) -> Any:
         """Where `count` new positions begin, a number of each run in a capture. Raises ShapeError where they have no room."""
         most = self.capacity if dispatch.thread.capture is None else self.reach
-        return live.number(partial(self._checked, count, most), "length")
+        return runtime_scalars.number(partial(self._checked, count, most), "length")
 
     def _checked(self, count: int, most: int) -> int:
         if self.length + count > most:
@@ -236,7 +237,7 @@ class KVCache:
 
     def advance(self, count: int) -> None:
         """Count `count` positions as filled, after every layer has stored them. In a capture that is done at each run."""
-        live.each_run(partial(self._advance, count))
+        runtime_scalars.each_run(partial(self._advance, count))
 
     def _advance(self, count: int) -> None:
         self.length += count

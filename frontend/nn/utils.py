@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
+from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.errors import CaptureError, NonFiniteError, ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
-from polyhal.hal.userline import user_line
 from polyhal.tensor import Tensor
 
 _sum_of_squares = FUNCTIONS["sum_of_squares"]

@@ -9,7 +9,8 @@ from typing import Any
 from polyhal import functions as ops
 from polyhal.autograd import enable_grad, no_grad
 from polyhal.creation import zeros
-from polyhal.hal import dispatch, live
+from polyhal.hal import dispatch
+from polyhal.hal.capture import runtime_scalars
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.errors import message
@@ -225,7 +226,7 @@ def fresh_state(p: Tensor) -> Tensor:
 
 def setting(group: Group, name: str) -> Any:
     """A number of a group. It may change from step to step, also of a captured one."""
-    return live.number(lambda: float(group[name]), name)
+    return runtime_scalars.number(lambda: float(group[name]), name)
 
 
 def state_dtype(p: Tensor) -> DType:

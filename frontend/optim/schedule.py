@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.hal import live
+from polyhal.hal.capture import runtime_scalars
 from polyhal.optim.optimizer import Optimizer
 
 
@@ -33,7 +33,7 @@ class Scheduler:
 
     def step(self) -> None:
         """Count a step and set the learning rates that follow. In a capture that is done at each run."""
-        live.each_run(self._advance)
+        runtime_scalars.each_run(self._advance)
 
     def _advance(self) -> None:
         self.last_epoch += 1

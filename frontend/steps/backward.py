@@ -16,12 +16,12 @@ from polyhal.autograd.function import attach, opaque
 from polyhal.autograd.rules import zeros
 from polyhal.autograd.tape import Node, SavedInput
 from polyhal.hal import dispatch
-from polyhal.hal.capture import Capture
-from polyhal.hal.captured import Argument, Captured, Held, Pending
+from polyhal.hal.capture.recorder import Capture
+from polyhal.hal.capture.result import Argument, Captured, Held, Pending
+from polyhal.hal.capture.runtime_scalars import Live
 from polyhal.hal.errors import AutogradError, CaptureError, message
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.live import Live
-from polyhal.hal.scheduler.program import Program
+from polyhal.hal.scheduler.executable import Program
 from polyhal.tensor import Tensor, wrap
 
 

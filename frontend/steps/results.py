@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.hal.captured import Pending
-from polyhal.hal.live import Live
+from polyhal.hal.capture.result import Pending
+from polyhal.hal.capture.runtime_scalars import Live
 from polyhal.steps.nested import mapped
 from polyhal.tensor import Tensor
 

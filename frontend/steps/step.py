@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.captured import Captured, GradientOf
-from polyhal.hal.graph import Graph
-from polyhal.hal.graphs.explaining import explain
+from polyhal.hal.capture.result import Captured, GradientOf
+from polyhal.hal.diagnostics.explain_graph import explain
+from polyhal.hal.ir.graph import Graph
+from polyhal.hal.scheduler.executable import Program
 from polyhal.hal.scheduler.profile import StepProfile
-from polyhal.hal.scheduler.program import Program
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.backward import Backward
 from polyhal.steps.results import filled

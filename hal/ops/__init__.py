@@ -7,44 +7,42 @@ from typing import Any
 
 from polyhal.hal.ops import methods
 from polyhal.hal.ops.composite import COMPOSITE_METHODS, COMPOSITES
-from polyhal.hal.ops.opdef import OPS
-
-from . import (  # isort: skip  # noqa: F401  families in dependency order
-    elementwise,
-    logic,
-    selection,
-    arithmetic,
-    rounding,
-    exponential,
-    trigonometry,
-    activation,
-    cast,
-    movement,
-    window,
+from polyhal.hal.ops.indexing import gather, store_rows  # noqa: F401
+from polyhal.hal.ops.layout import (  # noqa: F401
     creation,
-    reduction,
-    fused,
-    contraction,
-    linear,
-    fused_matmul,
-    indexing,
-    store_rows,
+    movement,
     transfer,
-    scan,
-    sorting,
     triangle,
-    softmax,
-    norm,
+    window,
+)
+from polyhal.hal.ops.linear_algebra import fused_matmul, linear, matmul  # noqa: F401
+from polyhal.hal.ops.nn import (  # noqa: F401
+    attention,
     batch_norm,
     batch_norm_relu,
+    convolution,
     group_norm,
     loss,
-    attention,
-    random,
-    optimizer,
-    convolution,
+    norm,
     pooling,
+    softmax,
 )
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.optim import optimizer  # noqa: F401
+from polyhal.hal.ops.pointwise import (  # noqa: F401
+    activation,
+    arithmetic,
+    cast,
+    elementwise,
+    exponential,
+    fused_elementwise,
+    logic,
+    rounding,
+    selection,
+    trigonometry,
+)
+from polyhal.hal.ops.random import philox  # noqa: F401
+from polyhal.hal.ops.reductions import reduce, scan, sort  # noqa: F401
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {op.name: op.call for op in OPS} | COMPOSITES
 """Every op by name; a composite replaces the op of the same name that it completes."""

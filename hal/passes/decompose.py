@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from polyhal.hal.decomposition import decomposition
-from polyhal.hal.graph import Graph, Node, trace
+from polyhal.hal.ir.graph import Graph, Node, trace
+from polyhal.hal.ir.rewriter import Rewriting
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.passes.rewriting import Rewriting
-from polyhal.hal.resolution import Step
-from polyhal.hal.settings import settings
+from polyhal.hal.planning.decompose import decomposition
+from polyhal.hal.planning.resolution import Step
+from polyhal.hal.settings.state import settings
 
 
 def decompose(graph: Graph) -> Graph:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from polyhal.hal.captured import Captured
+from polyhal.hal.capture.result import Captured
 from polyhal.hal.errors import OutOfMemoryError, message
-from polyhal.hal.scheduler.lifetimes import greatest
+from polyhal.hal.scheduler.liveness import greatest
 from polyhal.hal.scheduler.plan import Plan, plan
-from polyhal.hal.scheduler.recompute import recomputed
+from polyhal.hal.scheduler.rematerialize import recomputed
 from polyhal.hal.scheduler.report import report
 
 _MOST_TRIES = 6

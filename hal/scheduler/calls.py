@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from polyhal.hal.graph import Graph, Node
-from polyhal.hal.host import byte_view
+from polyhal.hal.capture.runtime_scalars import values
+from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Ref
-from polyhal.hal.live import values
 from polyhal.hal.ops.opdef import OPS, Slot
-from polyhal.hal.resolution import Resolution, Step
-from polyhal.hal.settings import settings
+from polyhal.hal.planning.host import byte_view
+from polyhal.hal.planning.resolution import Resolution, Step
+from polyhal.hal.settings.state import settings
 
 
 class Call(NamedTuple):

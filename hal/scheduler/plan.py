@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.hal.captured import Argument, Captured, Held, Source
-from polyhal.hal.graph import Graph
+from polyhal.hal.capture.result import Argument, Captured, Held, Source
+from polyhal.hal.ir.graph import Graph
 from polyhal.hal.layout import Spec, contiguous
-from polyhal.hal.passes import optimize
+from polyhal.hal.passes.pipeline import optimize
+from polyhal.hal.scheduler.arena import Need, Placement, place
+from polyhal.hal.scheduler.buffers import Storages, assign
 from polyhal.hal.scheduler.calls import Call, prepared
-from polyhal.hal.scheduler.order import ordered
-from polyhal.hal.scheduler.placement import Need, Placement, place
-from polyhal.hal.scheduler.storage import Storages, assign
+from polyhal.hal.scheduler.schedule import ordered
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device

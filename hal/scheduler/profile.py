@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from polyhal.hal import dispatch
-from polyhal.hal.graph import Node
+from polyhal.hal.ir.graph import Node
 from polyhal.hal.protocol import TRANSFER, Ability
 
 if TYPE_CHECKING:
-    from polyhal.hal.scheduler.program import Segment
+    from polyhal.hal.scheduler.executable import Segment
 
 
 @dataclass(slots=True)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.hal.captured import Argument, Held
-from polyhal.hal.graph import Graph, Node
+from polyhal.hal.capture.result import Argument, Held
+from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Spec
-from polyhal.hal.pool import bucket
+from polyhal.hal.memory.pool import bucket
+from polyhal.hal.scheduler.arena import profile
 from polyhal.hal.scheduler.calls import Call
-from polyhal.hal.scheduler.placement import profile
 from polyhal.hal.scheduler.plan import Arena, Plan
 
 if TYPE_CHECKING:

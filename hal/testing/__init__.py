@@ -17,11 +17,11 @@ the kernels behind failures, `examination` has them passed over and checks again
 about that.
 """
 
-from polyhal.hal.testing.cases import Case, cases
-from polyhal.hal.testing.certificate import Certificate
-from polyhal.hal.testing.examination import examine
-from polyhal.hal.testing.expectations import Expectations
-from polyhal.hal.testing.scope import Scope
-from polyhal.hal.testing.verification import Outcome, Report, verify
+from polyhal.hal.testing.certification.certificate import Certificate
+from polyhal.hal.testing.certification.examination import examine
+from polyhal.hal.testing.certification.verification import Outcome, Report, verify
+from polyhal.hal.testing.kit.cases import Case, cases
+from polyhal.hal.testing.kit.expectations import Expectations
+from polyhal.hal.testing.kit.scope import Scope
 
 __all__ = ["Case", "Certificate", "Expectations", "Outcome", "Report", "Scope", "cases", "examine", "verify"]

@@ -18,7 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
-    from polyhal.hal.testing.expectations import Expectations
+    from polyhal.hal.testing.kit.expectations import Expectations
 
 DEVICES = pytest.StashKey[list[str]]()
 """Devices that a `conftest.py` puts here are used where the command line names none."""
@@ -76,7 +76,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "polyhal_case" not in metafunc.fixturenames:
         metafunc.parametrize("polyhal_device", [d for _, d in opened], ids=names)
         return
-    from polyhal.hal.testing.cases import cases
+    from polyhal.hal.testing.kit.cases import cases
 
     scope = _scope(metafunc.config)
     parameters = []
@@ -111,7 +111,7 @@ def settle() -> None:
 def _open(name: str) -> Device:
     from polyhal.hal.device import Device
     from polyhal.hal.errors import DeviceUnavailableError
-    from polyhal.hal.testing.isolation import isolated
+    from polyhal.hal.testing.kit.isolation import isolated
 
     try:
         return isolated(Device(name))
@@ -120,13 +120,13 @@ def _open(name: str) -> Device:
 
 
 def _scope(config: pytest.Config) -> Any:
-    from polyhal.hal.testing.scope import Scope
+    from polyhal.hal.testing.kit.scope import Scope
 
     return Scope(config.getoption("polyhal_small"), config.getoption("polyhal_full"))
 
 
 def _expectations(config: pytest.Config, name: str) -> Expectations:
-    from polyhal.hal.testing.expectations import Expectations, read
+    from polyhal.hal.testing.kit.expectations import Expectations, read
 
     known = Expectations()
     for found in config.hook.pytest_polyhal_expectations(device=name):

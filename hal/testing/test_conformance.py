@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from polyhal.hal.testing.cases import Case
-from polyhal.hal.testing.failures import explained
-from polyhal.hal.testing.isolation import strict
+from polyhal.hal.testing.kit.cases import Case
+from polyhal.hal.testing.kit.failures import explained
+from polyhal.hal.testing.kit.isolation import strict
 
 
 def test_conformance(polyhal_case: Case) -> None:

@@ -15,9 +15,9 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.opdef import Tolerance
-from polyhal.hal.testing.scope import Scope
-from polyhal.hal.testing.tolerances import EXACT, Bound, check_close
-from polyhal.hal.testing.values import cast
+from polyhal.hal.testing.kit.scope import Scope
+from polyhal.hal.testing.kit.tolerances import EXACT, Bound, check_close
+from polyhal.hal.testing.kit.values import cast
 from polyhal.tensor import Tensor
 
 hypothesis = pytest.importorskip("hypothesis")

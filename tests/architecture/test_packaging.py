@@ -56,7 +56,7 @@ def _run(code: str) -> str:
 def test_importing_opens_no_device_and_no_driver() -> None:
     code = """
 import sys, polyhal, polyhal.nn, polyhal.optim
-from polyhal.hal import registry
+from polyhal.hal.discovery import registry
 heavy = [m for m in ("pyopencl", "wgpu", "torch", "matplotlib", "sklearn", "pytest", "hypothesis") if m in sys.modules]
 print(heavy, registry._registry.cache_info().currsize, [m for m in sys.modules if m.startswith("polyhal.backends")])
 """
@@ -66,7 +66,7 @@ print(heavy, registry._registry.cache_info().currsize, [m for m in sys.modules i
 def test_listing_backends_imports_no_driver() -> None:
     code = """
 import sys
-from polyhal.hal.registry import registry
+from polyhal.hal.discovery.registry import registry
 names = sorted(registry().backends)
 print("pyopencl" in sys.modules or "wgpu" in sys.modules, {"numpy", "opencl"} <= set(names))
 """

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 import polyhal as package
-from polyhal.hal import config, doctor
 from polyhal.hal.device import Device
+from polyhal.hal.diagnostics import doctor
+from polyhal.hal.discovery.benchmark import Figures
+from polyhal.hal.discovery.plugins import Failure
+from polyhal.hal.discovery.probing import Candidate
+from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
-from polyhal.hal.measurement import Figures
-from polyhal.hal.plugins import Failure
-from polyhal.hal.probing import Candidate
-from polyhal.hal.registry import Registry
+from polyhal.hal.settings import env
 
 from .conftest import TINY, Command
 
@@ -108,10 +109,10 @@ def test_environment_variables_come_from_the_configuration(monkeypatch: pytest.M
     assert {"POLYHAL_DEVICE", "POLYHAL_CACHE_DIR", "POLYHAL_DISABLE", "POLYHAL_DEBUG"} <= set(known)
     assert all(known.values())
     monkeypatch.setenv("POLYHAL_DEVCE", "numpy")
-    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(config.cache_dir()))
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(env.cache_dir()))
     report = doctor.examine(tests=False)
     assert "POLYHAL_DEVCE" in report.unknown_variables
-    assert report.environment["POLYHAL_CACHE_DIR"] == str(config.cache_dir())
+    assert report.environment["POLYHAL_CACHE_DIR"] == str(env.cache_dir())
 
 
 def test_broken_plug_ins_are_reported_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +153,7 @@ def test_speeds_are_shown_and_measured_again_on_request(
         return Figures(0.5, 1.0, 512)
 
     found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)], measure=measure)
-    monkeypatch.setattr("polyhal.hal.registry.registry", lambda: found)
+    monkeypatch.setattr("polyhal.hal.discovery.registry.registry", lambda: found)
     monkeypatch.setattr(doctor, "registry", lambda: found)
     (row,) = json.loads(polyhal("devices", "--json").out)
     assert row["speed"] is None

@@ -12,12 +12,12 @@ import pytest
 
 from polyhal.cli import tune, workers
 from polyhal.cli.tuning import main as search
-from polyhal.hal import tuning
 from polyhal.hal.device import Device
-from polyhal.hal.kernels import Overrides
-from polyhal.hal.registry import registry
-from polyhal.hal.testing import tuning as searching
-from polyhal.hal.testing.workloads import Workload
+from polyhal.hal.discovery.registry import registry
+from polyhal.hal.kernels import tuning
+from polyhal.hal.kernels.library import Overrides
+from polyhal.hal.testing.tools import tuning as searching
+from polyhal.hal.testing.tools.workloads import Workload
 
 from .conftest import Command, Outcome
 

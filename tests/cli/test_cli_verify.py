@@ -10,9 +10,9 @@ from pathlib import Path
 import faulty_kernels as faulty
 import pytest
 
+from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.hookspecs import BackendSpec
-from polyhal.hal.registry import Registry, registry
-from polyhal.hal.testing import verification
+from polyhal.hal.testing.certification import verification
 
 from .conftest import Command
 

@@ -11,7 +11,7 @@ import pytest
 import polyhal as ph
 from polyhal.data import DataLoader, Subset, TensorDataset
 from polyhal.data.transfer import StreamSlot, slot_maker
-from polyhal.hal.profiler import profile
+from polyhal.hal.diagnostics.profiler import profile
 from polyhal.hal.protocol import TRANSFER, Ability
 
 _DATA = np.random.default_rng(0).standard_normal((24, 64, 64)).astype(np.float32)

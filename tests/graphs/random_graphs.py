@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
-from polyhal.hal.graph import Graph, Origin
+from polyhal.hal.ir.graph import Graph, Origin
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous, contiguous_strides, place
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import Slot

@@ -10,9 +10,9 @@ from random_graphs import graphs
 
 import polyhal as ph
 from polyhal.hal.errors import CorruptFileError
-from polyhal.hal.graph import Graph
-from polyhal.hal.graphs.parsing import parse
-from polyhal.hal.graphs.topology import build, describe
+from polyhal.hal.ir.graph import Graph
+from polyhal.hal.ir.parse import parse
+from polyhal.hal.ir.serialize import build, describe
 
 
 def same(a: Graph, b: Graph) -> None:

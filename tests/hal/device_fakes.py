@@ -8,9 +8,9 @@ from typing import Any
 
 from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.discovery.benchmark_cache import Measure
+from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.hookspecs import BackendSpec
-from polyhal.hal.registry import Registry
-from polyhal.hal.speeds import Measure
 
 
 def info(name: str, kind: DeviceType, memory: int = 1 << 30, selector: str = "0", **rest: Any) -> DeviceInfo:

@@ -32,7 +32,7 @@ def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProc
 DOCTOR = "import sys; from polyhal.cli.app import run; sys.exit(run(['doctor']))"
 WORK = """
 import json, polyhal
-from polyhal.hal.doctor import examine
+from polyhal.hal.diagnostics.doctor import examine
 device = polyhal.Device.default()
 total = (polyhal.ones(3, device=device) + 1).sum().item()
 print(json.dumps({"device": device.name, "total": total, "report": examine(tests=False, hidden=True).to_json()}))
@@ -113,7 +113,7 @@ def test_what_works_in_a_partly_broken_plug_in_is_kept(report: dict[str, Any]) -
 
 def test_naming_a_device_waits_for_no_other_probe(site: Path) -> None:
     code = (
-        "import time, polyhal.hal.registry as r\n"
+        "import time, polyhal.hal.discovery.registry as r\n"
         "found = r.registry()\n"
         "begun = time.perf_counter()\n"
         "found.open('numpy')\n"

@@ -13,11 +13,11 @@ import pytest
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
-from polyhal.hal.resolution import Step
+from polyhal.hal.planning.resolution import Step
 from polyhal.hal.testing import Expectations, Scope
-from polyhal.hal.testing.certificate import Certificate, kept, read, stored, write
-from polyhal.hal.testing.examination import examine
-from polyhal.hal.testing.tolerances import EXACT, Bound, largest_error
+from polyhal.hal.testing.certification.certificate import Certificate, kept, read, stored, write
+from polyhal.hal.testing.certification.examination import examine
+from polyhal.hal.testing.kit.tolerances import EXACT, Bound, largest_error
 
 
 @pytest.fixture(autouse=True)

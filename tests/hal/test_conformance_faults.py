@@ -175,7 +175,7 @@ def test_an_expected_failure_that_passes_is_a_failure() -> None:
 
 
 def test_expectations_file(tmp_path: Any) -> None:
-    from polyhal.hal.testing.expectations import read
+    from polyhal.hal.testing.kit.expectations import read
 
     path = tmp_path / "device.toml"
     path.write_text(
@@ -192,7 +192,7 @@ def test_expectations_file(tmp_path: Any) -> None:
 
 def test_small_scope_only_leaves_out() -> None:
     """Every case exists in both scopes; the small one runs fewer calls in it."""
-    from polyhal.hal.testing import cases
+    from polyhal.hal.testing.kit import cases
 
     target = Device("numpy")
     assert {c.id for c in cases(target, Scope(small=True))} <= {c.id for c in cases(target, Scope())}
@@ -209,7 +209,7 @@ def test_verify_restores_the_fallback_policy(monkeypatch: pytest.MonkeyPatch) ->
 def test_every_arrangement_meets_every_op() -> None:
     """The rotation shows each input of each op every arrangement at least once over its samples and dtypes."""
     from polyhal.hal.ops import OPS
-    from polyhal.hal.testing.arrangements import ARRANGEMENTS
+    from polyhal.hal.testing.kit.arrangements import ARRANGEMENTS
 
     missing: dict[str, set[str]] = {}
     for op in OPS:
@@ -222,8 +222,8 @@ def test_every_arrangement_meets_every_op() -> None:
 
 
 def _met(op: Any, dtype: Any) -> set[Any]:
-    from polyhal.hal.testing import forward
-    from polyhal.hal.testing.values import runnable
+    from polyhal.hal.testing.kit import forward
+    from polyhal.hal.testing.kit.values import runnable
 
     made = runnable(Device("numpy"), op, dtype, Scope())
     rounds = forward.rounds(op, dtype, len(made), Scope())

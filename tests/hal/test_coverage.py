@@ -10,14 +10,15 @@ import pytest
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError
 from polyhal.hal.ops import OPS
-from polyhal.hal.testing import Scope, coverage
-from polyhal.hal.testing.certificate import write
-from polyhal.hal.testing.coverage import Column
-from polyhal.hal.testing.examination import examine
+from polyhal.hal.testing import Scope
+from polyhal.hal.testing.certification.certificate import write
+from polyhal.hal.testing.certification.examination import examine
+from polyhal.hal.testing.tools import coverage
+from polyhal.hal.testing.tools.coverage import Column
 
 DOCS = Path(__file__).parents[2] / "docs"
 DATA = DOCS / "data" / "coverage"
-COMMAND = "out of date: python -m polyhal.hal.testing.coverage docs/coverage.md --device numpy"
+COMMAND = "out of date: python -m polyhal.hal.testing.tools.coverage docs/coverage.md --device numpy"
 
 
 def columns() -> list[Column]:

@@ -22,17 +22,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyhal.backends.numpy.backend import NumpyBackend, array, create
-from polyhal.hal import measurement, ranking
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
+from polyhal.hal.discovery import benchmark, ranking
+from polyhal.hal.discovery.benchmark import CannotMeasureError, Figures, Sizes
+from polyhal.hal.discovery.benchmark_cache import Speed
+from polyhal.hal.discovery.plugins import Origin
+from polyhal.hal.discovery.probing import Candidate
+from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.errors import BackendError
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.hal.layout import Ref
-from polyhal.hal.measurement import CannotMeasureError, Figures, Sizes
-from polyhal.hal.plugins import Origin
-from polyhal.hal.probing import Candidate
-from polyhal.hal.registry import Registry
-from polyhal.hal.speeds import Speed
 
 GPU, IGPU, ACCELERATOR, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceType.ACCELERATOR, DeviceType.CPU
 
@@ -301,7 +301,7 @@ def test_a_new_version_of_the_plug_in_is_measured_again() -> None:
 def test_another_processor_is_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(intel=1.0, pocl=2.0, numpy=3.0, wgpu=4.0)
     with_backends(*CPUS.values(), measure=clock).open(None)
-    monkeypatch.setattr("polyhal.hal.speeds.machine", lambda: "another processor, 64 cores")
+    monkeypatch.setattr("polyhal.hal.discovery.benchmark_cache.machine", lambda: "another processor, 64 cores")
     with_backends(*CPUS.values(), measure=clock).open(None)
     assert len(clock.asked) == 8
 
@@ -501,7 +501,7 @@ def test_the_lock_of_a_process_that_died_is_broken(tmp_path: Path) -> None:
 def test_whoever_waits_for_another_process_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("polyhal.hal.speeds._SILENCE", 0.1)
+    monkeypatch.setattr("polyhal.hal.discovery.benchmark_cache._SILENCE", 0.1)
     folder = tmp_path / "cache" / "speeds"
     folder.mkdir(parents=True)
     lock = folder / "measuring.lock"
@@ -517,13 +517,13 @@ TINY = Sizes(products=1, side=16, rows=4, launches=2)
 
 
 def test_measuring_gives_seconds() -> None:
-    figures = measurement.measure(Device("numpy"), TINY)
+    figures = benchmark.measure(Device("numpy"), TINY)
     assert figures.seconds > 0
     assert figures.numpy_seconds > 0
 
 
 def test_measuring_runs_on_every_device(device: Device) -> None:
-    assert measurement.measure(device, TINY).seconds > 0
+    assert benchmark.measure(device, TINY).seconds > 0
 
 
 class _Wrong(NumpyBackend):
@@ -543,7 +543,7 @@ class _NaN(NumpyBackend):
 def test_a_device_that_computes_wrongly_is_no_candidate(kind: type[NumpyBackend]) -> None:
     device = Device.opened("wrong", kind(create("contiguous_only").info, minimal=True))
     with pytest.raises(BackendError, match="result 0 differs from NumPy's"):
-        measurement.measure(device, TINY)
+        benchmark.measure(device, TINY)
 
 
 @pytest.fixture(scope="module")
@@ -553,7 +553,7 @@ def numpy_candidate() -> Candidate:
 
 
 def test_a_process_of_its_own_measures(numpy_candidate: Candidate) -> None:
-    figures = measurement.in_a_process(numpy_candidate, 60)
+    figures = benchmark.in_a_process(numpy_candidate, 60)
     assert 0 < figures.seconds < 10
     assert 0 < figures.numpy_seconds < 10
 
@@ -571,12 +571,12 @@ def test_what_goes_wrong_in_that_process_is_told(name: str, reason: str, numpy_c
     listed = replace(numpy_candidate.info, name="something else", selector=selector)
     lost = Candidate(replace(numpy_candidate.backend, name=backend), listed)
     with pytest.raises(RuntimeError, match=reason):
-        measurement.in_a_process(lost, 60)
+        benchmark.in_a_process(lost, 60)
 
 
 def test_a_process_that_hangs_is_ended(numpy_candidate: Candidate) -> None:
     with pytest.raises(RuntimeError, match=r"no answer within 0\.01 s"):
-        measurement.in_a_process(numpy_candidate, 0.01)
+        benchmark.in_a_process(numpy_candidate, 0.01)
 
 
 @pytest.mark.parametrize("program", ["", "/usr/bin/blender", "C:/Program Files/app.exe"])
@@ -585,7 +585,7 @@ def test_a_program_that_contains_python_is_not_started_again(
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
     with pytest.raises(CannotMeasureError):
-        measurement.in_a_process(numpy_candidate, 60)
+        benchmark.in_a_process(numpy_candidate, 60)
 
 
 @pytest.mark.parametrize(
@@ -599,7 +599,7 @@ def test_a_program_that_contains_python_is_not_started_again(
 )
 def test_a_process_that_dies_is_understood(done: Any, reason: str, numpy_candidate: Candidate) -> None:
     with pytest.raises(RuntimeError, match=reason):
-        measurement._answer(done, numpy_candidate.info)
+        benchmark._answer(done, numpy_candidate.info)
 
 
 @pytest.fixture
@@ -631,7 +631,7 @@ def crashing(tmp_path: Path) -> Iterator[Path]:
 def test_a_driver_that_crashes_when_measured_takes_nobody_along(crashing: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(crashing)!r})\n"
-        "from polyhal.hal.registry import registry\n"
+        "from polyhal.hal.discovery.registry import registry\n"
         "print(registry().open(None).name)\n"
         "print(next(registry().speeds.known(c).problem for c in registry().candidates() if c.name == 'crashing'))\n"
     )

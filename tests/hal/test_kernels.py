@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from polyhal.hal import dtypes
-from polyhal.hal.calls import Call, Record
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.kernels import Overrides, Verdict, digest
+from polyhal.hal.kernels.call_log import Call, Record
+from polyhal.hal.kernels.library import Overrides, Verdict, digest
+from polyhal.hal.kernels.prebuild import Claims
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous
-from polyhal.hal.prebuild import Claims
 
 INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card")
 

@@ -11,9 +11,9 @@ import pytest
 import polyhal
 from polyhal.backends.numpy.backend import NumpyBackend, create
 from polyhal.hal.device import Device
+from polyhal.hal.discovery.registry import describe
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Ability, Declined, Launch, SimpleLaunch, abilities
-from polyhal.hal.registry import describe
 
 
 class _Picky(NumpyBackend):

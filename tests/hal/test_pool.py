@@ -13,7 +13,7 @@ import polyhal
 from polyhal.backends.numpy.backend import create
 from polyhal.hal.device import Device
 from polyhal.hal.errors import OutOfMemoryError
-from polyhal.hal.pool import Pool, bucket
+from polyhal.hal.memory.pool import Pool, bucket
 
 
 @pytest.fixture

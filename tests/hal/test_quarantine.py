@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import polyhal
-from polyhal.hal import quarantine
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.quarantine import Entry
-from polyhal.hal.resolution import Layout, Step
+from polyhal.hal.kernels import quarantine
+from polyhal.hal.kernels.quarantine import Entry
+from polyhal.hal.planning.resolution import Layout, Step
 from polyhal.hal.testing import Scope
-from polyhal.hal.testing.certificate import Certificate
-from polyhal.hal.testing.examination import examine
+from polyhal.hal.testing.certification.certificate import Certificate
+from polyhal.hal.testing.certification.examination import examine
 
 SOFTMAX = "*/softmax*"
 EVERY = tuple(Layout)
@@ -215,7 +215,7 @@ import os, sys
 sys.path.insert(0, {folder!r})
 import faulty_kernels as faulty
 from polyhal.hal.protocol import SimpleLaunch
-from polyhal.hal.testing.examination import examine
+from polyhal.hal.testing.certification.examination import examine
 
 class Crashes(faulty.FaultyKernels):
     op = "tanh_grad" if {case!r}.startswith("gradient") else "softmax"

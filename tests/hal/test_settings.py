@@ -8,9 +8,9 @@ import pytest
 import polyhal
 from polyhal.backends.numpy.backend import NumpyBackend, probe
 from polyhal.hal.device import Device
-from polyhal.hal.precision import PrecisionError
 from polyhal.hal.protocol import Declined
-from polyhal.hal.settings import settings
+from polyhal.hal.settings.precision import PrecisionError
+from polyhal.hal.settings.state import settings
 
 
 class _Noting(NumpyBackend):

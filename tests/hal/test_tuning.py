@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from polyhal.backends.numpy.backend import NumpyBackend
-from polyhal.hal import tuning
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, UnsupportedOpError
+from polyhal.hal.kernels import tuning
+from polyhal.hal.kernels.tuning import Family, Found, Tuning, magnitude, size_class
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
-from polyhal.hal.testing.tuning import Refused, Result, Trial, search
-from polyhal.hal.testing.workloads import Workload, workloads
-from polyhal.hal.tuning import Family, Found, Tuning, magnitude, size_class
+from polyhal.hal.testing.tools.tuning import Refused, Result, Trial, search
+from polyhal.hal.testing.tools.workloads import Workload, workloads
 
 INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card")
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.hal.ahead import Ahead
-from polyhal.hal.calls import Call, typical
 from polyhal.hal.device import Device
-from polyhal.hal.prebuild import Claims, help_out
+from polyhal.hal.kernels.background_build import Ahead
+from polyhal.hal.kernels.call_log import Call, typical
+from polyhal.hal.kernels.prebuild import Claims, help_out
 from polyhal.hal.protocol import Declined
 
 
@@ -36,7 +36,7 @@ def test_a_helper_builds_from_the_end_what_nobody_has_claimed(
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     calls = [c for c in typical() if c.op in ("relu", "divide")]
     broken = Call("divide", calls[0].inputs, calls[0].outputs, {})
-    monkeypatch.setattr("polyhal.hal.prebuild.typical", lambda: [*calls, broken])
+    monkeypatch.setattr("polyhal.hal.kernels.prebuild.typical", lambda: [*calls, broken])
     backend = OpenCLBackend(found)
     folder = tmp_path / "claims"
     folder.mkdir()

@@ -10,8 +10,8 @@ from native_ops import check, check_placed, lower, upload
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
-from polyhal.hal.precision import float32_matmul_precision
 from polyhal.hal.protocol import Declined
+from polyhal.hal.settings.precision import float32_matmul_precision
 
 SHAPES = [
     ((), 3, 4, 5, 5),

@@ -17,8 +17,8 @@ from polyhal.backends.opencl.lowering import conv_methods, conv_teams
 from polyhal.backends.opencl.lowering.conv_methods import Teams
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
-from polyhal.hal.ops.convolution import output_length
-from polyhal.hal.precision import float32_matmul_precision
+from polyhal.hal.ops.nn.convolution import output_length
+from polyhal.hal.settings.precision import float32_matmul_precision
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from native_ops import check, lower, upload
 
-from polyhal.hal.ops.fused import GroupStep
+from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 from polyhal.hal.protocol import Declined
 
 SCALED: tuple[GroupStep, ...] = (("multiply", (0, 1), ()), ("add", (3, 2), ()), ("tanh", (4,), ()))

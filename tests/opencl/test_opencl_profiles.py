@@ -15,7 +15,7 @@ from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.capabilities import features
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
-from polyhal.hal.testing.kernel_check import uses
+from polyhal.hal.testing.tools.kernel_check import uses
 
 GPU, INTEGRATED, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceType.CPU
 

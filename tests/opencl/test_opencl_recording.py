@@ -11,9 +11,9 @@ import pytest
 from polyhal.backends.opencl.driver import Driver, extension_versions
 from polyhal.backends.opencl.recording import RecordedLaunches, record_as
 from polyhal.hal import dtypes
+from polyhal.hal.capture.runtime_scalars import Live
 from polyhal.hal.errors import BackendError
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.live import Live
 from polyhal.hal.protocol import Movable
 
 _SPEC = contiguous(dtypes.float32, (100,))

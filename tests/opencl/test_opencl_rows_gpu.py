@@ -11,7 +11,7 @@ from native_ops import check, run
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
-from polyhal.hal.settings import settings
+from polyhal.hal.settings.state import settings
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from polyhal.backends.common.convolutions import Geometry, geometry
 from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_gradient_gapless, of_input, of_slopes
 from polyhal.hal.ops import OPS
-from polyhal.hal.ops.convolution import output_length
+from polyhal.hal.ops.nn.convolution import output_length
 
 SLACK = 4
 

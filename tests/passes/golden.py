@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Callable
 
 from polyhal.hal.device import Device
-from polyhal.hal.graph import Graph
-from polyhal.hal.graphs.parsing import parse
-from polyhal.hal.passes.dead_code import remove_dead_code
+from polyhal.hal.ir.graph import Graph
+from polyhal.hal.ir.parse import parse
+from polyhal.hal.passes.simplify.dead_code import remove_dead_code
 
 from .rich_device import rich_device
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from polyhal.hal.device import Device
-from polyhal.hal.passes.align_shapes import align_shapes
 from polyhal.hal.passes.decompose import decompose
-from polyhal.hal.passes.fuse_elementwise import fuse_elementwise
-from polyhal.hal.passes.fuse_products import fuse_products
-from polyhal.hal.passes.join_relu import join_relu
-from polyhal.hal.passes.recognize import recognize
+from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
+from polyhal.hal.passes.fuse.epilogues import fuse_products
+from polyhal.hal.passes.fuse.match_patterns import recognize
+from polyhal.hal.passes.fuse.norm_relu import join_relu
+from polyhal.hal.passes.layout.sink_reshapes import align_shapes
 
 from .golden import check
 from .rich_device import rich_device
@@ -336,7 +336,7 @@ def test_a_group_does_not_need_itself() -> None:
 @pytest.mark.parametrize("settings", ["", ", precision high"])
 def test_groups_keep_to_one_setting(settings: str) -> None:
     """Ops under different settings do not become one."""
-    from polyhal.hal.graphs.parsing import parse
+    from polyhal.hal.ir.parse import parse
 
     text = f"%0: float32[3]\non it\n%1 = exp(%0): float32[3]\non it{settings}\n%2 = add(%1, %0): float32[3]\nreturn %2"
     count = len(fuse_elementwise(parse(text, rich_device())).nodes)

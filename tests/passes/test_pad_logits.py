@@ -10,7 +10,7 @@ import pytest
 import polyhal
 from polyhal import Device, Tensor, jit
 from polyhal.amp import autocast
-from polyhal.hal.passes.pad_logits import pad_logits
+from polyhal.hal.passes.layout.pad_gemm import pad_logits
 from polyhal.nn import functional as F
 
 from .golden import check

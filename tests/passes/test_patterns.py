@@ -11,8 +11,8 @@ import pytest
 
 import polyhal as ph
 from polyhal.hal.device import Device
-from polyhal.hal.passes import optimize
-from polyhal.hal.passes.rewriting import has_groups
+from polyhal.hal.ir.rewriter import has_groups
+from polyhal.hal.passes.pipeline import optimize
 from polyhal.jit import capture
 
 from .rich_device import rich_device

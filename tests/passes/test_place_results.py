@@ -8,7 +8,7 @@ import numpy as np
 
 import polyhal as ph
 from polyhal import Device, Tensor, jit
-from polyhal.hal.passes.place_results import place_results
+from polyhal.hal.passes.layout.propagate_layouts import place_results
 from polyhal.nn import functional as F
 
 from .golden import check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhal.hal.scheduler.placement import ALIGNMENT, Need, peak, place, round_up
+from polyhal.hal.scheduler.arena import ALIGNMENT, Need, peak, place, round_up
 
 NEEDS = st.lists(
     st.builds(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.capture.runtime_scalars import Live
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.live import Live
 from polyhal.hal.protocol import Movable
 
 _SPEC = contiguous(dtypes.float32, (100,))

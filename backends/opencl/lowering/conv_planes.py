@@ -27,9 +27,9 @@ from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
 from polyhal.backends.opencl.lowering.matmul_panels import RegisterTile
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
-from polyhal.hal.tuning import Family, size_class
 
 _WEIGHTS_BYTES = 1 << 19
 """Weights that a work-item goes through: they stay in the second-level cache for the next one."""

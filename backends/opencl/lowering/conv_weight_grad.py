@@ -25,9 +25,9 @@ from polyhal.backends.opencl.lowering.conv_layout import (
 from polyhal.backends.opencl.lowering.matmul_arguments import longs, uints
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
-from polyhal.hal.tuning import Family, size_class
 
 
 @dataclass(frozen=True, slots=True)

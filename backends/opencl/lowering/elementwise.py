@@ -21,9 +21,9 @@ from polyhal.backends.opencl.lowering.ahead import ahead
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
+from polyhal.hal.kernels.tuning import Family, magnitude
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.protocol import InputSpec, Launch
-from polyhal.hal.tuning import Family, magnitude
 
 INT32_LIMIT = 2**31 - 1
 _LEAST_SPAN = 64

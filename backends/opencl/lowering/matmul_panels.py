@@ -12,8 +12,8 @@ from polyhal.backends.opencl.lowering.ahead import ahead
 from polyhal.backends.opencl.lowering.epilogue import epilogue
 from polyhal.backends.opencl.lowering.matmul_arguments import definitions, operands, uints
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
-from polyhal.hal.tuning import Family, size_class
 
 _DEPTH = 128
 """Most terms per pass: a panel of the right operand then stays in the first-level cache, beside rows of the left one."""

@@ -14,8 +14,8 @@ from polyhal.backends.opencl.lowering.matmul_arguments import definitions, opera
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
+from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
-from polyhal.hal.tuning import Family, size_class
 
 GROUP = 256
 """Work-items per tile."""

@@ -12,7 +12,7 @@ from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
-from polyhal.hal.ops.random import threshold
+from polyhal.hal.ops.random.philox import threshold
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]

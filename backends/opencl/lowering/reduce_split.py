@@ -9,7 +9,7 @@ from polyhal.backends.common.launch import Constant
 from polyhal.backends.common.reductions import Axes
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.tuning import Family, size_class
+from polyhal.hal.kernels.tuning import Family, size_class
 
 STRIPS = 8
 """Vectors side by side that a CPU takes from each row when it reduces columns."""

@@ -17,9 +17,9 @@ from polyhal.backends.opencl.lowering.groups import exchange
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
+from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec
-from polyhal.hal.tuning import Family, size_class
 
 
 @dataclass(frozen=True, slots=True)

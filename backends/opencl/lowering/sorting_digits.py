@@ -19,9 +19,9 @@ from polyhal.backends.opencl.lowering.scan import scan
 from polyhal.backends.opencl.lowering.sorting_job import FIRST_WORKSPACE, INDICES, VALUES, Sorting, X
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
+from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import Declined, Launch
-from polyhal.hal.tuning import Family, size_class
 
 _DIGITS = 256
 _DIGIT_BITS = 8

@@ -12,7 +12,7 @@ from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.lowering import matmul_shares
 from polyhal.backends.opencl.lowering.matmul_shares import Shares
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.tuning import Family, size_class
+from polyhal.hal.kernels.tuning import Family, size_class
 
 _LINE = 64
 """Terms of a strip of wgmma."""

@@ -12,7 +12,7 @@ from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
-from polyhal.hal.ops.random import blocks_for, threshold
+from polyhal.hal.ops.random.philox import blocks_for, threshold
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]

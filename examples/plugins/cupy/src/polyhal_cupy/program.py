@@ -10,8 +10,8 @@ from cupy.cuda import Module, nvrtc
 
 from polyhal.backends.common.disk_cache import DiskCache
 from polyhal.backends.common.templating import Definitions, SourceFolder
-from polyhal.hal import config
 from polyhal.hal.errors import KernelBuildError, message
+from polyhal.hal.settings import env
 from polyhal_cupy import faults
 
 KERNELS = "polyhal_cupy.kernels"
@@ -33,7 +33,7 @@ class ProgramStore:
         self._lock = threading.Lock()
         self.builds = 0
         """Programs compiled from source, for tests."""
-        self.disk = None if config.no_program_cache() else DiskCache(config.cache_dir() / "cuda" / "programs")
+        self.disk = None if env.no_program_cache() else DiskCache(env.cache_dir() / "cuda" / "programs")
 
     def function(self, source: str, name: str, definitions: Definitions) -> Any:
         """Kernel `name` of the file `source`, built with these definitions. Raises KernelBuildError."""

@@ -1,0 +1,1 @@
+"""Recording a whole step as a graph."""

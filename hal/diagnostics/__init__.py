@@ -1,0 +1,1 @@
+"""What users ask: doctor, self-test, profiler, and pictures and explanations of graphs."""

@@ -1,0 +1,100 @@
+"""What there is to draw of a graph: a box for each input and node, with what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from polyhal.hal.diagnostics.explain_graph import parts_of
+from polyhal.hal.ir.graph import Graph, Node
+from polyhal.hal.ir.text import node_text, spec_text
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.opdef import Slot
+
+if TYPE_CHECKING:
+    from polyhal.hal.scheduler.executable import Program
+    from polyhal.hal.scheduler.profile import StepProfile
+
+INPUT = "input"
+"""The family of inputs."""
+COLOURS = {
+    INPUT: "#d9d9d9", "elementwise": "#a6d8a8", "fused": "#6fbf73", "movement": "#e8e2d0", "creation": "#e8e2d0",
+    "contraction": "#8fb8e8", "convolution": "#8fb8e8", "attention": "#b7a3e3", "reduction": "#f2c879", "norm": "#f2a979",
+    "loss": "#f28f8f", "optimizer": "#e3a3cf", "random": "#9fdcd8", "indexing": "#cfd38a",
+}  # fmt: skip
+"""By family of ops."""
+OTHER = "#c9c9d9"
+
+
+@dataclass(slots=True)
+class Box:
+    """An input or a node. `reads` are numbers of the boxes that its operands come from."""
+
+    number: int
+    title: str
+    family: str
+    module: str = ""
+    kinds: str = ""
+    """Dtypes and shapes of what it makes."""
+    nbytes: int = 0
+    reads: list[int] = field(default_factory=list)
+    text: str = ""
+    """Its line in the graph's text."""
+    kernel: str = ""
+    nanoseconds: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def colour(self) -> str:
+        return COLOURS.get(self.family, OTHER)
+
+
+def boxes(graph: Graph, program: Program | None = None, profile: StepProfile | None = None) -> list[Box]:
+    """Inputs, then nodes in order. The program that runs the graph tells the kernels, a profile the times."""
+    found = [_input(graph, i) for i in range(graph.inputs)]
+    maker = {i: i for i in range(graph.inputs)}
+    calls = {} if program is None else {id(c.node): c for c in program.calls if c is not None}
+    for node in graph.nodes:
+        box = _node(graph, node, len(found), maker)
+        call = calls.get(id(node))
+        if call is not None:
+            box.kernel = call.resolution.how
+            box.notes += [line.strip() for line in call.resolution.lines()[1:]]
+        elif program is not None:
+            box.kernel = "view: nothing runs"
+        if profile is not None:
+            box.nanoseconds = profile.time_of(node)
+        maker.update(dict.fromkeys(node.outputs, box.number))
+        found.append(box)
+    for value in graph.outputs:
+        found[maker[value]].notes.append(f"%{value} is a result")
+    for i, value in graph.updates.items():
+        found[maker[value]].notes.append(f"%{value} replaces {graph.names.get(i) or f'%{i}'}")
+    return found
+
+
+def _input(graph: Graph, i: int) -> Box:
+    spec = graph.specs[i]
+    name = graph.names.get(i, "")
+    title = name or f"%{i}"
+    nbytes = spec.nbytes if isinstance(spec, Spec) else 0
+    return Box(i, title, INPUT, "", spec_text(spec), nbytes, [], f"%{i}: {spec_text(spec)}")
+
+
+def _node(graph: Graph, node: Node, number: int, maker: Mapping[int, int]) -> Box:
+    made = [graph.specs[v] for v in node.outputs]
+    view = graph.view_offset(node) is not None
+    reads = [maker[x.index] for x in node.inputs if isinstance(x, Slot)]
+    parts = parts_of(node)
+    return Box(
+        number,
+        node.op.name,
+        node.op.family,
+        node.origin.module if node.origin is not None else "",
+        ", ".join(map(spec_text, made)),
+        0 if view else sum(s.nbytes for s in made if isinstance(s, Spec)),
+        list(dict.fromkeys(reads)),
+        node_text(graph, node),
+        notes=[f"made of {', '.join(parts)}"] if parts else [],
+    )

@@ -1,0 +1,1 @@
+"""Finding devices: plug-ins, probing, validation, ranking, and the benchmark that decides between equals."""

@@ -1,0 +1,164 @@
+"""From an entry point to the backends it offers, and what can be wrong with them.
+
+Whatever a stranger's distribution does wrong becomes a `PluginError` that says what and what to do; the registry records
+it as a `Failure`, and the other plug-ins never notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pluggy
+
+from polyhal.hal.discovery.timeout import NoAnswerError, within
+from polyhal.hal.errors import PolyhalError
+from polyhal.hal.hookspecs import PROJECT, BackendSpec, HookSpecs
+from polyhal.hal.protocol import API_VERSION
+from polyhal.hal.settings import env
+
+RESERVED = frozenset({"cpu", "gpu"})
+"""Names that stand for the best device of a kind, on whatever backend."""
+
+
+class PluginError(PolyhalError, ValueError):
+    """A plug-in does not do what the contract asks. `fix` says what to do about it; empty where nothing special."""
+
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(problem)
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an entry point, a backend or a device is not available, and what to do where that is known."""
+
+    source: str
+    reason: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a backend comes from: its entry point, and the distribution with its version (empty where unknown)."""
+
+    point: str
+    distribution: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".strip() or self.point
+
+
+UNKNOWN = Origin("the program itself")
+"""Of a backend that was registered by a call."""
+
+
+def origin(point: EntryPoint) -> Origin:
+    """Where `point` comes from."""
+    text = f"{point.name} = {point.value}"
+    return Origin(text, point.dist.name, point.dist.version) if point.dist else Origin(text)
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line: its type and what it says; of our own errors, what they say."""
+    text = " ".join(str(error).split())
+    if isinstance(error, PolyhalError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def failure(source: str, error: BaseException) -> Failure:
+    """The record of an exception. Its notes (see `BaseException.add_note`) say what to do about it."""
+    return Failure(source, describe(error), fix(error))
+
+
+def fix(error: BaseException) -> str:
+    """What to do about an exception, where it says so."""
+    return error.fix if isinstance(error, PluginError) else "; ".join(getattr(error, "__notes__", ()))
+
+
+def load(point: EntryPoint) -> list[Any]:
+    """What the hook of `point` returns, as a list. Bounded by POLYHAL_PROBE_TIMEOUT.
+
+    Raises PluginError, or whatever the plug-in raises.
+    """
+    where = origin(point)
+    owner = where.distribution or point.value
+    seconds = env.probe_timeout()
+    try:
+        return within(seconds, lambda: _offers(point), f"load {point.name}")
+    except NoAnswerError as error:
+        raise PluginError(f"loading it gave {error}", slow(f"POLYHAL_DISABLE={point.name}")) from error
+    except ImportError as error:
+        missing = f"install what provides the module {error.name}" if error.name else "install what it needs"
+        raise PluginError(describe(error), f"{missing}, or uninstall {owner}") from error
+    except PluginError as error:
+        error.fix = error.fix or f"update or uninstall {owner}"
+        raise
+    except Exception as error:
+        raise PluginError(describe(error), f"update or uninstall {owner}") from error
+
+
+def slow(variable: str) -> str:
+    """What to do about a plug-in that does not answer."""
+    return f"if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; {variable} leaves it out"
+
+
+def _offers(point: EntryPoint) -> list[Any]:
+    plugin = point.load()
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(HookSpecs)
+    hook = f"{point.value}: polyhal_backends"
+    try:
+        manager.register(plugin, point.name)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise PluginError(f"{hook} must take no arguments ({' '.join(str(error).split())})") from error
+    if not manager.hook.polyhal_backends.get_hookimpls():
+        raise PluginError(f"{point.value} has no function polyhal_backends marked with polyhal.hal.hookspecs.hookimpl")
+    returned = manager.hook.polyhal_backends()
+    # pluggy drops the result None.
+    offers = returned[0] if returned else None
+    if isinstance(offers, str | BackendSpec) or not isinstance(offers, Iterable):
+        raise PluginError(f"{hook} returned {offers!r}; expected a sequence of BackendSpec")
+    return list(offers)
+
+
+def checked(spec: Any) -> BackendSpec:
+    """`spec`, if it is a BackendSpec that can be used. Raises PluginError."""
+    if not isinstance(spec, BackendSpec):
+        raise PluginError(f"polyhal_backends returned {spec!r} in its sequence; expected a BackendSpec")
+    # Versions come first: what the other fields mean depends on them.
+    if spec.api_version != API_VERSION:
+        newer = isinstance(spec.api_version, int) and spec.api_version > API_VERSION
+        raise PluginError(
+            f"backend {spec.name!r} is written for contract version {spec.api_version!r}; this Polyhal has {API_VERSION}",
+            "update polyhal" if newer else "update the plug-in",
+        )
+    _check_name("name", spec.name)
+    for field in ("probe", "create"):
+        target = getattr(spec, field)
+        named = isinstance(target, str) and all(target.partition(":"))
+        if not named and not callable(target):
+            raise PluginError(f"backend {spec.name!r}: {field} is {target!r}; expected a function or 'module:function'")
+    if not isinstance(spec.priority, int | float):
+        raise PluginError(f"backend {spec.name!r}: priority is {spec.priority!r}; expected a number")
+    for field in ("aliases", "environment"):
+        value = getattr(spec, field)
+        if not isinstance(value, tuple | list) or not all(isinstance(v, str) for v in value):
+            raise PluginError(f"backend {spec.name!r}: {field} is {value!r}; expected a tuple of names")
+    for alias in spec.aliases:
+        _check_name(f"backend {spec.name!r}: alias", alias)
+    return spec
+
+
+def _check_name(what: str, name: Any) -> None:
+    if not isinstance(name, str) or not name or any(c == ":" or c.isspace() for c in name):
+        raise PluginError(f"{what} is {name!r}; expected a word without colon")
+    if name in RESERVED:
+        raise PluginError(
+            f"{what} is {name!r}, which stands for the best device of a kind on any backend; choose another"
+        )

@@ -1,0 +1,72 @@
+"""Writing over existing arrays: ops whose results replace them, and assignments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal.dispatch.eager import plan_key
+from polyhal.hal.dispatch.executor import thread
+from polyhal.hal.dispatch.operands import arg, freeze, input_spec, mismatch
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.opdef import OpDef
+
+SEPARATE, OVERLAPPING = -1, -2
+"""How an output may relate to inputs, besides being one of them exactly."""
+
+
+def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+    """Run `op` with its results written over existing arrays; their version counters advance.
+
+    An out array may be one of the inputs. Shapes and dtypes must be those that the op infers. Raises ShapeError.
+    """
+    if thread.capture is not None:
+        thread.capture.into(op, inputs, params, outs)
+        return
+    device = outs[0].device
+    params = freeze(params)
+    specs = tuple(input_spec(x) for x in inputs)
+    for x in inputs:
+        if hasattr(x, "device") and x.device is not device:
+            raise mismatch(op, (*inputs, *outs))
+    aliases = _aliases(inputs, outs)
+    key = (*plan_key(op, params, specs), "into", *[o.ref.spec for o in outs], aliases)
+    plan = device.plans.get(key)
+    if plan is None:
+        plan = device.planner.plan_into(op, specs, params, tuple(o.ref.spec for o in outs), aliases)
+        device.plans[key] = plan
+    plan.run([arg(x) for x in inputs], [o.ref for o in outs])
+    for out in outs:
+        out.buffer.version += 1
+
+
+def overwrite(target: Any, value: Any) -> None:
+    """Replace the elements of an array, seen in any way, by a number or by those of an array of its shape, cast."""
+    if thread.capture is not None:
+        thread.capture.overwrite(target, value)
+        return
+    if target.ref.size:
+        backend = target.device.backend
+        if hasattr(value, "ref"):
+            backend.copy(value.ref, target.ref)
+        else:
+            backend.fill(value, target.ref)
+    target.buffer.version += 1
+
+
+def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:
+    """Which input each output is, exactly; SEPARATE if it shares memory with none, OVERLAPPING if it does in another way."""
+    holders: dict[int, int] = {}
+    shared: set[int] = set()
+    for i, x in enumerate(inputs):
+        if hasattr(x, "ref") and holders.setdefault(id(x.buffer), i) != i:
+            shared.add(id(x.buffer))
+    found = []
+    for out in outs:
+        i = holders.get(id(out.buffer), SEPARATE)
+        if i != SEPARATE:
+            x = inputs[i]
+            exact = x.ref.offset == out.ref.offset and x.ref.spec == out.ref.spec
+            i = i if exact and id(out.buffer) not in shared else OVERLAPPING
+        found.append(i)
+    return tuple(found)

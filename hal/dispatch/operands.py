@@ -1,0 +1,99 @@
+"""Operands of a call: taken in as arrays and numbers, on one device, and as the specs that a plan is made for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dispatch.executor import frontend, thread
+from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import DeviceMismatchError, PolyhalError, ShapeError, UnsupportedDTypeError, message
+from polyhal.hal.protocol import InputSpec
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.ops.opdef import OpDef
+
+NUMBERS = (float, int, bool)
+"""The types of Python numbers, which stay numbers on their way to a launch."""
+
+
+def input_spec(x: Any) -> Any:
+    """The planning key of an input: its spec, a Python number's type, or None."""
+    if x is None:
+        return None
+    kind = type(x)
+    return kind if kind in NUMBERS else x.ref.spec
+
+
+def infer(
+    op: OpDef, specs: tuple[InputSpec | None, ...], params: dict[str, Any]
+) -> list[tuple[DType, tuple[int, ...]]]:
+    """The op's shape and dtype rule, with plain ValueErrors turned into ShapeErrors that name the op."""
+    try:
+        return list(op.infer(specs, params))
+    except PolyhalError:
+        raise
+    except (ValueError, TypeError, IndexError) as error:
+        listed = ", ".join("none" if s is None else str(s) for s in specs)
+        raise ShapeError(message(op.name, f"{error} (inputs: {listed})")) from error
+
+
+def scalar_dtype(value: Any) -> DType:
+    """The dtype that a Python number stands for when no tensor decides otherwise."""
+    if isinstance(value, bool):
+        return dtypes.bool_
+    return dtypes.DEFAULT_INT if isinstance(value, int) else dtypes.DEFAULT_FLOAT
+
+
+def freeze(value: Any) -> Any:
+    """`value` with lists, arrays of integers and NumPy numbers turned into hashable Python ones."""
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(v) for v in value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def admitted(op: OpDef, inputs: tuple[Any, ...], device: Any) -> tuple[tuple[Any, ...], Device]:
+    """Inputs as arrays and numbers, and the one device that they lie on. Raises DeviceMismatchError."""
+    target = next((x.device for x in inputs if hasattr(x, "ref")), None)
+    if target is None:
+        target = frontend.device(thread.device if device is None else device)
+    elif device is not None and frontend.device(device) is not target:
+        raise mismatch(op, inputs)
+    converted = tuple(_converted(x, target) for x in inputs)
+    if op.inputs and op.family != "random" and not any(hasattr(x, "ref") for x in converted):
+        converted = (frontend.convert(converted[0], target), *converted[1:])
+    return converted, target
+
+
+def _converted(x: Any, device: Any) -> Any:
+    """An operand as a number or an array. NumPy numbers count as Python numbers, so that they do not widen a tensor."""
+    if isinstance(x, np.generic):
+        return x.item()
+    if x is None or type(x) in NUMBERS or hasattr(x, "ref") or hasattr(x, "refresh"):
+        return x
+    return frontend.convert(x, device)
+
+
+def mismatch(op: OpDef, inputs: tuple[Any, ...]) -> DeviceMismatchError:
+    """The error for inputs on several devices."""
+    found = sorted({str(x.device) for x in inputs if hasattr(x, "ref")})
+    return DeviceMismatchError(
+        message(
+            op.name, f"inputs lie on {' and '.join(found)}", expected="one device", fix="move them with .to(device)"
+        )
+    )
+
+
+def unsupported_dtype(op: OpDef, dtype: DType, expected: str) -> UnsupportedDTypeError:
+    """The error for an element type that an op does not take."""
+    return UnsupportedDTypeError(message(op.name, f"got {dtype.name}", expected=expected, fix="cast with .to(dtype)"))
+
+
+def arg(x: Any) -> Any:
+    """The form in which an input reaches a launch."""
+    return x if x is None or type(x) in NUMBERS else x.ref

@@ -1,0 +1,131 @@
+"""Building what will probably be needed next, in helper processes, while a program waits for its first kernels.
+
+A process that has to compile a program for the first time starts helpers. They work through the calls of a first training
+step, and then those that this device was asked for before, from the last to the first; the process itself comes from the
+other end. A program is built by whoever claims it first (see `prebuild`); who comes second waits.
+
+Helpers end with their work, with the process that started them, or when it has needed no program for some seconds. On a
+machine where no process can be started, with one core, or with POLYHAL_BUILD_AHEAD=0, everything is built when it is needed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from polyhal.hal.kernels.prebuild import Claims
+from polyhal.hal.settings import env
+
+_MOST_HELPERS = 3
+_POLL = 0.002
+"""Seconds between two looks at whether a helper has finished a program."""
+_PATIENCE = 30.0
+"""Seconds after which a program is built here although a helper has claimed it."""
+_STALE = 300.0
+"""Seconds after which a lock that somebody has left behind does not count."""
+
+
+class Ahead:
+    """The helpers of one process for one device."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._started = False
+        self._helpers: list[subprocess.Popen[bytes]] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._claims: Claims | None = None
+        self._lock: Path | None = None
+
+    def turn(self, kernel: str, digest: str) -> None:
+        """Return when this process is to get a program ready: at once, or when a helper has built it."""
+        if not self._started:
+            self._started = True
+            with contextlib.suppress(OSError):  # without helpers it only takes longer
+                self._start()
+        if self._claims is None:
+            return
+        self._ask()
+        try:
+            if self._claims(kernel, digest):
+                return
+        except OSError:
+            return
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end and any(h.poll() is None for h in self._helpers):
+            if self._claims.is_done(digest):
+                return
+            time.sleep(_POLL)
+
+    def _ask(self) -> None:
+        """Let the helpers know that they are needed: those that hear nothing for a while, or lose the pipe, end."""
+        for helper in self._helpers:
+            with contextlib.suppress(OSError, ValueError):  # it has ended
+                assert helper.stdin is not None
+                helper.stdin.write(b".")
+                helper.stdin.flush()
+
+    def _start(self) -> None:
+        """Start helpers, unless another process has some: they would build the same. Raises OSError."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        executable = sys.executable or ""
+        python = Path(executable).name.lower().startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
+        if cores < 2 or not python or not self._take_lock():
+            return
+        atexit.register(self.stop)
+        self._folder = tempfile.TemporaryDirectory(prefix="polyhal-ahead-", ignore_cleanup_errors=True)
+        path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+        settings = {"POLYHAL_BUILD_AHEAD": "0", "POLYHAL_BUILDS_ONLY": "1", "POLYHAL_MEASURE_TIMEOUT": "0"}
+        environment = os.environ | {"PYTHONPATH": path} | settings
+        command = [executable, "-P", "-m", "polyhal.hal.kernels.prebuild", self._device, self._folder.name]
+        for _ in range(min(cores - 1, _MOST_HELPERS)):
+            self._helpers.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                )
+            )
+        self._claims = Claims(Path(self._folder.name))
+
+    def _take_lock(self) -> bool:
+        lock = env.cache_dir() / "building-ahead.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            if time.time() - lock.stat().st_mtime > _STALE:
+                lock.unlink()
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        self._lock = lock
+        return True
+
+    def stop(self) -> None:
+        """End the helpers and leave nothing behind."""
+        for helper in self._helpers:
+            if helper.poll() is None:
+                helper.kill()
+            with contextlib.suppress(OSError):
+                assert helper.stdin is not None
+                helper.stdin.close()
+            helper.wait()
+        self._helpers.clear()
+        self._claims = None
+        if self._folder is not None:
+            self._folder.cleanup()
+        if self._lock is not None:
+            self._lock.unlink(missing_ok=True)
+            self._lock = None
+
+
+def helpers(device: str) -> Ahead | None:
+    """The helpers for a device called so; None where nothing is to be built ahead."""
+    return Ahead(device) if env.build_ahead() else None

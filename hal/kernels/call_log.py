@@ -1,0 +1,181 @@
+"""Calls of `lower` for which a device had to build programs: what people really use, kept for `polyhal prebuild`.
+
+One file per device, which outlives its driver; a line per call, as JSON, appended in one write, so that processes share it
+without a lock. What cannot be read is left out, and what cannot be written is not kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal import dtypes
+from polyhal.hal.discovery.fingerprint import model_key
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Ref, ScalarSpec, Spec
+from polyhal.hal.memory.pool import bucket
+from polyhal.hal.protocol import Declined, InputSpec
+from polyhal.hal.settings import env
+
+if TYPE_CHECKING:
+    from polyhal.hal.capabilities import DeviceInfo
+    from polyhal.hal.device import Device
+
+_TYPICAL = "typical_calls.jsonl"
+"""Taken from the record of a device after `python -m benchmarks.first_step`."""
+_MOST_BYTES = 4 * 2**20
+"""Of a file; beyond it nothing is added until it is deleted."""
+_LARGE = 2**26
+"""Bytes of tensors above which a call is built but not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of `lower`."""
+
+    op: str
+    inputs: tuple[InputSpec | None, ...]
+    outputs: tuple[Spec, ...]
+    params: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data. Raises ValueError for parameters that are none."""
+        return {
+            "op": self.op,
+            "inputs": [_plain_spec(s) for s in self.inputs],
+            "outputs": [_plain_spec(s) for s in self.outputs],
+            "params": {k: _plain(v) for k, v in self.params.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Call:
+        """The call that `to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+        inputs, outputs = (tuple(_spec(s) for s in value[k]) for k in ("inputs", "outputs"))
+        if not all(isinstance(s, Spec) for s in outputs):
+            raise ValueError(f"outputs are {outputs}")
+        return cls(str(value["op"]), inputs, outputs, {k: _value(v) for k, v in value["params"].items()})  # type: ignore[arg-type]
+
+    def run(self, device: Device, *, launch: bool = True) -> None:
+        """Build the launch, and run it on memory of its own if asked to. Raises what the device raises."""
+        made = device.backend.lower(self.op, self.inputs, self.outputs, self.params)  # type: ignore[attr-defined]
+        if isinstance(made, Declined) or not launch:
+            return
+        tensors = [s for s in (*self.inputs, *self.outputs) if isinstance(s, Spec)]
+        if sum(_reach(s)[1] for s in tensors) + sum(made.workspace) > _LARGE:
+            return
+        buffers: list[Any] = []  # held until the work is done
+        arguments: list[Any] = []
+        for s in (*self.inputs, *self.outputs):
+            if isinstance(s, Spec):
+                first, nbytes = _reach(s)
+                buffers.append(device.pool.take(bucket(nbytes)))
+                device.backend.copy_to_device(memoryview(bytes(nbytes)), buffers[-1].handle, 0)
+                arguments.append(Ref(buffers[-1].handle, s, first))
+            else:
+                arguments.append(None if s is None else 1)
+        for nbytes in made.workspace:
+            buffers.append(device.pool.take(bucket(nbytes)))
+            arguments.append(buffers[-1].handle)
+        made(*arguments)
+        device.synchronize()
+
+
+class Record:
+    """The file of one device."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self._path = env.cache_dir() / "calls" / f"{model_key(info, driver=False)}.jsonl"
+        self._known: set[str] | None = None
+
+    def add(self, call: Call, programs: Iterable[str]) -> None:
+        """Keep a call that built programs of these digests, unless they are known."""
+        built = list(programs)
+        if self._known is None:
+            self._known = {p for line in self._lines() for p in line.get("programs", ())}
+        if self._known.issuperset(built):
+            return
+        self._known.update(built)
+        with contextlib.suppress(OSError, ValueError):
+            line = json.dumps({**call.to_json(), "programs": built}, allow_nan=False) + "\n"
+            _append(self._path, line.encode())
+
+    def calls(self) -> list[Call]:
+        """All calls, each once."""
+        found = {}
+        for line in self._lines():
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                line.pop("programs", None)
+                found[json.dumps(line, sort_keys=True)] = Call.from_json(line)
+        return list(found.values())
+
+    def _lines(self) -> list[dict[str, Any]]:
+        lines = []
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            for text in self._path.read_text(encoding="utf-8").splitlines():
+                with contextlib.suppress(ValueError):
+                    line = json.loads(text)
+                    if isinstance(line, dict) and isinstance(line.get("programs"), list):
+                        lines.append(line)
+        return lines
+
+
+def typical() -> list[Call]:
+    """The calls of a first training step of a small classifier: what nearly every program asks for."""
+    text = (resources.files("polyhal.hal") / _TYPICAL).read_text(encoding="utf-8")
+    return [Call.from_json(json.loads(line)) for line in text.splitlines()]
+
+
+def _append(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        if os.fstat(handle).st_size < _MOST_BYTES:
+            os.write(handle, data)
+    finally:
+        os.close(handle)
+
+
+def _reach(spec: Spec) -> tuple[int, int]:
+    """The offset at which a layout can start in memory of its own, and the bytes of that memory."""
+    first = sum(-s * (n - 1) for n, s in zip(spec.shape, spec.strides, strict=True) if s < 0)
+    last = first + sum(s * (n - 1) for n, s in zip(spec.shape, spec.strides, strict=True) if s > 0)
+    return first, (last + 1) * spec.dtype.itemsize
+
+
+def _plain_spec(spec: InputSpec | None) -> Any:
+    if isinstance(spec, Spec):
+        return [spec.dtype.name, list(spec.shape), list(spec.strides), spec.aligned]
+    return None if spec is None else spec.dtype.name
+
+
+def _spec(value: Any) -> InputSpec | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return ScalarSpec(dtypes.as_dtype(value))
+    name, shape, strides, aligned = value
+    if len(shape) != len(strides) or not all(isinstance(n, int) for n in (*shape, *strides)):
+        raise ValueError(f"{value!r} is no spec")
+    return Spec(dtypes.as_dtype(name), tuple(shape), tuple(strides), bool(aligned))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, DType):
+        return {"dtype": value.name}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"{value!r} has no plain form")
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return dtypes.as_dtype(value["dtype"])
+    return tuple(_value(v) for v in value) if isinstance(value, list) else value

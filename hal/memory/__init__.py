@@ -1,0 +1,1 @@
+"""Device memory: buffers, the pool, and streams."""

@@ -1,0 +1,1 @@
+"""Ops that move or make elements and compute nothing: views, copies, constants, transfers."""

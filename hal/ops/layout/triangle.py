@@ -1,0 +1,76 @@
+"""The upper and the lower triangle of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.movement import reshape
+from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.pointwise.logic import less
+from polyhal.hal.ops.pointwise.selection import where
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = specs[0]
+    assert isinstance(spec, Spec)
+    if spec.ndim < 2:
+        raise ValueError(f"got shape {spec.shape}; expected at least 2 axes")
+    return [(spec.dtype, spec.shape)]
+
+
+def _below(x: Any, diagonal: int) -> Any:
+    """True strictly below diagonal number `diagonal`."""
+    rows, columns = x.shape[-2:]
+    i = reshape(arange(diagonal, rows + diagonal, 1, dtypes.int32), (rows, 1))
+    return less(reshape(arange(0, columns, 1, dtypes.int32), (1, columns)), i)
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    cases = [((3, 5), 0), ((5, 3), 1), ((2, 4, 4), -2), ((33, 33), 0), ((0, 3), 0)]
+    return [Sample((rng.uniform(0.5, 1, s),), {"diagonal": d}) for s, d in cases]
+
+
+_ERRORS = [ErrorSample((np.zeros(3),), {"diagonal": 0}, ValueError, "at least 2 axes")]
+
+
+def _tril(x: Any, *, diagonal: int = 0) -> Any:
+    """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
+    return np.tril(x, diagonal)
+
+
+def _triu(x: Any, *, diagonal: int = 0) -> Any:
+    """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
+    return np.triu(x, diagonal)
+
+
+tril: OpFunction = declare(
+    _tril,
+    name="tril",
+    family="triangle",
+    infer=_infer,
+    decompose=lambda x, *, diagonal: where(_below(x, diagonal + 1), x, 0),
+    gradient=lambda g, *, diagonal: tril(g, diagonal),
+    samples=_samples,
+    errors=_ERRORS,
+    dtypes=dtypes.ALL,
+    tolerance=Tolerance(0.0),
+    widen=False,
+)
+triu: OpFunction = declare(
+    _triu,
+    name="triu",
+    family="triangle",
+    infer=_infer,
+    decompose=lambda x, *, diagonal: where(_below(x, diagonal), 0, x),
+    gradient=lambda g, *, diagonal: triu(g, diagonal),
+    samples=_samples,
+    errors=_ERRORS,
+    dtypes=dtypes.ALL,
+    tolerance=Tolerance(0.0),
+    widen=False,
+)

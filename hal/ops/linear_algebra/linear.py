@@ -1,0 +1,252 @@
+"""Linear maps with bias, activation and residual, and the gradients of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops.layout.movement import permute, reshape
+from polyhal.hal.ops.linear_algebra.matmul import inner, matrices, op_matmul
+from polyhal.hal.ops.opdef import OPS, ErrorSample, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.pointwise import activation as activations
+from polyhal.hal.ops.pointwise.trigonometry import tanh
+from polyhal.hal.ops.reductions.reduce import sum_
+
+
+def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,)."""
+    out = np.matmul(x, np.swapaxes(weight, 0, 1))
+    return out if bias is None else out + bias
+
+
+def _infer_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    x, weight = matrices(specs)
+    if x.ndim < 1 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"x {x.shape} does not fit weight {weight.shape}; expected (..., {weight.shape[-1]}) and (out, in)"
+        )
+    bias = specs[2]
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"bias {bias.shape} does not fit weight {weight.shape}; expected ({weight.shape[0]},)")
+    return [(dtypes.promote(x.dtype, weight.dtype), (*x.shape[:-1], weight.shape[0]))]
+
+
+def _linear_decomposed(x: Any, weight: Any, bias: Any) -> Any:
+    out = op_matmul(reshape(x, (-1, x.shape[-1])) if x.ndim != 2 else x, permute(weight, (1, 0)))
+    if bias is not None:
+        out = out + bias
+    return reshape(out, (*x.shape[:-1], weight.shape[0]))
+
+
+def _linear_gradient(g: Any, x: Any, weight: Any, needs: tuple[bool, ...]) -> Any:
+    rows = reshape(g, (-1, g.shape[-1]))
+    dx = reshape(op_matmul(rows, weight), x.shape) if needs[0] else None
+    columns = reshape(x, (-1, x.shape[-1])) if needs[1] else None
+    biased = len(needs) > 2 and needs[2]
+    if needs[1] and biased:
+        return (dx, *linear_weight_grad(rows, columns))
+    return dx, _weight_gradient(rows, columns) if needs[1] else None, sum_(rows, 0) if biased else None
+
+
+def _weight_gradient(g: Any, x: Any) -> Any:
+    return op_matmul(permute(g, (1, 0)), x)
+
+
+def _linear_weight_grad(grad: Any, x: Any) -> Any:
+    """Gradients of the weight (out, in) and the bias (out,) of `linear`, given `grad` (rows, out) and x (rows, in)."""
+    return np.matmul(np.swapaxes(grad, 0, 1), x), np.sum(grad, axis=0)
+
+
+def _infer_linear_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    g, x = matrices(specs)
+    if g.ndim != 2 or x.ndim != 2 or g.shape[0] != x.shape[0]:
+        raise ValueError(f"grad {g.shape} and x {x.shape}; expected (rows, out) and (rows, in)")
+    return [(dtypes.promote(g.dtype, x.dtype), (g.shape[1], x.shape[1])), (g.dtype, g.shape[1:])]
+
+
+def _linear_weight_grad_samples(rng: np.random.Generator) -> list[Sample]:
+    shapes = [(3, 4, 5), (1, 7, 2), (0, 3, 4), (65, 33, 17), (300, 10, 70), (130, 64, 96)]
+    return [Sample((rng.uniform(-1, 1, (k, m)), rng.uniform(-1, 1, (k, n)))) for k, m, n in shapes]
+
+
+linear_weight_grad = declare(
+    _linear_weight_grad,
+    name="linear_weight_grad",
+    family="contraction",
+    public=False,
+    infer=_infer_linear_weight_grad,
+    outputs=("out", "bias"),
+    decompose=lambda grad, x: (_weight_gradient(grad, x), sum_(grad, 0)),
+    # The product and the sum add up in float32 anyway, and the product of halves may run on matrix units.
+    widen=False,
+    samples=_linear_weight_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, floor=1.0, terms=lambda specs, params: specs[0].shape[0]),  # type: ignore[union-attr]
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "expected \\(rows, out\\)")],
+    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[0],
+    settings=("precision",),
+)
+
+
+def _linear_samples(rng: np.random.Generator) -> list[Sample]:
+    shapes = [((3, 4), 5), ((2, 3, 4), 7), ((4,), 3), ((0, 4), 5), ((33, 65), 17)]
+    return [
+        Sample((rng.uniform(-1, 1, s), rng.uniform(-1, 1, (n, s[-1])), rng.uniform(-1, 1, (n,)) if bias else None))
+        for s, n in shapes
+        for bias in (True, False)
+    ]
+
+
+linear = declare(
+    _linear,
+    name="linear",
+    family="contraction",
+    infer=_infer_linear,
+    decompose=_linear_decomposed,
+    gradient=_linear_gradient,
+    samples=_linear_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, terms=inner),
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "does not fit")],
+    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
+    settings=("precision",),
+)
+
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda x: x,
+    "relu": activations.relu,
+    "gelu": activations.gelu,
+    "gelu_tanh": lambda x: activations.gelu(x, approximate="tanh"),
+    "silu": activations.silu,
+    "sigmoid": activations.sigmoid,
+    "tanh": tanh,
+}
+"""The functions that a product applies to its results, by the name of the parameter's value."""
+
+
+def _fused_linear(
+    x: Any, weight: Any, bias: Any = None, residual: Any = None, *, activation: str = "none", scale: float = 1.0
+) -> Any:
+    """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
+    out = np.matmul(x, np.swapaxes(weight, 0, 1)) * scale
+    out = out if bias is None else out + bias
+    if activation == "relu":
+        out = np.maximum(out, 0)
+    elif activation == "tanh":
+        out = np.tanh(out)
+    elif activation == "gelu":
+        out = OPS["gelu"].reference(out, approximate="none")
+    elif activation == "gelu_tanh":
+        out = OPS["gelu"].reference(out, approximate="tanh")
+    elif activation != "none":
+        out = OPS[activation].reference(out)
+    return out if residual is None else out + residual
+
+
+def _infer_fused_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    ((dtype, shape),) = _infer_linear(specs[:3], params)
+    residual = specs[3]
+    if residual is not None and residual.shape != shape:
+        raise ValueError(f"residual {residual.shape} does not fit the result; expected {shape}")
+    if params["activation"] not in _ACTIVATIONS:
+        raise ValueError(f"no activation {params['activation']!r}; expected one of {', '.join(_ACTIVATIONS)}")
+    params["scale"] = float(params["scale"])
+    return [(dtype, shape)]
+
+
+def _fused_linear_decomposed(x: Any, weight: Any, bias: Any, residual: Any, *, activation: str, scale: float) -> Any:
+    if scale == 1:
+        out = linear(x, weight, bias)
+    else:
+        out = linear(x, weight) * scale
+        out = out if bias is None else out + bias
+    out = _ACTIVATIONS[activation](out)
+    return out if residual is None else out + residual
+
+
+_SLOPES: dict[str, Callable[[Any, Any], Any]] = {
+    "none": lambda g, y: g,
+    "relu": activations.relu_grad,
+    "gelu": lambda g, y: activations.gelu_grad(g, y, "none"),
+    "gelu_tanh": lambda g, y: activations.gelu_grad(g, y, "tanh"),
+    "silu": activations.silu_grad,
+    "sigmoid": lambda g, y: activations.sigmoid_grad(g, activations.sigmoid(y)),
+    "tanh": lambda g, y: _tanh_grad(g, tanh(y)),
+}
+"""The gradients of the activations, given what these are applied to."""
+
+
+def _tanh_grad(g: Any, out: Any) -> Any:
+    return g * (1.0 - out * out)
+
+
+def _fused_linear_gradient(
+    g: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    residual: Any,
+    out: Any,
+    needs: tuple[bool, ...],
+    *,
+    activation: str,
+    scale: float,
+) -> Any:
+    before = None
+    if activation == "relu" and residual is None:
+        before = out  # has the same signs
+    elif activation != "none":
+        before = _fused_linear_decomposed(x, weight, bias, None, activation="none", scale=scale)
+    slope = _SLOPES[activation](g, before)
+    if scale == 1:
+        return (*_linear_gradient(slope, x, weight, needs[:3]), g)
+    dx, dw, _ = _linear_gradient(slope * scale, x, weight, needs[:2])
+    db = sum_(reshape(slope, (-1, slope.shape[-1])), 0) if needs[2] else None
+    return dx, dw, db, g
+
+
+def _fused_linear_samples(rng: np.random.Generator) -> list[Sample]:
+    def sample(lead: tuple[int, ...], inner: int, outer: int, bias: bool, residual: bool, **params: Any) -> Sample:
+        x, weight = rng.uniform(-1, 1, (*lead, inner)), rng.uniform(-1, 1, (outer, inner))
+        added = (
+            rng.uniform(-1, 1, (outer,)) if bias else None,
+            rng.uniform(-1, 1, (*lead, outer)) if residual else None,
+        )
+        return Sample((x, weight, *added), params)
+
+    return [
+        *(sample((3,), 4, 5, True, True, activation=a, scale=0.5) for a in _ACTIVATIONS),
+        sample((), 4, 3, True, True, activation="silu"),
+        sample((2, 3), 4, 7, False, True, activation="relu"),
+        sample((0,), 4, 5, True, False),
+        sample((33,), 65, 17, True, True, activation="gelu_tanh"),
+        sample((70,), 40, 50, False, False, scale=2.0),
+    ]
+
+
+fused_linear = declare(
+    _fused_linear,
+    name="fused_linear",
+    family="contraction",
+    infer=_infer_fused_linear,
+    decompose=_fused_linear_decomposed,
+    gradient=_fused_linear_gradient,
+    samples=_fused_linear_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(8.0, terms=inner, floor=1.0),
+    errors=[
+        ErrorSample((np.zeros((2, 3)), np.zeros((4, 3)), None, np.zeros((2, 3))), {}, ValueError, "residual"),
+        ErrorSample(
+            (np.zeros((2, 3)), np.zeros((4, 3)), None, None),
+            {"activation": "swish"},
+            ValueError,
+            "no activation 'swish'",
+        ),
+    ],
+    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
+    settings=("precision",),
+)

@@ -1,0 +1,164 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec, View, broadcast_shapes, broadcast_strides
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.layout.movement import reshape, transpose
+from polyhal.hal.ops.opdef import (
+    CoreCall,
+    CoreInput,
+    ErrorSample,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+)
+from polyhal.hal.ops.pointwise.cast import cast
+from polyhal.hal.protocol import ComputeBackend
+
+
+def matrices(specs: Specs) -> tuple[Spec, Spec]:
+    """The factors of a product."""
+    x, y = specs[:2]
+    assert isinstance(x, Spec)
+    assert isinstance(y, Spec)
+    return x, y
+
+
+def _matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """Matrix product of the last two axes, broadcast over the others: (..., M, K) @ (..., K, N)."""
+    if out_dtype is None:
+        return np.matmul(x, y)
+    wanted = dtypes.as_dtype(out_dtype)
+    wide = np.dtype(np.float64) if wanted.is_floating_point else wanted.numpy
+    return np.matmul(np.asarray(x).astype(wide), np.asarray(y).astype(wide))
+
+
+def _infer_matmul(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    x, y = matrices(specs)
+    if x.ndim < 2 or y.ndim < 2:
+        raise ValueError(f"shapes {x.shape} and {y.shape}; expected at least 2 axes each")
+    if x.shape[-1] != y.shape[-2]:
+        raise ValueError(f"inner lengths differ: {x.shape} @ {y.shape} multiplies {x.shape[-1]} by {y.shape[-2]}")
+    batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    dtype = dtypes.promote(x.dtype, y.dtype)
+    if params["out_dtype"] is not None:
+        wanted = params["out_dtype"] = dtypes.as_dtype(params["out_dtype"])
+        if dtypes.promote(dtype, wanted) is not wanted:
+            raise ValueError(f"{wanted.name} cannot hold sums of {dtype.name}; expected a dtype to which that widens")
+        dtype = wanted
+    return [(dtype, (*batch, x.shape[-2], y.shape[-1]))]
+
+
+def _matmul_core(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:
+    (x, y), (out,) = matrices(specs), outputs
+    batch, (m, k), n = out.shape[:-2], x.shape[-2:], y.shape[-1]
+    count = int(np.prod(batch, dtype=int))
+
+    def spread(s: Spec) -> View:
+        shape = (*batch, *s.shape[-2:])
+        return View(shape, broadcast_strides(s.shape, s.strides, shape))
+
+    inputs = (CoreInput(out.dtype, (count, m, k), spread(x)), CoreInput(out.dtype, (count, k, n), spread(y)))
+    return CoreCall("matmul", backend.matmul, inputs, out.dtype, (count, m, n))
+
+
+def _matmul_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> Any:
+    dx = _narrowed(op_matmul(g, transpose(y)), x) if needs[0] else None
+    if not needs[1]:
+        return dx, None
+    if y.ndim == 2 and x.ndim > 2:
+        # One large product instead of a batch of small ones that would have to be summed.
+        x, g = reshape(x, (-1, x.shape[-1])), reshape(g, (-1, g.shape[-1]))
+    return dx, _narrowed(op_matmul(transpose(x), g), y)
+
+
+def _narrowed(gradient: Any, operand: Any) -> Any:
+    return gradient if gradient.dtype is operand.dtype else cast(gradient, dtype=operand.dtype)
+
+
+def inner(specs: Specs, params: Params) -> int:
+    """How many terms each sum of a product has."""
+    return specs[0].shape[-1] if specs[0] is not None else 1
+
+
+def _matmul_samples(rng: np.random.Generator) -> list[Sample]:
+    shapes = [
+        ((3, 4), (4, 5)),
+        ((1, 1), (1, 1)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 1, 3, 4), (3, 4, 2)),
+        ((0, 4), (4, 5)),
+        ((3, 0), (0, 5)),
+        ((33, 65), (65, 17)),
+        ((70, 40), (40, 130)),
+    ]
+    plain = [Sample((rng.uniform(-1, 1, a), rng.uniform(-1, 1, b))) for a, b in shapes]
+    return [*plain, *(_wide_sample(rng, *case) for case in _WIDE_CASES)]
+
+
+_WIDE_CASES: tuple[tuple[DType, DType, int, int, int], ...] = (
+    (dtypes.int8, dtypes.int32, 3, 4, 5),
+    (dtypes.int8, dtypes.int32, 70, 300, 40),
+    (dtypes.uint8, dtypes.int32, 1, 300, 40),
+    (dtypes.float16, dtypes.float32, 70, 300, 40),
+    (dtypes.bfloat16, dtypes.float32, 1, 300, 40),
+)
+"""Operands, result, M, K and N of products with a result wider than the operands."""
+
+
+def _wide_sample(rng: np.random.Generator, dtype: DType, out: DType, m: int, k: int, n: int) -> Sample:
+    def draw(*shape: int) -> np.ndarray:
+        if dtype.is_floating_point:
+            return rng.uniform(-1, 1, shape).astype(dtype.numpy)
+        limits = np.iinfo(dtype.numpy)
+        return rng.integers(limits.min, limits.max + 1, shape).astype(dtype.numpy)
+
+    return Sample((draw(m, k), draw(k, n)), {"out_dtype": out}, differentiable=False)
+
+
+op_matmul = declare(
+    _matmul,
+    name="matmul",
+    family="contraction",
+    infer=_infer_matmul,
+    core=_matmul_core,
+    gradient=_matmul_gradient,
+    samples=_matmul_samples,
+    dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
+    tolerance=Tolerance(1.0, terms=inner),
+    errors=[
+        ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "inner lengths differ"),
+        ErrorSample((np.zeros((2, 3)), np.zeros((3, 2))), {"out_dtype": dtypes.int32}, ValueError, "cannot hold"),
+    ],
+    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
+    settings=("precision",),
+)
+
+
+@composite()
+def matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N).
+
+    Sums have the dtype of the result; `out_dtype` makes that a wider one than the operands', such as int32 for int8.
+    """
+    nx, ny = getattr(x, "ndim", 2), getattr(y, "ndim", 2)
+    if nx >= 2 and ny >= 2:
+        return op_matmul(x, y, out_dtype)
+    if not nx or not ny:
+        raise ValueError(f"[matmul] shapes {x.shape} and {y.shape}; expected at least one axis each; use * for scaling")
+    rows = reshape(x, (1, -1)) if nx == 1 else x
+    columns = reshape(y, (-1, 1)) if ny == 1 else y
+    out = op_matmul(rows, columns, out_dtype)
+    if nx == 1:
+        out = reshape(out, (*out.shape[:-2], out.shape[-1]))
+    return reshape(out, out.shape[:-1]) if ny == 1 else out

@@ -1,0 +1,243 @@
+"""Scaled dot-product attention, forward and backward as one op each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import accumulator
+from polyhal.hal.layout import Spec, broadcast_shapes
+from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.movement import reshape, transpose
+from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.pointwise.exponential import exp, log
+from polyhal.hal.ops.pointwise.logic import greater_equal
+from polyhal.hal.ops.pointwise.rounding import isfinite
+from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.reductions.reduce import max_, sum_
+
+
+def _np_scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
+    q, k = np.asarray(q), np.asarray(k)
+    t, s = q.shape[-2], k.shape[-2]
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if mask is not None:
+        mask = np.asarray(mask)
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    if causal:
+        scores = np.where(np.arange(s)[None, :] <= np.arange(t)[:, None] + (s - t), scores, -np.inf)
+    return scores
+
+
+def _np_probabilities(scores: Any) -> tuple[Any, Any]:
+    """Softmax and logsumexp by rows; a row in which everything is masked gives zeros and -inf."""
+    top = np.max(scores, axis=-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = np.sum(e, axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = (np.log(total) + np.where(np.isfinite(top), top, 0))[..., 0]
+    return e / np.where(total == 0, 1, total), lse
+
+
+def _attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False, scale: float | None = None) -> Any:
+    """`softmax(q k^T * scale + mask) v` for q (..., T, D), k (..., S, D), v (..., S, E). Source: arXiv:1706.03762.
+
+    `mask` broadcasts to (..., T, S): bool keeps where True, floats are added. `causal` lets query i see keys up to
+    i + S - T. `scale` defaults to 1/sqrt(D). Rows that may see nothing give 0. Returns the result and each row's logsumexp.
+    """
+    p, lse = _np_probabilities(_np_scores(q, k, mask, causal, scale))
+    return np.matmul(p, v), lse
+
+
+def _shapes(q: Any, k: Any, v: Any, mask: Any) -> tuple[int, ...]:
+    for name, s in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(s, Spec) or s.ndim < 2 or not s.dtype.is_floating_point:
+            raise ValueError(f"{name} is {s}; expected floats with at least 2 axes")
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"q {q.shape}, k {k.shape}, v {v.shape} do not fit; expected (..., T, D), (..., S, D), (..., S, E)"
+        )
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        raise ValueError(f"q {q.shape}, k {k.shape} and v {v.shape} differ in their leading axes")
+    if mask is not None:
+        wanted = (*q.shape[:-1], k.shape[-2])
+        if broadcast_shapes(mask.shape, wanted) != wanted:
+            raise ValueError(f"mask {mask.shape} does not broadcast to {wanted}")
+    return q.shape[:-1]  # type: ignore[no-any-return]
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    q, k, v, mask = specs
+    rows = _shapes(q, k, v, mask)
+    assert isinstance(q, Spec)
+    assert isinstance(v, Spec)
+    params["causal"] = bool(params["causal"])
+    params["scale"] = float(1 / math.sqrt(max(q.shape[-1], 1)) if params["scale"] is None else params["scale"])
+    return [(dtypes.promote(q.dtype, v.dtype), (*rows, v.shape[-1])), (accumulator(q.dtype), rows)]
+
+
+def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
+    scores = op_matmul(q, transpose(k)) * scale
+    if mask is not None:
+        scores = where(mask, scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
+    if causal:
+        t, s = q.shape[-2], k.shape[-2]
+        rows = reshape(arange(s - t, s, 1, dtypes.int32), (t, 1))
+        scores = where(greater_equal(rows, reshape(arange(0, s, 1, dtypes.int32), (1, s))), scores, -math.inf)
+    return scores
+
+
+def _decomposed(q: Any, k: Any, v: Any, mask: Any, *, causal: bool, scale: float) -> Any:
+    scores = _scores(q, k, mask, causal, scale)
+    top = max_(scores, -1, True)
+    top = where(isfinite(top), top, 0.0)
+    e = exp(scores - top)
+    total = sum_(e, -1, True)
+    lse = reshape(log(total) + top, total.shape[:-1])
+    p = e / where(total.greater(0.0), total, 1.0)
+    return op_matmul(p, v), lse
+
+
+def _attention_grad(
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    y: Any = None,
+    lse: Any = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Any:
+    """Gradients of attention with respect to q, k and v, from its result and the logsumexp of each row."""
+    lse = np.asarray(lse)
+    seen = np.isfinite(lse)
+    p = np.exp(_np_scores(q, k, mask, causal, scale) - np.where(seen, lse, 0)[..., None])
+    factor = 1 / math.sqrt(np.shape(q)[-1]) if scale is None else scale
+    dp = np.matmul(grad, np.swapaxes(v, -1, -2))
+    ds = p * (dp - np.sum(grad * np.asarray(y), axis=-1, keepdims=True)) * factor
+    return np.matmul(ds, k), np.matmul(np.swapaxes(ds, -1, -2), q), np.matmul(np.swapaxes(p, -1, -2), grad)
+
+
+def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    _, q, k, v, mask = specs[:5]
+    _infer((q, k, v, mask), params)
+    return [(s.dtype, s.shape) for s in (q, k, v)]  # type: ignore[union-attr]
+
+
+def _grad_decomposed(
+    g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, *, causal: bool, scale: float
+) -> Any:
+    seen = isfinite(lse)
+    shift = reshape(where(seen, lse, 0.0), (*lse.shape, 1))
+    p = exp(_scores(q, k, mask, causal, scale) - shift)
+    # sum over keys of dp * p equals sum over features of g * out, which is a smaller tensor.
+    delta = sum_(g * out, -1, True)
+    ds = p * (op_matmul(g, transpose(v)) - delta) * scale
+    return op_matmul(ds, k), op_matmul(transpose(ds), q), op_matmul(transpose(p), g)
+
+
+def _terms(specs: Specs, params: Params) -> int:
+    q, k = [s for s in specs if isinstance(s, Spec) and s.ndim >= 2][:2]
+    return max(q.shape[-1], k.shape[-2], q.shape[-2])
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for lead, t, s, d, e in [
+        ((), 3, 4, 5, 5),
+        ((2, 3), 7, 7, 8, 8),
+        ((2,), 1, 6, 4, 3),
+        ((1, 2), 33, 33, 16, 16),
+        ((2,), 17, 40, 32, 32),
+    ]:
+        q, k, v = (
+            rng.uniform(-2, 2, (*lead, t, d)),
+            rng.uniform(-2, 2, (*lead, s, d)),
+            rng.uniform(-1, 1, (*lead, s, e)),
+        )
+        keep = rng.random((t, s)) < 0.7
+        keep[:, 0] = True
+        out.append(Sample((q, k, v, None), {"causal": False}))
+        out.append(Sample((q, k, v, None), {"causal": True, "scale": 0.3}))
+        out.append(Sample((q, k, v, keep), {"causal": False}))
+        out.append(Sample((q, k, v, rng.uniform(-1, 1, (*lead, 1, s))), {"causal": True}))
+    blind = np.ones((3, 4), bool)
+    blind[1] = False
+    q, k, v = rng.uniform(-2, 2, (3, 5)), rng.uniform(-2, 2, (4, 5)), rng.uniform(-1, 1, (4, 5))
+    out.append(Sample((q, k, v, blind), {}, special=True, note="a row that sees nothing"))
+    return out
+
+
+def _grad_samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for s in _samples(rng):
+        result, lse = _attention(*s.inputs, **s.params)
+        out.append(
+            Sample(
+                (rng.uniform(-1, 1, result.shape), *s.inputs, result, lse.astype(np.float32)),
+                s.params,
+                special=s.special,
+                differentiable=False,
+            )
+        )
+    return out
+
+
+attention_grad = declare(
+    _attention_grad,
+    name="attention_grad",
+    family="attention",
+    infer=_infer_grad,
+    outputs=("dq", "dk", "dv"),
+    decompose=_grad_decomposed,
+    samples=_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(32.0, floor=4.0, terms=_terms, rounded=1),
+    settings=("precision", "deterministic"),
+)
+
+
+def _rule(
+    g: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    out: Any,
+    lse: Any,
+    needs: tuple[bool, ...],
+    *,
+    causal: bool,
+    scale: float | None,
+) -> Any:
+    dq, dk, dv = attention_grad(g, q, k, v, mask, out, lse, causal, scale)
+    if len(needs) < 4 or not needs[3]:
+        return dq, dk, dv, None
+    # A mask that is learnt is rare: its gradient repeats the scores instead of burdening every backward pass.
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    p = exp(_scores(q, k, mask, causal, factor) - reshape(lse, (*lse.shape, 1)))
+    return dq, dk, dv, p * (op_matmul(g, transpose(v)) - sum_(g * out, -1, True))
+
+
+attention = declare(
+    _attention,
+    name="attention",
+    family="attention",
+    public=False,
+    infer=_infer,
+    outputs=("out", "lse"),
+    decompose=_decomposed,
+    gradient=_rule,
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(32.0, floor=2.0, terms=_terms, rounded=1),
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2)), np.zeros((4, 2)), None), {}, ValueError, "do not fit")],
+    flops=lambda specs, outs, params: 2 * outs[1].size * specs[1].shape[-2] * (specs[0].shape[-1] + specs[2].shape[-1]),
+    settings=("precision",),
+)

@@ -1,0 +1,91 @@
+"""Batch normalisation with relu after it as one op, and its gradient. Made by passes, for devices that have kernels for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops.nn.batch_norm import batch_norm, batch_norm_grad, np_per_channel, per_channel
+from polyhal.hal.ops.nn.norm import everything
+from polyhal.hal.ops.opdef import OPS, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.pointwise.activation import relu, relu_grad
+from polyhal.hal.ops.pointwise.exponential import rsqrt
+
+_BATCH_NORM, _BATCH_NORM_GRAD = OPS["batch_norm"], OPS["batch_norm_grad"]
+
+
+def _batch_norm_relu(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
+    """`relu(batch_norm(x))`, and the batch's mean and (biased) variance per channel."""
+    out, mu, var = _BATCH_NORM.reference(x, weight, bias, eps=eps)
+    return np.maximum(out, 0), mu, var
+
+
+def _decomposed(x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
+    out, mu, var = batch_norm(x, weight, bias, eps)
+    return relu(out), mu, var
+
+
+def _batch_norm_relu_grad(
+    grad: Any, x: Any, weight: Any = None, bias: Any = None, mu: Any = None, var: Any = None, *, eps: float = 1e-5
+) -> Any:
+    """Gradients of batch_norm_relu with respect to input, weight and bias, from the batch's statistics."""
+    out = (x - np_per_channel(mu, x)) / np.sqrt(np_per_channel(var, x) + eps)
+    out = out if weight is None else out * np_per_channel(weight, x)
+    out = out if bias is None else out + np_per_channel(bias, x)
+    return _BATCH_NORM_GRAD.reference(np.where(out > 0, grad, 0), x, weight, mu, var, eps=eps)
+
+
+def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    g, x, weight, bias, *statistics = specs
+    _BATCH_NORM.infer((x, weight, bias), params)
+    return list(_BATCH_NORM_GRAD.infer((g, x, weight, *statistics), params))
+
+
+def _grad_decomposed(g: Any, x: Any, weight: Any, bias: Any, mu: Any, var: Any, *, eps: float) -> Any:
+    r = rsqrt(var + eps)
+    out = (x - per_channel(mu, x)) * per_channel(r if weight is None else r * weight, x)
+    out = out if bias is None else out + per_channel(bias, x)
+    return batch_norm_grad(relu_grad(g, out), x, weight, mu, var, eps)
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    assert _BATCH_NORM.samples is not None
+    return [replace(s, differentiable=False) for s in _BATCH_NORM.samples(rng)]
+
+
+def _grad_samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for s in _samples(rng):
+        x = s.inputs[0]
+        _, mu, var = _BATCH_NORM.reference(x, eps=s.params["eps"])
+        out.append(replace(s, inputs=(rng.uniform(-1, 1, x.shape), *s.inputs, mu, var)))
+    return out
+
+
+batch_norm_relu = declare(
+    _batch_norm_relu,
+    name="batch_norm_relu",
+    family="norm",
+    public=False,
+    infer=_BATCH_NORM.infer,
+    outputs=("out", "mean", "var"),
+    decompose=_decomposed,
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+)
+batch_norm_relu_grad = declare(
+    _batch_norm_relu_grad,
+    name="batch_norm_relu_grad",
+    family="norm",
+    public=False,
+    infer=_infer_grad,
+    outputs=("dx", "dweight", "dbias"),
+    decompose=_grad_decomposed,
+    samples=_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+)

@@ -1,0 +1,391 @@
+"""Two-dimensional convolution and its two gradients, which are convolutions too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.layout.movement import flip, pad, permute, reshape, slice_, transpose, unslice, windows
+from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.reductions.reduce import sum_
+
+Pair = tuple[int, int]
+
+
+def pair(value: Any, name: str, low: int) -> Pair:
+    """One number for both axes, or one for each. Raises ValueError for anything below `low`."""
+    out = (value, value) if isinstance(value, int) else tuple(value)
+    if len(out) != 2 or any(not isinstance(v, int) or v < low for v in out):
+        raise ValueError(f"{name} is {value}; expected one or two integers of at least {low}")
+    return out[0], out[1]
+
+
+def output_length(n: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """How many windows fit along an axis. Raises ValueError when none does."""
+    span = (kernel - 1) * dilation + 1
+    if n + 2 * padding < span:
+        raise ValueError(f"a window of {span} does not fit in an axis of {n} with padding {padding}")
+    return (n + 2 * padding - span) // stride + 1
+
+
+def _common(params: dict[str, Any]) -> tuple[Pair, Pair, Pair, int]:
+    params["stride"], params["padding"] = pair(params["stride"], "stride", 1), pair(params["padding"], "padding", 0)
+    params["dilation"] = pair(params["dilation"], "dilation", 1)
+    if not isinstance(params["groups"], int) or params["groups"] < 1:
+        raise ValueError(f"groups is {params['groups']}; expected a positive integer")
+    return params["stride"], params["padding"], params["dilation"], params["groups"]
+
+
+def _out_shape(x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, Any]) -> tuple[int, ...]:
+    stride, padding, dilation, groups = _common(params)
+    if len(x) != 4 or len(weight) != 4:
+        raise ValueError(f"x {x} and weight {weight}; expected (N, C, H, W) and (K, C/groups, R, S)")
+    if x[1] != weight[1] * groups or weight[0] % groups:
+        raise ValueError(
+            f"x {x} does not fit weight {weight} with {groups} groups; "
+            f"expected C = {weight[1] * groups} and K a multiple of groups"
+        )
+    return (
+        x[0],
+        weight[0],
+        *(output_length(*v) for v in zip(x[2:], weight[2:], stride, padding, dilation, strict=True)),
+    )
+
+
+# --- forward --------------------------------------------------------------------------------------------------------
+
+
+def _np_windows(x: Any, kernel: Pair, stride: Any, padding: Any, dilation: Any) -> Any:
+    """(N, C, OH, OW, R, S)"""
+    x = np.pad(np.asarray(x), ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
+    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+    view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=(2, 3))
+    return view[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
+
+
+def _pairs(*values: Any) -> list[Pair]:
+    return [(v, v) if isinstance(v, int) else tuple(v) for v in values]
+
+
+def _conv2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
+) -> Any:
+    """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
+    stride, padding, dilation = _pairs(stride, padding, dilation)
+    weight = np.asarray(weight)
+    view = _np_windows(x, weight.shape[2:], stride, padding, dilation)
+    n, c, oh, ow, r, s = view.shape
+    k = weight.shape[0]
+    rows = (
+        view.reshape(n, groups, c // groups, oh, ow, r, s)
+        .transpose(1, 0, 3, 4, 2, 5, 6)
+        .reshape(groups, n * oh * ow, -1)
+    )
+    out = np.matmul(rows, weight.reshape(groups, k // groups, -1).transpose(0, 2, 1))
+    out = out.reshape(groups, n, oh, ow, k // groups).transpose(1, 0, 4, 2, 3).reshape(n, k, oh, ow)
+    return out if bias is None else out + np.reshape(bias, (1, -1, 1, 1))
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    x, weight, bias = specs
+    assert isinstance(x, Spec)
+    assert isinstance(weight, Spec)
+    shape = _out_shape(x.shape, weight.shape, params)
+    if bias is not None and bias.shape != shape[1:2]:
+        raise ValueError(f"bias {bias.shape} does not fit {shape[1]} output channels")
+    return [(dtypes.promote(x.dtype, weight.dtype), shape)]
+
+
+def _columns(x: Any, kernel: Any, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
+    """Every window as a row: (groups, N*OH*OW, C/groups*R*S)."""
+    if padding != (0, 0):
+        x = pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
+    view = windows(x, kernel, stride, dilation)
+    n, c, oh, ow, r, s = view.shape
+    # The channel axis is split before the copy; a view of a padded image can always be split.
+    grouped = permute(view, (1, 0, 2, 3, 4, 5))
+    rows = reshape(grouped, (groups, c // groups, n * oh * ow, r * s))
+    return reshape(permute(rows, (0, 2, 1, 3)), (groups, n * oh * ow, c // groups * r * s))
+
+
+def _decomposed(x: Any, weight: Any, bias: Any, *, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
+    k, c, r, s = weight.shape
+    n, _, oh, ow = _out_shape(
+        x.shape, weight.shape, {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    )
+    rows = _columns(x, (r, s), stride, padding, dilation, groups)
+    out = op_matmul(rows, transpose(reshape(weight, (groups, k // groups, c * r * s))))
+    out = reshape(permute(reshape(out, (groups, n, oh * ow, k // groups)), (1, 0, 3, 2)), (n, k, oh, ow))
+    return out if bias is None else out + reshape(bias, (1, k, 1, 1))
+
+
+# --- gradient of the input ------------------------------------------------------------------------------------------
+
+
+def _conv2d_input_grad(
+    grad: Any,
+    weight: Any,
+    *,
+    shape: Any,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
+) -> Any:
+    """Gradient of conv2d with respect to its input of `shape`: the transposed convolution."""
+    (sh, sw), (ph, pw), (dh, dw) = _pairs(stride, padding, dilation)
+    grad, weight = np.asarray(grad), np.asarray(weight)
+    n, k, oh, ow = grad.shape
+    c = shape[1]
+    out = np.zeros((n, c, shape[2] + 2 * ph, shape[3] + 2 * pw), np.result_type(grad, weight))
+    grouped = grad.reshape(n, groups, k // groups, oh, ow)
+    kernels = weight.reshape(groups, k // groups, *weight.shape[1:])
+    for i in range(weight.shape[2]):
+        for j in range(weight.shape[3]):
+            part = np.einsum("ngkhw,gkc->ngchw", grouped, kernels[..., i, j]).reshape(n, c, oh, ow)
+            out[:, :, i * dh : i * dh + sh * (oh - 1) + 1 : sh, j * dw : j * dw + sw * (ow - 1) + 1 : sw] += part
+    return out[:, :, ph : ph + shape[2], pw : pw + shape[3]]
+
+
+def _infer_input_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    g, weight = specs
+    assert isinstance(g, Spec)
+    assert isinstance(weight, Spec)
+    params["shape"] = tuple(params["shape"])
+    expected = _out_shape(params["shape"], weight.shape, params)
+    if g.shape != expected:
+        raise ValueError(f"the gradient has shape {g.shape}; expected {expected}")
+    return [(dtypes.promote(g.dtype, weight.dtype), params["shape"])]
+
+
+def _input_grad_decomposed(
+    g: Any, weight: Any, *, shape: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> Any:
+    """A convolution with the kernel turned round, of the gradient spread out by the stride."""
+    k, c, r, s = weight.shape
+    turned = reshape(flip(weight, (2, 3)), (groups, k // groups, c, r, s))
+    turned = reshape(permute(turned, (0, 2, 1, 3, 4)), (groups * c, k // groups, r, s))
+    spans = [(n - 1) * d for n, d in zip((r, s), dilation, strict=True)]
+    # Enough room before for the kernel's reach, cut down by the padding; the rest of the input's length after.
+    before = spans
+    total = [n + 2 * p + span for n, p, span in zip(shape[2:], padding, spans, strict=True)]
+    spread = unslice(g, (*g.shape[:2], *total), (0, 0, *before), (1, 1, *stride))
+    full = conv2d(spread, turned, None, (1, 1), (0, 0), dilation, groups)
+    return slice_(full, (0, 0, *padding), shape, (1, 1, 1, 1))
+
+
+# --- gradient of the weight -----------------------------------------------------------------------------------------
+
+
+def _conv2d_weight_grad(
+    grad: Any,
+    x: Any,
+    *,
+    kernel: Any,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
+) -> Any:
+    """Gradient of conv2d with respect to its weight, whose window is `kernel`."""
+    stride, padding, dilation = _pairs(stride, padding, dilation)
+    grad = np.asarray(grad)
+    view = _np_windows(x, kernel, stride, padding, dilation)
+    n, c, oh, ow, r, s = view.shape
+    k = grad.shape[1]
+    grouped = view.reshape(n, groups, c // groups, oh, ow, r, s)
+    out = np.einsum("ngkhw,ngchwrs->gkcrs", grad.reshape(n, groups, k // groups, oh, ow), grouped, optimize=True)
+    return out.reshape(k, c // groups, r, s)
+
+
+def _infer_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    g, x = specs
+    assert isinstance(g, Spec)
+    assert isinstance(x, Spec)
+    params["kernel"] = pair(params["kernel"], "kernel", 1)
+    groups = _common(params)[3]
+    weight = (g.shape[1], x.shape[1] // groups, *params["kernel"])
+    expected = _out_shape(x.shape, weight, params)
+    if g.shape != expected:
+        raise ValueError(f"the gradient has shape {g.shape}; expected {expected}")
+    return [(dtypes.promote(g.dtype, x.dtype), weight)]
+
+
+def _weight_grad_decomposed(
+    g: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> Any:
+    n, k, oh, ow = g.shape
+    rows = _columns(x, kernel, stride, padding, dilation, groups)
+    left = reshape(
+        permute(reshape(g, (n, groups, k // groups, oh * ow)), (1, 2, 0, 3)), (groups, k // groups, n * oh * ow)
+    )
+    return reshape(op_matmul(left, rows), (k, x.shape[1] // groups, *kernel))
+
+
+# --- declarations ---------------------------------------------------------------------------------------------------
+
+_CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 5, 6), (4, 3, 3, 3), {"padding": (1, 1)}),
+    ((1, 2, 7, 6), (3, 2, 3, 2), {"stride": (2, 1), "padding": (1, 0)}),
+    ((2, 4, 6, 6), (6, 2, 3, 3), {"groups": 2, "stride": (2, 2), "padding": (1, 1)}),
+    ((1, 3, 8, 9), (3, 1, 3, 3), {"groups": 3, "dilation": (2, 3), "padding": (2, 2)}),
+    ((2, 5, 4, 4), (7, 5, 1, 1), {}),
+    ((1, 1, 1, 1), (1, 1, 1, 1), {}),
+    ((2, 17, 9, 9), (33, 17, 3, 3), {"padding": (1, 1)}),
+]
+_DEFAULTS: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for i, (x, w, params) in enumerate(_CASES):
+        bias = rng.uniform(-1, 1, w[0]) if i % 2 == 0 else None
+        out.append(Sample((rng.uniform(-1, 1, x), rng.uniform(-1, 1, w), bias), {**_DEFAULTS, **params}))
+    return out
+
+
+def _gradient_of(rng: np.random.Generator, x: tuple[int, ...], w: tuple[int, ...], params: dict[str, Any]) -> Any:
+    return rng.uniform(-1, 1, _out_shape(x, w, {**_DEFAULTS, **params}))
+
+
+def _input_grad_samples(rng: np.random.Generator) -> list[Sample]:
+    return [
+        Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, w)), {"shape": x, **_DEFAULTS, **p})
+        for x, w, p in _CASES
+    ]
+
+
+def _weight_grad_samples(rng: np.random.Generator) -> list[Sample]:
+    return [
+        Sample((_gradient_of(rng, x, w, p), rng.uniform(-1, 1, x)), {"kernel": w[2:], **_DEFAULTS, **p})
+        for x, w, p in _CASES
+    ]
+
+
+def _terms(specs: Specs, params: Params) -> int:
+    weight = specs[1]
+    assert isinstance(weight, Spec)
+    return int(np.prod(weight.shape[1:]))
+
+
+def _input_terms(specs: Specs, params: Params) -> int:
+    weight = specs[1]
+    assert isinstance(weight, Spec)
+    return weight.shape[0] * weight.shape[2] * weight.shape[3]
+
+
+def _weight_terms(specs: Specs, params: Params) -> int:
+    g = specs[0]
+    assert isinstance(g, Spec)
+    return g.size // max(g.shape[1], 1)
+
+
+# The three ops are bilinear and each one's gradients are the other two.
+
+
+def _input_grad_rule(
+    g: Any,
+    grad: Any,
+    weight: Any,
+    weight_spec: Spec,
+    *,
+    shape: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Any:
+    return (
+        conv2d(g, weight, None, stride, padding, dilation, groups),
+        conv2d_weight_grad(grad, g, weight_spec.shape[2:], stride, padding, dilation, groups),
+    )
+
+
+def _weight_grad_rule(
+    g: Any, grad: Any, x: Any, x_spec: Spec, *, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    return (
+        conv2d(x, g, None, stride, padding, dilation, groups),
+        conv2d_input_grad(grad, g, x_spec.shape, stride, padding, dilation, groups),
+    )
+
+
+conv2d_input_grad = declare(
+    _conv2d_input_grad,
+    name="conv2d_input_grad",
+    family="convolution",
+    infer=_infer_input_grad,
+    decompose=_input_grad_decomposed,
+    gradient=_input_grad_rule,
+    samples=_input_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, terms=_input_terms),
+    settings=("precision",),
+)
+conv2d_weight_grad = declare(
+    _conv2d_weight_grad,
+    name="conv2d_weight_grad",
+    family="convolution",
+    infer=_infer_weight_grad,
+    decompose=_weight_grad_decomposed,
+    gradient=_weight_grad_rule,
+    samples=_weight_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, terms=_weight_terms),
+    settings=("precision",),
+)
+
+
+def _rule(
+    g: Any,
+    x: Any,
+    weight: Any,
+    x_spec: Spec,
+    weight_spec: Spec,
+    needs: tuple[bool, ...],
+    *,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Any:
+    dx = conv2d_input_grad(g, weight, x_spec.shape, stride, padding, dilation, groups) if needs[0] else None
+    dw = conv2d_weight_grad(g, x, weight_spec.shape[2:], stride, padding, dilation, groups) if needs[1] else None
+    return dx, dw, sum_(g, (0, 2, 3)) if len(needs) > 2 and needs[2] else None
+
+
+conv2d = declare(
+    _conv2d,
+    name="conv2d",
+    family="convolution",
+    infer=_infer,
+    decompose=_decomposed,
+    gradient=_rule,
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(2.0, terms=_terms),
+    errors=[
+        ErrorSample(
+            (np.zeros((1, 2, 4, 4)), np.zeros((3, 3, 2, 2)), None), dict(_DEFAULTS), ValueError, "does not fit weight"
+        ),
+        ErrorSample(
+            (np.zeros((1, 2, 2, 2)), np.zeros((3, 2, 3, 3)), None),
+            dict(_DEFAULTS),
+            ValueError,
+            "does not fit in an axis",
+        ),
+    ],
+    flops=lambda specs, outs, params: 2 * outs[0].size * int(np.prod(specs[1].shape[1:])),
+    settings=("precision",),
+)

@@ -1,0 +1,287 @@
+"""Cross entropy by rows of logits, fused with log-softmax, and the mean of row losses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import accumulator
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.indexing.gather import take_along_axis
+from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.movement import broadcast_to, pad, reshape
+from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.pointwise.exponential import exp
+from polyhal.hal.ops.pointwise.logic import equal
+from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.reductions.reduce import logsumexp, mean, sum_
+
+
+def _np_logsumexp(x: Any) -> Any:
+    top = np.max(x, axis=1, keepdims=True)
+    return (np.log(np.sum(np.exp(x - top), axis=1, keepdims=True)) + top)[:, 0]
+
+
+def _picked(x: Any, target: Any, ignore_index: int) -> tuple[Any, Any]:
+    target = np.asarray(target)
+    used = (target != ignore_index) & (target >= 0) & (target < x.shape[1])
+    return np.take_along_axis(x, np.where(used, target, 0)[:, None].astype(np.int64), 1)[:, 0], used
+
+
+def _cross_entropy_rows(logits: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+    """Cross entropy of each row of `logits` (N, C) with class `target` (N,), in nats; ignored rows give 0.
+
+    With smoothing e the target has probability 1 - e, plus e/C on every class. Returns the losses and, for the gradient,
+    each row's logsumexp.
+    """
+    logits = np.asarray(logits)
+    lse = _np_logsumexp(logits)
+    chosen, used = _picked(logits, target, ignore_index)
+    loss = (1 - label_smoothing) * (lse - chosen)
+    if label_smoothing:
+        loss = loss + label_smoothing * (lse - np.mean(logits, axis=1))
+    return np.where(used, loss, 0), lse
+
+
+def _check(logits: Any, target: Any) -> tuple[Spec, Spec]:
+    assert isinstance(logits, Spec)
+    assert isinstance(target, Spec)
+    if logits.ndim != 2 or target.shape != logits.shape[:1]:
+        raise ValueError(f"logits {logits.shape} and target {target.shape}; expected (N, C) and (N,)")
+    if not target.dtype.is_integral:
+        raise TypeError(f"target is {target.dtype.name}; expected integer classes")
+    if not logits.dtype.is_floating_point:
+        raise TypeError(f"logits are {logits.dtype.name}; expected floats")
+    return logits, target
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    logits, _ = _check(specs[0], specs[1])
+    wide = accumulator(logits.dtype)
+    return [(wide, logits.shape[:1]), (wide, logits.shape[:1])]
+
+
+def _used(target: Any, classes: int, ignore_index: int) -> Any:
+    inside = target.greater_equal(0).logical_and(target.less(classes))
+    return inside.logical_and(target.not_equal(ignore_index))
+
+
+def _decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+    lse = logsumexp(logits, 1)
+    used = _used(target, logits.shape[1], ignore_index)
+    chosen = take_along_axis(logits, reshape(where(used, target, 0), (-1, 1)), 1)
+    loss = (lse - reshape(chosen, (-1,))) * (1.0 - label_smoothing)
+    if label_smoothing:
+        loss = loss + (lse - mean(logits, 1)) * label_smoothing
+    return where(used, loss, 0.0), lse
+
+
+def _cross_entropy_rows_grad(
+    grad: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0,
+    columns: int = 0,
+) -> Any:  # fmt: skip
+    """Gradient of cross_entropy_rows with respect to the logits, as rows of `columns` elements, if that is not 0.
+
+    Those after the classes are 0: rows of a length that suits a device are read faster, as a view of the classes.
+    """
+    logits = np.asarray(logits)
+    _, used = _picked(logits, target, ignore_index)
+    classes = logits.shape[1]
+    hot = (np.arange(classes)[None, :] == np.asarray(target)[:, None]).astype(logits.dtype)
+    slope = np.exp(logits - np.asarray(lse)[:, None]) - (1 - label_smoothing) * hot - label_smoothing / classes
+    slope = np.where(used, grad, 0)[:, None] * slope
+    return np.pad(slope, ((0, 0), (0, columns - classes))) if columns else slope
+
+
+def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    logits, _ = _check(specs[1], specs[2])
+    rows, classes = logits.shape
+    columns = params["columns"]
+    if columns and columns < classes:
+        raise ValueError(f"{columns} columns do not hold {classes} classes")
+    return [(logits.dtype, (rows, columns or classes))]
+
+
+def _grad_decomposed(
+    g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float, columns: int
+) -> Any:
+    classes = logits.shape[1]
+    used = _used(target, classes, ignore_index)
+    hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
+    slope = exp(logits - reshape(lse, (-1, 1))) - (
+        hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes
+    )
+    slope = reshape(where(used, g, 0.0), (-1, 1)) * slope
+    return pad(slope, ((0, 0), (0, columns - classes))) if columns else slope
+
+
+def _terms(specs: Specs, params: Params) -> int:
+    spec = next(s for s in specs if isinstance(s, Spec) and s.ndim == 2)
+    return spec.shape[1]
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for n, c in [(1, 2), (5, 7), (33, 65), (3, 300)]:
+        target = rng.integers(0, c, n)
+        out.append(Sample((rng.uniform(-4, 4, (n, c)), target), {}))
+        ignored = np.where(np.arange(n) % 2, target, 1)
+        out.append(Sample((rng.uniform(-40, 40, (n, c)), ignored), {"ignore_index": 1, "label_smoothing": 0.1}))
+    return out
+
+
+def _grad_samples(rng: np.random.Generator) -> list[Sample]:
+    out = [
+        Sample(
+            (rng.uniform(-1, 1, len(s.inputs[1])), *s.inputs, _np_logsumexp(s.inputs[0])),
+            s.params,
+            differentiable=False,
+        )
+        for s in _samples(rng)
+    ]
+    return [*out, Sample(out[-1].inputs, {**out[-1].params, "columns": 320}, differentiable=False)]
+
+
+cross_entropy_rows_grad = declare(
+    _cross_entropy_rows_grad,
+    name="cross_entropy_rows_grad",
+    family="loss",
+    infer=_infer_grad,
+    decompose=_grad_decomposed,
+    samples=_grad_samples,
+    dtypes=dtypes.FLOATS,
+    # The rounding of logits - lse, at most 80 on the samples, becomes a relative error of the probability.
+    tolerance=Tolerance(96.0, floor=1.0),
+    errors=[
+        ErrorSample(
+            (np.zeros(2), np.zeros((2, 3)), np.zeros(2, int), np.zeros(2)), {"columns": 2}, ValueError, "2 columns"
+        )
+    ],
+)
+
+
+def _rule(g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+    return cross_entropy_rows_grad(g, logits, target, lse, ignore_index, label_smoothing), None
+
+
+cross_entropy_rows = declare(
+    _cross_entropy_rows,
+    name="cross_entropy_rows",
+    family="loss",
+    public=False,
+    infer=_infer,
+    outputs=("out", "lse"),
+    decompose=_decomposed,
+    gradient=_rule,
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(8.0, floor=80.0, terms=_terms),
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros(3, int)), {}, ValueError, "expected \\(N, C\\) and \\(N,\\)")],
+)
+
+
+def _mean_loss(losses: Any, target: Any, *, ignore_index: int = -100) -> Any:
+    """Mean of `losses` (N,) of which those with a `target` (N,) of `ignore_index` are 0 and do not count.
+
+    Returns with it 1 / (how many count), by which the gradient of the mean is multiplied: infinity where none does.
+    """
+    count = np.sum(np.asarray(target) != ignore_index, dtype=np.asarray(losses).dtype)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.divide(np.sum(losses), count), np.divide(1, count)
+
+
+def _infer_mean_loss(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    losses, target = specs
+    assert isinstance(losses, Spec)
+    assert isinstance(target, Spec)
+    if losses.ndim != 1 or target.shape != losses.shape:
+        raise ValueError(f"losses {losses.shape} and target {target.shape}; expected (N,) and (N,)")
+    if not target.dtype.is_integral or not losses.dtype.is_floating_point:
+        raise TypeError(f"losses are {losses.dtype.name} and target {target.dtype.name}; expected floats and integers")
+    return [(losses.dtype, ()), (losses.dtype, ())]
+
+
+def _mean_loss_decomposed(losses: Any, target: Any, *, ignore_index: int) -> Any:
+    count = sum_(target.not_equal(ignore_index).cast(dtype=losses.dtype))
+    return sum_(losses) / count, 1.0 / count
+
+
+def _mean_loss_rule(g: Any, losses_spec: Spec, scale: Any) -> Any:
+    return broadcast_to(g * scale, losses_spec.shape), None
+
+
+def _mean_loss_samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for n in (1, 5, 300, 3001):
+        target = rng.integers(0, 9, n)
+        target[: n // 3] = 4
+        losses = np.where(target == 4, 0, rng.uniform(0, 2, n))
+        out += [Sample((losses, target), {"ignore_index": 4}) for _ in range(n > 1)]
+        out.append(Sample((rng.uniform(0, 2, n), target)))
+    return [*out, Sample((np.zeros(3), np.full(3, -100)), special=True)]
+
+
+mean_loss = declare(
+    _mean_loss,
+    name="mean_loss",
+    family="loss",
+    public=False,
+    infer=_infer_mean_loss,
+    outputs=("out", "scale"),
+    decompose=_mean_loss_decomposed,
+    gradient=_mean_loss_rule,
+    samples=_mean_loss_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(4.0, terms=lambda specs, params: specs[0].size),  # type: ignore[union-attr]
+    errors=[ErrorSample((np.zeros(2), np.zeros(3, int)), {}, ValueError, "expected \\(N,\\) and \\(N,\\)")],
+)
+
+
+def _mean_cross_entropy(logits: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+    """Mean of cross_entropy_rows over the rows that count, and its gradient with respect to the logits (N, C).
+
+    For few logits, of which the gradient costs less than a launch.
+    """
+    losses, lse = _cross_entropy_rows(logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing)
+    mean_, scale = _mean_loss(losses, target, ignore_index=ignore_index)
+    params: dict[str, Any] = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+    return mean_, _cross_entropy_rows_grad(np.broadcast_to(scale, losses.shape), logits, target, lse, **params)
+
+
+def _mean_cross_entropy_samples(rng: np.random.Generator) -> list[Sample]:
+    found = _samples(rng)
+    # The mean of no rows is NaN, of which there are no differences.
+    empty = [bool((s.inputs[1] == s.params.get("ignore_index", -100)).all()) for s in found]
+    return [replace(s, special=True) if none else s for s, none in zip(found, empty, strict=True)]
+
+
+def _infer_mean_cross_entropy(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    logits, _ = _check(specs[0], specs[1])
+    return [(accumulator(logits.dtype), ()), (logits.dtype, logits.shape)]
+
+
+def _mean_cross_entropy_decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing: float) -> Any:
+    losses, lse = cross_entropy_rows(logits, target, ignore_index, label_smoothing)
+    mean_, scale = mean_loss(losses, target, ignore_index)
+    each = broadcast_to(scale, losses.shape)
+    return mean_, cross_entropy_rows_grad(each, logits, target, lse, ignore_index, label_smoothing)
+
+
+mean_cross_entropy = declare(
+    _mean_cross_entropy,
+    name="mean_cross_entropy",
+    family="loss",
+    public=False,
+    infer=_infer_mean_cross_entropy,
+    outputs=("out", "slope"),
+    decompose=_mean_cross_entropy_decomposed,
+    gradient=lambda g, slope: (g * slope, None),
+    samples=_mean_cross_entropy_samples,
+    dtypes=dtypes.FLOATS,
+    # As cross_entropy_rows_grad, whose probabilities carry the rounding of logits - lse.
+    tolerance=Tolerance(96.0, floor=1.0),
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros(3, int)), {}, ValueError, "expected \\(N, C\\) and \\(N,\\)")],
+)

@@ -1,0 +1,291 @@
+"""Normalisation over trailing axes: layer and root-mean-square norm, with the statistics that their gradients need."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import accumulator
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.layout.movement import reshape
+from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.pointwise.exponential import rsqrt
+from polyhal.hal.ops.reductions.reduce import mean, sum_
+
+
+def float_input(specs: Specs) -> Spec:
+    """The first input, which must be floating point. Raises TypeError."""
+    spec = specs[0]
+    assert isinstance(spec, Spec)
+    if not spec.dtype.is_floating_point:
+        raise TypeError(f"got {spec.dtype.name}; expected a floating-point tensor")
+    return spec
+
+
+def check_shape(name: str, spec: Any, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless an optional input has this shape."""
+    if spec is not None and spec.shape != shape:
+        raise ValueError(f"{name} has shape {spec.shape}; expected {shape}")
+
+
+def _split(spec: Spec, params: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The leading shape and the normalised trailing shape."""
+    n = params["axes"]
+    if not 1 <= n <= spec.ndim:
+        raise ValueError(f"cannot normalise {n} axes of a tensor of {spec.ndim}")
+    return spec.shape[: spec.ndim - n], spec.shape[spec.ndim - n :]
+
+
+def _width(specs: Specs, params: Params) -> int:
+    spec = next(s for s in specs if isinstance(s, Spec) and s.ndim)
+    return math.prod(_split(spec, dict(params))[1])
+
+
+def everything(specs: Specs, params: Params) -> int:
+    """Sums of a norm's gradients run over all elements."""
+    return float_input(specs).size
+
+
+def _trailing(axes: int) -> tuple[int, ...]:
+    return tuple(range(-axes, 0))
+
+
+def _leading(x: Any, axes: int) -> tuple[int, ...]:
+    return tuple(range(x.ndim - axes))
+
+
+def _spread(statistic: Any, axes: int) -> Any:
+    """A statistic of the leading shape, made to broadcast against the whole."""
+    return reshape(statistic, (*statistic.shape, *(1,) * axes))
+
+
+_SHAPES: list[tuple[tuple[int, ...], int]] = [
+    ((3, 5), 1),
+    ((2, 3, 4), 2),
+    ((7,), 1),
+    ((4, 300), 1),
+    ((0, 5), 1),
+    ((2, 2, 64), 1),
+]
+
+# --- layer norm -----------------------------------------------------------------------------------------------------
+
+
+def _layer_norm(x: Any, weight: Any = None, bias: Any = None, *, axes: int = 1, eps: float = 1e-5) -> Any:
+    """Zero mean and unit variance over the last `axes` axes, then scale and shift. Source: Ba et al., arXiv:1607.06450.
+
+    Returns the result and, for the gradient, mean and 1/standard deviation.
+    """
+    over = _trailing(axes)
+    mu = np.mean(x, axis=over)
+    r = 1 / np.sqrt(np.var(x, axis=over) + eps)
+    out = (x - np.expand_dims(mu, over)) * np.expand_dims(r, over)
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias, mu, r
+
+
+def _infer_layer_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = float_input(specs)
+    lead, tail = _split(spec, params)
+    check_shape("weight", specs[1], tail)
+    check_shape("bias", specs[2], tail)
+    wide = accumulator(spec.dtype)
+    return [(spec.dtype, spec.shape), (wide, lead), (wide, lead)]
+
+
+def _layer_norm_decomposed(x: Any, weight: Any, bias: Any, *, axes: int, eps: float) -> Any:
+    over = _trailing(axes)
+    mu = mean(x, over)
+    centred = x - _spread(mu, axes)
+    r = rsqrt(mean(centred * centred, over) + eps)
+    out = centred * _spread(r, axes)
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias, mu, r
+
+
+def _layer_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: Any = None, *, axes: int = 1) -> Any:
+    """Gradients of layer_norm with respect to input, weight and bias, from the saved statistics."""
+    over = _trailing(axes)
+    lead = tuple(range(np.ndim(x) - axes))
+    normal = (x - np.expand_dims(mu, over)) * np.expand_dims(r, over)
+    scaled = grad if weight is None else grad * weight
+    a = np.mean(scaled, axis=over, keepdims=True)
+    b = np.mean(scaled * normal, axis=over, keepdims=True)
+    return (
+        np.expand_dims(r, over) * (scaled - a - normal * b),
+        np.sum(grad * normal, axis=lead),
+        np.sum(grad, axis=lead),
+    )
+
+
+def _infer_layer_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    x = specs[1]
+    assert isinstance(x, Spec)
+    lead, tail = _split(x, params)
+    check_shape("weight", specs[2], tail)
+    check_shape("mean", specs[3], lead)
+    check_shape("rstd", specs[4], lead)
+    w = specs[2].dtype if specs[2] is not None else x.dtype
+    return [(x.dtype, x.shape), (w, tail), (w, tail)]
+
+
+def _layer_norm_grad_decomposed(g: Any, x: Any, weight: Any, mu: Any, r: Any, *, axes: int) -> Any:
+    over = _trailing(axes)
+    normal = (x - _spread(mu, axes)) * _spread(r, axes)
+    scaled = g if weight is None else g * weight
+    dx = _spread(r, axes) * (scaled - mean(scaled, over, True) - normal * mean(scaled * normal, over, True))
+    lead = _leading(x, axes)
+    return dx, sum_(g * normal, lead), sum_(g, lead)
+
+
+def _norm_samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for shape, axes in _SHAPES:
+        tail = shape[len(shape) - axes :]
+        x = rng.uniform(-2, 2, shape) + 0.5
+        out.append(Sample((x, rng.uniform(0.5, 1.5, tail), rng.uniform(-1, 1, tail)), {"axes": axes, "eps": 1e-5}))
+        out.append(Sample((x, rng.uniform(0.5, 1.5, tail), None), {"axes": axes, "eps": 1e-3}))
+        out.append(Sample((x, None, None), {"axes": axes, "eps": 1e-5}))
+    return out
+
+
+def _norm_grad_samples(rng: np.random.Generator) -> list[Sample]:
+    out = []
+    for shape, axes in _SHAPES:
+        tail = shape[len(shape) - axes :]
+        x = rng.uniform(-2, 2, shape) + 0.5
+        _, mu, r = _layer_norm(x, axes=axes)
+        g = rng.uniform(-1, 1, shape)
+        out.append(Sample((g, x, rng.uniform(0.5, 1.5, tail), mu, r), {"axes": axes}, differentiable=False))
+        out.append(Sample((g, x, None, mu, r), {"axes": axes}, differentiable=False))
+    return out
+
+
+layer_norm_grad = declare(
+    _layer_norm_grad,
+    name="layer_norm_grad",
+    family="norm",
+    infer=_infer_layer_norm_grad,
+    outputs=("dx", "dweight", "dbias"),
+    decompose=_layer_norm_grad_decomposed,
+    samples=_norm_grad_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+)
+
+
+def _layer_norm_rule(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, bias_spec: Any, *, axes: int) -> Any:
+    dx, dweight, dbias = layer_norm_grad(g, x, weight, mean, rstd, axes)
+    return dx, None if weight is None else dweight, None if bias_spec is None else dbias
+
+
+layer_norm = declare(
+    _layer_norm,
+    name="layer_norm",
+    family="norm",
+    public=False,
+    infer=_infer_layer_norm,
+    outputs=("out", "mean", "rstd"),
+    decompose=_layer_norm_decomposed,
+    gradient=_layer_norm_rule,
+    samples=_norm_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=2.0, terms=_width),
+    errors=[
+        ErrorSample((np.zeros((2, 3)), np.zeros(2), None), {"axes": 1, "eps": 1e-5}, ValueError, "weight has shape")
+    ],
+)
+
+# --- root-mean-square norm ------------------------------------------------------------------------------------------
+
+
+def _rms_norm(x: Any, weight: Any = None, *, axes: int = 1, eps: float = 1e-6) -> Any:
+    """Unit root mean square over the last `axes` axes, then scale. Source: Zhang and Sennrich, arXiv:1910.07467.
+
+    Returns the result and, for the gradient, 1/root mean square.
+    """
+    over = _trailing(axes)
+    r = 1 / np.sqrt(np.mean(np.square(x), axis=over) + eps)
+    out = x * np.expand_dims(r, over)
+    return out if weight is None else out * weight, r
+
+
+def _infer_rms_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = float_input(specs)
+    lead, tail = _split(spec, params)
+    check_shape("weight", specs[1], tail)
+    return [(spec.dtype, spec.shape), (accumulator(spec.dtype), lead)]
+
+
+def _rms_norm_decomposed(x: Any, weight: Any, *, axes: int, eps: float) -> Any:
+    r = rsqrt(mean(x * x, _trailing(axes)) + eps)
+    out = x * _spread(r, axes)
+    return out if weight is None else out * weight, r
+
+
+def _rms_norm_grad(grad: Any, x: Any, weight: Any = None, r: Any = None, *, axes: int = 1) -> Any:
+    """Gradients of rms_norm with respect to input and weight, from the saved statistic."""
+    over = _trailing(axes)
+    normal = x * np.expand_dims(r, over)
+    scaled = grad if weight is None else grad * weight
+    dx = np.expand_dims(r, over) * (scaled - normal * np.mean(scaled * normal, axis=over, keepdims=True))
+    return dx, np.sum(grad * normal, axis=tuple(range(np.ndim(x) - axes)))
+
+
+def _infer_rms_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    x = specs[1]
+    assert isinstance(x, Spec)
+    lead, tail = _split(x, params)
+    check_shape("weight", specs[2], tail)
+    check_shape("rstd", specs[3], lead)
+    return [(x.dtype, x.shape), (specs[2].dtype if specs[2] is not None else x.dtype, tail)]
+
+
+def _rms_norm_grad_decomposed(g: Any, x: Any, weight: Any, r: Any, *, axes: int) -> Any:
+    normal = x * _spread(r, axes)
+    scaled = g if weight is None else g * weight
+    dx = _spread(r, axes) * (scaled - normal * mean(scaled * normal, _trailing(axes), True))
+    return dx, sum_(g * normal, _leading(x, axes))
+
+
+rms_norm_grad = declare(
+    _rms_norm_grad,
+    name="rms_norm_grad",
+    family="norm",
+    infer=_infer_rms_norm_grad,
+    outputs=("dx", "dweight"),
+    decompose=_rms_norm_grad_decomposed,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+    samples=lambda rng: [
+        Sample(
+            (s.inputs[0], s.inputs[1], s.inputs[2], _rms_norm(s.inputs[1], axes=s.params["axes"])[1]),
+            s.params,
+            differentiable=False,
+        )
+        for s in _norm_grad_samples(rng)
+    ],
+)
+
+
+def _rms_norm_rule(g: Any, x: Any, weight: Any, rstd: Any, *, axes: int) -> Any:
+    dx, dweight = rms_norm_grad(g, x, weight, rstd, axes)
+    return dx, None if weight is None else dweight
+
+
+rms_norm = declare(
+    _rms_norm,
+    name="rms_norm",
+    family="norm",
+    public=False,
+    infer=_infer_rms_norm,
+    outputs=("out", "rstd"),
+    decompose=_rms_norm_decomposed,
+    gradient=_rms_norm_rule,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(16.0, floor=2.0, terms=_width),
+    samples=lambda rng: [Sample(s.inputs[:2], s.params) for s in _norm_samples(rng) if s.inputs[2] is None],
+)

@@ -1,0 +1,147 @@
+"""Softmax and its logarithm along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec, normalize_axis
+from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.pointwise.exponential import exp, log
+from polyhal.hal.ops.pointwise.rounding import isfinite
+from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.reductions.reduce import max_, sum_
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = specs[0]
+    assert isinstance(spec, Spec)
+    if not spec.dtype.is_floating_point:
+        raise TypeError(f"got {spec.dtype.name}; expected a floating-point tensor")
+    params["axis"] = normalize_axis(params["axis"], spec.ndim)
+    return [(spec.dtype, spec.shape)]
+
+
+def _length(specs: Specs, params: Params) -> int:
+    spec = specs[0]
+    assert isinstance(spec, Spec)
+    return spec.shape[params["axis"]] if spec.ndim else 1
+
+
+_SHAPES: list[tuple[tuple[int, ...], int]] = [
+    ((7,), 0),
+    ((3, 5), -1),
+    ((3, 5), 0),
+    ((2, 3, 4), 1),
+    ((4, 300), 1),
+    ((2, 0), 0),
+    ((1, 1), 1),
+]
+_ERRORS = [ErrorSample((np.zeros((2, 3)),), {"axis": 2}, ValueError, "axis 2 is out of range")]
+
+
+def _samples(count: int) -> Callable[[np.random.Generator], list[Sample]]:
+    def samples(rng: np.random.Generator) -> list[Sample]:
+        out = []
+        for shape, axis in _SHAPES:
+            x = rng.uniform(-4, 4, shape)
+            if count == 1:
+                out.append(Sample((x,), {"axis": axis}))
+                out.append(Sample((x * 20,), {"axis": axis}, note="large logits"))
+            else:
+                probabilities = np.exp(x) / np.exp(x).sum(axis, keepdims=True)
+                out.append(Sample((rng.uniform(-1, 1, shape), probabilities), {"axis": axis}))
+        if count == 1:
+            rows = np.array([[0.0, -np.inf, 1.0], [np.nan, 0.0, 0.0], [1.0, 2.0, 3.0]])
+            out.append(Sample((rows,), {"axis": 1}, special=True, note="masked and NaN entries"))
+        return out
+
+    return samples
+
+
+def _softmax(x: Any, *, axis: int = -1) -> Any:
+    """`exp(x)` divided by its sum along `axis`, without overflow."""
+    e = np.exp(x - np.max(x, axis=axis, keepdims=True)) if np.size(x) else np.asarray(x)
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+def _softmax_decomposed(x: Any, *, axis: int) -> Any:
+    e = exp(x - max_(x, axis, True))
+    return e / sum_(e, axis, True)
+
+
+def _softmax_grad(grad: Any, y: Any, *, axis: int = -1) -> Any:
+    """Gradient of softmax from its result."""
+    return y * (grad - np.sum(grad * y, axis=axis, keepdims=True))
+
+
+softmax_grad = declare(
+    _softmax_grad,
+    name="softmax_grad",
+    family="norm",
+    infer=_infer,
+    dtypes=dtypes.FLOATS,
+    samples=_samples(2),
+    errors=[],
+    decompose=lambda g, out, *, axis: out * (g - sum_(g * out, axis, True)),
+    tolerance=Tolerance(8.0, floor=1.0, terms=_length),
+)
+softmax = declare(
+    _softmax,
+    name="softmax",
+    family="norm",
+    infer=_infer,
+    dtypes=dtypes.FLOATS,
+    samples=_samples(1),
+    errors=_ERRORS,
+    decompose=_softmax_decomposed,
+    gradient=lambda g, out, *, axis: softmax_grad(g, out, axis),
+    # exp turns the rounding of x - max, at most 160 on the samples, into a relative error of as many units.
+    tolerance=Tolerance(8.0, floor=1.0, terms=_length),
+)
+
+
+def _log_softmax(x: Any, *, axis: int = -1) -> Any:
+    """Logarithm of softmax, accurate where the probability is tiny."""
+    if not np.size(x):
+        return np.asarray(x)
+    shifted = x - np.max(x, axis=axis, keepdims=True)
+    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+
+
+def _log_softmax_decomposed(x: Any, *, axis: int) -> Any:
+    top = max_(x, axis, True)
+    shifted = x - where(isfinite(top), top, 0.0)
+    return shifted - log(sum_(exp(shifted), axis, True))
+
+
+def _log_softmax_grad(grad: Any, y: Any, *, axis: int = -1) -> Any:
+    """Gradient of log_softmax from its result."""
+    return grad - np.exp(y) * np.sum(grad, axis=axis, keepdims=True)
+
+
+log_softmax_grad = declare(
+    _log_softmax_grad,
+    name="log_softmax_grad",
+    family="norm",
+    infer=_infer,
+    dtypes=dtypes.FLOATS,
+    samples=lambda rng: [Sample((s.inputs[0], np.log(s.inputs[1])), s.params) for s in _samples(2)(rng)],
+    decompose=lambda g, out, *, axis: g - exp(out) * sum_(g, axis, True),
+    tolerance=Tolerance(8.0, floor=1.0, terms=_length),
+)
+log_softmax = declare(
+    _log_softmax,
+    name="log_softmax",
+    family="norm",
+    infer=_infer,
+    dtypes=dtypes.FLOATS,
+    samples=_samples(1),
+    errors=_ERRORS,
+    decompose=_log_softmax_decomposed,
+    gradient=lambda g, out, *, axis: log_softmax_grad(g, out, axis),
+    tolerance=Tolerance(8.0, floor=4.0, terms=_length),
+)

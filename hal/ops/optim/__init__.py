@@ -1,0 +1,1 @@
+"""Optimizer steps and gradient scaling, in place over many tensors."""

@@ -1,0 +1,1 @@
+"""Elementwise ops: arithmetic, functions, comparisons, activations, casts, and fused groups of them."""

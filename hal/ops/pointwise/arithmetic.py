@@ -1,0 +1,63 @@
+"""The four operations, signs and squares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.ops.opdef import OpFunction, Tolerance
+from polyhal.hal.ops.pointwise.elementwise import elementwise
+from polyhal.hal.ops.pointwise.logic import equal, less
+from polyhal.hal.ops.pointwise.selection import where
+
+add = elementwise("add", np.add, "Sum `x + y`.", gradient=lambda g: (g, g))
+subtract = elementwise("subtract", np.subtract, "Difference `x - y`.", operand="numeric", gradient=lambda g: (g, -g))
+multiply = elementwise("multiply", np.multiply, "Product `x * y`.", gradient=lambda g, x, y: (g * y, g * x))
+
+
+def _divide_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> Any:
+    quotient = g / y
+    return quotient, -quotient * (x / y) if needs[1] else None
+
+
+divide = elementwise(
+    "divide",
+    np.divide,
+    "Quotient `x / y`, floating point also for integers.",
+    operand="float",
+    gradient=_divide_gradient,
+    domain=((-4.0, 4.0), (0.5, 4.0)),
+    tolerance=Tolerance(2.5),
+)
+
+negative = elementwise("negative", np.negative, "`-x`.", operand="numeric", gradient=lambda g: -g)
+abs_ = elementwise(
+    "abs",
+    np.abs,
+    "Absolute value.",
+    operand="numeric",
+    decompose=lambda x: where(less(x, 0), -x, x + 0),
+    gradient=lambda g, x: g * sign(x),
+    domain=((0.25, 4.0),),
+)
+sign: OpFunction = elementwise(
+    "sign",
+    np.sign,
+    "-1, 0 or 1 by the sign of `x`; NaN stays NaN.",
+    operand="numeric",
+    decompose=lambda x: where(equal(x, x), where(less(0, x), 1, where(less(x, 0), -1, 0)).cast(dtype=x.dtype), x),
+    gradient=lambda g: g * 0,
+)
+square = elementwise(
+    "square", np.square, "`x * x`.", operand="numeric", decompose=lambda x: x * x, gradient=lambda g, x: g * (x * 2)
+)
+reciprocal = elementwise(
+    "reciprocal",
+    np.reciprocal,
+    "`1 / x`.",
+    operand="float",
+    decompose=lambda x: 1 / x,
+    gradient=lambda g, out: -g * square(out),
+    domain=((0.25, 4.0),),
+)

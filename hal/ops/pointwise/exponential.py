@@ -1,0 +1,177 @@
+"""Exponentials, logarithms, roots and powers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops.opdef import Sample, Tolerance
+from polyhal.hal.ops.pointwise.arithmetic import abs_
+from polyhal.hal.ops.pointwise.elementwise import elementwise, in_common_dtype
+from polyhal.hal.ops.pointwise.logic import (
+    bitwise_and,
+    bitwise_right_shift,
+    equal,
+    less,
+    logical_and,
+    logical_or,
+    not_equal,
+)
+from polyhal.hal.ops.pointwise.rounding import floor
+from polyhal.hal.ops.pointwise.selection import where
+
+exp = elementwise("exp", np.exp, "e to the power `x`.", operand="float", gradient=lambda g, out: g * out)
+exp2 = elementwise(
+    "exp2",
+    np.exp2,
+    "2 to the power `x`.",
+    operand="float",
+    decompose=lambda x: exp(x * math.log(2)),
+    gradient=lambda g, out: g * (out * math.log(2)),
+    tolerance=Tolerance(8.0),
+)
+
+
+def _expm1(x: Any) -> Any:
+    u = exp(x)
+    exact = equal(u, 1.0)
+    # Kahan: (u - 1) x / log u cancels the rounding error of u.
+    corrected = (u - 1.0) * (x / where(exact, 1.0, log(u)))
+    far = logical_or(less(x, -20.0), less(20.0, x))
+    return where(far, u - 1.0, where(exact, x, corrected))
+
+
+expm1 = elementwise(
+    "expm1",
+    np.expm1,
+    "`exp(x) - 1`, accurate near 0.",
+    operand="float",
+    decompose=_expm1,
+    gradient=lambda g, out: g * (out + 1.0),
+    tolerance=Tolerance(8.0),
+)
+log = elementwise(
+    "log", np.log, "Natural logarithm.", operand="float", gradient=lambda g, x: g / x, domain=((0.05, 8.0),)
+)
+log2 = elementwise(
+    "log2",
+    np.log2,
+    "Logarithm to base 2.",
+    operand="float",
+    decompose=lambda x: log(x) * (1 / math.log(2)),
+    gradient=lambda g, x: g / (x * math.log(2)),
+    domain=((0.05, 8.0),),
+)
+log10 = elementwise(
+    "log10",
+    np.log10,
+    "Logarithm to base 10.",
+    operand="float",
+    decompose=lambda x: log(x) * (1 / math.log(10)),
+    gradient=lambda g, x: g / (x * math.log(10)),
+    domain=((0.05, 8.0),),
+)
+
+
+def _log1p(x: Any) -> Any:
+    u = x + 1.0
+    exact = equal(u, 1.0)
+    corrected = log(u) * (x / where(exact, 1.0, u - 1.0))
+    return where(exact, x, where(equal(u, math.inf), u, corrected))
+
+
+log1p = elementwise(
+    "log1p",
+    np.log1p,
+    "`log(1 + x)`, accurate near 0.",
+    operand="float",
+    decompose=_log1p,
+    gradient=lambda g, x: g / (x + 1.0),
+    domain=((-0.9, 8.0),),
+    tolerance=Tolerance(8.0),
+)
+sqrt = elementwise(
+    "sqrt", np.sqrt, "Square root.", operand="float", gradient=lambda g, out: g * 0.5 / out, domain=((0.05, 8.0),)
+)
+rsqrt = elementwise(
+    "rsqrt",
+    lambda x: 1 / np.sqrt(x),
+    "`1 / sqrt(x)`.",
+    operand="float",
+    decompose=lambda x: 1.0 / sqrt(x),
+    gradient=lambda g, x, out: g * (out / x) * -0.5,
+    domain=((0.05, 8.0),),
+)
+
+
+def _pow(x: Any, y: Any) -> Any:
+    return np.power(x, y)
+
+
+def _pow_decomposed(x: Any, y: Any) -> Any:
+    kind = next(v.dtype.kind for v in (x, y) if hasattr(v, "dtype"))
+    if kind != "float":
+        return _integer_pow(x, y)
+    size = exp(y * log(abs_(x) if hasattr(x, "dtype") else math.fabs(x))) if not _is_zero(x) else exp(y * -math.inf)
+    if not hasattr(x, "dtype"):
+        x = y * 0 + x
+    if not hasattr(y, "dtype"):
+        y = x * 0 + y
+    whole = equal(floor(y), y)
+    odd = logical_and(whole, not_equal(floor(y * 0.5) * 2.0, y))
+    signed = where(less(x, 0.0), where(whole, where(odd, -size, size), math.nan), size)
+    return where(logical_or(equal(y, 0.0), equal(x, 1.0)), 1.0, signed)
+
+
+def _is_zero(x: Any) -> bool:
+    return not hasattr(x, "dtype") and x == 0
+
+
+def _integer_pow(x: Any, y: Any) -> Any:
+    """Square and multiply over the bits of the exponent; negative exponents give 0, as an integer division would."""
+    base = x if hasattr(x, "dtype") else y * 0 + x
+    exponent = y if hasattr(y, "dtype") else x * 0 + y
+    result = exponent * 0 + 1
+    negative_exponent = less(exponent, 0)
+    for _ in range(exponent.dtype.bits):
+        result = where(not_equal(bitwise_and(exponent, 1), 0), result * base, result)
+        base = base * base
+        exponent = bitwise_right_shift(exponent, 1)
+    return where(negative_exponent, 0, result)
+
+
+def _pow_gradient(g: Any, x: Any, y: Any, out: Any, needs: tuple[bool, ...]) -> Any:
+    dx = g * (y * pow_(x, y - 1)) if needs[0] else None
+    # At x = 0 the derivative in y is 0 for y >= 0, where log would give NaN.
+    dy = g * where(equal(x, 0.0), 0.0, out * log(where(equal(x, 0.0), 1.0, x))) if needs[1] else None
+    return dx, dy
+
+
+def _pow_samples(rng: np.random.Generator) -> list[Sample]:
+    pairs = [((), ()), ((33,), (33,)), ((4, 1, 5), (3, 1)), ((0, 3), (1, 3))]
+    out = [Sample((rng.uniform(0.25, 3, a), rng.uniform(-2, 3, b))) for a, b in pairs]
+    grid = np.array([-2.0, -1.0, 0.0, 0.5, 1.0, 2.0, np.inf, np.nan])
+    a, b = np.meshgrid(grid, np.array([-1.0, 0.0, 0.5, 1.0, 2.0, 3.0]))
+    return [
+        *out,
+        Sample((rng.uniform(0.25, 3, (5,)), 2.0)),
+        Sample((2.0, rng.uniform(-2, 3, (5,)))),
+        Sample((a.reshape(-1), b.reshape(-1)), special=True),
+    ]
+
+
+pow_ = elementwise(
+    "pow",
+    _pow,
+    "`x` to the power `y`.",
+    operand="numeric",
+    decompose=lambda x, y: in_common_dtype(_pow_decomposed, x, y),
+    gradient=_pow_gradient,
+    samples=_pow_samples,
+    # exp(y log x): a relative error of |y log x| units enters through the exponent; |y log x| < 5 on the samples.
+    tolerance=Tolerance(16.0),
+    dtypes_=dtypes.FLOATS,
+)

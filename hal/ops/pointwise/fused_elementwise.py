@@ -1,0 +1,167 @@
+"""A group of elementwise ops as one op, so that a backend can run it as one kernel. Made by passes over graphs.
+
+A step is (op, arguments, parameters): the name of an elementwise op; the numbers of its operands, None for one that is left
+out; and its parameters in the order of its declaration. Values are numbered from 0: first the inputs, then the results of
+the steps. The dtype in which a step computes follows from its operands, as it does when the op is called alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dispatch import infer
+from polyhal.hal.layout import Spec, broadcast_shapes, contiguous, normalize_axes
+from polyhal.hal.ops.opdef import OPS, OpDef, Output, Params, Sample, Specs, Tolerance
+from polyhal.hal.ops.pointwise.elementwise import OPERANDS
+from polyhal.hal.ops.reductions.reduce import reduced_shape
+
+GroupStep = tuple[str, tuple[int | None, ...], tuple[Any, ...]]
+Reduction = tuple[str, tuple[int, ...], bool]
+"""The name of a reduction, its axes, and whether they stay with length 1."""
+
+REDUCTIONS = ("sum", "mean", "max", "min")
+
+
+def values_of(inputs: Specs, steps: Sequence[GroupStep]) -> list[Any]:
+    """What each value of a group is: a spec, or the ScalarSpec of a number. Raises ShapeError, ValueError."""
+    values: list[Any] = list(inputs)
+    for name, arguments, params in steps:
+        if name not in OPERANDS:
+            raise ValueError(f"{name} is no elementwise op")
+        if any(a is not None and not 0 <= a < len(values) for a in arguments):
+            raise ValueError(f"{name} takes values {arguments}; only {len(values)} come before it")
+        op = OPS[name]
+        ((dtype, shape),) = infer(op, operands(arguments, values), op.bind(params))
+        values.append(contiguous(dtype, shape))
+    return values
+
+
+def operands(arguments: Sequence[int | None], values: Sequence[Any]) -> tuple[Any, ...]:
+    """The values that a step names; None for operands that are left out."""
+    return tuple(None if a is None else values[a] for a in arguments)
+
+
+def referred(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
+    """The values of a group by the ops' references."""
+    values = list(xs)
+    for name, arguments, params in steps:
+        values.append(OPS[name].reference(*operands(arguments, values), **OPS[name].bind(params)))
+    return values
+
+
+def called(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
+    """The values of a group by calls of its ops, one after the other."""
+    values = list(xs)
+    for name, arguments, params in steps:
+        values.append(OPS[name].call(*operands(arguments, values), *params))
+    return values
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    values = values_of(specs, params["steps"])
+    results = [values[i] for i in params["results"]]
+    if not all(isinstance(r, Spec) for r in results) or not results:
+        raise ValueError(f"results {params['results']}; expected tensors")
+    shape = broadcast_shapes(*[s.shape for s in specs if isinstance(s, Spec)])
+    if any(r.shape != shape for r in results):
+        raise ValueError(
+            f"results of shapes {[r.shape for r in results]}; expected {shape}, that of all inputs together"
+        )
+    if params["reduction"] is None:
+        return [(r.dtype, shape) for r in results]
+    name, axes, keepdims = params["reduction"]
+    if name not in REDUCTIONS or len(results) != 1:
+        raise ValueError(f"{name} of {len(results)} results; expected one of {REDUCTIONS} of one result")
+    params["reduction"] = (name, normalize_axes(axes, len(shape)), bool(keepdims))
+    return infer(OPS[name], (contiguous(results[0].dtype, shape),), OPS[name].bind((axes, keepdims)))
+
+
+def _fused_elementwise(*xs: Any, steps: Any, results: Any, reduction: Any = None) -> Any:
+    """The values `results` of a group of elementwise `steps` on `xs`, or one of them, reduced."""
+    values = referred(xs, steps)
+    if reduction is None:
+        return tuple(values[i] for i in results)
+    name, axes, keepdims = reduction
+    return (OPS[name].reference(values[results[0]], **OPS[name].bind((axes, keepdims))),)
+
+
+def _decomposed(*xs: Any, steps: Any, results: Any, reduction: Any) -> Any:
+    values = called(xs, steps)
+    if reduction is None:
+        return tuple(values[i] for i in results)
+    name, axes, keepdims = reduction
+    return (OPS[name].call(values[results[0]], axes, keepdims),)
+
+
+def _terms(specs: Specs, params: Params) -> int:
+    """How many elements go into each result."""
+    if params["reduction"] is None:
+        return 0
+    shape = broadcast_shapes(*[s.shape for s in specs if isinstance(s, Spec)])
+    whole = int(np.prod(shape, dtype=np.int64))
+    kept = int(np.prod(reduced_shape(shape, params["reduction"][1], True), dtype=np.int64))
+    return whole // max(kept, 1)
+
+
+_SCALED: tuple[GroupStep, ...] = (("multiply", (0, 1), ()), ("add", (3, 2), ()), ("gelu", (4,), ("none",)))
+_MIXED: tuple[GroupStep, ...] = (
+    ("greater", (0, 1), ()),
+    ("clip", (0, None, 2), ()),
+    ("where", (3, 4, 1), ()),
+    ("leaky_relu", (5,), (0.1,)),
+    ("cast", (6,), (dtypes.float32,)),
+)
+_SQUARES: tuple[GroupStep, ...] = (("subtract", (0, 1), ()), ("square", (2,), ()))
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    def draw(*shape: int) -> Any:
+        return rng.uniform(-2, 2, shape)
+
+    def group(steps: Any, *results: int, reduction: Any = None) -> dict[str, Any]:
+        return {"steps": steps, "results": results, "reduction": reduction}
+
+    out = [
+        Sample((draw(3, 40), draw(40), draw(3, 1)), group(_SCALED, 5)),
+        Sample((draw(33), draw(33), draw()), group(_SCALED, 5, 4), differentiable=False),
+        Sample((draw(2, 3, 5), draw(3, 1), 0.5), group(_MIXED, 7, 5), differentiable=False),
+        Sample((draw(0, 3), draw(3), draw(1)), group(_SCALED, 5), differentiable=False),
+        Sample((draw(4, 70), draw(70)), group(_SQUARES, 3, reduction=("mean", (1,), True))),
+    ]
+    for name, axes, shape in [
+        ("sum", (0, 1, 2), (3, 4, 35)), ("sum", (0,), (9, 70)), ("mean", (0, 2), (3, 5, 18)), ("max", (1,), (2, 7, 33)),
+        ("min", (0, 1), (5, 4)), ("sum", (0, 1), (40, 1100)),
+    ]:  # fmt: skip
+        reduction = (name, axes, len(shape) == 2)
+        out.append(
+            Sample((draw(*shape), draw(shape[-1])), group(_SQUARES, 3, reduction=reduction), differentiable=False)
+        )
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0])
+    out.append(Sample((special, 1.0), group(_SQUARES, 3, reduction=("max", (0,), False)), special=True))
+    return out
+
+
+fused_elementwise = OPS.declare(
+    OpDef(
+        name="fused_elementwise",
+        family="fused",
+        doc=_fused_elementwise.__doc__ or "",
+        inputs=("xs",),
+        optional=frozenset(),
+        variadic=True,
+        params={"steps": (), "results": (), "reduction": None},
+        outputs=("out",),
+        several=True,
+        infer=_infer,
+        public=False,
+        reference=_fused_elementwise,
+        decompose=_decomposed,
+        samples=_samples,
+        dtypes=dtypes.FLOATS,
+        tolerance=Tolerance(8.0, floor=1.0, terms=_terms),
+    )
+)

@@ -1,0 +1,82 @@
+"""Comparisons, logic and operations on bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops.opdef import OpFunction, Sample
+from polyhal.hal.ops.pointwise.elementwise import elementwise
+
+_B = dtypes.bool_
+equal = elementwise("equal", np.equal, "True where `x == y`.", result=_B)
+not_equal = elementwise(
+    "not_equal", np.not_equal, "True where `x != y`.", result=_B, decompose=lambda x, y: logical_not(equal(x, y))
+)
+less = elementwise("less", np.less, "True where `x < y`.", result=_B)
+greater = elementwise("greater", np.greater, "True where `x > y`.", result=_B, decompose=lambda x, y: less(y, x))
+less_equal = elementwise(
+    "less_equal",
+    np.less_equal,
+    "True where `x <= y`.",
+    result=_B,
+    decompose=lambda x, y: logical_or(less(x, y), equal(x, y)),
+)
+greater_equal = elementwise(
+    "greater_equal",
+    np.greater_equal,
+    "True where `x >= y`.",
+    result=_B,
+    decompose=lambda x, y: logical_or(less(y, x), equal(x, y)),
+)
+logical_and = elementwise("logical_and", np.logical_and, "True where both are non-zero.", operand="bool", result=_B)
+logical_or: OpFunction = elementwise(
+    "logical_or", np.logical_or, "True where either is non-zero.", operand="bool", result=_B
+)
+logical_xor = elementwise(
+    "logical_xor", np.logical_xor, "True where exactly one is non-zero.", operand="bool", result=_B
+)
+logical_not: OpFunction = elementwise(
+    "logical_not", np.logical_not, "True where `x` is zero.", operand="bool", result=_B
+)
+
+
+def _bit_samples(rng: np.random.Generator) -> list[Sample]:
+    pairs = [((), ()), ((33,), (33,)), ((4, 1, 5), (3, 1)), ((0, 3), (1, 3))]
+    return [Sample((rng.integers(0, 100, a), rng.integers(0, 100, b))) for a, b in pairs] + [
+        Sample((rng.integers(0, 100, (5,)), 6))
+    ]
+
+
+def _shift_samples(rng: np.random.Generator) -> list[Sample]:
+    return [Sample((rng.integers(0, 100, a), rng.integers(0, 7, b))) for a, b in [((33,), (33,)), ((4, 1), (3,))]]
+
+
+bitwise_and = elementwise("bitwise_and", np.bitwise_and, "Bits set in both.", operand="integral", samples=_bit_samples)
+bitwise_or = elementwise("bitwise_or", np.bitwise_or, "Bits set in either.", operand="integral", samples=_bit_samples)
+bitwise_xor = elementwise(
+    "bitwise_xor", np.bitwise_xor, "Bits set in exactly one.", operand="integral", samples=_bit_samples
+)
+bitwise_invert = elementwise(
+    "bitwise_invert",
+    np.invert,
+    "All bits flipped.",
+    operand="integral",
+    samples=lambda rng: [Sample((rng.integers(0, 100, s),)) for s in [(), (33,), (3, 4)]],
+)
+bitwise_left_shift = elementwise(
+    "bitwise_left_shift",
+    np.left_shift,
+    "`x` times 2 to the power `y`, in bits.",
+    operand="integral",
+    samples=_shift_samples,
+    dtypes_=dtypes.INTEGERS,
+)
+bitwise_right_shift = elementwise(
+    "bitwise_right_shift",
+    np.right_shift,
+    "`x` shifted right by `y` bits; the sign is kept.",
+    operand="integral",
+    samples=_shift_samples,
+    dtypes_=dtypes.INTEGERS,
+)

@@ -1,0 +1,159 @@
+"""Rounding, division with remainder, and telling NaN and infinity from numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops.opdef import Sample, Tolerance
+from polyhal.hal.ops.pointwise.arithmetic import abs_
+from polyhal.hal.ops.pointwise.elementwise import elementwise, in_common_dtype
+from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not, logical_or, not_equal
+from polyhal.hal.ops.pointwise.selection import where
+
+
+def _truncating_divide(x: Any, y: Any) -> Any:
+    x, y = np.asarray(x), np.asarray(y)
+    wide = np.result_type(x, y)
+    quotient = np.floor_divide(np.abs(x.astype(wide)), np.abs(y.astype(wide)))
+    return np.where((x < 0) != (y < 0), -quotient, quotient) if wide.kind == "i" else quotient
+
+
+def _division_samples(rng: np.random.Generator) -> list[Sample]:
+    return [Sample((rng.integers(0, 100, (33,)), rng.integers(1, 9, (33,))))]
+
+
+truncating_divide = elementwise(
+    "truncating_divide",
+    _truncating_divide,
+    "Integer quotient rounded towards zero, as in C.",
+    operand="integral",
+    samples=_division_samples,
+    dtypes_=dtypes.INTEGERS,
+)
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    if np.result_type(x, y).kind == "f":
+        return np.floor(np.divide(x, y))
+    return np.floor_divide(x, y)
+
+
+def _floor_divide_decomposed(x: Any, y: Any) -> Any:
+    if x.dtype.kind == "float" if hasattr(x, "dtype") else y.dtype.kind == "float":
+        return floor(x / y)
+    quotient = truncating_divide(x, y)
+    inexact = not_equal(quotient * y, x)
+    return where(logical_and(inexact, not_equal(less(x, 0), less(y, 0))), quotient - 1, quotient)
+
+
+def _nonzero_samples(rng: np.random.Generator) -> list[Sample]:
+    def divisor(shape: tuple[int, ...]) -> Any:
+        return rng.choice([-1.0, 1.0], shape) * rng.uniform(1.0, 4.0, shape)
+
+    return [
+        Sample((rng.uniform(-40, 40, a), divisor(b)))
+        for a, b in [((), ()), ((33,), (33,)), ((4, 1, 5), (3, 1)), ((0, 3), (1, 3))]
+    ] + [Sample((rng.uniform(-40, 40, (5,)), 3.0)), Sample((7.0, divisor((5,))))]
+
+
+floor_divide = elementwise(
+    "floor_divide",
+    _floor_divide,
+    "Largest integer not above `x / y`.",
+    operand="numeric",
+    decompose=lambda x, y: in_common_dtype(_floor_divide_decomposed, x, y),
+    samples=_nonzero_samples,
+)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    return np.remainder(x, y)
+
+
+remainder = elementwise(
+    "remainder",
+    _remainder,
+    "Remainder of `x / y` with the sign of `y`, as Python's %.",
+    operand="numeric",
+    decompose=lambda x, y: in_common_dtype(lambda a, b: a - floor_divide(a, b) * b, x, y),
+    gradient=lambda g, x, y, needs: (g, -g * floor_divide(x, y) if needs[1] else None),
+    # An exact remainder loses up to |x/y| units when it is formed as x - floor(x/y)*y.
+    samples=_nonzero_samples,
+    tolerance=Tolerance(2.0, floor=40.0),
+)
+
+
+floor = elementwise(
+    "floor",
+    np.floor,
+    "Largest integer not above `x`.",
+    operand="numeric",
+    gradient=lambda g: g * 0,
+    dtypes_=dtypes.FLOATS,
+)
+ceil = elementwise(
+    "ceil",
+    np.ceil,
+    "Smallest integer not below `x`.",
+    operand="numeric",
+    decompose=lambda x: -floor(-x),
+    gradient=lambda g: g * 0,
+    dtypes_=dtypes.FLOATS,
+)
+trunc = elementwise(
+    "trunc",
+    np.trunc,
+    "`x` without its fraction.",
+    operand="numeric",
+    decompose=lambda x: where(less(x, 0.0), ceil(x), floor(x)),
+    gradient=lambda g: g * 0,
+    dtypes_=dtypes.FLOATS,
+)
+
+
+def _round(x: Any) -> Any:
+    low = floor(x)
+    part = x - low
+    even = equal(floor(low * 0.5) * 2.0, low)
+    up = logical_or(less(0.5, part), logical_and(equal(part, 0.5), logical_not(even)))
+    return where(isfinite(x), where(up, low + 1.0, low), x)
+
+
+round_ = elementwise(
+    "round",
+    np.round,
+    "Nearest integer, halves to even.",
+    operand="numeric",
+    inputs=("x",),
+    decompose=_round,
+    gradient=lambda g: g * 0,
+    dtypes_=dtypes.FLOATS,
+)
+isnan = elementwise(
+    "isnan",
+    np.isnan,
+    "True where `x` is NaN.",
+    result=dtypes.bool_,
+    decompose=lambda x: not_equal(x, x),
+    dtypes_=dtypes.FLOATS,
+)
+isinf = elementwise(
+    "isinf",
+    np.isinf,
+    "True where `x` is infinite.",
+    result=dtypes.bool_,
+    decompose=lambda x: equal(abs_(x), math.inf) if x.dtype.kind == "float" else not_equal(x, x),
+    dtypes_=dtypes.FLOATS,
+)
+isfinite = elementwise(
+    "isfinite",
+    np.isfinite,
+    "True where `x` is neither infinite nor NaN.",
+    result=dtypes.bool_,
+    decompose=lambda x: less(abs_(x), math.inf) if x.dtype.kind == "float" else equal(x, x),
+    dtypes_=dtypes.FLOATS,
+)

@@ -1,0 +1,83 @@
+"""Choosing between elements: by a condition, by size, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.ops.opdef import OpFunction, Sample
+from polyhal.hal.ops.pointwise.elementwise import elementwise, in_common_dtype
+from polyhal.hal.ops.pointwise.logic import equal, greater, less, logical_or, not_equal
+
+maximum = elementwise(
+    "maximum",
+    np.maximum,
+    "The larger of `x` and `y`; NaN if either is NaN.",
+    gradient=lambda g, x, y: _extremum_gradient(g, x, y, less),
+)
+minimum = elementwise(
+    "minimum",
+    np.minimum,
+    "The smaller of `x` and `y`; NaN if either is NaN.",
+    decompose=lambda x, y: in_common_dtype(lambda a, b: where(logical_or(less(a, b), not_equal(a, a)), a, b), x, y),
+    gradient=lambda g, x, y: _extremum_gradient(g, x, y, lambda a, b: less(b, a)),
+)
+
+
+def _extremum_gradient(g: Any, x: Any, y: Any, loses: Callable[..., Any]) -> Any:
+    """Half each where equal, as PyTorch."""
+    half = where(equal(x, y), g * 0.5, 0.0)
+    return where(loses(y, x), g, half), where(loses(x, y), g, half)
+
+
+where: OpFunction = elementwise(
+    "where",
+    np.where,
+    "`x` where `cond` is true, else `y`.",
+    inputs=("cond", "x", "y"),
+    gradient=lambda g, cond: (None, where(cond, g, 0), where(cond, 0, g)),
+)
+
+
+def _clip(x: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+    if min is not None:
+        x = np.maximum(x, min)
+    return x if max is None else np.minimum(x, max)
+
+
+def _clip_decomposed(x: Any, low: Any, high: Any) -> Any:
+    if low is not None:
+        x = maximum(x, low)
+    return x + 0 if low is None and high is None else x if high is None else minimum(x, high)
+
+
+def _clip_gradient(g: Any, x: Any, min: Any, max: Any) -> Any:  # noqa: A002
+    dx = g
+    dmin = dmax = None
+    if max is not None:
+        above = greater(x, max)
+        dx, dmax = where(above, 0, dx), where(above, g, 0)
+    if min is not None:
+        below = less(x, min)
+        dx, dmin = where(below, 0, dx), where(below, g, 0)
+    return dx, dmin, dmax
+
+
+clip = elementwise(
+    "clip",
+    _clip,
+    "`x` limited to [`min`, `max`]; either bound may be left out.",
+    inputs=("x", "min", "max"),
+    optional=frozenset({"min", "max"}),
+    decompose=_clip_decomposed,
+    gradient=_clip_gradient,
+    operand="numeric",
+    samples=lambda rng: [
+        Sample((rng.uniform(-4, 4, (33,)), -1.0, 1.0)),
+        Sample((rng.uniform(-4, 4, (3, 5)), None, 1.0)),
+        Sample((rng.uniform(-4, 4, (3, 5)), rng.uniform(-2, -1, (5,)), None)),
+        Sample((np.array([np.nan, np.inf, -np.inf, 0.0]), -1.0, 1.0), special=True),
+    ],
+)

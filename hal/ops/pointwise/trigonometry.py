@@ -1,0 +1,156 @@
+"""Trigonometric and hyperbolic functions, and their inverses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.ops.opdef import OpFunction, Tolerance
+from polyhal.hal.ops.pointwise import polynomials
+from polyhal.hal.ops.pointwise.arithmetic import abs_, square
+from polyhal.hal.ops.pointwise.elementwise import elementwise
+from polyhal.hal.ops.pointwise.exponential import exp, expm1, rsqrt, sqrt
+from polyhal.hal.ops.pointwise.logic import equal, less, logical_or, not_equal
+from polyhal.hal.ops.pointwise.selection import where
+
+_UNIT = Tolerance(8.0, floor=1.0)
+"""Units at magnitude 1: near a zero of a periodic function the rounding of the argument dominates."""
+
+sin = elementwise(
+    "sin",
+    np.sin,
+    "Sine of `x` radians.",
+    operand="float",
+    gradient=lambda g, x: g * cos(x),
+    tolerance=Tolerance(4.0, floor=1.0),
+)
+cos: OpFunction = elementwise(
+    "cos",
+    np.cos,
+    "Cosine of `x` radians.",
+    operand="float",
+    decompose=lambda x: 1.0 - square(sin(x * 0.5)) * 2.0,
+    gradient=lambda g, x: -g * sin(x),
+    tolerance=_UNIT,
+)
+tan = elementwise(
+    "tan",
+    np.tan,
+    "Tangent of `x` radians.",
+    operand="float",
+    decompose=lambda x: sin(x) / cos(x),
+    gradient=lambda g, out: g * (square(out) + 1.0),
+    domain=((-1.3, 1.3),),
+    tolerance=Tolerance(32.0, floor=1.0),
+)
+asin = elementwise(
+    "asin",
+    np.arcsin,
+    "Inverse sine, in radians.",
+    operand="float",
+    decompose=lambda x: atan(x * rsqrt((1.0 - x) * (x + 1.0))),
+    gradient=lambda g, x: g * rsqrt(1.0 - square(x)),
+    domain=((-0.95, 0.95),),
+    tolerance=Tolerance(8.0),
+)
+acos = elementwise(
+    "acos",
+    np.arccos,
+    "Inverse cosine, in radians.",
+    operand="float",
+    decompose=lambda x: atan(sqrt((1.0 - x) / (x + 1.0))) * 2.0,
+    gradient=lambda g, x: -g * rsqrt(1.0 - square(x)),
+    domain=((-0.95, 0.95),),
+    tolerance=Tolerance(8.0),
+)
+atan: OpFunction = elementwise(
+    "atan",
+    np.arctan,
+    "Inverse tangent, in radians.",
+    operand="float",
+    decompose=lambda x: polynomials.atan(x, where, less, abs_),
+    gradient=lambda g, x: g / (square(x) + 1.0),
+    tolerance=Tolerance(8.0),
+)
+
+
+def _atan2(y: Any, x: Any) -> Any:
+    y, x = (v if hasattr(v, "dtype") else other * 0 + v for v, other in ((y, x), (x, y)))
+    swap = less(abs_(x), abs_(y))
+    small, large = where(swap, abs_(x), abs_(y)), where(swap, abs_(y), abs_(x))
+    ratio = where(equal(small, large), where(equal(large, 0.0), 0.0, 1.0), small / large)
+    angle = atan(where(logical_or(not_equal(x, x), not_equal(y, y)), math.nan, ratio))
+    angle = where(swap, math.pi / 2 - angle, angle)
+    # 1/x tells -0 from 0, which the comparison with 0 does not.
+    angle = where(logical_or(less(x, 0.0), less(1.0 / x, 0.0)), math.pi - angle, angle)
+    return where(logical_or(less(y, 0.0), less(1.0 / y, 0.0)), -angle, angle)
+
+
+atan2 = elementwise(
+    "atan2",
+    np.arctan2,
+    "Angle of the point (y, x), in radians.",
+    operand="float",
+    inputs=("y", "x"),
+    decompose=_atan2,
+    gradient=lambda g, y, x: (g * (x / (square(x) + square(y))), -g * (y / (square(x) + square(y)))),
+    domain=((0.3, 4.0), (-4.0, 4.0)),
+    tolerance=Tolerance(8.0, floor=1.0),
+)
+
+
+def _sinh(x: Any) -> Any:
+    e = expm1(abs_(x))
+    # Beyond 20 the second term is lost; e / (e + 1) would be inf / inf at the far end.
+    half = where(less(20.0, abs_(x)), e, e + e / (e + 1.0)) * 0.5
+    return where(less(x, 0.0), -half, half)
+
+
+sinh = elementwise(
+    "sinh",
+    np.sinh,
+    "Hyperbolic sine.",
+    operand="float",
+    decompose=_sinh,
+    gradient=lambda g, x: g * cosh(x),
+    tolerance=Tolerance(12.0),
+)
+cosh: OpFunction = elementwise(
+    "cosh",
+    np.cosh,
+    "Hyperbolic cosine.",
+    operand="float",
+    decompose=lambda x: (exp(x) + exp(-x)) * 0.5,
+    gradient=lambda g, x: g * sinh(x),
+    tolerance=Tolerance(8.0),
+)
+
+
+def _tanh(x: Any) -> Any:
+    e = expm1(abs_(x) * -2.0)
+    half = -e / (e + 2.0)
+    return where(less(x, 0.0), -half, half)
+
+
+tanh_grad = elementwise(
+    "tanh_grad",
+    lambda g, out: g * (1 - out * out),
+    "Gradient of tanh from its result.",
+    operand="float",
+    inputs=("grad", "y"),
+    decompose=lambda g, out: g * (1.0 - square(out)),
+    domain=((-2.0, 2.0), (-0.95, 0.95)),
+    special=False,
+    tolerance=Tolerance(4.0, floor=2.0),
+)
+tanh = elementwise(
+    "tanh",
+    np.tanh,
+    "Hyperbolic tangent.",
+    operand="float",
+    decompose=_tanh,
+    gradient=lambda g, out: tanh_grad(g, out),
+    tolerance=Tolerance(12.0),
+)

@@ -1,0 +1,1 @@
+"""Random ops, from a counter-based generator."""

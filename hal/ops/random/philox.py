@@ -1,0 +1,292 @@
+"""Counter-based random numbers: the same seed gives the same bits on every device.
+
+Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011), Philox4x32-10. The key is the seed, the counter
+is the offset plus the number of the block; each block yields four words.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import as_dtype
+from polyhal.hal.layout import Spec, View, contiguous_strides
+from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.movement import reshape, slice_, stack
+from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, OpFunction, Output, Piece, Sample, Slot, Specs, Tolerance
+from polyhal.hal.ops.pointwise.exponential import log, sqrt
+from polyhal.hal.ops.pointwise.logic import (
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    greater_equal,
+    less,
+)
+from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.pointwise.trigonometry import cos, sin
+
+_EMPTY = inspect.Parameter.empty
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+_MASK = 0xFFFFFFFF
+
+
+def philox(seed: int, offset: int, blocks: int) -> np.ndarray:
+    """`blocks` blocks of four uint32 words, in NumPy: shape (blocks, 4)."""
+    counter = np.uint64(offset) + np.arange(blocks, dtype=np.uint64)
+    c0, c1 = (counter & np.uint64(_MASK)), (counter >> np.uint64(32))
+    c2, c3 = np.zeros_like(c0), np.zeros_like(c0)
+    k0, k1 = seed & _MASK, (seed >> 32) & _MASK
+    for _ in range(_ROUNDS):
+        p0, p1 = c0 * np.uint64(_MULTIPLIERS[0]), c2 * np.uint64(_MULTIPLIERS[1])
+        high0, low0 = p0 >> np.uint64(32), p0 & np.uint64(_MASK)
+        high1, low1 = p1 >> np.uint64(32), p1 & np.uint64(_MASK)
+        c0, c1, c2, c3 = high1 ^ c1 ^ np.uint64(k0), low1, high0 ^ c3 ^ np.uint64(k1), low0
+        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
+    return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
+
+
+def blocks_for(size: int) -> int:
+    """How many blocks `size` words take: what a generator's offset advances by."""
+    return -(-size // 4)
+
+
+# --- pieces of the decomposition ------------------------------------------------------------------------------------
+
+
+def _infer_spread(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    return [(as_dtype(params["dtype"]), tuple(params["shape"]))]
+
+
+spread_number = OPS.declare(
+    OpDef(
+        name="spread_number",
+        family="random",
+        doc="A tensor of `shape` filled with a number that may differ from call to call.",
+        inputs=("value",),
+        optional=frozenset(),
+        variadic=False,
+        params={"shape": _EMPTY, "dtype": _EMPTY},
+        outputs=("out",),
+        public=False,
+        infer=_infer_spread,
+        reference=lambda value, *, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy),
+        assemble=lambda specs, outs, params: [
+            Piece(View(outs[0].shape, contiguous_strides(outs[0].shape)), value=Slot(0))
+        ],
+        samples=lambda rng: [Sample((7,), {"shape": (3, 2), "dtype": dtypes.int64})],
+        tolerance=Tolerance(0.0),
+    )
+)
+
+
+def _words(number: Any) -> tuple[Any, Any]:
+    """The low and the high 32 bits of a number, as uint32 tensors of one element."""
+    wide = spread_number(number, (1,), dtypes.int64)
+    low = bitwise_and(wide, _MASK).cast(dtype=dtypes.uint32)
+    return low, bitwise_right_shift(wide, 32).cast(dtype=dtypes.uint32)
+
+
+def _multiply(a: Any, constant: int) -> tuple[Any, Any]:
+    """The high and the low word of a 32-bit product, from 16-bit halves: the contract has no wide multiplication."""
+    high, low = constant >> 16, constant & 0xFFFF
+    a_low, a_high = bitwise_and(a, 0xFFFF), bitwise_right_shift(a, 16)
+    ll, lh, hl, hh = a_low * low, a_low * high, a_high * low, a_high * high
+    middle = bitwise_right_shift(ll, 16) + bitwise_and(lh, 0xFFFF) + bitwise_and(hl, 0xFFFF)
+    top = hh + bitwise_right_shift(lh, 16) + bitwise_right_shift(hl, 16) + bitwise_right_shift(middle, 16)
+    return top, bitwise_or(bitwise_left_shift(middle, 16), bitwise_and(ll, 0xFFFF))
+
+
+def _random_bits_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...]) -> Any:
+    size = math.prod(shape)
+    blocks = blocks_for(size)
+    start, high = _words(offset)
+    c0 = start + arange(0, blocks, 1, dtypes.uint32)
+    c1 = high + where(less(c0, start), 1, 0).cast(dtype=dtypes.uint32)
+    c2 = bitwise_xor(c0, c0)
+    c3 = c2
+    k0, k1 = _words(seed)
+    for i in range(_ROUNDS):
+        high0, low0 = _multiply(c0, _MULTIPLIERS[0])
+        high1, low1 = _multiply(c2, _MULTIPLIERS[1])
+        c0, c1 = bitwise_xor(bitwise_xor(high1, c1), k0), low1
+        c2, c3 = bitwise_xor(bitwise_xor(high0, c3), k1), low0
+        if i + 1 < _ROUNDS:
+            k0, k1 = k0 + _WEYL[0], k1 + _WEYL[1]
+    words = reshape(stack([c0, c1, c2, c3], 1), (blocks * 4,))
+    return reshape(slice_(words, (0,), (size,), (1,)), shape)
+
+
+# --- public ops -----------------------------------------------------------------------------------------------------
+
+
+def _random(
+    name: str, doc: str, reference: Any, decompose: Any, *, dtype: bool, tolerance: Tolerance, mixed: bool = False
+) -> Any:
+    def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+        shape = params["shape"]
+        params["shape"] = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+        if dtype:
+            params["dtype"] = as_dtype(params["dtype"])
+            if not params["dtype"].is_floating_point:
+                raise TypeError(f"dtype {params['dtype'].name}; expected a floating-point dtype")
+        return [(params["dtype"] if dtype else dtypes.uint32, params["shape"])]
+
+    extra: dict[str, Any] = {"dtype": dtypes.float32} if dtype else {}
+    kinds = [dtypes.float32, dtypes.float16] if dtype else [None]
+    return OPS.declare(
+        OpDef(
+            name=name,
+            family="random",
+            doc=doc,
+            inputs=("seed", "offset"),
+            optional=frozenset(),
+            variadic=False,
+            params={"shape": _EMPTY, **extra},
+            outputs=("out",),
+            infer=infer,
+            public=False,
+            reference=reference,
+            decompose=decompose,
+            samples=lambda rng: [
+                Sample((seed, offset), {"shape": shape, **({"dtype": kind} if kind else {})})
+                for seed, offset, shape in [
+                    (0, 0, (7,)),
+                    (12345678901234567, (1 << 32) - 2, (3, 5)),
+                    (1, 5, (33,)),
+                    (3, 0, ()),
+                ]
+                for kind in kinds
+            ],
+            errors=[ErrorSample((0, 0), {"shape": (2,), "dtype": dtypes.int32}, ValueError, "floating")]
+            if dtype
+            else [],
+            tolerance=tolerance,
+        )
+    )
+
+
+def _np_random_bits(seed: int, offset: int, *, shape: Any) -> Any:
+    size = math.prod(shape)
+    return philox(int(seed), int(offset), blocks_for(size)).reshape(-1)[:size].reshape(shape)
+
+
+random_bits = _random(
+    "random_bits",
+    "Uniformly distributed uint32 words; element i is word i % 4 of block `offset + i // 4` under key `seed`.",
+    _np_random_bits,
+    _random_bits_decomposed,
+    dtype=False,
+    tolerance=Tolerance(0.0),
+)
+
+
+def _np_uniform(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
+    bits = _np_random_bits(seed, offset, shape=shape)
+    return (bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+uniform = _random(
+    "uniform",
+    "Uniform numbers in [0, 1), multiples of 2^-24.",
+    _np_uniform,
+    lambda seed, offset, *, shape, dtype: (
+        bitwise_right_shift(random_bits(seed, offset, shape), 8).cast(dtype=dtypes.float32) * 2.0**-24
+    ),
+    dtype=True,
+    tolerance=Tolerance(0.0),
+)
+
+
+def _np_normal(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
+    size = math.prod(shape)
+    words = philox(int(seed), int(offset), blocks_for(size)).reshape(-1, 2, 2)
+    # Numbers in (0, 1], so that the logarithm is finite.
+    u = ((words[:, :, 0] >> np.uint32(8)).astype(np.float64) + 1) * 2.0**-24
+    angle = 2 * math.pi * ((words[:, :, 1] >> np.uint32(8)).astype(np.float64) * 2.0**-24)
+    radius = np.sqrt(-2 * np.log(u))
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2).reshape(-1)[:size].reshape(shape)
+
+
+def _normal_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+    size = math.prod(shape)
+    pairs = reshape(random_bits(seed, offset, (blocks_for(size) * 4,)), (-1, 2))
+    shifted = bitwise_right_shift(pairs, 8).cast(dtype=dtypes.float32)
+    n = shifted.shape[0]
+    u = reshape(slice_(shifted, (0, 0), (n, 1), (1, 1)), (n,)) * 2.0**-24 + 2.0**-24
+    angle = reshape(slice_(shifted, (0, 1), (n, 1), (1, 1)), (n,)) * (2 * math.pi * 2.0**-24)
+    radius = sqrt(log(u) * -2.0)
+    values = reshape(stack([radius * cos(angle), radius * sin(angle)], 1), (n * 2,))
+    return reshape(slice_(values, (0,), (size,), (1,)), shape)
+
+
+normal = _random(
+    "normal",
+    "Standard normal numbers, from pairs of words by Box and Muller.",
+    _np_normal,
+    _normal_decomposed,
+    dtype=True,
+    # The radius is at most 5.8; sine and cosine of a rounded angle are off by a few units at 1.
+    tolerance=Tolerance(16.0, floor=4.0),
+)
+
+
+def _np_dropout(x: Any, seed: int, offset: int, *, p: float) -> Any:
+    x = np.asarray(x)
+    keep = _np_random_bits(seed, offset, shape=x.shape) >= np.uint32(threshold(p))
+    return np.where(keep, x * (1 / (1 - p)), 0)
+
+
+def threshold(p: float) -> int:
+    """Words below this drop an element with probability `p`."""
+    return min(int(p * 2**32), _MASK)
+
+
+def _infer_dropout(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = specs[0]
+    assert isinstance(spec, Spec)
+    if not 0 <= params["p"] < 1:
+        raise ValueError(f"p is {params['p']}; expected 0 <= p < 1")
+    return [(spec.dtype, spec.shape)]
+
+
+def _dropout_decomposed(x: Any, seed: Any, offset: Any, *, p: float) -> Any:
+    bits = random_bits(seed, offset, x.shape)
+    return where(greater_equal(bits, threshold(p)), x * (1 / (1 - p)), 0.0)
+
+
+def _dropout_samples(rng: np.random.Generator) -> list[Sample]:
+    return [
+        Sample((rng.uniform(0.5, 2, s), 42, 3), {"p": p})
+        for s, p in [((33,), 0.25), ((3, 5, 7), 0.5), ((4,), 0.0), ((0, 3), 0.1)]
+    ]
+
+
+dropout: OpFunction = OPS.declare(
+    OpDef(
+        name="dropout",
+        family="random",
+        doc="`x` with each element zeroed with probability `p`, the others scaled by 1/(1-p).",
+        inputs=("x", "seed", "offset"),
+        optional=frozenset(),
+        variadic=False,
+        params={"p": _EMPTY},
+        outputs=("out",),
+        infer=_infer_dropout,
+        public=False,
+        reference=_np_dropout,
+        decompose=_dropout_decomposed,
+        gradient=lambda g, seed, offset, *, p: (dropout(g, seed, offset, p), None, None),
+        samples=_dropout_samples,
+        dtypes=dtypes.FLOATS,
+        tolerance=Tolerance(1.0),
+        errors=[ErrorSample((np.zeros(2), 0, 0), {"p": 1.5}, ValueError, "expected 0 <= p < 1")],
+    )
+)

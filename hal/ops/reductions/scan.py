@@ -1,0 +1,111 @@
+"""Running sums and products along one axis, in at least float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec, normalize_axis
+from polyhal.hal.ops.layout.movement import concat, flip, slice_
+from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.pointwise.arithmetic import add, multiply
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = specs[0]
+    assert isinstance(spec, Spec)
+    params["axis"] = normalize_axis(params["axis"], spec.ndim)
+    wide = dtypes.uint64 if spec.dtype.kind == "uint" else dtypes.int64
+    return [(spec.dtype if spec.dtype.is_floating_point else wide, spec.shape)]
+
+
+def _terms(specs: Specs, params: Params) -> int:
+    """How many elements go into the last result."""
+    spec = specs[0]
+    assert isinstance(spec, Spec)
+    return spec.shape[params["axis"]]
+
+
+def _samples(low: float, high: float) -> Callable[[np.random.Generator], list[Sample]]:
+    def samples(rng: np.random.Generator) -> list[Sample]:
+        cases = [
+            ((7,), 0),
+            ((3, 5), 0),
+            ((3, 5), -1),
+            ((2, 3, 4), 1),
+            ((4, 300), 1),
+            ((300, 4), 0),
+            ((1,), 0),
+            ((3, 0), 1),
+        ]
+        return [Sample((rng.uniform(low, high, shape),), {"axis": axis}) for shape, axis in cases]
+
+    return samples
+
+
+def _part(x: Any, axis: int, start: int, length: int) -> Any:
+    """`length` neighbouring elements along `axis`."""
+    starts = tuple(start if i == axis else 0 for i in range(x.ndim))
+    lengths = tuple(length if i == axis else n for i, n in enumerate(x.shape))
+    return slice_(x, starts, lengths, (1,) * x.ndim)
+
+
+def _decomposed(join: Callable[..., Any]) -> Callable[..., Any]:
+    """Each round joins what lies `reach` elements apart: after the last, every result has all that lie before it."""
+
+    def decompose(x: Any, *, axis: int) -> Any:
+        if x.dtype.kind != "float":
+            x = x.cast(dtype=dtypes.uint64 if x.dtype.kind == "uint" else dtypes.int64)
+        length, reach = x.shape[axis], 1
+        while reach < length:
+            rest = length - reach
+            joined = join(_part(x, axis, reach, rest), _part(x, axis, 0, rest))
+            x = concat((_part(x, axis, 0, reach), joined), axis)
+            reach *= 2
+        return x
+
+    return decompose
+
+
+_ERRORS = [ErrorSample((np.zeros((2, 3)),), {"axis": 2}, ValueError, "axis 2 is out of range")]
+
+
+def _cumsum(x: Any, *, axis: int) -> Any:
+    """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
+    return np.cumsum(x, axis=axis)
+
+
+cumsum: OpFunction = declare(
+    _cumsum,
+    name="cumsum",
+    family="scan",
+    infer=_infer,
+    decompose=_decomposed(add),
+    gradient=lambda g, *, axis: flip(cumsum(flip(g, axis), axis), axis),
+    samples=_samples(-2.0, 2.0),
+    errors=_ERRORS,
+    dtypes=dtypes.ALL,
+    # Partial sums cancel: what was rounded is as large as the largest of them.
+    tolerance=Tolerance(2.0, floor=4.0, terms=_terms),
+)
+
+
+def _cumprod(x: Any, *, axis: int) -> Any:
+    """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
+    return np.cumprod(x, axis=axis)
+
+
+cumprod: OpFunction = declare(
+    _cumprod,
+    name="cumprod",
+    family="scan",
+    infer=_infer,
+    decompose=_decomposed(multiply),
+    samples=_samples(0.8, 1.25),
+    errors=_ERRORS,
+    dtypes=(*dtypes.FLOATS, *dtypes.INTEGERS),
+    tolerance=Tolerance(2.0, terms=_terms),
+)

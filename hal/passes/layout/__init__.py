@@ -1,0 +1,1 @@
+"""Passes that decide shapes and strides so that copies disappear."""

@@ -1,0 +1,47 @@
+"""Passes: functions from a graph to a better graph that computes the same. One per file.
+
+`optimize` runs them in the order in which each prepares the ground for the next.
+"""
+
+from __future__ import annotations
+
+from polyhal.hal.ir.graph import Graph
+from polyhal.hal.passes.decompose import decompose
+from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
+from polyhal.hal.passes.fuse.epilogues import fuse_products
+from polyhal.hal.passes.fuse.match_patterns import recognize
+from polyhal.hal.passes.fuse.norm_relu import join_relu
+from polyhal.hal.passes.layout.pad_gemm import pad_logits
+from polyhal.hal.passes.layout.propagate_layouts import place_results
+from polyhal.hal.passes.layout.sink_reshapes import align_shapes
+from polyhal.hal.passes.simplify.algebra import simplify_algebra
+from polyhal.hal.passes.simplify.common_subexpressions import merge_common_subexpressions
+from polyhal.hal.passes.simplify.constant_folding import fold_constants
+from polyhal.hal.passes.simplify.dead_code import remove_dead_code
+from polyhal.hal.passes.simplify.views import simplify_views
+
+_TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subexpressions, remove_dead_code)
+
+PASSES = (
+    *_TIDYING,
+    recognize,
+    decompose,
+    *_TIDYING,
+    place_results,
+    simplify_views,
+    pad_logits,
+    fuse_products,
+    join_relu,
+    simplify_views,
+    align_shapes,
+    simplify_views,
+    remove_dead_code,
+    fuse_elementwise,
+)
+
+
+def optimize(graph: Graph) -> Graph:
+    """The graph after all passes."""
+    for step in PASSES:
+        graph = step(graph)
+    return graph

@@ -1,0 +1,56 @@
+"""An op's decomposition as it is run: in a precision and with operands that its text takes for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.layout import ScalarSpec, Spec
+from polyhal.hal.ops.opdef import OpDef
+
+_HALF = (dtypes.float16, dtypes.bfloat16)
+
+
+def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
+    """The op's decomposition with half-precision inputs widened first and results cast to the declared dtypes."""
+    decompose = op.decompose
+    assert decompose is not None
+
+    def run(*values: Any, **params: Any) -> tuple[Any, ...]:
+        if op.family == "elementwise":
+            values = _numbers_spread(op, values)
+        if op.widen:
+            values = tuple(
+                v.cast(dtype=dtypes.float32)
+                if hasattr(v, "spec") and isinstance(v.spec, Spec) and v.dtype in _HALF
+                else v
+                for v in values
+            )
+        result = decompose(*values, **params)
+        results = result if isinstance(result, tuple) else (result,)
+        return tuple(r if r.dtype is s.dtype else r.cast(dtype=s.dtype) for r, s in zip(results, outputs, strict=True))
+
+    return run
+
+
+def _numbers_spread(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Numbers among the operands as tensors of one element in the operands' dtype.
+
+    An elementwise op may get a number in any place; its decomposition would compute on it alone in the default dtype.
+    """
+    from polyhal.hal.ops.pointwise.elementwise import operand_dtype
+    from polyhal.hal.ops.random.philox import spread_number
+
+    specs: list[Any] = []
+    for v in values:
+        if v is None or not hasattr(v, "spec"):
+            specs.append(None if v is None else ScalarSpec(dispatch.scalar_dtype(v)))
+        else:
+            specs.append(v.spec)
+    if not any(isinstance(s, ScalarSpec) for s in specs):
+        return values
+    dtype = operand_dtype(op.name, tuple(specs))
+    return tuple(
+        spread_number(v, (), dtype) if isinstance(s, ScalarSpec) else v for v, s in zip(values, specs, strict=True)
+    )

@@ -1,0 +1,1 @@
+"""Environment variables, settings of the process, and small files that processes share."""

@@ -1,0 +1,1 @@
+"""Running the kit without pytest: certificates, and the diagnosis of kernels that fail."""

@@ -1,0 +1,171 @@
+"""Which kernel is to blame for a failed case: the one without which the case passes.
+
+A case is repeated with kernels passed over, one more at a time, until it passes or none is left; then as few as possible
+are kept. That needs no knowledge of what a case does, and finds a wrong kernel inside a gradient or a decomposition too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from polyhal.hal.device import Device
+from polyhal.hal.kernels.quarantine import Entry, Quarantine
+from polyhal.hal.ops import OPS
+from polyhal.hal.planning.resolution import Layout, Resolution, Step
+from polyhal.hal.protocol import Ability
+from polyhal.hal.testing.certification.verification import Outcome, attempt
+from polyhal.hal.testing.kit.cases import op_cases
+from polyhal.hal.testing.kit.failures import gist
+from polyhal.hal.testing.kit.isolation import isolated, strict
+from polyhal.hal.testing.kit.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What has to be passed over for a case to pass. No entries: no kernel that could be passed over is to blame."""
+
+    entries: tuple[Entry, ...] = ()
+    steady: bool = True
+    """False where the case passes when it is repeated as it was."""
+
+
+def diagnose(device: Device, failed: Outcome, scope: Scope, known: Quarantine) -> Diagnosis:
+    """Find what is to blame for `failed`, beyond what is `known`. Raises DeviceLostError if the device does not survive."""
+    trial = _Trial(device, failed, scope)
+    with strict():
+        passed, used = trial.run(known)
+        if passed:
+            # A race may spare the repetition; the kernel that a forward case is about is suspect all the same.
+            own = _own(used, failed) if _kind(failed) == "forward" and not _spared(used, known) else None
+            return Diagnosis((trial.entry(own),) if own is not None else (), steady=False)
+        found: list[Entry] = []
+        while not passed:
+            suspects = trial.suspects(used, known | found)
+            if not suspects:
+                return Diagnosis()
+            alone = next((e for e in suspects if trial.run(known | [*found, e])[0]), None)
+            if alone is not None:
+                found.append(alone)
+            else:
+                # The op of the case may only show its next kernel once the first one is out of the way.
+                found += [e for e in suspects if e.op == failed_op(failed)] or suspects
+            passed, used = trial.run(known | found)
+        for entry in tuple(found):
+            fewer = [e for e in found if e is not entry]
+            if fewer and trial.run(known | fewer)[0]:
+                found = fewer
+        for entry in tuple(found):
+            others = [e for e in found if e is not entry]
+            found = [*others, trial.narrowed(entry, known | others, used)]
+    return Diagnosis(tuple(found))
+
+
+def failed_op(outcome: Outcome) -> str:
+    """The op that a case is about; empty for the contract's."""
+    return outcome.case.op if outcome.case is not None else ""
+
+
+def blame(device: Device, failed: Outcome) -> Entry | None:
+    """The entry for the kernel that a forward case is about, without running anything: for devices that are lost."""
+    made = (plan.resolution for key, plan in device.plans.items() if key[0].name == failed_op(failed))
+    own = _own((r for r in made if failed.case is not None and r.dtype == failed.case.dtype), failed)
+    return replace(_entry(own, failed), fatal=True) if own is not None and _kind(failed) == "forward" else None
+
+
+def culprits_of_a_crash(device: Device, case: str, known: Quarantine) -> tuple[Entry, ...]:
+    """The entry for the kernel of a forward case during which a process ended; none for other cases.
+
+    The native kernel, if there may be one; what takes its place when it was passed over already.
+    """
+    kind, op, dtype = (*case.split("/"), "", "")[:3]
+    if kind != "forward" or op not in OPS:
+        return ()
+    native = bool(device.abilities & Ability.LOWERING) and not _names(known, Step.NATIVE, op, dtype)
+    step = Step.NATIVE if native else Step.CORE
+    today = datetime.now(UTC).date().isoformat()
+    return (Entry(step, op, dtype, tuple(Layout), "the process ended during the check", case, today, fatal=True),)
+
+
+def _names(known: Quarantine, step: Step, op: str, dtype: str) -> bool:
+    return any(known.find(step, op, dtype, layout) for layout in Layout)
+
+
+class _Trial:
+    """One case, to be run again and again with different kernels passed over."""
+
+    def __init__(self, device: Device, failed: Outcome, scope: Scope) -> None:
+        self._device = device
+        self._failed = failed
+        self._scope = scope
+
+    def run(self, quarantine: Quarantine) -> tuple[bool, list[Resolution]]:
+        """Whether the case passes, and every resolution on the way."""
+        target = isolated(self._device, quarantine)
+        used: list[Resolution] = []
+        target.planner.record = used
+        op = failed_op(self._failed)
+        case = (
+            next((c for c in op_cases(target, OPS[op], self._scope) if c.id == self._failed.id), None) if op else None
+        )
+        if case is None:
+            return False, []  # a check of the contract: it runs no op
+        outcome = attempt(case)
+        if outcome.lost:
+            assert outcome.error is not None
+            raise outcome.error
+        return not outcome.problem, used
+
+    def suspects(self, used: Iterable[Resolution], known: Quarantine) -> list[Entry]:
+        """Entries for all kernels in use, those of the case's own op first."""
+        found: dict[tuple[Step, str, str], Entry] = {}
+        for resolution in used:
+            # Where resolving raised, the step is unknown: it may have been either.
+            for step in (resolution.step,) if resolution.step else (Step.NATIVE, Step.CORE):
+                passed_over = known.find(step, resolution.op, resolution.dtype, resolution.layout)
+                if step in (Step.NATIVE, Step.CORE) and passed_over is None:
+                    suspect = replace(resolution, step=step)
+                    found.setdefault((step, resolution.op, resolution.dtype), _entry(suspect, self._failed))
+        return sorted(found.values(), key=lambda e: e.op != failed_op(self._failed))
+
+    def entry(self, resolution: Resolution) -> Entry:
+        return _entry(resolution, self._failed)
+
+    def narrowed(self, entry: Entry, others: Quarantine, used: Iterable[Resolution]) -> Entry:
+        """`entry` without the layouts in which its kernel was used and did no harm."""
+        tried = {r.layout for r in used if (r.op, r.dtype) == (entry.op, entry.dtype)}
+        if len(tried) < 2 or entry.step is not Step.NATIVE:
+            return entry
+        for layout in tried:
+            fewer = tuple(x for x in entry.layouts if x is not layout)
+            if fewer and self.run(others | [replace(entry, layouts=fewer)])[0]:
+                entry = replace(entry, layouts=fewer)
+        return entry
+
+
+def _own(used: Iterable[Resolution], outcome: Outcome) -> Resolution | None:
+    mine = (r for r in used if r.op == failed_op(outcome) and r.step in (Step.NATIVE, Step.CORE))
+    return next(mine, None)
+
+
+def _spared(used: Iterable[Resolution], known: Quarantine) -> bool:
+    """Whether a known entry has taken a kernel out of the way, which explains that the case passes now."""
+    return any(known.find(s, r.op, r.dtype, r.layout) for r in used for s in (Step.NATIVE, Step.CORE))
+
+
+def _kind(outcome: Outcome) -> str:
+    return outcome.case.kind if outcome.case is not None else ""
+
+
+def _entry(resolution: Resolution, outcome: Outcome) -> Entry:
+    assert resolution.step is not None
+    return Entry(
+        resolution.step,
+        resolution.op,
+        resolution.dtype,
+        tuple(Layout),
+        gist(outcome.error) if outcome.error is not None else outcome.problem,
+        outcome.id,
+        datetime.now(UTC).date().isoformat(),
+    )

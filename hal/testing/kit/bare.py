@@ -1,0 +1,74 @@
+"""A device reduced to the required members of the contract: what forces every op through its decomposition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyhal.hal.device import Device
+from polyhal.hal.kernels.quarantine import EMPTY
+from polyhal.hal.layout import Ref
+from polyhal.hal.protocol import ComputeBackend, Handle, Number
+
+
+class BareBackend:
+    """Another backend without its native kernels and without every name that the contract does not require.
+
+    Handles are those of the other backend, so that tensors may be passed between the two.
+    """
+
+    def __init__(self, inner: ComputeBackend) -> None:
+        self.inner = inner
+        self.info = inner.info
+        self.capabilities = replace(inner.capabilities, unary=frozenset(), binary=frozenset(), reduce=frozenset())
+
+    def memory_available(self) -> int:
+        return self.inner.memory_available()
+
+    def allocate(self, nbytes: int) -> Handle:
+        return self.inner.allocate(nbytes)
+
+    def deallocate(self, handle: Handle) -> None:
+        self.inner.deallocate(handle)
+
+    def copy_to_device(self, src: memoryview, dst: Handle, offset: int) -> None:
+        self.inner.copy_to_device(src, dst, offset)
+
+    def copy_from_device(self, src: Handle, offset: int, dst: memoryview) -> None:
+        self.inner.copy_from_device(src, offset, dst)
+
+    def synchronize(self) -> None:
+        self.inner.synchronize()
+
+    def fill(self, value: Number, out: Ref) -> None:
+        self.inner.fill(value, out)
+
+    def copy(self, src: Ref, out: Ref) -> None:
+        self.inner.copy(src, out)
+
+    def unary(self, op: str, x: Ref, out: Ref) -> None:
+        self.inner.unary(op, x, out)
+
+    def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
+        self.inner.binary(op, a, b, out)
+
+    def where(self, cond: Ref, a: Ref, b: Ref, out: Ref) -> None:
+        self.inner.where(cond, a, b, out)
+
+    def reduce(self, op: str, x: Ref, out: Ref) -> None:
+        self.inner.reduce(op, x, out)
+
+    def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
+        self.inner.matmul(a, b, out)
+
+    def gather(self, index: Ref, x: Ref, out: Ref) -> None:
+        self.inner.gather(index, x, out)
+
+    def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
+        self.inner.scatter_add(index, src, out)
+
+
+def bare(device: Device) -> Device:
+    """A second device around the same backend that has the required members only."""
+    made = Device.opened(f"{device.name} (required members only)", BareBackend(device.backend))
+    made.planner.quarantine = EMPTY
+    return made

@@ -1,0 +1,157 @@
+"""How far a device's result may be from the float64 reference, and why. The one place where error bounds are derived.
+
+Let `u(d, m)` be the unit in the last place of dtype d at magnitude m: eps(d) * 2^floor(log2 m), and never less than
+that of the smallest normal number. An op's `Tolerance` says:
+
+- `ulp`: a fixed number of operations, each of which rounds once, is off by at most `ulp * u(c, max(|reference|,
+  floor))`, where c is the dtype the op computes in: the result's own, or float32 where the result is of half precision.
+- `terms`: a sum of n terms of magnitudes m_i, in any order, is off by at most n * eps(c)/2 * sum(m_i) (Higham, Accuracy
+  and Stability of Numerical Algorithms, 2002, section 4.2). With independent roundings it is within 4 sqrt(n) *
+  eps(c)/2 * sum(m_i) with a probability above 0.999 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019); the smaller of
+  the two is allowed. sum(m_i) is what the reference gives for the absolute values of the inputs, where that is finite.
+- Half results are rounded once, at the end, and so is the reference before it is compared. Two numbers that differ by
+  less than a half-precision unit may fall on neighbouring ones, so that one unit of the half dtype is allowed in
+  addition.
+- A tolerance of 0 asks for the correctly rounded reference, bit for bit, with the sign of zeros.
+
+Inputs are rounded to the dtype under test before the reference sees them, so that their rounding is not counted. A
+result below the smallest normal number may be flushed to zero. NaN must be met by NaN and infinity by the same
+infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType, finfo
+from polyhal.hal.ops.opdef import Tolerance
+from polyhal.hal.testing.kit.failures import ResultError
+
+EXACT = Tolerance(0.0)
+_PROBABILISTIC = 4.0
+_MOST = 1e300
+"""Units. A result that should be next to 0 may be off by more than a float can count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The allowed error of one result: an op's tolerance, and the number and magnitudes of accumulated terms."""
+
+    tolerance: Tolerance
+    terms: int = 0
+    magnitudes: np.ndarray | None = None
+    """Sums of the absolute terms, of the result's shape; None where they equal the result."""
+
+
+Measure = Callable[[float], None]
+"""Told the largest error of a comparison, in units in the last place."""
+
+
+def computing(dtype: DType) -> DType:
+    """The dtype in which a result of float `dtype` is computed at least."""
+    return dtype if dtype.itemsize >= 4 else dtypes.float32
+
+
+def unit(dtype: DType, magnitude: np.ndarray) -> np.ndarray:
+    """The unit in the last place of float `dtype` at each magnitude, in float64."""
+    info = finfo(dtype)
+    clipped = np.clip(np.nan_to_num(np.abs(magnitude), nan=0.0, posinf=info.max), info.smallest_normal, info.max)
+    return np.asarray(info.eps * np.exp2(np.frexp(clipped)[1] - 1.0))
+
+
+def accumulated(terms: int) -> float:
+    """The factor of eps/2 times the sum of magnitudes by which a sum of `terms` may be off."""
+    return min(float(terms), _PROBABILISTIC * float(np.sqrt(terms)))
+
+
+def allowed(dtype: DType, expected: np.ndarray, bound: Bound) -> np.ndarray:
+    """The largest permitted absolute error of every element of a float result. `expected` is in float64."""
+    tolerance, inner = bound.tolerance, computing(dtype)
+    if not tolerance.ulp and not bound.terms:
+        return np.zeros(expected.shape)
+    limit = tolerance.ulp * unit(inner, np.maximum(np.abs(expected), tolerance.floor))
+    if bound.terms:
+        size = np.abs(expected) if bound.magnitudes is None else np.maximum(np.abs(bound.magnitudes), np.abs(expected))
+        size = np.maximum(np.where(np.isfinite(size), size, 0.0), tolerance.floor)
+        limit = limit + accumulated(bound.terms) * finfo(inner).eps / 2 * size
+    if dtype is not inner:
+        limit = limit + unit(dtype, expected)
+        if tolerance.rounded:
+            limit = limit + tolerance.rounded / 2 * unit(dtype, np.maximum(np.abs(expected), tolerance.floor))
+    return limit
+
+
+def check_close(
+    got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what: str, measure: Measure | None = None
+) -> None:
+    """Raise ResultError, naming the worst element, unless `got` is within `bound` of the float64 `expected`.
+
+    `measure` is told how far float results are off, whether that is allowed or not (see `largest_error`).
+    """
+    expected = np.asarray(expected)
+    if got.shape != expected.shape:
+        raise ResultError(what, f"the result has shape {got.shape}; the reference has {expected.shape}")
+    if not got.size:
+        return
+    if not dtype.is_floating_point:
+        wrong = got != expected.astype(dtype.numpy)
+        if wrong.any():
+            summary = f"{int(wrong.sum())} of {got.size} elements differ; exact {dtype.name} expected"
+            raise _failure(got, expected, wrong, what, summary)
+        return
+    with np.errstate(all="ignore"):
+        rounded = expected.astype(dtype.numpy)
+        near = rounded.astype(np.float64)
+        # An overflow in the dtype is infinite; elsewhere the unrounded reference measures a float32 or float64 result.
+        target = np.where(np.isfinite(near), expected.astype(np.float64) if dtype.itemsize >= 4 else near, near)
+        value = got.astype(np.float64)
+        limit = allowed(dtype, target, bound)
+        error = np.abs(value - target)
+    if measure is not None:
+        measure(largest_error(dtype, target, error, bound))
+    same = (value == near) | (np.isnan(value) & np.isnan(near))
+    if not bound.tolerance.ulp and not bound.terms:
+        same &= np.isnan(value) | (np.signbit(value) == np.signbit(near))
+    else:
+        same |= np.isfinite(error) & (error <= limit)
+        same |= (value == 0) & (np.abs(target) < finfo(dtype).smallest_normal)
+    if not same.all():
+        with np.errstate(all="ignore"):
+            units = np.where(np.isfinite(error), error / unit(dtype, target), np.inf)
+        worst = float(units[~same].max())
+        summary = f"{int((~same).sum())} of {got.size} elements are off, by up to {worst:.3g} units of {dtype.name}"
+        raise _failure(value, target, ~same, what, summary, limit)
+
+
+def largest_error(dtype: DType, expected: np.ndarray, error: np.ndarray, bound: Bound) -> float:
+    """The largest finite error in units in the last place, at the magnitude that the bound speaks of.
+
+    That is the result's own; the tolerance's floor where that is larger; for sums, the sum of the terms' magnitudes.
+    """
+    finite = np.isfinite(error)
+    if not finite.any():
+        return 0.0
+    with np.errstate(all="ignore"):
+        at = np.maximum(np.abs(expected), bound.tolerance.floor)
+        if bound.magnitudes is not None and bound.terms:
+            at = np.fmax(at, np.abs(bound.magnitudes))
+        return min(float((error / unit(dtype, at))[finite].max()), _MOST)
+
+
+def _failure(
+    got: np.ndarray, expected: np.ndarray, wrong: np.ndarray, what: str, summary: str, limit: np.ndarray | None = None
+) -> ResultError:
+    index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    within = "" if limit is None else f" within {limit[index]:.3g}"
+    place = tuple(int(i) for i in index)
+    return ResultError(what, summary, str(place), _shown(got[index]), _shown(expected[index]) + within)
+
+
+def _shown(value: Any) -> str:
+    number = value.item()
+    return f"{number:.9g}" if isinstance(number, float) else repr(number)
