@@ -19,7 +19,7 @@ from polyhal.hal.errors import CaptureError, CorruptFileError, IncompatibleFileE
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent
-from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.ops.opdef import OPS, Value
 from polyhal.hal.scheduler.executable import Program
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.random import Generator
@@ -205,7 +205,7 @@ def _devices(graph: Graph, one: Device | None) -> list[Any]:
         for node in sorted(graph.nodes, key=lambda n: n.op is OPS["transfer"]):
             for x in node.inputs:
                 if (
-                    isinstance(x, Slot)
+                    isinstance(x, Value)
                     and x.index < graph.inputs
                     and node.origin is not None
                     and found[x.index] is None

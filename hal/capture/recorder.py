@@ -22,7 +22,7 @@ from polyhal.hal.dispatch import Array
 from polyhal.hal.errors import CaptureError, ShapeError, message
 from polyhal.hal.ir.graph import Graph, Node, Operand, Origin
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, extent, place
-from polyhal.hal.ops.opdef import OPS, OpDef, Slot
+from polyhal.hal.ops.opdef import OPS, OpDef, Value
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Capture:
             spec = self._specs[slot]
             if spec.shape != out.ref.shape or spec.dtype is not out.ref.dtype:
                 raise ShapeError(message(op.name, f"the result is {spec}", expected=f"the target's {out.ref.spec}"))
-            self._store(out, Slot(slot))
+            self._store(out, Value(slot))
 
     def overwrite(self, target: Array, value: Any) -> None:
         """Record that `target`'s elements are replaced by a number, or by those of a tensor of the same shape."""
@@ -203,7 +203,7 @@ class Capture:
     def value_of(self, x: Array) -> int:
         """The number of the value that a tensor holds now; for `finish`."""
         operand = self._operand(x)
-        assert isinstance(operand, Slot)
+        assert isinstance(operand, Value)
         return operand.index
 
     def finish(self, results: Iterable[int]) -> Captured:
@@ -217,7 +217,7 @@ class Capture:
         graph.specs = [self._specs[i] for i in order]
         graph.nodes = [
             n._replace(
-                inputs=tuple(Slot(new[x.index]) if isinstance(x, Slot) else x for x in n.inputs),
+                inputs=tuple(Value(new[x.index]) if isinstance(x, Value) else x for x in n.inputs),
                 outputs=tuple(new[i] for i in n.outputs),
             )
             for n in self._nodes
@@ -296,7 +296,7 @@ class Capture:
         return out
 
     def _spec_of(self, operand: Operand) -> Any:
-        if isinstance(operand, Slot):
+        if isinstance(operand, Value):
             return self._specs[operand.index]
         return None if operand is None else ScalarSpec(dispatch.scalar_dtype(operand))
 
@@ -321,13 +321,13 @@ class Capture:
             if slot is None:
                 spec = ScalarSpec(dispatch.scalar_dtype(x.value))
                 slot = self._numbers[id(x)] = self._input(x, spec)
-            return Slot(slot)
+            return Value(slot)
         memory = self._memory(x.buffer)
         key = (x.ref.spec, x.ref.offset)
         slot = memory.values.get(key)
         if slot is None:
             slot = memory.values[key] = self._seen(memory, x)
-        return Slot(slot)
+        return Value(slot)
 
     def _seen(self, memory: Memory, x: Any) -> int:
         """The value of a part of a buffer that was not looked at in this way before."""
@@ -364,7 +364,7 @@ class Capture:
     def _window(self, root: Root, ref: Ref, device: Device) -> int:
         """A view of a root's memory."""
         params = (ref.shape, ref.strides, ref.offset - root.ref.offset)
-        made, _ = self._add(OPS["window"], (Slot(root.slot),), params, device)
+        made, _ = self._add(OPS["window"], (Value(root.slot),), params, device)
         return made[0]
 
     def _store(self, target: Any, value: Operand) -> None:
@@ -388,11 +388,11 @@ class Capture:
         if any(r is not root and r.overlaps(ref) for r in memory.roots):
             raise entangled(target)
         exact = root.ref.spec.shape == ref.shape and root.ref.offset == ref.offset and ref.is_contiguous
-        if exact and isinstance(value, Slot) and self._specs[value.index] == contiguous(ref.dtype, ref.shape):
+        if exact and isinstance(value, Value) and self._specs[value.index] == contiguous(ref.dtype, ref.shape):
             root.slot = value.index
         else:
             params = (ref.shape, ref.strides, ref.offset - root.ref.offset)
-            made, _ = self._add(OPS["overwrite"], (Slot(root.slot), value), params, target.device, (0,))
+            made, _ = self._add(OPS["overwrite"], (Value(root.slot), value), params, target.device, (0,))
             root.slot = made[0]
         memory.changed = True
         memory.values = {(root.ref.spec, root.ref.offset): root.slot for root in memory.roots}

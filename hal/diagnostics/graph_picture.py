@@ -10,7 +10,7 @@ from polyhal.hal.diagnostics.explain_graph import parts_of
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.ir.text import node_text, spec_text
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 
 if TYPE_CHECKING:
     from polyhal.hal.scheduler.executable import Program
@@ -85,7 +85,7 @@ def _input(graph: Graph, i: int) -> Box:
 def _node(graph: Graph, node: Node, number: int, maker: Mapping[int, int]) -> Box:
     made = [graph.specs[v] for v in node.outputs]
     view = graph.view_offset(node) is not None
-    reads = [maker[x.index] for x in node.inputs if isinstance(x, Slot)]
+    reads = [maker[x.index] for x in node.inputs if isinstance(x, Value)]
     parts = parts_of(node)
     return Box(
         number,

@@ -11,7 +11,7 @@ from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.ir.graph import Graph, Operand, Origin
 from polyhal.hal.layout import Spec, contiguous, place
 from polyhal.hal.ops import OPS
-from polyhal.hal.ops.opdef import OpDef, Slot
+from polyhal.hal.ops.opdef import OpDef, Value
 from polyhal.hal.protocol import InputSpec
 
 
@@ -99,7 +99,7 @@ class Assembling:
         if not op.variadic and len(operands) != len(op.inputs):
             raise self.fail(where, f"{op.name} of {len(operands)} operands", expected=f"{', '.join(op.inputs)}")
         for i, x in enumerate(operands):
-            if isinstance(x, Slot):
+            if isinstance(x, Value):
                 self._value(where, x.index)
             elif x is None and not op.variadic and op.inputs[i] not in op.optional:
                 raise self.fail(where, f"operand {op.inputs[i]} of {op.name} is left out", expected="a value")

@@ -13,14 +13,14 @@ from polyhal.hal import dispatch
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous, place
 from polyhal.hal.ops.methods import Methods
-from polyhal.hal.ops.opdef import OpDef, Slot
+from polyhal.hal.ops.opdef import OpDef, Value
 from polyhal.hal.protocol import InputSpec, Number
 
 if TYPE_CHECKING:
     from polyhal.hal.capture.result import Held
     from polyhal.hal.device import Device
 
-Operand = Slot | Number | None
+Operand = Value | Number | None
 """A value by number, a literal Python number, or an absent optional input."""
 
 
@@ -90,7 +90,7 @@ class Graph:
 
     def spec_of(self, operand: Operand) -> InputSpec | None:
         """What an operand is."""
-        if isinstance(operand, Slot):
+        if isinstance(operand, Value):
             return self.specs[operand.index]
         return None if operand is None else ScalarSpec(dispatch.scalar_dtype(operand))
 
@@ -155,7 +155,7 @@ class Tracer:
         """Record one op; the executor interface of `dispatch`."""
         params = dispatch.freeze(params)
         specs = tuple(_spec(x) for x in inputs)
-        slots = tuple(Slot(x.index) if isinstance(x, Symbol) else x for x in inputs)
+        slots = tuple(Value(x.index) if isinstance(x, Symbol) else x for x in inputs)
         bound = op.bind(params)
         inferred = dispatch.infer(op, specs, bound)
         view = op.view(specs[0], bound) if op.view is not None and isinstance(specs[0], Spec) else None
@@ -204,4 +204,4 @@ def trace(function: Callable[..., Any], inputs: Sequence[InputSpec | None], para
     return tracer.graph
 
 
-__all__ = ["Graph", "Node", "Slot", "Symbol", "Tracer", "trace"]
+__all__ = ["Graph", "Node", "Symbol", "Tracer", "Value", "trace"]

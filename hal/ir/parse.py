@@ -13,7 +13,7 @@ from polyhal.hal.ir.builder import Assembling
 from polyhal.hal.ir.graph import Graph, Operand, Origin
 from polyhal.hal.ir.text import NOWHERE
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous_strides
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 from polyhal.hal.protocol import InputSpec
 from polyhal.hal.settings.state import Settings
 
@@ -179,7 +179,7 @@ class _Line:
         return self._parts[self._next - 2][1]
 
     def operand(self) -> Operand:
-        return Slot(self.value()) if self._peek()[0] == "value" else self.literal()
+        return Value(self.value()) if self._peek()[0] == "value" else self.literal()
 
     def literal(self) -> Any:
         """A Python number, string, dtype or None, or a tuple or list of such, as their `repr` writes them."""

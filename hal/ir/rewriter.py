@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal import dispatch
 from polyhal.hal.ir.graph import Graph, Node, Operand, Origin
 from polyhal.hal.layout import Spec, contiguous, place
-from polyhal.hal.ops.opdef import OpDef, Slot
+from polyhal.hal.ops.opdef import OpDef, Value
 from polyhal.hal.planning.resolution import Step
 from polyhal.hal.protocol import Ability
 from polyhal.hal.settings.state import settings
@@ -28,16 +28,16 @@ class Rewriting:
         self.new.names = dict.fromkeys(range(old.inputs, self.new.inputs), "constant")
         self.makers: dict[int, Node] = {}
         """The nodes of the new graph by the values that they make."""
-        self._now: dict[int, Operand] = {i: Slot(i) for i in range(old.inputs)}
+        self._now: dict[int, Operand] = {i: Value(i) for i in range(old.inputs)}
 
     def operand(self, x: Operand) -> Operand:
         """An operand of the old graph in the new one."""
-        return self._now[x.index] if isinstance(x, Slot) else x
+        return self._now[x.index] if isinstance(x, Value) else x
 
     def operands(self, node: Node) -> tuple[Operand, ...]:
         """All operands of an old node in the new graph."""
         now = self._now
-        return tuple([now[x.index] if isinstance(x, Slot) else x for x in node.inputs])
+        return tuple([now[x.index] if isinstance(x, Value) else x for x in node.inputs])
 
     def keep(self, node: Node) -> None:
         """Take an old node over as it is."""
@@ -49,14 +49,14 @@ class Rewriting:
         self.new.nodes.append(node)
         for v in node.outputs:
             self.new.specs.append(self.old.specs[v])
-            self._now[v] = Slot(v)
+            self._now[v] = Value(v)
             self.makers[v] = node
 
     def put(self, node: Node, specs: Sequence[Any]) -> None:
         """Take an old node over with other layouts of its outputs."""
         made = self._append(node._replace(inputs=self.operands(node)), specs)
         for v, new in zip(node.outputs, made, strict=True):
-            self._now[v] = Slot(new)
+            self._now[v] = Value(new)
 
     def equate(self, value: int, operand: Operand) -> None:
         """An old value is this operand of the new graph."""
@@ -64,7 +64,7 @@ class Rewriting:
 
     def add(
         self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], origin: Origin | None
-    ) -> tuple[Slot, ...]:
+    ) -> tuple[Value, ...]:
         """Add a node of one's own; its specs follow from the op's rules."""
         specs = tuple(self.new.spec_of(x) for x in inputs)
         bound = op.bind(dispatch.freeze(params))
@@ -73,16 +73,16 @@ class Rewriting:
         view = op.view(first, bound) if op.view is not None and isinstance(first, Spec) else None
         outputs = [place(first, view)] if view is not None else [contiguous(d, s) for d, s in inferred]  # type: ignore[arg-type]
         made = self._append(Node(op, tuple(inputs), tuple(bound.values()), (), origin), outputs)
-        return tuple(Slot(v) for v in made)
+        return tuple(Value(v) for v in made)
 
     def inline(self, graph: Graph, inputs: Sequence[Operand], origin: Origin | None) -> list[Operand]:
         """Add the nodes of another graph, with `inputs` for its inputs. Returns its outputs."""
         now: dict[int, Operand] = dict(enumerate(inputs))
         for node in graph.nodes:
-            operands = tuple(now[x.index] if isinstance(x, Slot) else x for x in node.inputs)
+            operands = tuple(now[x.index] if isinstance(x, Value) else x for x in node.inputs)
             specs = [graph.specs[v] for v in node.outputs]
             made = self._append(Node(node.op, operands, node.params, (), origin), specs)
-            now.update(zip(node.outputs, map(Slot, made), strict=True))
+            now.update(zip(node.outputs, map(Value, made), strict=True))
         return [now[v] for v in graph.outputs]
 
     def infer(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...]) -> list[Spec]:
@@ -121,7 +121,7 @@ class Rewriting:
 
     def _slot(self, value: int) -> int:
         operand = self._now[value]
-        assert isinstance(operand, Slot), "a result of a graph is a value"
+        assert isinstance(operand, Value), "a result of a graph is a value"
         return operand.index
 
 
@@ -137,7 +137,7 @@ def uses(graph: Graph) -> list[int]:
     count = [0] * len(graph.specs)
     for node in graph.nodes:
         for x in node.inputs:
-            if isinstance(x, Slot):
+            if isinstance(x, Value):
                 count[x.index] += 1
     for v in (*graph.outputs, *graph.updates.values()):
         count[v] += 1

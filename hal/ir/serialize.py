@@ -10,7 +10,7 @@ from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.ir.builder import Assembling
 from polyhal.hal.ir.graph import Graph, Operand, Origin
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous_strides
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 from polyhal.hal.settings.state import Precision, Settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def describe(graph: Graph) -> dict[str, Any]:
     for node in graph.nodes:
         entry: dict[str, Any] = {
             "op": node.op.name,
-            "inputs": [{"value": x.index} if isinstance(x, Slot) else _plain(x) for x in node.inputs],
+            "inputs": [{"value": x.index} if isinstance(x, Value) else _plain(x) for x in node.inputs],
             "params": {name: _plain(value) for name, value in node.op.bind(node.params).items()},
             "outputs": [spec_data(graph.specs[v]) for v in node.outputs],
         }
@@ -162,7 +162,7 @@ def _value(data: Any) -> Any:
 def _operand(data: Any) -> Operand:
     if isinstance(data, Mapping) and set(data) == {"value"}:
         (number,) = _whole([data["value"]])
-        return Slot(number)
+        return Value(number)
     value = _value(data)
     if value is not None and type(value) not in (bool, int, float):
         raise ValueError(f"an operand is {value!r}; expected a value or a number")

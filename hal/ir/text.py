@@ -18,7 +18,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.layout import Spec, contiguous_strides
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 from polyhal.hal.settings.state import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def node_text(graph: Graph, node: Node) -> str:
 
 def operand_text(x: Any) -> str:
     """A value by its number, or a literal."""
-    return f"%{x.index}" if isinstance(x, Slot) else repr(x)
+    return f"%{x.index}" if isinstance(x, Value) else repr(x)
 
 
 def spec_text(spec: Any) -> str:

@@ -75,8 +75,8 @@ class CoreCall(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """The number of a value in its graph."""
+class Value:
+    """A value of a graph in single-assignment form, by its number."""
 
     index: int
 
@@ -88,7 +88,7 @@ class Piece(NamedTuple):
     source: int | None = None
     view: View | None = None
     value: Any = 0
-    """The number to fill with where there is no source; a Slot names the input that holds it."""
+    """The number to fill with where there is no source; a Value names the input that holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,10 +320,10 @@ __all__ = [
     "Ref",
     "Sample",
     "ScalarSpec",
-    "Slot",
     "Spec",
     "Specs",
     "Tolerance",
+    "Value",
     "View",
     "declare",
     "schema_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.ir.graph import Graph, Slot
+from polyhal.hal.ir.graph import Graph, Value
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.pool import bucket
 
@@ -31,11 +31,11 @@ class Composite:
         last = [-1] * self._size
         for k, node in enumerate(graph.nodes):
             for x in node.inputs:
-                if isinstance(x, Slot):
+                if isinstance(x, Value):
                     last[roots[x.index]] = k
             if isinstance(steps[k], int):
                 source = node.inputs[0]
-                assert isinstance(source, Slot)
+                assert isinstance(source, Value)
                 roots[node.outputs[0]] = roots[source.index]
         direct: dict[int, int] = {}
         self._finish: list[tuple[int, int]] = []
@@ -56,7 +56,7 @@ class Composite:
             drop = tuple(i for i in range(graph.inputs, self._size) if last[i] == k)
             if isinstance(step, int):
                 source = node.inputs[0]
-                assert isinstance(source, Slot)
+                assert isinstance(source, Value)
                 self._steps.append((None, source.index, node.outputs[0], graph.specs[node.outputs[0]], step, drop))
             else:
                 made_specs = [graph.specs[i] for i in node.outputs]
@@ -89,7 +89,7 @@ class Composite:
                         ref = Ref(buffers[index].handle, spec, 0)
                     values[index] = ref
                     refs.append(ref)
-                run([values[x.index] if type(x) is Slot else x for x in inputs], refs)
+                run([values[x.index] if type(x) is Value else x for x in inputs], refs)
             for i in drop:
                 buffers[i] = None
         for value, position in self._finish:

@@ -18,7 +18,7 @@ import numpy as np
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.errors import FallbackRefusedError, KernelBuildError, ShapeError, UnsupportedOpError, message
-from polyhal.hal.ir.graph import Graph, Slot, trace
+from polyhal.hal.ir.graph import Graph, Value, trace
 from polyhal.hal.kernels.quarantine import Quarantine, load
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.memory.pool import bucket
@@ -388,7 +388,7 @@ class Planner:
 
 
 def _node_spec(graph: Graph, x: Any) -> Any:
-    if isinstance(x, Slot):
+    if isinstance(x, Value):
         return graph.specs[x.index]
     return None if x is None else ScalarSpec(dispatch.scalar_dtype(x))
 

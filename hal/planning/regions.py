@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal.layout import Ref, Spec, place
-from polyhal.hal.ops.opdef import Piece, Slot
+from polyhal.hal.ops.opdef import Piece, Value
 from polyhal.hal.planning.core_member import Run
 from polyhal.hal.protocol import ComputeBackend
 
@@ -21,7 +21,7 @@ def assembly_run(backend: ComputeBackend, pieces: Sequence[Piece], output: Spec)
         for piece, spec in placed:
             target = Ref(out.handle, spec, out.offset + piece.target.offset)
             if piece.source is None:
-                fill(args[piece.value.index] if isinstance(piece.value, Slot) else piece.value, target)
+                fill(args[piece.value.index] if isinstance(piece.value, Value) else piece.value, target)
                 continue
             x = args[piece.source]
             if not isinstance(x, Ref):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Spec, contiguous, extent, place
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class _Assignment:
             source = node.inputs[0] if node.inputs else None
             for v in node.outputs:
                 self._maker[v] = k
-            if moved is not None and isinstance(source, Slot):
+            if moved is not None and isinstance(source, Value):
                 out = node.outputs[0]
                 self._root[out] = self._root[source.index]
                 self._offset[out] = self._offset[source.index] + moved
@@ -138,7 +138,7 @@ class _Assignment:
         found: dict[int, int] = {}
         for piece in node.op.assemble(specs, (out,), node.op.bind(node.params)):
             x = node.inputs[piece.source] if piece.source is not None else None
-            if not isinstance(x, Slot):
+            if not isinstance(x, Value):
                 return {}
             root, spec = self._root[x.index], specs[piece.source]  # type: ignore[index]
             whole = self._graph.specs[root]
@@ -160,7 +160,7 @@ class _Assignment:
             for v in node.outputs:
                 self._last[self._root[v]] = max(self._last[self._root[v]], k)
             for x in node.inputs:
-                if isinstance(x, Slot):
+                if isinstance(x, Value):
                     self._last[self._root[x.index]] = k
         for v in (*graph.outputs, *graph.updates.values()):
             self._last[self._root[v]] = self._end
@@ -198,7 +198,7 @@ class _Assignment:
             return -1
         for operand in self._candidates(node, position):
             x = node.inputs[operand]
-            assert isinstance(x, Slot)
+            assert isinstance(x, Value)
             if self._may_replace(k, node, operand, value, target):
                 self._take_over(self._of[self._root[x.index]], value)
                 return operand
@@ -210,13 +210,13 @@ class _Assignment:
         if node.replaces:
             return [node.replaces[position]] if node.replaces[position] >= 0 else []
         if node.op.family == "elementwise" or (node.op.name == "fused_elementwise" and _keeps_shape(node)):
-            return [i for i, x in enumerate(node.inputs) if isinstance(x, Slot) and self._of[self._root[x.index]] >= 0]
+            return [i for i, x in enumerate(node.inputs) if isinstance(x, Value) and self._of[self._root[x.index]] >= 0]
         return []
 
     def _may_replace(self, k: int, node: Node, operand: int, value: int, target: int | None) -> bool:
         """Whether nothing is lost when `value` is written over an operand of its own node."""
         x = node.inputs[operand]
-        assert isinstance(x, Slot)
+        assert isinstance(x, Value)
         root = self._root[x.index]
         number = self._of[root]
         storage = self._storages[number]
@@ -235,7 +235,7 @@ class _Assignment:
             return False
         if any(self._of[v] == number for v in node.outputs):
             return False
-        same = [i for i, y in enumerate(node.inputs) if isinstance(y, Slot) and self._root[y.index] == root]
+        same = [i for i, y in enumerate(node.inputs) if isinstance(y, Value) and self._root[y.index] == root]
         return same == [operand] or all(self._graph.specs[node.inputs[i].index] == own for i in same)  # type: ignore[union-attr]
 
     def _free_before(self, number: int, k: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from polyhal.hal.capture.runtime_scalars import values
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Ref
-from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.ops.opdef import OPS, Value
 from polyhal.hal.planning.host import byte_view
 from polyhal.hal.planning.resolution import Resolution, Step
 from polyhal.hal.settings.state import settings
@@ -76,7 +76,7 @@ def prepared(graph: Graph, aliases: Sequence[tuple[int, ...]], devices: Sequence
 def _transfer(graph: Graph, node: Node, devices: Sequence[Any]) -> Call:
     """A copy between devices, through the host: what every device can do."""
     (x,) = node.inputs
-    assert isinstance(x, Slot)
+    assert isinstance(x, Value)
     assert node.origin is not None
     home, device = devices[x.index], node.origin.device
 

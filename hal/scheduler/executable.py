@@ -16,7 +16,7 @@ from polyhal.hal.capture.runtime_scalars import Live
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 from polyhal.hal.protocol import Ability, Movable, Recorded
 from polyhal.hal.scheduler.bindings import Moving, Result
 from polyhal.hal.scheduler.budget import plan_within
@@ -139,7 +139,7 @@ class Program:
             live = any(isinstance(self._value(x), Live) for x in call.inputs)
             recorded = _records(device) and call.resolution.recordable and (call.direct or not live)
             inputs = [self._value(x, recorded) for x in call.inputs]
-            outputs = [self._value(Slot(i), recorded) for i in call.outputs]
+            outputs = [self._value(Value(i), recorded) for i in call.outputs]
             run = call.bound(inputs, outputs, temporary, live=live and not recorded)
             steps.append(_Step(device, run, recorded, call.node))
         return steps
@@ -149,7 +149,7 @@ class Program:
 
         Recordings get references to what stands for memory that moves.
         """
-        if not isinstance(x, Slot):
+        if not isinstance(x, Value):
             return x
         if x.index < self.graph.inputs:
             source = self.plan.sources[x.index]
@@ -178,12 +178,12 @@ class Program:
             if ref.size:
                 record = _records(device)
                 place = copy.moving.recorded(target) if record else target
-                steps.append(_copy(device, self._value(Slot(value), record), place))
+                steps.append(_copy(device, self._value(Value(value), record), place))
             self._outputs.append((target, device, copy))
         late: list[_Step] = []
         for n, (value, i, staged) in enumerate(self.plan.copies):
             device = self.plan.devices[value]
-            source, target = (self._value(Slot(v), _records(device)) for v in (value, i))
+            source, target = (self._value(Value(v), _records(device)) for v in (value, i))
             if not target.size:
                 continue
             if staged:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.ir.rewriter import Rewriting
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 from polyhal.hal.passes.simplify.dead_code import remove_dead_code
 from polyhal.hal.scheduler.liveness import needed
 from polyhal.hal.scheduler.schedule import graph_roots, slots
@@ -203,7 +203,7 @@ class _Round:
 
     def _make_again(self, rewriting: Rewriting, choice: _Choice) -> None:
         """Add a choice's chain, and let the later nodes read its value and that value's views from it."""
-        made: dict[int, Slot] = {}
+        made: dict[int, Value] = {}
         views = [
             self._maker[v]
             for v in range(self._graph.inputs, len(self._graph.specs))
@@ -212,11 +212,11 @@ class _Round:
         for k in (*choice.chain, *(k for k in views if k not in choice.chain)):
             node = self._graph.nodes[k]
             operands = tuple(
-                made.get(x.index) or rewriting.operand(x) if isinstance(x, Slot) else x for x in node.inputs
+                made.get(x.index) or rewriting.operand(x) if isinstance(x, Value) else x for x in node.inputs
             )
             specs = [self._graph.specs[v] for v in node.outputs]
             outputs = rewriting.new.add(node.op, operands, node.params, specs, node.origin)  # type: ignore[arg-type]
-            made.update(zip(node.outputs, map(Slot, outputs), strict=True))
+            made.update(zip(node.outputs, map(Value, outputs), strict=True))
         for v, slot in made.items():
             if self._roots[v] == choice.value:
                 rewriting.equate(v, slot)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from polyhal.hal.ir.graph import Graph, Node, with_needs
 from polyhal.hal.ir.rewriter import Rewriting
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 from polyhal.hal.scheduler.liveness import greatest
 
 _LOOK_AHEAD = 4
@@ -58,7 +58,7 @@ def _sunk(graph: Graph) -> Graph:
 
 def slots(node: Node) -> list[int]:
     """The values that a node reads."""
-    return [x.index for x in node.inputs if isinstance(x, Slot)]
+    return [x.index for x in node.inputs if isinstance(x, Value)]
 
 
 def graph_roots(graph: Graph) -> tuple[list[int], list[bool]]:
@@ -67,9 +67,9 @@ def graph_roots(graph: Graph) -> tuple[list[int], list[bool]]:
     views = []
     for node in graph.nodes:
         source = node.inputs[0] if node.inputs else None
-        views.append(isinstance(source, Slot) and graph.view_offset(node) is not None)
+        views.append(isinstance(source, Value) and graph.view_offset(node) is not None)
         if views[-1]:
-            assert isinstance(source, Slot)
+            assert isinstance(source, Value)
             roots[node.outputs[0]] = roots[source.index]
     return roots, views
 

@@ -11,7 +11,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.ir.graph import Graph, Origin
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous, contiguous_strides, place
 from polyhal.hal.ops import OPS
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 
 NAMES = st.text(max_size=8) | st.sampled_from(["mlp.0.weight", '"quoted"', "a  # b", " padded "])
 NUMBERS = st.sampled_from([0.0, -0.0, 1.5, math.inf, -math.inf, math.nan, 1e-30, 3, -7, True])
@@ -51,8 +51,8 @@ def graphs(draw: st.DrawFn) -> Graph:
 def _grow(draw: st.DrawFn, graph: Graph) -> None:
     """Add one node."""
     tensors = [v for v, s in enumerate(graph.specs) if isinstance(s, Spec) and s.shape == (2, 3)]
-    x, y = (Slot(draw(st.sampled_from(tensors))) for _ in range(2))
-    number = draw(NUMBERS | st.sampled_from([Slot(v) for v, s in enumerate(graph.specs) if s.shape == ()] or [2]))  # type: ignore[union-attr]
+    x, y = (Value(draw(st.sampled_from(tensors))) for _ in range(2))
+    number = draw(NUMBERS | st.sampled_from([Value(v) for v, s in enumerate(graph.specs) if s.shape == ()] or [2]))  # type: ignore[union-attr]
     name, inputs, params = draw(
         st.sampled_from(
             [

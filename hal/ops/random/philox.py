@@ -17,7 +17,7 @@ from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import Spec, View, contiguous_strides
 from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.movement import reshape, slice_, stack
-from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, OpFunction, Output, Piece, Sample, Slot, Specs, Tolerance
+from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, OpFunction, Output, Piece, Sample, Specs, Tolerance, Value
 from polyhal.hal.ops.pointwise.exponential import log, sqrt
 from polyhal.hal.ops.pointwise.logic import (
     bitwise_and,
@@ -79,7 +79,7 @@ spread_number = OPS.declare(
         infer=_infer_spread,
         reference=lambda value, *, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy),
         assemble=lambda specs, outs, params: [
-            Piece(View(outs[0].shape, contiguous_strides(outs[0].shape)), value=Slot(0))
+            Piece(View(outs[0].shape, contiguous_strides(outs[0].shape)), value=Value(0))
         ],
         samples=lambda rng: [Sample((7,), {"shape": (3, 2), "dtype": dtypes.int64})],
         tolerance=Tolerance(0.0),

@@ -13,7 +13,7 @@ from typing import Any
 from polyhal.hal.ir.graph import Graph, Node, Operand, with_needs
 from polyhal.hal.ir.rewriter import Rewriting, has_groups, uses
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.ops.opdef import OPS, Value
 from polyhal.hal.ops.pointwise.elementwise import OPERANDS
 from polyhal.hal.ops.pointwise.fused_elementwise import REDUCTIONS, GroupStep
 
@@ -154,7 +154,7 @@ class _Fusion:
         inner: dict[int, int] = {}
         for k in nodes:
             for x in self._graph.nodes[k].inputs:
-                if isinstance(x, Slot):
+                if isinstance(x, Value):
                     inner[x.index] = inner.get(x.index, 0) + 1
         made = [v for k in nodes for v in self._graph.nodes[k].outputs]
         return [v for v in made if self._uses[v] > inner.get(v, 0)]
@@ -178,19 +178,19 @@ class _Fusion:
         for node in nodes:
             for x in node.inputs:
                 key = _identity(x)
-                if x is not None and key not in places and not (isinstance(x, Slot) and self._is_made(x, unit)):
+                if x is not None and key not in places and not (isinstance(x, Value) and self._is_made(x, unit)):
                     places[key] = len(inputs)
                     inputs.append(rewriting.operand(x))
         steps: list[GroupStep] = []
         for node in nodes:
             arguments = tuple(None if x is None else places[_identity(x)] for x in node.inputs)
-            places[_identity(Slot(node.outputs[0]))] = len(inputs) + len(steps)
+            places[_identity(Value(node.outputs[0]))] = len(inputs) + len(steps)
             steps.append((node.op.name, arguments, node.params))
         reduction = None
         if ending is not None:
             bound = ending.op.bind(ending.params)
             reduction = (ending.op.name, bound["axis"], bound["keepdims"])
-        params = (tuple(steps), tuple(places[_identity(Slot(v))] for v in results), reduction)
+        params = (tuple(steps), tuple(places[_identity(Value(v))] for v in results), reduction)
         origin = nodes[0].origin
         assert origin is not None
         if not rewriting.has_kernel(OPS["fused_elementwise"], inputs, params, origin):
@@ -200,16 +200,16 @@ class _Fusion:
             rewriting.equate(v, slot)
         return True
 
-    def _is_made(self, x: Slot, unit: _Unit) -> bool:
+    def _is_made(self, x: Value, unit: _Unit) -> bool:
         return x.index in self._maker and self._maker[x.index] in unit.nodes
 
 
 def _values(node: Node) -> list[int]:
-    return [x.index for x in node.inputs if isinstance(x, Slot)]
+    return [x.index for x in node.inputs if isinstance(x, Value)]
 
 
 def _identity(x: Operand) -> Any:
-    return x if isinstance(x, Slot) else (type(x), repr(x))
+    return x if isinstance(x, Value) else (type(x), repr(x))
 
 
 def _is_fusible(node: Node) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from polyhal.hal.ir.graph import Graph, Node, Operand
 from polyhal.hal.ir.rewriter import Rewriting, has_groups, uses
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.ops.opdef import OPS, Value
 from polyhal.hal.ops.pointwise.elementwise import OPERANDS
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 
@@ -67,7 +67,7 @@ class _Search:
         self._trial = Rewriting(Graph(graph.specs))
         self._readers: dict[int, list[int]] = {}
         for k, node in enumerate(graph.nodes):
-            for x in dict.fromkeys(x for x in node.inputs if isinstance(x, Slot)):
+            for x in dict.fromkeys(x for x in node.inputs if isinstance(x, Value)):
                 self._readers.setdefault(x.index, []).append(k)
 
     def chain(self, k: int, node: Node) -> _Chain | None:
@@ -108,7 +108,7 @@ class _Search:
             if len(readers) != 1:
                 return passed, None
             node = self.graph.nodes[readers[0]]
-            if self._uses[value] != sum(x == Slot(value) for x in node.inputs):
+            if self._uses[value] != sum(x == Value(value) for x in node.inputs):
                 return passed, None
             if node.op is not OPS["reshape"]:
                 return passed, readers[0]
@@ -124,17 +124,17 @@ class _Search:
         assert isinstance(result, Spec)
         if node.origin.alike != product.origin.alike or made.dtype is not result.dtype or made.size != result.size:
             return False
-        others = [x for x in node.inputs if isinstance(x, Slot) and x.index not in own]
+        others = [x for x in node.inputs if isinstance(x, Value) and x.index not in own]
         if len(self._others(chain) | {x.index for x in others}) > _MOST_OPERANDS:
             return False
         return all(self._may_be_read(x, made, result) for x in others)
 
     def _others(self, chain: _Chain) -> set[int]:
         made = {v for k in chain.nodes for v in self.graph.nodes[k].outputs}
-        read = {x.index for k in chain.steps for x in self.graph.nodes[k].inputs if isinstance(x, Slot)}
+        read = {x.index for k in chain.steps for x in self.graph.nodes[k].inputs if isinstance(x, Value)}
         return read - made
 
-    def _may_be_read(self, x: Slot, made: Spec, result: Spec) -> bool:
+    def _may_be_read(self, x: Value, made: Spec, result: Spec) -> bool:
         """Whether an operand of a step that makes `made` lies beside the product's `result`, for each of its elements."""
         spec = self.graph.specs[x.index]
         if not isinstance(spec, Spec) or spec.dtype is not result.dtype:
@@ -162,25 +162,25 @@ def _described(rewriting: Rewriting, search: _Search, chain: _Chain) -> tuple[li
     inputs: list[Operand] = list(rewriting.operands(product)[:2])
     bias: Operand = None
     if product.op.name == "linear":
-        assert isinstance(inputs[1], Slot)
+        assert isinstance(inputs[1], Value)
         (inputs[1],) = rewriting.add(OPS["permute"], [inputs[1]], ((1, 0),), product.origin)
         bias = product.inputs[2]
     nodes = [graph.nodes[k] for k in chain.steps]
     inside = {v for k in chain.nodes for v in graph.nodes[k].outputs}
     read = [x for n in nodes for x in n.inputs]
-    tensors = list(dict.fromkeys(x for x in [bias, *read] if isinstance(x, Slot) and x.index not in inside))
+    tensors = list(dict.fromkeys(x for x in [bias, *read] if isinstance(x, Value) and x.index not in inside))
     numbers = list({(type(x), repr(x)): x for x in read if isinstance(x, (bool, int, float))}.values())
     places: dict[Any, int] = {_key(x): 1 + i for i, x in enumerate((*tensors, *numbers))}
     inputs += [_beside(rewriting, rewriting.operand(x), result, product) for x in tensors]
     first = 1 + len(tensors) + len(numbers)
     steps: list[GroupStep] = []
     now = 0
-    if isinstance(bias, Slot):
+    if isinstance(bias, Value):
         steps.append(("add", (0, places[_key(bias)]), ()))
         now = first
     for node in nodes:
         arguments = tuple(
-            None if x is None else now if isinstance(x, Slot) and x.index in inside else places[_key(x)]
+            None if x is None else now if isinstance(x, Value) and x.index in inside else places[_key(x)]
             for x in node.inputs
         )
         steps.append((node.op.name, arguments, node.params))
@@ -189,7 +189,7 @@ def _described(rewriting: Rewriting, search: _Search, chain: _Chain) -> tuple[li
 
 
 def _key(x: Operand) -> Any:
-    return x if isinstance(x, Slot) else (type(x), repr(x))
+    return x if isinstance(x, Value) else (type(x), repr(x))
 
 
 def _beside(rewriting: Rewriting, x: Operand, result: Spec, product: Node) -> Operand:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from polyhal.hal.ir.graph import Graph, Node, Operand
 from polyhal.hal.ir.rewriter import Rewriting, has_groups, uses
-from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.ops.opdef import OPS, Value
 
 
 def join_relu(graph: Graph) -> Graph:
@@ -89,7 +89,7 @@ class _Search:
         if norm is None or self.norms.get(norm) != relu or self._uses[relu_grad.outputs[0]] != 1:
             return None
         made = self._graph.nodes[norm]
-        own = (*made.inputs[:2], *map(Slot, made.outputs[1:]), *made.params)
+        own = (*made.inputs[:2], *map(Value, made.outputs[1:]), *made.params)
         if own != (x, weight, *statistics, *node.params):
             return None
         inputs = (relu_grad.inputs[0], *made.inputs, *statistics)
@@ -103,8 +103,8 @@ class _Search:
 
     def _made_by(self, x: Operand, op: str) -> int | None:
         """The node that makes `x` as its first result, if it is of that op."""
-        k = self._maker.get(x.index) if isinstance(x, Slot) else None
-        if k is None or not isinstance(x, Slot):
+        k = self._maker.get(x.index) if isinstance(x, Value) else None
+        if k is None or not isinstance(x, Value):
             return None
         node = self._graph.nodes[k]
         return k if node.op.name == op and node.outputs[0] == x.index else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from polyhal.hal.ir.graph import Graph, Node, Operand
 from polyhal.hal.ir.rewriter import Rewriting, has_groups
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.ops.opdef import OPS, Value
 
 _LONG = 32
 """Times the alignment: rows from this length on become at most so much longer as one part in it."""
@@ -30,7 +30,7 @@ class _Padding:
         self._kept = {*graph.outputs, *graph.updates.values()}
         self._readers: dict[int, list[Node]] = {}
         for node in graph.nodes:
-            for x in dict.fromkeys(x.index for x in node.inputs if isinstance(x, Slot)):
+            for x in dict.fromkeys(x.index for x in node.inputs if isinstance(x, Value)):
                 self._readers.setdefault(x, []).append(node)
         self.columns: dict[int, int] = {}
         """How long the rows of a node's result become, by the node's number."""
@@ -73,7 +73,7 @@ class _Padding:
     def _product(self, node: Node) -> int | None:
         """The product that makes the logits of a cross entropy, where only losses read them and the copy of its weight pays."""
         value = node.inputs[0]
-        while isinstance(value, Slot) and value.index in self._makers:
+        while isinstance(value, Value) and value.index in self._makers:
             k = self._makers[value.index]
             maker = self._graph.nodes[k]
             if maker.op is OPS["linear"]:
@@ -125,7 +125,7 @@ class _Padding:
     def _follow(self, node: Node) -> None:
         """Take a node over; a view lies as what it views does now."""
         source = node.inputs[0] if node.inputs else None
-        if isinstance(source, Slot) and node.op.view is not None and not node.replaces:
+        if isinstance(source, Value) and node.op.view is not None and not node.replaces:
             now = self._rewriting.operand(source)
             if self._rewriting.new.spec_of(now) != self._graph.spec_of(source):
                 (made,) = self._rewriting.add(node.op, self._rewriting.operands(node), node.params, node.origin)

@@ -11,7 +11,7 @@ from polyhal.hal import layout
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.ir.rewriter import Rewriting
 from polyhal.hal.layout import Spec, contiguous, contiguous_strides, place
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 
 _FOLLOWED = frozenset({"permute", "reshape", "slice", "contiguous"})
 """Ops that see the elements of a result, and not its place in memory."""
@@ -45,7 +45,7 @@ class _Wishes:
         self._kept = {*graph.outputs, *graph.updates.values()}
         self._readers: dict[int, list[Node]] = {}
         for node in graph.nodes:
-            for x in dict.fromkeys(x.index for x in node.inputs if isinstance(x, Slot)):
+            for x in dict.fromkeys(x.index for x in node.inputs if isinstance(x, Value)):
                 self._readers.setdefault(x, []).append(node)
         self.found: dict[int, Spec] = {}
         for node in graph.nodes:
@@ -69,8 +69,8 @@ class _Wishes:
             return []
         if node.op.name == "contiguous":
             (x,) = node.inputs
-            return [(x.index, contiguous(out.dtype, out.shape))] if isinstance(x, Slot) else []
-        if any(not isinstance(x, Slot) or self._graph.specs[x.index].dtype is not out.dtype for x in node.inputs):  # type: ignore[union-attr]
+            return [(x.index, contiguous(out.dtype, out.shape))] if isinstance(x, Value) else []
+        if any(not isinstance(x, Value) or self._graph.specs[x.index].dtype is not out.dtype for x in node.inputs):  # type: ignore[union-attr]
             return []
         assert node.op.assemble is not None
         specs = tuple(self._graph.spec_of(x) for x in node.inputs)
@@ -85,7 +85,7 @@ class _Wishes:
         if _places(node):
             return value, wanted
         source = node.inputs[0] if node.inputs else None
-        if not isinstance(source, Slot) or self._graph.view_offset(node) is None:
+        if not isinstance(source, Value) or self._graph.view_offset(node) is None:
             return None
         before = self._graph.specs[source.index]
         assert isinstance(before, Spec)

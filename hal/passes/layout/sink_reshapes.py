@@ -12,7 +12,7 @@ from polyhal.hal import layout
 from polyhal.hal.ir.graph import Graph, Node, Operand
 from polyhal.hal.ir.rewriter import Rewriting, has_groups, uses
 from polyhal.hal.layout import Spec, broadcast_strides
-from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.ops.opdef import OPS, Value
 from polyhal.hal.ops.pointwise.elementwise import OPERANDS
 from polyhal.hal.ops.pointwise.fused_elementwise import REDUCTIONS
 from polyhal.hal.passes.fuse.elementwise import broadcasts, may_end
@@ -56,10 +56,10 @@ class _Alignment:
         self._rewriting.equate(out, made)
         return True
 
-    def _elementwise(self, node: Node, inputs: tuple[Operand, ...]) -> Slot | None:
+    def _elementwise(self, node: Node, inputs: tuple[Operand, ...]) -> Value | None:
         wanted = self._graph.specs[node.outputs[0]]
         assert isinstance(wanted, Spec)
-        if any(self._is_made(x) and self._spec(x).shape == wanted.shape for x in inputs if isinstance(x, Slot)):
+        if any(self._is_made(x) and self._spec(x).shape == wanted.shape for x in inputs if isinstance(x, Value)):
             return None
         sources = [self._before_reshape(x) for x in inputs]
         source = next((s for s in sources if s is not None and self._spec(s).size == wanted.size), None)
@@ -80,11 +80,11 @@ class _Alignment:
             taken.append(x if same else self._rewriting.add(OPS["reshape"], [x], (view,), node.origin)[0])
         return self._rewriting.add(node.op, taken, node.params, node.origin)[0]
 
-    def _reduction(self, node: Node, inputs: tuple[Operand, ...]) -> Slot | None:
+    def _reduction(self, node: Node, inputs: tuple[Operand, ...]) -> Value | None:
         (x,) = inputs
         source = self._before_reshape(x)
         before = node.inputs[0]
-        if source is None or not isinstance(before, Slot) or self._uses[before.index] != 1:
+        if source is None or not isinstance(before, Value) or self._uses[before.index] != 1:
             return None
         bound = node.op.bind(node.params)
         axes = _matching(self._spec(x).shape, self._spec(source).shape, bound["axis"])
@@ -92,15 +92,15 @@ class _Alignment:
             return None
         return self._rewriting.add(node.op, [source], (axes, False), node.origin)[0]
 
-    def _before_reshape(self, x: Operand) -> Slot | None:
+    def _before_reshape(self, x: Operand) -> Value | None:
         """The elementwise result that a reshape takes, where `x` is such a reshape."""
-        maker = self._rewriting.makers.get(x.index) if isinstance(x, Slot) else None
+        maker = self._rewriting.makers.get(x.index) if isinstance(x, Value) else None
         if maker is None or maker.op is not OPS["reshape"]:
             return None
         source = maker.inputs[0]
-        return source if isinstance(source, Slot) and self._is_made(source) else None
+        return source if isinstance(source, Value) and self._is_made(source) else None
 
-    def _is_made(self, x: Slot) -> bool:
+    def _is_made(self, x: Value) -> bool:
         """Whether an elementwise op makes a value."""
         maker = self._rewriting.makers.get(x.index)
         return maker is not None and maker.op.name in OPERANDS

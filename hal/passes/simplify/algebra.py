@@ -14,7 +14,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ir.graph import Graph, Node, Operand
 from polyhal.hal.ir.rewriter import Rewriting
-from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.ops.opdef import OPS, Value
 
 
 def simplify_algebra(graph: Graph) -> Graph:
@@ -23,7 +23,7 @@ def simplify_algebra(graph: Graph) -> Graph:
     for node in graph.nodes:
         rule = _RULES.get(node.op.name)
         found = rule(_Reader(rewriting), node, rewriting.operands(node)) if rule and not node.replaces else None
-        if isinstance(found, Slot) and rewriting.new.specs[found.index] == graph.specs[node.outputs[0]]:
+        if isinstance(found, Value) and rewriting.new.specs[found.index] == graph.specs[node.outputs[0]]:
             rewriting.equate(node.outputs[0], found)
         elif isinstance(found, _Instead) and _fits(rewriting, graph, node, found):
             (slot,) = rewriting.add(OPS[found.op], found.inputs, found.params, node.origin)
@@ -57,7 +57,7 @@ class _Reader:
 
     def inner(self, x: Operand, *ops: str) -> Node | None:
         """The node that makes `x`, if it is of one of these ops."""
-        node = self._rewriting.makers.get(x.index) if isinstance(x, Slot) else None
+        node = self._rewriting.makers.get(x.index) if isinstance(x, Value) else None
         return node if node is not None and node.op.name in ops else None
 
     def number(self, x: Operand) -> float | None:
@@ -71,12 +71,12 @@ class _Reader:
 
 
 _Inputs = tuple[Operand, ...]
-_Found = Slot | _Instead | None
+_Found = Value | _Instead | None
 _Rule = Callable[[_Reader, Node, _Inputs], _Found]
 
 
-def _slot(x: Operand) -> Slot | None:
-    return x if isinstance(x, Slot) else None
+def _slot(x: Operand) -> Value | None:
+    return x if isinstance(x, Value) else None
 
 
 def _multiply(read: _Reader, node: Node, inputs: _Inputs) -> _Found:
@@ -92,7 +92,7 @@ def _divide(read: _Reader, node: Node, inputs: _Inputs) -> _Found:
     if number == 1:
         return _slot(x)
     dtype = read.dtype(x)
-    if isinstance(x, Slot) and isinstance(y, (int, float)) and dtype in (dtypes.float32, dtypes.float64):
+    if isinstance(x, Value) and isinstance(y, (int, float)) and dtype in (dtypes.float32, dtypes.float64):
         # The quotient by a power of two is the product with its inverse, which is exact.
         mantissa, exponent = math.frexp(abs(y))
         if mantissa == 0.5 and abs(exponent) < _SMALL_EXPONENT:
@@ -108,7 +108,7 @@ def _add(read: _Reader, node: Node, inputs: _Inputs) -> _Found:
         if _changes_nothing(read, x, y):
             return _slot(x)
         negated = read.inner(y, "negative")
-        if negated is not None and isinstance(x, Slot) and read.dtype(x) is read.dtype(y):
+        if negated is not None and isinstance(x, Value) and read.dtype(x) is read.dtype(y):
             return _Instead("subtract", (x, negated.inputs[0]))
     return None
 
@@ -128,7 +128,7 @@ def _subtract(read: _Reader, node: Node, inputs: _Inputs) -> _Found:
     if number is not None and number == 0 and math.copysign(1.0, number) > 0:
         return _slot(x)
     negated = read.inner(y, "negative")
-    if negated is not None and isinstance(x, Slot) and read.dtype(x) is read.dtype(y):
+    if negated is not None and isinstance(x, Value) and read.dtype(x) is read.dtype(y):
         return _Instead("add", (x, negated.inputs[0]))
     return None
 
@@ -166,7 +166,7 @@ def _where(read: _Reader, node: Node, inputs: _Inputs) -> _Found:
     known = read.number(cond)
     if known is not None:
         return _slot(x if known else y)
-    return _slot(x) if x == y and isinstance(x, Slot) else None
+    return _slot(x) if x == y and isinstance(x, Value) else None
 
 
 def _cast(read: _Reader, node: Node, inputs: _Inputs) -> _Found:

@@ -15,7 +15,7 @@ from polyhal.hal.errors import PolyhalError
 from polyhal.hal.ir.graph import Graph, Node, Operand
 from polyhal.hal.ir.rewriter import Rewriting
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.ops.opdef import OPS, Slot
+from polyhal.hal.ops.opdef import OPS, Value
 from polyhal.hal.ops.pointwise.elementwise import OPERANDS, operand_dtype
 from polyhal.hal.settings.state import settings
 
@@ -29,7 +29,7 @@ def fold_constants(graph: Graph) -> Graph:
     wanted = constants.wanted()
     rewriting = Rewriting(graph, [constants.held(v) for v in wanted])
     for place, v in enumerate(wanted):
-        rewriting.equate(v, Slot(graph.inputs + place))
+        rewriting.equate(v, Value(graph.inputs + place))
     for node in graph.nodes:
         if not constants.covers(node):
             numbers = constants.numbers(node)
@@ -71,7 +71,7 @@ class _Constants:
         for node in self._graph.nodes:
             if not self.covers(node):
                 inputs = self.numbers(node) or node.inputs
-                found |= {x.index for x in inputs if isinstance(x, Slot) and x.index in self._makers}
+                found |= {x.index for x in inputs if isinstance(x, Value) and x.index in self._makers}
         return sorted(found)
 
     def numbers(self, node: Node) -> tuple[Operand, ...] | None:
@@ -80,7 +80,7 @@ class _Constants:
             return None
         inputs: tuple[Operand, ...] = node.inputs
         for place, x in enumerate(node.inputs):
-            number = self._number(x) if isinstance(x, Slot) and node.op.inputs[place] != "cond" else None
+            number = self._number(x) if isinstance(x, Value) and node.op.inputs[place] != "cond" else None
             if number is not None:
                 changed = (*inputs[:place], number, *inputs[place + 1 :])
                 inputs = changed if self._same(node, changed) else inputs
@@ -100,7 +100,7 @@ class _Constants:
         if node.op is OPS["full"] and not self._results.isdisjoint(node.outputs):
             return False  # filling the result's memory is cheaper than copying a constant there
         size = sum(s.nbytes for s in (self._graph.specs[v] for v in node.outputs) if isinstance(s, Spec))
-        known = all(not isinstance(x, Slot) or x.index in self._makers or x.index in self._known for x in node.inputs)
+        known = all(not isinstance(x, Value) or x.index in self._makers or x.index in self._known for x in node.inputs)
         return known and size <= _MOST_BYTES
 
     def _value(self, v: int) -> Any:
@@ -108,13 +108,13 @@ class _Constants:
         if v not in self._known:
             node = self._makers[v]
             assert node.origin is not None
-            inputs = tuple(self._value(x.index) if isinstance(x, Slot) else x for x in node.inputs)
+            inputs = tuple(self._value(x.index) if isinstance(x, Value) else x for x in node.inputs)
             with settings.restored(node.origin.settings):
                 made = dispatch.eager(node.op, inputs, node.params, node.origin.device)
             self._known.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True))
         return self._known[v]
 
-    def _number(self, x: Slot) -> bool | int | float | None:
+    def _number(self, x: Value) -> bool | int | float | None:
         """The number that all elements of a value are, where that is known."""
         spec = self._graph.specs[x.index]
         if not isinstance(spec, Spec) or not spec.size:
@@ -127,7 +127,7 @@ class _Constants:
         source = self._sources.get(v)
         while source is not None and self._graph.view_offset(source) is not None:
             before = source.inputs[0]
-            assert isinstance(before, Slot)
+            assert isinstance(before, Value)
             source = self._sources.get(before.index)
         if source is not None and source.op is OPS["full"]:
             return _as_python(np.asarray(source.op.bind(source.params)["value"]).astype(spec.dtype.numpy), spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.ir.rewriter import Rewriting
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 
 
 def remove_dead_code(graph: Graph) -> Graph:
@@ -14,7 +14,7 @@ def remove_dead_code(graph: Graph) -> Graph:
     for node in reversed(graph.nodes):
         if needed.intersection(node.outputs):
             kept.append(node)
-            needed.update(x.index for x in node.inputs if isinstance(x, Slot))
+            needed.update(x.index for x in node.inputs if isinstance(x, Value))
     rewriting = Rewriting(graph)
     for node in reversed(kept):
         rewriting.keep(node)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.ir.rewriter import Rewriting
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 
 
 def simplify_views(graph: Graph) -> Graph:
@@ -16,7 +16,7 @@ def simplify_views(graph: Graph) -> Graph:
     views: dict[int, _View] = {}
     for node in graph.nodes:
         source = node.inputs[0] if node.inputs else None
-        if not isinstance(source, Slot) or graph.view_offset(node) is None:
+        if not isinstance(source, Value) or graph.view_offset(node) is None:
             rewriting.keep(node)
             continue
         (out,) = node.outputs
@@ -36,12 +36,12 @@ def simplify_views(graph: Graph) -> Graph:
 class _View(NamedTuple):
     """A value as a view of `base`, by one op with `params`; None where those are only the last of several ops'."""
 
-    base: Slot
+    base: Value
     op: str
     params: tuple[Any, ...] | None
 
 
-def _whole(graph: Graph, node: Node, source: Slot, views: dict[int, _View]) -> _View:
+def _whole(graph: Graph, node: Node, source: Value, views: dict[int, _View]) -> _View:
     """A view in terms of what the views before it start from, as far as these are of its kind."""
     name = node.op.name
     before = views.get(source.index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from polyhal.hal.ir.graph import Node, Operand
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 from polyhal.hal.passes.fuse.patterns.reader import Match, Reader, close
 
 _CUBIC = 0.044715
@@ -15,12 +15,12 @@ _ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
 
 def gelu(read: Reader, node: Node) -> Match | None:
     """`x / 2 * (1 + erf(x / sqrt(2)))` or `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`."""
-    half, factors = read.product(Slot(node.outputs[0]))
+    half, factors = read.product(Value(node.outputs[0]))
     if half != 0.5 or len(factors) != 2:
         return None
     for x, other in (factors, factors[::-1]):
         one, terms = read.total(other)
-        if one != 1 or len(terms) != 1 or not isinstance(x, Slot):
+        if one != 1 or len(terms) != 1 or not isinstance(x, Value):
             continue
         if _is_scaled(read, read.argument(terms[0], "erf"), x):
             return Match("gelu", (x,), ("none",))
@@ -29,7 +29,7 @@ def gelu(read: Reader, node: Node) -> Match | None:
     return None
 
 
-def _is_scaled(read: Reader, inner: Operand, x: Slot) -> bool:
+def _is_scaled(read: Reader, inner: Operand, x: Value) -> bool:
     """`x / sqrt(2)`."""
     if inner is None:
         return False
@@ -37,7 +37,7 @@ def _is_scaled(read: Reader, inner: Operand, x: Slot) -> bool:
     return close(scale, _ROOT_HALF) and factors == [x]
 
 
-def _is_cubic(read: Reader, inner: Operand, x: Slot) -> bool:
+def _is_cubic(read: Reader, inner: Operand, x: Value) -> bool:
     """`sqrt(2 / pi) * (x + 0.044715 * x^3)`, also with `x` taken out of the sum."""
     if inner is None:
         return False

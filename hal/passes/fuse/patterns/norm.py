@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from polyhal.hal.ir.graph import Node, Operand
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 from polyhal.hal.passes.fuse.patterns.reader import Match, Reader
 
 
 class _Normal(NamedTuple):
     """`x` divided by the root of a mean square over so many trailing axes."""
 
-    x: Slot
+    x: Value
     axes: int
     eps: float
 
@@ -45,7 +45,7 @@ def _last_operands(node: Node | None, op: str) -> list[tuple[Operand, Operand]]:
     if node is not None and node.op.name == op:
         x, y = node.inputs
         found = [(x, y), (y, x), *found]
-    return [(x, y) for x, y in found if y is None or isinstance(y, Slot)]
+    return [(x, y) for x, y in found if y is None or isinstance(y, Value)]
 
 
 def _normal(read: Reader, node: Node | None, *, centred: bool) -> _Normal | None:
@@ -58,7 +58,7 @@ def _normal(read: Reader, node: Node | None, *, centred: bool) -> _Normal | None
         pairs = [(a, _under_root(read, b)) for a, b in ((x, y), (y, x))]
     for value, square in pairs:
         eps, terms = read.total(square)
-        if square is None or len(terms) != 1 or eps <= 0 or not isinstance(value, Slot):
+        if square is None or len(terms) != 1 or eps <= 0 or not isinstance(value, Value):
             continue
         found = _variance(read, value, terms[0]) if centred else _mean_square(read, value, terms[0])
         if found is not None:
@@ -80,7 +80,7 @@ def _under_root(read: Reader, x: Operand) -> Operand:
     return read.argument(read.argument(x, "reciprocal"), "sqrt")
 
 
-def _mean_square(read: Reader, value: Slot, square: Operand) -> tuple[Slot, tuple[int, ...]] | None:
+def _mean_square(read: Reader, value: Value, square: Operand) -> tuple[Value, tuple[int, ...]] | None:
     """The axes over which `square` is the mean of the squares of `value`."""
     found = read.mean(square)
     if found is None:
@@ -89,7 +89,7 @@ def _mean_square(read: Reader, value: Slot, square: Operand) -> tuple[Slot, tupl
     return (value, found[1]) if scale == 1 and factors == [value, value] else None
 
 
-def _variance(read: Reader, value: Slot, square: Operand) -> tuple[Slot, tuple[int, ...]] | None:
+def _variance(read: Reader, value: Value, square: Operand) -> tuple[Value, tuple[int, ...]] | None:
     """The tensor of which `value` is the distance from the mean, and `square` the variance; and the axes."""
     node = read.node(value, "subtract")
     if node is None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from polyhal.hal.ir.graph import Graph, Node, Operand
 from polyhal.hal.ir.rewriter import uses
 from polyhal.hal.layout import Spec, normalize_axes
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 
 _CLOSE = 2e-7
 """How far constants may be off, relatively: 0.7978845608 stands for the root of 2/pi, 0.798 does not."""
@@ -34,7 +34,7 @@ class Reader:
 
     def node(self, x: Operand, *ops: str) -> Node | None:
         """The node that makes `x`, if it is of one of these ops."""
-        k = self._numbers.get(x.index) if isinstance(x, Slot) else None
+        k = self._numbers.get(x.index) if isinstance(x, Value) else None
         node = None if k is None else self._graph.nodes[k]
         return node if node is not None and node.op.name in ops else None
 
@@ -48,14 +48,14 @@ class Reader:
         node = self.node(x, op)
         return None if node is None else node.inputs[0]
 
-    def reduced(self, x: Operand, op: str) -> tuple[Slot, tuple[int, ...]] | None:
+    def reduced(self, x: Operand, op: str) -> tuple[Value, tuple[int, ...]] | None:
         """The tensor and the axes of a reduction whose result `x` still has these axes, with length 1."""
         node = self.node(x, op, "reshape", "broadcast_to")
         while node is not None and node.op.name != op:
             node = self.node(node.inputs[0], op, "reshape", "broadcast_to")
         source = None if node is None else node.inputs[0]
         spec, result = self.spec(source), self.spec(x)
-        if node is None or not isinstance(source, Slot) or spec is None or result is None:
+        if node is None or not isinstance(source, Value) or spec is None or result is None:
             return None
         bound = node.op.bind(node.params)
         axes = normalize_axes(bound["axis"], spec.ndim)
@@ -67,7 +67,7 @@ class Reader:
             return None
         return source, axes
 
-    def mean(self, x: Operand) -> tuple[Slot, tuple[int, ...]] | None:
+    def mean(self, x: Operand) -> tuple[Value, tuple[int, ...]] | None:
         """The same for a mean, also one written as a sum divided by the number of terms."""
         found = self.reduced(x, "mean")
         if found is not None:
@@ -133,21 +133,21 @@ class Reader:
 
     def between(self, last: Node, match: Match) -> set[int] | None:
         """The numbers of the nodes that a match covers; None if something else reads what they make."""
-        leaves = {x.index for x in match.inputs if isinstance(x, Slot)}
+        leaves = {x.index for x in match.inputs if isinstance(x, Value)}
         inside: set[int] = set()
         pending = [self._numbers[last.outputs[0]]]
         while pending:
             k = pending.pop()
             inside.add(k)
             for x in self._graph.nodes[k].inputs:
-                if isinstance(x, Slot) and x.index not in leaves and self._numbers.get(x.index) not in inside:
+                if isinstance(x, Value) and x.index not in leaves and self._numbers.get(x.index) not in inside:
                     if x.index not in self._numbers:
                         return None
                     pending.append(self._numbers[x.index])
         read: dict[int, int] = {}
         for k in inside:
             for x in self._graph.nodes[k].inputs:
-                if isinstance(x, Slot):
+                if isinstance(x, Value):
                     read[x.index] = read.get(x.index, 0) + 1
         own = [v for k in inside for v in self._graph.nodes[k].outputs if self._graph.nodes[k] is not last]
         if any(self._graph.nodes[k].replaces for k in inside) or any(self._uses[v] != read.get(v, 0) for v in own):
@@ -155,7 +155,7 @@ class Reader:
         return inside
 
     def _once(self, x: Operand) -> bool:
-        return isinstance(x, Slot) and self._uses[x.index] == 1
+        return isinstance(x, Value) and self._uses[x.index] == 1
 
 
 def close(number: float, wanted: float) -> bool:

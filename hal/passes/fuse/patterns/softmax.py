@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyhal.hal.ir.graph import Node, Operand
-from polyhal.hal.ops.opdef import Slot
+from polyhal.hal.ops.opdef import Value
 from polyhal.hal.passes.fuse.patterns.reader import Match, Reader
 
 
@@ -28,7 +28,7 @@ def log_softmax(read: Reader, node: Node) -> Match | None:
     return Match("log_softmax", (found[0],), found[1])
 
 
-def _below_maximum(read: Reader, shifted: Operand) -> tuple[Slot, tuple[int, ...]] | None:
+def _below_maximum(read: Reader, shifted: Operand) -> tuple[Value, tuple[int, ...]] | None:
     """`x` and the one axis of `x - max(x)`."""
     node = read.node(shifted, "subtract")
     if node is None:
