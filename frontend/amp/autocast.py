@@ -9,16 +9,11 @@ from polyhal.hal import dispatch
 from polyhal.hal.dtypes import DType, as_dtype, bfloat16, float16, float32
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops.opdef import OPS, OpDef
+from polyhal.hal.ops.traits import Autocast
 
-_IN_FLOAT32 = frozenset({
-    "acos", "asin", "cosh", "cumprod", "cumsum", "exp", "exp2", "expm1", "layer_norm", "log", "log10", "log1p", "log2",
-    "log_softmax", "logsumexp", "mean", "pow", "prod", "reciprocal", "rms_norm", "rsqrt", "sinh", "softmax", "softplus",
-    "sum", "sum_of_squares", "tan", "var",
-})  # fmt: skip
-"""Ops that lose too much in half precision: they are steep, or sum many terms whose results are used further."""
-_CASTS = frozenset({float16, bfloat16, float32})
-"""What is cast; float64 stays, because whoever uses it wants its digits."""
-_cast = OPS["cast"]
+_CASTABLE = frozenset({float16, bfloat16, float32})
+"""Dtypes that are cast. float64 stays: its precision was asked for."""
+_CAST = OPS["cast"]
 
 
 class _Casting:
@@ -31,16 +26,16 @@ class _Casting:
         self.dtype = dtype
 
     def __call__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
-        wanted = self.dtype if "precision" in op.settings else float32 if op.name in _IN_FLOAT32 else None
-        if wanted is not None:
-            inputs = tuple(self._in(x, wanted) for x in inputs)
+        if op.autocast is not Autocast.INHERIT:
+            dtype = self.dtype if op.autocast is Autocast.HALF else float32
+            inputs = tuple(self._cast(x, dtype) for x in inputs)
         return self.base(op, inputs, params, device)
 
-    def _in(self, x: Any, wanted: DType) -> Any:
+    def _cast(self, x: Any, target: DType) -> Any:
         dtype = getattr(x, "dtype", None)
-        if dtype is wanted or dtype not in _CASTS:
+        if dtype is target or dtype not in _CASTABLE:
             return x
-        return self.base(_cast, (x,), (wanted,))
+        return self.base(_CAST, (x,), (target,))
 
 
 class autocast:  # noqa: N801 - as PyTorch spells it

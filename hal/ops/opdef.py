@@ -18,6 +18,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View
+from polyhal.hal.ops.traits import Autocast, Trait
 from polyhal.hal.protocol import ComputeBackend, Declined, InputSpec
 
 Specs = tuple[InputSpec | None, ...]
@@ -149,9 +150,17 @@ class OpDef:
     flops: Callable[[Specs, tuple[Spec, ...], Params], int] | None = None
     settings: tuple[str, ...] = ()
     """Settings of the process that make a difference: `lower` finds them among the parameters (see `hal.settings`)."""
+    traits: Trait = Trait.NONE
+    """Facts that passes, the scheduler and the planner ask for."""
+    autocast: Autocast = Autocast.INHERIT
+    """The dtype to which an `autocast` block casts the inputs."""
+    spellings: Sequence[Callable[..., Any]] = ()
+    """Functions that compute the same from other ops: passes trace them, as they trace `decompose`, for patterns to replace."""
     public: bool = True
     """False for ops that rules and modules use and that users do not call by name."""
     call: Callable[..., Any] = field(init=False)
+    creates: bool = field(init=False)
+    """Whether the op takes no tensor, so that a call names the device."""
     needs: tuple[str, ...] = field(init=False, default=())
     """The names that the gradient rule asks for, in order; see `polyhal.autograd.rules`."""
     saves_inputs: tuple[str, ...] = field(init=False, default=())
@@ -163,6 +172,9 @@ class OpDef:
             raise ValueError(
                 f"op {self.name}: inputs {self.inputs} clash with the names of gradients or outputs {self.outputs}"
             )
+        if "deterministic" in self.settings:
+            self.traits |= Trait.NONDETERMINISTIC
+        self.creates = Trait.CREATION in self.traits
         self.call = _public_function(self)
         if self.gradient is not None:
             self.needs, self.gradient_params = _gradient_signature(self)
@@ -211,11 +223,10 @@ def _public_function(op: OpDef) -> Callable[..., Any]:
         else:
             variables[f"_default_{name}"] = default
             names.append(f"{name}=_default_{name}")
-    creates = op.family in ("creation", "random") and "x" not in op.inputs
-    if creates:
+    if op.creates:
         names.append("device=None")
     passed = "(" + "".join(f"{name}, " for name in op.params) + ")"
-    extra = ", device" if creates else ""
+    extra = ", device" if op.creates else ""
     source = f"def {op.name}({', '.join(names)}):\n    return _apply(_op, {taken}, {passed}{extra})\n"
     exec(source, variables)
     function: Callable[..., Any] = variables[op.name]
@@ -309,6 +320,7 @@ def tensors(specs: Specs) -> list[Spec]:
 
 __all__ = [
     "OPS",
+    "Autocast",
     "CoreCall",
     "CoreInput",
     "ErrorSample",
@@ -323,6 +335,7 @@ __all__ = [
     "Spec",
     "Specs",
     "Tolerance",
+    "Trait",
     "Value",
     "View",
     "declare",

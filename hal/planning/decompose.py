@@ -8,6 +8,7 @@ from typing import Any
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.traits import Trait
 
 _HALF = (dtypes.float16, dtypes.bfloat16)
 
@@ -18,7 +19,7 @@ def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
     assert decompose is not None
 
     def run(*values: Any, **params: Any) -> tuple[Any, ...]:
-        if op.family == "elementwise":
+        if Trait.POINTWISE in op.traits:
             values = _numbers_spread(op, values)
         if op.widen:
             values = tuple(

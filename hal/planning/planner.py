@@ -22,7 +22,7 @@ from polyhal.hal.ir.graph import Graph, Value, trace
 from polyhal.hal.kernels.quarantine import Quarantine, load
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.memory.pool import bucket
-from polyhal.hal.ops.opdef import OpDef, Specs
+from polyhal.hal.ops.opdef import OpDef, Specs, Trait
 from polyhal.hal.planning.core_member import Run, core_run
 from polyhal.hal.planning.decompose import decomposition
 from polyhal.hal.planning.host import reference, upload_run
@@ -167,7 +167,7 @@ class Planner:
             # The targets' own specs, because they may lie off the alignment that fresh outputs have.
             direct = tuple(o._replace(aligned=t.aligned) for o, t in zip(outputs, targets, strict=True))
             separate = all(a == dispatch.SEPARATE for a in aliases)
-            exact = op.family in ("elementwise", "optimizer") and dispatch.OVERLAPPING not in aliases
+            exact = Trait.INPLACE in op.traits and dispatch.OVERLAPPING not in aliases
             if separate or exact:
                 run, _, resolution = self.resolve(op, inputs, direct, bound, () if separate else aliases)
                 return Plan(direct, run, resolution)

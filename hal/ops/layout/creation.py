@@ -12,6 +12,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import Spec, View, contiguous_strides
 from polyhal.hal.ops.opdef import OPS, OpDef, Output, Params, Piece, Sample, Specs, Tolerance
+from polyhal.hal.ops.traits import Trait
 
 _EMPTY = inspect.Parameter.empty
 
@@ -61,6 +62,7 @@ full = OPS.declare(
             for v, d in [(1.5, dtypes.float32), (True, dtypes.bool_), (-7, dtypes.int32)]
         ],
         tolerance=Tolerance(0.0),
+        traits=Trait.CREATION,
     )
 )
 
@@ -102,5 +104,6 @@ arange = OPS.declare(
             Sample((), {"start": 3, "stop": 3, "step": 1, "dtype": dtypes.float32}),
         ],
         tolerance=Tolerance(1.0),
+        traits=Trait.CREATION,
     )
 )

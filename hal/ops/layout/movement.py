@@ -23,6 +23,7 @@ from polyhal.hal.ops.opdef import (
     Tolerance,
     declare,
 )
+from polyhal.hal.ops.traits import Trait
 
 _EXACT = Tolerance(0.0)
 _EMPTY = inspect.Parameter.empty
@@ -76,6 +77,7 @@ reshape: OpFunction = declare(
         Sample((rng.uniform(-1, 1, (0, 3)),), {"shape": (3, 0, 2)}),
     ],
     errors=[ErrorSample((np.zeros((2, 3)),), {"shape": (4,)}, ValueError, "6 elements")],
+    traits=Trait.LAYOUT_TRANSPARENT,
 )
 
 
@@ -112,6 +114,7 @@ permute: OpFunction = declare(
         Sample((rng.uniform(-1, 1, ()),), {"axes": ()}),
     ],
     errors=[ErrorSample((np.zeros((2, 3)),), {"axes": (0, 0)}, ValueError, "no permutation")],
+    traits=Trait.LAYOUT_TRANSPARENT,
 )
 
 
@@ -182,6 +185,7 @@ slice_ = declare(
         Sample((rng.uniform(-1, 1, (5,)),), {"starts": (0,), "lengths": (0,), "steps": (1,)}),
     ],
     errors=[ErrorSample((np.zeros(3),), {"starts": (2,), "lengths": (2,), "steps": (1,)}, ValueError, "no 2 elements")],
+    traits=Trait.LAYOUT_TRANSPARENT,
 )
 
 
@@ -280,6 +284,7 @@ contiguous: OpFunction = declare(
     view=lambda spec, params: View(spec.shape, spec.strides) if spec.is_contiguous else None,
     gradient=lambda g: g,
     samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),))],
+    traits=Trait.LAYOUT_TRANSPARENT | Trait.JOINS_OPERANDS,
 )
 
 
@@ -440,6 +445,7 @@ concat = declare(
         Sample((rng.uniform(-1, 1, (2, 3)),), {"axis": 0}),
     ],
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((3, 4))), {"axis": 0}, ValueError, "differ outside axis 0")],
+    traits=Trait.JOINS_OPERANDS,
 )
 
 # --- composites -----------------------------------------------------------------------------------------------------

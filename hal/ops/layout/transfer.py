@@ -8,6 +8,7 @@ import numpy as np
 
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS, OpDef, Output, Specs
+from polyhal.hal.ops.traits import Trait
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -29,5 +30,6 @@ transfer = OPS.declare(
         infer=_infer,
         public=False,
         reference=lambda x: np.array(x),
+        traits=Trait.CROSS_DEVICE,
     )
 )

@@ -17,6 +17,7 @@ from polyhal.hal.layout import ScalarSpec, Spec, contiguous
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, Output, Params, Sample, Specs, Tolerance
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, called, referred, values_of
+from polyhal.hal.ops.traits import Autocast
 
 
 def group_of(product: Spec, specs: Specs, params: Params) -> tuple[Any, ...]:
@@ -99,5 +100,6 @@ fused_matmul = OPS.declare(
         tolerance=Tolerance(8.0, floor=1.0, terms=_terms),
         flops=lambda specs, outs, params: 2 * math.prod(outs[0].shape) * specs[0].shape[-1],  # type: ignore[union-attr]
         settings=("precision",),
+        autocast=Autocast.HALF,
     )
 )

@@ -14,6 +14,7 @@ from polyhal.hal.ops.opdef import OPS, ErrorSample, Output, Sample, Specs, Toler
 from polyhal.hal.ops.pointwise import activation as activations
 from polyhal.hal.ops.pointwise.trigonometry import tanh
 from polyhal.hal.ops.reductions.reduce import sum_
+from polyhal.hal.ops.traits import Autocast, Trait
 
 
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -88,6 +89,7 @@ linear_weight_grad = declare(
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "expected \\(rows, out\\)")],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[0],
     settings=("precision",),
+    autocast=Autocast.HALF,
 )
 
 
@@ -113,6 +115,8 @@ linear = declare(
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "does not fit")],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
     settings=("precision",),
+    traits=Trait.PRODUCT,
+    autocast=Autocast.HALF,
 )
 
 
@@ -249,4 +253,5 @@ fused_linear = declare(
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
     settings=("precision",),
+    autocast=Autocast.HALF,
 )

@@ -23,6 +23,7 @@ from polyhal.hal.ops.opdef import (
     declare,
 )
 from polyhal.hal.ops.pointwise.cast import cast
+from polyhal.hal.ops.traits import Autocast, Trait
 from polyhal.hal.protocol import ComputeBackend
 
 
@@ -142,6 +143,8 @@ op_matmul = declare(
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
     settings=("precision",),
+    traits=Trait.PRODUCT,
+    autocast=Autocast.HALF,
 )
 
 

@@ -19,6 +19,7 @@ from polyhal.hal.ops.pointwise.logic import greater_equal
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.reduce import max_, sum_
+from polyhal.hal.ops.traits import Autocast
 
 
 def _np_scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
@@ -200,6 +201,7 @@ attention_grad = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(32.0, floor=4.0, terms=_terms, rounded=1),
     settings=("precision", "deterministic"),
+    autocast=Autocast.HALF,
 )
 
 
@@ -240,4 +242,5 @@ attention = declare(
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2)), np.zeros((4, 2)), None), {}, ValueError, "do not fit")],
     flops=lambda specs, outs, params: 2 * outs[1].size * specs[1].shape[-2] * (specs[0].shape[-1] + specs[2].shape[-1]),
     settings=("precision",),
+    autocast=Autocast.HALF,
 )

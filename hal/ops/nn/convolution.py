@@ -12,6 +12,7 @@ from polyhal.hal.ops.layout.movement import flip, pad, permute, reshape, slice_,
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.reductions.reduce import sum_
+from polyhal.hal.ops.traits import Autocast
 
 Pair = tuple[int, int]
 
@@ -332,6 +333,7 @@ conv2d_input_grad = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_input_terms),
     settings=("precision",),
+    autocast=Autocast.HALF,
 )
 conv2d_weight_grad = declare(
     _conv2d_weight_grad,
@@ -344,6 +346,7 @@ conv2d_weight_grad = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=_weight_terms),
     settings=("precision",),
+    autocast=Autocast.HALF,
 )
 
 
@@ -388,4 +391,5 @@ conv2d = declare(
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * int(np.prod(specs[1].shape[1:])),
     settings=("precision",),
+    autocast=Autocast.HALF,
 )

@@ -14,6 +14,7 @@ from polyhal.hal.ops.layout.movement import reshape
 from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 from polyhal.hal.ops.reductions.reduce import mean, sum_
+from polyhal.hal.ops.traits import Autocast
 
 
 def float_input(specs: Specs) -> Spec:
@@ -197,6 +198,7 @@ layer_norm = declare(
     errors=[
         ErrorSample((np.zeros((2, 3)), np.zeros(2), None), {"axes": 1, "eps": 1e-5}, ValueError, "weight has shape")
     ],
+    autocast=Autocast.FLOAT32,
 )
 
 # --- root-mean-square norm ------------------------------------------------------------------------------------------
@@ -288,4 +290,5 @@ rms_norm = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=2.0, terms=_width),
     samples=lambda rng: [Sample(s.inputs[:2], s.params) for s in _norm_samples(rng) if s.inputs[2] is None],
+    autocast=Autocast.FLOAT32,
 )

@@ -14,6 +14,7 @@ from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.reduce import max_, sum_
+from polyhal.hal.ops.traits import Autocast
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -101,6 +102,7 @@ softmax = declare(
     gradient=lambda g, out, *, axis: softmax_grad(g, out, axis),
     # exp turns the rounding of x - max, at most 160 on the samples, into a relative error of as many units.
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
+    autocast=Autocast.FLOAT32,
 )
 
 
@@ -144,4 +146,5 @@ log_softmax = declare(
     decompose=_log_softmax_decomposed,
     gradient=lambda g, out, *, axis: log_softmax_grad(g, out, axis),
     tolerance=Tolerance(8.0, floor=4.0, terms=_length),
+    autocast=Autocast.FLOAT32,
 )

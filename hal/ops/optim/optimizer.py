@@ -15,6 +15,7 @@ from polyhal.hal.ops.pointwise.logic import greater, logical_not, logical_or
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.reductions.reduce import any_, sum_
+from polyhal.hal.ops.traits import Autocast, Trait
 
 _EXACT_SHAPES: list[tuple[int, ...]] = [(7,), (3, 5), (), (33, 2)]
 
@@ -65,6 +66,7 @@ def _many(
     mutates: bool = True,
     several: bool = True,
     tolerance: Tolerance | None = None,
+    autocast: Autocast = Autocast.INHERIT,
 ) -> Callable[..., Any]:
     return OPS.declare(
         OpDef(
@@ -85,6 +87,8 @@ def _many(
             tolerance=tolerance or Tolerance(16.0, floor=1.0),
             mutates=(0,) if mutates else (),
             several=several,
+            traits=Trait.INPLACE,
+            autocast=autocast,
         )
     )
 
@@ -300,6 +304,7 @@ sum_of_squares = _many(
     mutates=False,
     several=False,
     tolerance=Tolerance(4.0, terms=lambda specs, params: sum(s.size for s in tensors(specs))),
+    autocast=Autocast.FLOAT32,
 )
 
 

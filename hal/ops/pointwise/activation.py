@@ -15,6 +15,7 @@ from polyhal.hal.ops.pointwise.elementwise import SPECIAL, elementwise
 from polyhal.hal.ops.pointwise.exponential import exp, expm1, log1p
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
+from polyhal.hal.ops.traits import Autocast
 
 _KINK = ((0.1, 4.0),)
 
@@ -133,6 +134,7 @@ softplus = elementwise(
     gradient=lambda g, x: g * sigmoid(x),
     special=False,
     tolerance=Tolerance(8.0),
+    autocast=Autocast.FLOAT32,
 )
 
 _np_erf = np.vectorize(math.erf, otypes=[np.float64])

@@ -10,10 +10,30 @@ from polyhal.hal.ops.opdef import OpFunction, Tolerance
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, less
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.traits import Autocast, Trait
 
-add = elementwise("add", np.add, "Sum `x + y`.", gradient=lambda g: (g, g))
-subtract = elementwise("subtract", np.subtract, "Difference `x - y`.", operand="numeric", gradient=lambda g: (g, -g))
-multiply = elementwise("multiply", np.multiply, "Product `x * y`.", gradient=lambda g, x, y: (g * y, g * x))
+add = elementwise(
+    "add",
+    np.add,
+    "Sum `x + y`.",
+    gradient=lambda g: (g, g),
+    traits=Trait.CHEAP,
+)
+subtract = elementwise(
+    "subtract",
+    np.subtract,
+    "Difference `x - y`.",
+    operand="numeric",
+    gradient=lambda g: (g, -g),
+    traits=Trait.CHEAP,
+)
+multiply = elementwise(
+    "multiply",
+    np.multiply,
+    "Product `x * y`.",
+    gradient=lambda g, x, y: (g * y, g * x),
+    traits=Trait.CHEAP,
+)
 
 
 def _divide_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> Any:
@@ -29,9 +49,17 @@ divide = elementwise(
     gradient=_divide_gradient,
     domain=((-4.0, 4.0), (0.5, 4.0)),
     tolerance=Tolerance(2.5),
+    traits=Trait.CHEAP,
 )
 
-negative = elementwise("negative", np.negative, "`-x`.", operand="numeric", gradient=lambda g: -g)
+negative = elementwise(
+    "negative",
+    np.negative,
+    "`-x`.",
+    operand="numeric",
+    gradient=lambda g: -g,
+    traits=Trait.CHEAP,
+)
 abs_ = elementwise(
     "abs",
     np.abs,
@@ -40,6 +68,7 @@ abs_ = elementwise(
     decompose=lambda x: where(less(x, 0), -x, x + 0),
     gradient=lambda g, x: g * sign(x),
     domain=((0.25, 4.0),),
+    traits=Trait.CHEAP,
 )
 sign: OpFunction = elementwise(
     "sign",
@@ -50,7 +79,13 @@ sign: OpFunction = elementwise(
     gradient=lambda g: g * 0,
 )
 square = elementwise(
-    "square", np.square, "`x * x`.", operand="numeric", decompose=lambda x: x * x, gradient=lambda g, x: g * (x * 2)
+    "square",
+    np.square,
+    "`x * x`.",
+    operand="numeric",
+    decompose=lambda x: x * x,
+    gradient=lambda g, x: g * (x * 2),
+    traits=Trait.CHEAP,
 )
 reciprocal = elementwise(
     "reciprocal",
@@ -60,4 +95,6 @@ reciprocal = elementwise(
     decompose=lambda x: 1 / x,
     gradient=lambda g, out: -g * square(out),
     domain=((0.25, 4.0),),
+    traits=Trait.CHEAP,
+    autocast=Autocast.FLOAT32,
 )

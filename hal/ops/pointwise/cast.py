@@ -11,6 +11,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS, CoreCall, CoreInput, OpDef, Output, Params, Sample, Specs, Tolerance
 from polyhal.hal.ops.pointwise.elementwise import OPERANDS
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.protocol import ComputeBackend
 
 
@@ -55,5 +56,6 @@ cast = OPS.declare(
         ],
         dtypes=dtypes.ALL,
         tolerance=Tolerance(0.5),
+        traits=Trait.CHEAP | Trait.POINTWISE | Trait.INPLACE,
     )
 )

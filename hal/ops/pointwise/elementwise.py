@@ -24,6 +24,7 @@ from polyhal.hal.ops.opdef import (
     Specs,
     Tolerance,
 )
+from polyhal.hal.ops.traits import Autocast, Trait
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_UNARY, ComputeBackend, Declined
 
 Operand = Literal["any", "float", "numeric", "integral", "bool", "cast"]
@@ -148,6 +149,9 @@ def elementwise(
     samples: Callable[[np.random.Generator], Sequence[Sample]] | None = None,
     errors: Sequence[ErrorSample] = (),
     flops: int = 1,
+    traits: Trait = Trait.NONE,
+    autocast: Autocast = Autocast.INHERIT,
+    spellings: Sequence[Callable[..., Any]] = (),
 ) -> Callable[..., Any]:
     """Declare an elementwise op. `domain` gives the interval from which each input's samples are drawn.
 
@@ -183,6 +187,9 @@ def elementwise(
             dtypes=kinds,
             tolerance=tolerance or Tolerance(1.0 if operand in ("any", "numeric", "integral", "bool", "cast") else 4.0),
             flops=lambda specs, outs, params: flops * outs[0].size,
+            traits=traits | Trait.POINTWISE | Trait.INPLACE,
+            autocast=autocast,
+            spellings=spellings,
         )
     )
 

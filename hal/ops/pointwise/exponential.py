@@ -22,8 +22,16 @@ from polyhal.hal.ops.pointwise.logic import (
 )
 from polyhal.hal.ops.pointwise.rounding import floor
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.traits import Autocast, Trait
 
-exp = elementwise("exp", np.exp, "e to the power `x`.", operand="float", gradient=lambda g, out: g * out)
+exp = elementwise(
+    "exp",
+    np.exp,
+    "e to the power `x`.",
+    operand="float",
+    gradient=lambda g, out: g * out,
+    autocast=Autocast.FLOAT32,
+)
 exp2 = elementwise(
     "exp2",
     np.exp2,
@@ -32,6 +40,7 @@ exp2 = elementwise(
     decompose=lambda x: exp(x * math.log(2)),
     gradient=lambda g, out: g * (out * math.log(2)),
     tolerance=Tolerance(8.0),
+    autocast=Autocast.FLOAT32,
 )
 
 
@@ -52,9 +61,16 @@ expm1 = elementwise(
     decompose=_expm1,
     gradient=lambda g, out: g * (out + 1.0),
     tolerance=Tolerance(8.0),
+    autocast=Autocast.FLOAT32,
 )
 log = elementwise(
-    "log", np.log, "Natural logarithm.", operand="float", gradient=lambda g, x: g / x, domain=((0.05, 8.0),)
+    "log",
+    np.log,
+    "Natural logarithm.",
+    operand="float",
+    gradient=lambda g, x: g / x,
+    domain=((0.05, 8.0),),
+    autocast=Autocast.FLOAT32,
 )
 log2 = elementwise(
     "log2",
@@ -64,6 +80,7 @@ log2 = elementwise(
     decompose=lambda x: log(x) * (1 / math.log(2)),
     gradient=lambda g, x: g / (x * math.log(2)),
     domain=((0.05, 8.0),),
+    autocast=Autocast.FLOAT32,
 )
 log10 = elementwise(
     "log10",
@@ -73,6 +90,7 @@ log10 = elementwise(
     decompose=lambda x: log(x) * (1 / math.log(10)),
     gradient=lambda g, x: g / (x * math.log(10)),
     domain=((0.05, 8.0),),
+    autocast=Autocast.FLOAT32,
 )
 
 
@@ -92,9 +110,16 @@ log1p = elementwise(
     gradient=lambda g, x: g / (x + 1.0),
     domain=((-0.9, 8.0),),
     tolerance=Tolerance(8.0),
+    autocast=Autocast.FLOAT32,
 )
 sqrt = elementwise(
-    "sqrt", np.sqrt, "Square root.", operand="float", gradient=lambda g, out: g * 0.5 / out, domain=((0.05, 8.0),)
+    "sqrt",
+    np.sqrt,
+    "Square root.",
+    operand="float",
+    gradient=lambda g, out: g * 0.5 / out,
+    domain=((0.05, 8.0),),
+    traits=Trait.CHEAP,
 )
 rsqrt = elementwise(
     "rsqrt",
@@ -104,6 +129,8 @@ rsqrt = elementwise(
     decompose=lambda x: 1.0 / sqrt(x),
     gradient=lambda g, x, out: g * (out / x) * -0.5,
     domain=((0.05, 8.0),),
+    traits=Trait.CHEAP,
+    autocast=Autocast.FLOAT32,
 )
 
 
@@ -174,4 +201,5 @@ pow_ = elementwise(
     # exp(y log x): a relative error of |y log x| units enters through the exponent; |y log x| < 5 on the samples.
     tolerance=Tolerance(16.0),
     dtypes_=dtypes.FLOATS,
+    autocast=Autocast.FLOAT32,
 )

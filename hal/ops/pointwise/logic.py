@@ -7,20 +7,46 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.ops.opdef import OpFunction, Sample
 from polyhal.hal.ops.pointwise.elementwise import elementwise
+from polyhal.hal.ops.traits import Trait
 
 _B = dtypes.bool_
-equal = elementwise("equal", np.equal, "True where `x == y`.", result=_B)
-not_equal = elementwise(
-    "not_equal", np.not_equal, "True where `x != y`.", result=_B, decompose=lambda x, y: logical_not(equal(x, y))
+equal = elementwise(
+    "equal",
+    np.equal,
+    "True where `x == y`.",
+    result=_B,
+    traits=Trait.CHEAP,
 )
-less = elementwise("less", np.less, "True where `x < y`.", result=_B)
-greater = elementwise("greater", np.greater, "True where `x > y`.", result=_B, decompose=lambda x, y: less(y, x))
+not_equal = elementwise(
+    "not_equal",
+    np.not_equal,
+    "True where `x != y`.",
+    result=_B,
+    decompose=lambda x, y: logical_not(equal(x, y)),
+    traits=Trait.CHEAP,
+)
+less = elementwise(
+    "less",
+    np.less,
+    "True where `x < y`.",
+    result=_B,
+    traits=Trait.CHEAP,
+)
+greater = elementwise(
+    "greater",
+    np.greater,
+    "True where `x > y`.",
+    result=_B,
+    decompose=lambda x, y: less(y, x),
+    traits=Trait.CHEAP,
+)
 less_equal = elementwise(
     "less_equal",
     np.less_equal,
     "True where `x <= y`.",
     result=_B,
     decompose=lambda x, y: logical_or(less(x, y), equal(x, y)),
+    traits=Trait.CHEAP,
 )
 greater_equal = elementwise(
     "greater_equal",
@@ -28,16 +54,34 @@ greater_equal = elementwise(
     "True where `x >= y`.",
     result=_B,
     decompose=lambda x, y: logical_or(less(y, x), equal(x, y)),
+    traits=Trait.CHEAP,
 )
-logical_and = elementwise("logical_and", np.logical_and, "True where both are non-zero.", operand="bool", result=_B)
+logical_and = elementwise(
+    "logical_and",
+    np.logical_and,
+    "True where both are non-zero.",
+    operand="bool",
+    result=_B,
+    traits=Trait.CHEAP,
+)
 logical_or: OpFunction = elementwise(
-    "logical_or", np.logical_or, "True where either is non-zero.", operand="bool", result=_B
+    "logical_or",
+    np.logical_or,
+    "True where either is non-zero.",
+    operand="bool",
+    result=_B,
+    traits=Trait.CHEAP,
 )
 logical_xor = elementwise(
     "logical_xor", np.logical_xor, "True where exactly one is non-zero.", operand="bool", result=_B
 )
 logical_not: OpFunction = elementwise(
-    "logical_not", np.logical_not, "True where `x` is zero.", operand="bool", result=_B
+    "logical_not",
+    np.logical_not,
+    "True where `x` is zero.",
+    operand="bool",
+    result=_B,
+    traits=Trait.CHEAP,
 )
 
 

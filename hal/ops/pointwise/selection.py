@@ -10,12 +10,14 @@ import numpy as np
 from polyhal.hal.ops.opdef import OpFunction, Sample
 from polyhal.hal.ops.pointwise.elementwise import elementwise, in_common_dtype
 from polyhal.hal.ops.pointwise.logic import equal, greater, less, logical_or, not_equal
+from polyhal.hal.ops.traits import Trait
 
 maximum = elementwise(
     "maximum",
     np.maximum,
     "The larger of `x` and `y`; NaN if either is NaN.",
     gradient=lambda g, x, y: _extremum_gradient(g, x, y, less),
+    traits=Trait.CHEAP,
 )
 minimum = elementwise(
     "minimum",
@@ -23,6 +25,7 @@ minimum = elementwise(
     "The smaller of `x` and `y`; NaN if either is NaN.",
     decompose=lambda x, y: in_common_dtype(lambda a, b: where(logical_or(less(a, b), not_equal(a, a)), a, b), x, y),
     gradient=lambda g, x, y: _extremum_gradient(g, x, y, lambda a, b: less(b, a)),
+    traits=Trait.CHEAP,
 )
 
 
@@ -38,6 +41,7 @@ where: OpFunction = elementwise(
     "`x` where `cond` is true, else `y`.",
     inputs=("cond", "x", "y"),
     gradient=lambda g, cond: (None, where(cond, g, 0), where(cond, 0, g)),
+    traits=Trait.CHEAP,
 )
 
 
@@ -80,4 +84,5 @@ clip = elementwise(
         Sample((rng.uniform(-4, 4, (3, 5)), rng.uniform(-2, -1, (5,)), None)),
         Sample((np.array([np.nan, np.inf, -np.inf, 0.0]), -1.0, 1.0), special=True),
     ],
+    traits=Trait.CHEAP,
 )

@@ -14,6 +14,7 @@ from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.exponential import exp, expm1, rsqrt, sqrt
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.traits import Autocast
 
 _UNIT = Tolerance(8.0, floor=1.0)
 """Units at magnitude 1: near a zero of a periodic function the rounding of the argument dominates."""
@@ -44,6 +45,7 @@ tan = elementwise(
     gradient=lambda g, out: g * (square(out) + 1.0),
     domain=((-1.3, 1.3),),
     tolerance=Tolerance(32.0, floor=1.0),
+    autocast=Autocast.FLOAT32,
 )
 asin = elementwise(
     "asin",
@@ -54,6 +56,7 @@ asin = elementwise(
     gradient=lambda g, x: g * rsqrt(1.0 - square(x)),
     domain=((-0.95, 0.95),),
     tolerance=Tolerance(8.0),
+    autocast=Autocast.FLOAT32,
 )
 acos = elementwise(
     "acos",
@@ -64,6 +67,7 @@ acos = elementwise(
     gradient=lambda g, x: -g * rsqrt(1.0 - square(x)),
     domain=((-0.95, 0.95),),
     tolerance=Tolerance(8.0),
+    autocast=Autocast.FLOAT32,
 )
 atan: OpFunction = elementwise(
     "atan",
@@ -116,6 +120,7 @@ sinh = elementwise(
     decompose=_sinh,
     gradient=lambda g, x: g * cosh(x),
     tolerance=Tolerance(12.0),
+    autocast=Autocast.FLOAT32,
 )
 cosh: OpFunction = elementwise(
     "cosh",
@@ -125,6 +130,7 @@ cosh: OpFunction = elementwise(
     decompose=lambda x: (exp(x) + exp(-x)) * 0.5,
     gradient=lambda g, x: g * sinh(x),
     tolerance=Tolerance(8.0),
+    autocast=Autocast.FLOAT32,
 )
 
 

@@ -30,6 +30,7 @@ from polyhal.hal.ops.pointwise.logic import (
 )
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.pointwise.trigonometry import cos, sin
+from polyhal.hal.ops.traits import Trait
 
 _EMPTY = inspect.Parameter.empty
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -83,6 +84,7 @@ spread_number = OPS.declare(
         ],
         samples=lambda rng: [Sample((7,), {"shape": (3, 2), "dtype": dtypes.int64})],
         tolerance=Tolerance(0.0),
+        traits=Trait.CREATION | Trait.RANDOM,
     )
 )
 
@@ -169,6 +171,7 @@ def _random(
             if dtype
             else [],
             tolerance=tolerance,
+            traits=Trait.CREATION | Trait.RANDOM,
         )
     )
 
@@ -288,5 +291,6 @@ dropout: OpFunction = OPS.declare(
         dtypes=dtypes.FLOATS,
         tolerance=Tolerance(1.0),
         errors=[ErrorSample((np.zeros(2), 0, 0), {"p": 1.5}, ValueError, "expected 0 <= p < 1")],
+        traits=Trait.RANDOM,
     )
 )

@@ -19,6 +19,7 @@ from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.logic import bitwise_invert, equal, less, logical_not, logical_or, not_equal
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.traits import Autocast, Trait
 from polyhal.hal.protocol import REQUIRED_REDUCE, ComputeBackend, Declined
 
 Axis = int | tuple[int, ...] | None
@@ -123,6 +124,9 @@ def reduction(
     dtypes_: tuple[DType, ...] = dtypes.FLOATS + dtypes.INTEGERS,
     samples: Callable[[np.random.Generator], Sequence[Sample]] | None = None,
     tolerance: Tolerance | None = None,
+    traits: Trait = Trait.NONE,
+    autocast: Autocast = Autocast.INHERIT,
+    spellings: Sequence[Callable[..., Any]] = (),
 ) -> Callable[..., Any]:
     """Declare a reduction of one tensor with `axis` and `keepdims`."""
     return OPS.declare(
@@ -145,6 +149,9 @@ def reduction(
             dtypes=dtypes_,
             tolerance=tolerance or Tolerance(1.0, terms=terms),
             flops=lambda specs, outs, params: specs[0].size,  # type: ignore[union-attr]
+            traits=traits,
+            autocast=autocast,
+            spellings=spellings,
         )
     )
 
@@ -181,6 +188,8 @@ sum_ = reduction(
     empty=True,
     gradient=lambda g, x_spec, *, axis, keepdims: spread(g, x_spec, axis, keepdims).broadcast_to(x_spec.shape),
     dtypes_=dtypes.ALL,
+    traits=Trait.FUSIBLE_REDUCTION,
+    autocast=Autocast.FLOAT32,
 )
 
 
@@ -202,6 +211,7 @@ prod = reduction(
     empty=True,
     gradient=_prod_gradient,
     domain=(0.8, 1.25),
+    autocast=Autocast.FLOAT32,
 )
 
 
@@ -224,6 +234,8 @@ mean = reduction(
     gradient=lambda g, x_spec, *, axis, keepdims: (
         spread(g, x_spec, axis, keepdims) * (1.0 / max(_count(x_spec, axis), 1))
     ).broadcast_to(x_spec.shape),
+    traits=Trait.FUSIBLE_REDUCTION,
+    autocast=Autocast.FLOAT32,
 )
 
 
@@ -267,6 +279,7 @@ var = reduction(
     params={"correction": 0},
     samples=_var_samples,  # Equal elements have variance 0 but for the square of the mean's rounding.
     tolerance=Tolerance(8.0, floor=1e-3, terms=terms),
+    autocast=Autocast.FLOAT32,
 )
 
 
@@ -291,6 +304,7 @@ max_ = reduction(
     gradient=_extremum_gradient,
     dtypes_=dtypes.ALL,
     tolerance=Tolerance(0.0),
+    traits=Trait.FUSIBLE_REDUCTION,
 )
 
 
@@ -310,6 +324,7 @@ min_ = reduction(
     gradient=_extremum_gradient,
     dtypes_=dtypes.ALL,
     tolerance=Tolerance(0.0),
+    traits=Trait.FUSIBLE_REDUCTION,
 )
 
 any_ = reduction(
@@ -434,6 +449,7 @@ logsumexp = reduction(
     ),
     tolerance=Tolerance(8.0, floor=1.0, terms=terms),
     dtypes_=dtypes.FLOATS,
+    autocast=Autocast.FLOAT32,
 )
 
 __all__ = ["Axis", "less", "reduced_shape", "spread", "terms"]

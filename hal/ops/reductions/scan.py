@@ -12,6 +12,7 @@ from polyhal.hal.layout import Spec, normalize_axis
 from polyhal.hal.ops.layout.movement import concat, flip, slice_
 from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.pointwise.arithmetic import add, multiply
+from polyhal.hal.ops.traits import Autocast
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -90,6 +91,7 @@ cumsum: OpFunction = declare(
     dtypes=dtypes.ALL,
     # Partial sums cancel: what was rounded is as large as the largest of them.
     tolerance=Tolerance(2.0, floor=4.0, terms=_terms),
+    autocast=Autocast.FLOAT32,
 )
 
 
@@ -108,4 +110,5 @@ cumprod: OpFunction = declare(
     errors=_ERRORS,
     dtypes=(*dtypes.FLOATS, *dtypes.INTEGERS),
     tolerance=Tolerance(2.0, terms=_terms),
+    autocast=Autocast.FLOAT32,
 )

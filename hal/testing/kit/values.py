@@ -14,6 +14,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef, Sample
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.kit.tolerances import Bound
 
@@ -91,7 +92,7 @@ def calls(op: OpDef, dtype: DType | None) -> list[Call]:
                 continue
             array = np.asarray(x)
             if dtype is not None and (
-                array.dtype == np.float64 or (op.family == "elementwise" and array.dtype.kind in "iu")
+                array.dtype == np.float64 or (Trait.POINTWISE in op.traits and array.dtype.kind in "iu")
             ):
                 array = cast(array, dtype)
             elif dtype is not None and array.dtype == np.float32 and dtype.is_floating_point:

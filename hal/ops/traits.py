@@ -1,0 +1,53 @@
+"""Facts about ops that passes, the scheduler, the planner and autocast ask for, in place of lists of names.
+
+A trait states a property of the op itself, not a permission of one client, so that a new op takes part in every
+optimization whose condition it meets. Compare MLIR's operation traits.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Trait(enum.Flag):
+    """Properties of an op. Family constructors set those that a whole family shares."""
+
+    NONE = 0
+    POINTWISE = enum.auto()
+    """Each element of the result depends on the elements at the same index of the broadcast inputs alone: may be fused."""
+    CHEAP = enum.auto()
+    """Costs a few instructions per element, so that computing it again is cheaper than a round trip through memory."""
+    FUSIBLE_REDUCTION = enum.auto()
+    """Reduction over `axis` with `keepdims` that may end a group of fused pointwise ops."""
+    LAYOUT_TRANSPARENT = enum.auto()
+    """Reads its operand by index and gives the same elements whatever the operand's strides are."""
+    JOINS_OPERANDS = enum.auto()
+    """The result consists of its operands, copied: each may be computed directly in its region of the result."""
+    INPLACE = enum.auto()
+    """An output may be written over the input that it replaces: each element is read before it is written."""
+    PRODUCT = enum.auto()
+    """Matrix product, whose result may pass through a fused epilogue before it is stored."""
+    CREATION = enum.auto()
+    """Takes no tensor: the caller names the device."""
+    RANDOM = enum.auto()
+    """Depends on a random generator's seed and offset, which change between runs of a captured step."""
+    NONDETERMINISTIC = enum.auto()
+    """May sum in a different order at each run, unless the setting `deterministic` forbids it."""
+    CROSS_DEVICE = enum.auto()
+    """Waits for another device."""
+
+    UNREPEATABLE = NONDETERMINISTIC | CROSS_DEVICE
+    """A second run may give different bits or wait again: such an op is never rematerialized."""
+    UNFOLDABLE = RANDOM | CROSS_DEVICE
+    """Constant operands do not make a constant result: such an op is never folded."""
+
+
+class Autocast(enum.Enum):
+    """What `polyhal.amp.autocast` does with the floating-point inputs of an op."""
+
+    INHERIT = "inherit"
+    """Leave them as they are."""
+    HALF = "half"
+    """Cast them to the block's half dtype: products, whose sums are float32 in any case."""
+    FLOAT32 = "float32"
+    """Cast them to float32: steep functions, and sums of many terms whose results are used further."""

@@ -1,0 +1,30 @@
+"""Traits: facts about ops, declared beside them."""
+
+from __future__ import annotations
+
+from polyhal.hal.ops import OPS
+from polyhal.hal.ops.pointwise.elementwise import OPERANDS
+from polyhal.hal.ops.traits import Autocast, Trait
+
+
+def test_every_elementwise_op_is_pointwise_and_no_other_op_is() -> None:
+    assert {op.name for op in OPS if Trait.POINTWISE in op.traits} == set(OPERANDS)
+
+
+def test_an_op_that_the_deterministic_setting_changes_is_never_rematerialized() -> None:
+    for op in OPS:
+        assert bool(op.traits & Trait.NONDETERMINISTIC) == ("deterministic" in op.settings), op
+
+
+def test_an_op_whose_precision_can_be_set_is_cast_to_half() -> None:
+    for op in OPS:
+        assert (op.autocast is Autocast.HALF) == ("precision" in op.settings), op
+
+
+def test_an_op_that_creates_a_tensor_takes_a_device() -> None:
+    for op in OPS:
+        assert op.creates == ("device" in op.call.__code__.co_varnames), op
+
+
+def test_a_cheap_op_is_pointwise() -> None:
+    assert all(Trait.POINTWISE in op.traits for op in OPS if Trait.CHEAP in op.traits)
