@@ -10,16 +10,16 @@ from typing import Annotated
 import typer
 
 import polyhal
-from polyhal.cli.devices import devices
-from polyhal.cli.doctor import doctor
-from polyhal.cli.explain import explain
-from polyhal.cli.generate import generate
-from polyhal.cli.kernels import app as kernels
-from polyhal.cli.prebuild import prebuild
+from polyhal.cli.commands.devices import devices
+from polyhal.cli.commands.doctor import doctor
+from polyhal.cli.commands.explain import explain
+from polyhal.cli.commands.generate import generate
+from polyhal.cli.commands.kernels import app as kernels
+from polyhal.cli.commands.prebuild import prebuild
+from polyhal.cli.commands.train import train
+from polyhal.cli.commands.tune import tune
+from polyhal.cli.commands.verify import verify
 from polyhal.cli.reporting import BAD_INPUT, INTERRUPTED, fail
-from polyhal.cli.train import train
-from polyhal.cli.tune import tune
-from polyhal.cli.verify import verify
 
 app = typer.Typer(
     name="polyhal",

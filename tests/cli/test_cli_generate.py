@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal.cli.generate import pieces
+from polyhal.cli.commands.generate import pieces
 from polyhal.text import BPETokenizer, CharTokenizer
 
 from .conftest import Command

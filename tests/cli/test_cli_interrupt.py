@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal.cli.interrupt import StopRequest
+from polyhal.cli.stop_request import StopRequest
 
 from .conftest import TINY, Command
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from polyhal.cli import tune, workers
-from polyhal.cli.tuning import main as search
+from polyhal.cli.commands import tune
+from polyhal.cli.workers import pool
+from polyhal.cli.workers.search import main as search
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.kernels import tuning
@@ -131,7 +132,7 @@ def test_a_search_tells_of_every_event(capsys: pytest.CaptureFixture[str], monke
 class Scripted:
     """Processes that say what a test wants them to say; one script per process that is started."""
 
-    scripts: list[list[workers.Message | Exception]]
+    scripts: list[list[pool.Message | Exception]]
     requests: list[dict[str, Any]]
 
     def __init__(self, module: str, arguments: list[list[str]], environment: dict[str, str]) -> None:
@@ -143,21 +144,21 @@ class Scripted:
     def __exit__(self, *exception: object) -> None:
         """Nothing runs."""
 
-    def messages(self, silence: float) -> Iterator[workers.Message]:
+    def messages(self, silence: float) -> Iterator[pool.Message]:
         for message in self.scripts.pop(0):
             if isinstance(message, Exception):
                 raise message
             yield message
 
 
-def said(**content: Any) -> workers.Message:
-    return workers.Message(0, content)
+def said(**content: Any) -> pool.Message:
+    return pool.Message(0, content)
 
 
 def test_tuning_goes_on_where_a_process_dies_and_is_kept(
     polyhal: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def result(shape: str, values: dict[str, int]) -> workers.Message:
+    def result(shape: str, values: dict[str, int]) -> pool.Message:
         found = {"family": "rows", "shape_class": shape, "values": values, "speedup": 1.5, "date": "2026-01-02"}
         return said(
             event="result", found=found, default={"group": 64}, default_seconds=3e-5, seconds=2e-5, tried=2, refused=1,
@@ -170,12 +171,12 @@ def test_tuning_goes_on_where_a_process_dies_and_is_kept(
         [
             result("a", {"group": 128}),
             said(event="trial", key=deadly[0], values=deadly[1]),
-            workers.Message(0, {}, -11),
+            pool.Message(0, {}, -11),
         ],
         [said(event="trial", key=slow[0], values=slow[1]), TimeoutError("no answer within 60 s")],
-        [result("b", {}), workers.Message(0, {}, 0)],
+        [result("b", {}), pool.Message(0, {}, 0)],
     ]
-    monkeypatch.setattr(workers, "Workers", Scripted)
+    monkeypatch.setattr(pool, "Workers", Scripted)
     done = polyhal("tune", "--device", "opencl", "--budget", "1m")
     assert done.code == 0, done.err
     assert "group 64 → 128" in done.out
@@ -198,11 +199,11 @@ def test_tuning_goes_on_where_a_process_dies_and_is_kept(
 
 
 def test_tuning_says_why_there_is_nothing(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "Workers", Scripted)
+    monkeypatch.setattr(pool, "Workers", Scripted)
     Scripted.requests = []
-    Scripted.scripts = [[workers.Message(0, {}, 0)]]
+    Scripted.scripts = [[pool.Message(0, {}, 0)]]
     assert "no kernel family has 'nonsense'" in polyhal("tune", "--device", "opencl", "--only", "nonsense").err
-    Scripted.scripts = [[said(event="failed", problem="the device is gone"), workers.Message(0, {}, 1)]]
+    Scripted.scripts = [[said(event="failed", problem="the device is gone"), pool.Message(0, {}, 1)]]
     failed = polyhal("tune", "--device", "opencl")
     assert failed.code == 1
     assert "the device is gone" in failed.err

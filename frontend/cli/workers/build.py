@@ -1,4 +1,4 @@
-"""One process of `polyhal prebuild`: python -m polyhal.cli.prebuilding DEVICE FOLDER WORKLOAD..."""
+"""One process of `polyhal prebuild`: python -m polyhal.cli.workers.build DEVICE FOLDER WORKLOAD..."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from polyhal.cli.workers import tell
-from polyhal.cli.workloads import WORKLOADS
+from polyhal.cli.workers.build_workloads import WORKLOADS
+from polyhal.cli.workers.pool import tell
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.errors import KernelBuildError

@@ -213,14 +213,14 @@ def _check(device: Device, kernels: KernelLibrary, files: list[str]) -> None:
 
 def _try(console: Console, device: Device, file: str) -> dict[str, Any]:
     """What a process of its own finds out about a changed file."""
-    from polyhal.cli.workers import Workers
+    from polyhal.cli.workers.pool import Workers
 
     status = console.status(f"checking {file}") if console.is_terminal else None
     if status:
         status.start()
     last, found = "", {}
     try:
-        with Workers("polyhal.cli.kernel_check", [[device.name, file]], {}) as workers:
+        with Workers("polyhal.cli.workers.check", [[device.name, file]], {}) as workers:
             for message in workers.messages(_SILENCE):
                 if "ran" in message.content:
                     last = message.content["ran"]

@@ -68,7 +68,7 @@ def verify(
 
         print_json(certificate.to_json())
     else:
-        from polyhal.cli.certificate import print_certificate
+        from polyhal.cli.views.certificate import print_certificate
 
         print_certificate(console, certificate, verbose=verbose)
         if where:
@@ -80,7 +80,7 @@ def verify(
 def _run(
     console: Console, device: Device, scope: Scope, only: str, expectations: Path | None, *, keep: bool
 ) -> Certificate:
-    from polyhal.cli.verification import make_display
+    from polyhal.cli.views.verify_progress import make_display
     from polyhal.hal.testing.certification.examination import examine
     from polyhal.hal.testing.kit.expectations import Expectations, read
 

@@ -1,4 +1,4 @@
-"""The process in which `polyhal tune` searches: python -m polyhal.cli.tuning REQUEST, which is JSON."""
+"""The process in which `polyhal tune` searches: python -m polyhal.cli.workers.search REQUEST, which is JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from polyhal.cli.workers import tell
+from polyhal.cli.workers.pool import tell
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.testing.tools.tuning import Refused, Trial, search

@@ -97,7 +97,7 @@ def _problem(console: Console, margin: str, text: str, fix: str, style: str = ""
 
 
 def _device(console: Console, device: DeviceReport) -> None:
-    from polyhal.cli.devices import dtypes, memory, speed
+    from polyhal.cli.commands.devices import dtypes, memory, speed
 
     info = device.info
     mark = "→" if device.default else " "

@@ -1,4 +1,4 @@
-"""`polyhal train`: a language model from a text, with one command. Here are its options; `run.py` carries it out."""
+"""`polyhal train`: a language model from a text, with one command. Here are its options; `train_run.py` carries it out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def train(
         raise typer.BadParameter("--resume continues a run and --overwrite replaces it; expected one of them")
     if stop_after is not None and stop_after < 1:
         raise typer.BadParameter(f"{stop_after} steps are too few; expected 1 or more", param_hint="--stop-after")
-    from polyhal.cli.run import run
+    from polyhal.cli.train_run import run
 
     if not run(_given(config, options), resume=resume, overwrite=overwrite, stop_after=stop_after, eager=eager):
         raise typer.Exit(INTERRUPTED)
@@ -75,8 +75,8 @@ def train(
 
 def _given(config: Path | None, options: dict[str, Any]) -> dict[str, Any]:
     """What was asked for on the command line and in the configuration file, and nothing else."""
-    from polyhal.cli import settings
+    from polyhal.cli import config_file
     from polyhal.training.preparation import GIVEN_NAMES
 
-    file = settings.read(config, GIVEN_NAMES | _PLACES) if config is not None else {}
-    return settings.merged(file, options)
+    file = config_file.read(config, GIVEN_NAMES | _PLACES) if config is not None else {}
+    return config_file.merged(file, options)

@@ -16,7 +16,7 @@ from polyhal.cli.reporting import fail, reported
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from polyhal.cli.workers import Message
+    from polyhal.cli.workers.pool import Message
     from polyhal.hal.device import Device
 
 _SILENCE = 300.0
@@ -45,7 +45,7 @@ def prebuild(
     """
     from rich.console import Console
 
-    from polyhal.cli.workloads import WORKLOADS
+    from polyhal.cli.workers.build_workloads import WORKLOADS
     from polyhal.hal.device import Device
     from polyhal.hal.kernels.prebuild import library
 
@@ -100,7 +100,7 @@ class _Tally:
 
 def _run(console: Console, device: Device, workloads: list[str], jobs: int) -> bool:
     """Build, showing what; then say how much. Returns whether all went well."""
-    from polyhal.cli.workers import Workers
+    from polyhal.cli.workers.pool import Workers
 
     begun, tally = time.perf_counter(), _Tally()
     status = console.status("starting") if console.is_terminal else None
@@ -109,7 +109,7 @@ def _run(console: Console, device: Device, workloads: list[str], jobs: int) -> b
     with tempfile.TemporaryDirectory(prefix="polyhal-claims-") as folder:
         arguments = [[device.name, folder, *workloads]] * jobs
         try:
-            with Workers("polyhal.cli.prebuilding", arguments, _POLICIES) as workers:
+            with Workers("polyhal.cli.workers.build", arguments, _POLICIES) as workers:
                 for message in workers.messages(_SILENCE):
                     tally.take(message)
                     if status and tally.built:

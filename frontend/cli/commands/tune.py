@@ -122,7 +122,7 @@ def _search(console: Console, device: Device, budget: float, only: str) -> bool:
 
 def _attempt(console: Console, device: Device, seconds: float, only: str, course: _Course) -> bool:
     """Search in one process. Returns whether there is no reason for another one."""
-    from polyhal.cli.workers import Workers
+    from polyhal.cli.workers.pool import Workers
 
     done = [(r["found"]["family"], r["found"]["shape_class"]) for r in course.results]
     request = {"device": device.name, "budget": seconds, "only": only, "done": done, "skip": course.skip}
@@ -131,7 +131,7 @@ def _attempt(console: Console, device: Device, seconds: float, only: str, course
         status.start()
     ended = ""
     try:
-        with Workers("polyhal.cli.tuning", [[json.dumps(request)]], {}) as workers:
+        with Workers("polyhal.cli.workers.search", [[json.dumps(request)]], {}) as workers:
             for message in workers.messages(_SILENCE):
                 if message.code is None:
                     course.take(message.content)

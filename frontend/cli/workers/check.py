@@ -1,11 +1,11 @@
-"""The process in which `polyhal kernels check` tries a changed kernel: python -m polyhal.cli.kernel_check DEVICE FILE."""
+"""The process in which `polyhal kernels check` tries a changed kernel: python -m polyhal.cli.workers.check DEVICE FILE."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
 
-from polyhal.cli.workers import tell
+from polyhal.cli.workers.pool import tell
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.testing.tools.kernel_check import check

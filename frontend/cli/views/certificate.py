@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from polyhal.cli.devices import memory
+from polyhal.cli.commands.devices import memory
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.planning.resolution import Step

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from polyhal import training
-from polyhal.cli.display import duration, make_display
-from polyhal.cli.interrupt import StopRequest
+from polyhal.cli.stop_request import StopRequest
+from polyhal.cli.views.train_progress import duration, make_display
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.errors import message

@@ -1,0 +1,1 @@
+"""One file per command; `app.py` lists them."""

@@ -1,0 +1,1 @@
+"""What commands show that takes more than a table: progress and certificates."""

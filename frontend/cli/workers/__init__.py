@@ -1,0 +1,1 @@
+"""Entry points of the subprocesses that commands start: `python -m polyhal.cli.workers.NAME`."""
