@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import Capture
+from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.errors import OutOfMemoryError, message
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.jit import Jitted
@@ -123,7 +123,7 @@ class _Search:
         step = Jitted(self._step, max_graphs=1, warm_up=True, budget=budget)
         if self._batch is None:
             return step.memory_report(size)
-        making = Capture()
+        making = StepRecorder()
         try:
             with dispatch.capturing(making):  # so that a batch, too, is only recorded
                 made = self._batch(size)

@@ -17,8 +17,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from polyhal.amp.autocast import autocast, surroundings
 from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import Capture
-from polyhal.hal.capture.result import Captured, Held
+from polyhal.hal.capture.recorder import StepRecorder
+from polyhal.hal.capture.result import CapturedConstant, CapturedGraph
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.budget import plan_within
@@ -108,7 +108,7 @@ class Jitted(Generic[P, R]):
 
     def _look(self, entry: _Entry, expected: CapturedStep | None, tensors: list[Tensor], args: Any, kwargs: Any) -> Any:
         """Record the function anew, and run the variant that does the same if there is one, else a new one."""
-        capture = Capture()
+        capture = StepRecorder()
         try:
             captured, results, seen, backward = self._record(capture, args, kwargs)
             step = next((v for v in entry.variants if v.captured.same_step(captured)), None)
@@ -143,11 +143,11 @@ class Jitted(Generic[P, R]):
                 fix="change state in place (x.copy_(...), x.add_(...)) instead of replacing tensors",
             )
 
-    def _is_replaced(self, previous: CapturedStep, captured: Captured) -> bool:
+    def _is_replaced(self, previous: CapturedStep, captured: CapturedGraph) -> bool:
         """Whether a second look met other memory than the first: state that the step replaces, or data not passed to it."""
-        made = {id(t.buffer) for t, _ in previous.captured.escaped}
-        own = [i for i, s in enumerate(captured.sources) if isinstance(s, Held) and id(s.buffer) in made]
-        other = own or previous.captured.other_memory(captured)
+        made = {id(t.buffer) for t, _ in previous.captured.live_outs}
+        own = [i for i, s in enumerate(captured.sources) if isinstance(s, CapturedConstant) and id(s.buffer) in made]
+        other = own or previous.captured.rebound_constants(captured)
         if not other:
             return False
         first = other[0]
@@ -168,7 +168,9 @@ class Jitted(Generic[P, R]):
     def _warn(self, problem: str, expected: str, fix: str) -> None:
         warnings.warn(message(f"jit {self._name}", problem, expected=expected, fix=fix), stacklevel=2)
 
-    def _record(self, capture: Capture, args: Any, kwargs: Any) -> tuple[Captured, Any, list[Tensor], Backward | None]:
+    def _record(
+        self, capture: StepRecorder, args: Any, kwargs: Any
+    ) -> tuple[CapturedGraph, Any, list[Tensor], Backward | None]:
         """What the function does, the pattern of its results, its arguments as it saw them, and the way back."""
         seen: list[Tensor] = []
         cut: list[Tensor] = []
@@ -240,7 +242,7 @@ class Jitted(Generic[P, R]):
             if step is not None:
                 return step.memory_report()
             self._floats[:] = arguments.floats
-            capture = Capture()
+            capture = StepRecorder()
             try:
                 planned = plan_within(self._record(capture, args, kwargs)[0], self._budget)
             finally:
@@ -264,7 +266,7 @@ def capture() -> Iterator[CapturedBlock]:
     Tensors that the block makes have values after it, and new ones after each replay; what it reads has to stay in place.
     Raises CaptureError where Python asks for the value of a tensor, and names the line.
     """
-    recording = Capture()
+    recording = StepRecorder()
     block = CapturedBlock()
     try:
         with dispatch.capturing(recording):

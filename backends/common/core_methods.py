@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.elementwise import Group, single
-from polyhal.hal.capture.runtime_scalars import Derived, Live
+from polyhal.hal.capture.runtime_scalars import DerivedScalar, RuntimeScalar
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, UnsupportedOpError, message
 from polyhal.hal.layout import Ref, Spec
@@ -117,8 +117,8 @@ class CoreMethods:
 
 def _as_number(value: Any, dtype: DType) -> Any:
     """The value that a cast of a Python number to `dtype` gives; a live number for a live one."""
-    if isinstance(value, Live):
-        return Derived(lambda: _as_number(value.value, dtype))
+    if isinstance(value, RuntimeScalar):
+        return DerivedScalar(lambda: _as_number(value.value, dtype))
     if dtype.kind == "bool":
         return bool(value)
     return float(value) if dtype.kind == "float" else int(value)

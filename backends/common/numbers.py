@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from polyhal.hal.capture.runtime_scalars import Live, Part
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar, ScalarElement
 
 T = TypeVar("T")
 
@@ -17,9 +17,9 @@ class Numbers(Generic[T]):
     def __init__(self) -> None:
         self._sources: dict[int, _Source[T]] = {}
 
-    def follow(self, live: Live, follower: T) -> None:
+    def follow(self, live: RuntimeScalar, follower: T) -> None:
         """Have `changed` give `follower` whenever `live` has another value."""
-        if isinstance(live, Part):
+        if isinstance(live, ScalarElement):
             self._add(live.derivation, live.derivation.results, live.place, follower)
         else:
             self._add(live, lambda: (live.value,), 0, follower)

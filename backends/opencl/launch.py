@@ -15,7 +15,7 @@ import pyopencl as cl
 from polyhal.backends.common.launch import Constant, Number, ScalarType, Tensor, Workspace
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.program import Kernel
-from polyhal.hal.capture.runtime_scalars import Live
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.protocol import Movable
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class KernelLaunch:
         kernel = self._runtime.driver.create_kernel(program, shared.name)
         values = self._template.copy()
         movables: list[tuple[int, Movable, int]] = []
-        numbers: list[tuple[int, Live, ScalarType]] = []
+        numbers: list[tuple[int, RuntimeScalar, ScalarType]] = []
         for place, index in self._tensors:
             ref = args[index]
             if isinstance(ref.handle, Movable):
@@ -170,7 +170,7 @@ class KernelLaunch:
             values[place] = args[index]
         for place, index, kind in self._numbers:
             given = args[index]
-            if isinstance(given, Live):
+            if isinstance(given, RuntimeScalar):
                 numbers.append((place, given, kind))
             else:
                 values[place] = CONVERTERS[kind](given)
@@ -191,4 +191,4 @@ class BoundLaunch:
     values: list[Any]
     movables: list[tuple[int, Movable, int]]
     """Place among the arguments, what stands for the memory, and the offset from its start."""
-    numbers: list[tuple[int, Live, ScalarType]]
+    numbers: list[tuple[int, RuntimeScalar, ScalarType]]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.numbers import Numbers
-from polyhal.hal.capture.runtime_scalars import Live, values
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar, values
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import Movable, RecordedLaunch
 
@@ -71,7 +71,7 @@ class RecordedDispatches:
             for place, ref in moving:
                 self._followers.setdefault(ref.handle, []).append((i, place, ref))
             for place, x in enumerate(args):
-                if isinstance(x, Live):
+                if isinstance(x, RuntimeScalar):
                     self._numbers.follow(x, (i, place))
             # Others are made at the first replay, which says where their operands lie.
             self.dispatches.append(None if moving else launch.prepare(self._kept[i][1]))

@@ -10,8 +10,8 @@ import numpy as np
 
 from polyhal.graphs.saving import FORMAT, SCHEMA
 from polyhal.hal import dispatch
-from polyhal.hal.capture.result import Argument, Captured, Held, Source
-from polyhal.hal.capture.runtime_scalars import Live, Stream
+from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, InputSource, StepInput
+from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
 from polyhal.hal.capture.scalar_records import refreshes, restore
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics.explain_graph import explain
@@ -78,14 +78,14 @@ class LoadedGraph:
             self._source(entry, spec, devices[i], data["state"], numbers, i)
             for i, (entry, spec) in enumerate(zip(given, graph.specs, strict=False))
         ]
-        positions = sorted(s.position for s in sources if isinstance(s, Argument))
-        self._arguments = sorted((s for s in sources if isinstance(s, Argument)), key=lambda s: s.position)
+        positions = sorted(s.position for s in sources if isinstance(s, StepInput))
+        self._arguments = sorted((s for s in sources if isinstance(s, StepInput)), key=lambda s: s.position)
         if len(set(positions)) != len(positions):
             raise self._corrupt(f"arguments {positions}", "each position once")
         self.results = self._pattern(eager(data["results"]), len(graph.outputs), numbers)
-        written = [s.buffer for i, s in enumerate(sources) if isinstance(s, Held) and i in graph.updates]
+        written = [s.buffer for i, s in enumerate(sources) if isinstance(s, CapturedConstant) and i in graph.updates]
         notes = refreshes(numbers, self.numbers, streams)
-        self.captured = Captured(graph, sources, notes, [], list(range(len(graph.outputs))), written)
+        self.captured = CapturedGraph(graph, sources, notes, [], list(range(len(graph.outputs))), written)
         self.program = Program(self.captured)
 
     @property
@@ -124,7 +124,7 @@ class LoadedGraph:
     def _corrupt(self, problem: str, expected: str = "") -> CorruptFileError:
         return CorruptFileError(message("load_graph", f"{self._what}: {problem}", expected=expected))
 
-    def _stream(self, data: Any) -> Stream:
+    def _stream(self, data: Any) -> RandomStream:
         generator = Generator(0)
         try:
             generator.set_state(data["state"])
@@ -132,13 +132,13 @@ class LoadedGraph:
         except (KeyError, TypeError, ValueError) as error:
             raise self._corrupt(f"a random state is {data!r}") from error
         self.generators.append(generator)
-        stream = Stream(generator, generator.take)
+        stream = RandomStream(generator, generator.take)
         stream.blocks = blocks
         return stream
 
     def _source(
-        self, entry: Any, spec: Any, device: Any, state: Mapping[str, Any], numbers: Sequence[Live], i: int
-    ) -> Source:
+        self, entry: Any, spec: Any, device: Any, state: Mapping[str, Any], numbers: Sequence[RuntimeScalar], i: int
+    ) -> InputSource:
         """Where input `i` comes from."""
         kind, value = _marked(entry)
         if kind == "number" and isinstance(spec, ScalarSpec) and type(value) is int and 0 <= value < len(numbers):
@@ -147,12 +147,12 @@ class LoadedGraph:
                 raise self._corrupt(f"input %{i} is {found.value!r}", str(spec))
             return found
         if kind == "argument" and isinstance(spec, Spec) and type(value) is int and 0 <= value < 2**16:
-            return Argument(value, spec, device)
+            return StepInput(value, spec, device)
         if kind == "state" and isinstance(spec, Spec) and isinstance(value, str) and value in state:
             return self._held(value, spec, device, state[value])
         raise self._corrupt(f"input %{i} ({spec}) comes from {entry!r}", "an argument, a number or saved state")
 
-    def _held(self, name: str, spec: Spec, device: Device, saved: Any) -> Held:
+    def _held(self, name: str, spec: Spec, device: Device, saved: Any) -> CapturedConstant:
         array = saved.numpy() if isinstance(saved, Tensor) else np.asarray(saved)
         low, high = extent(spec.shape, spec.strides)
         wanted = spec.shape if spec.is_contiguous else (high - low + 1 if spec.size else 0,)
@@ -166,9 +166,9 @@ class LoadedGraph:
         buffer, ref = device.upload(array, spec.dtype)
         placed = Ref(ref.handle, spec, offset)
         self.state[name] = wrap(device, buffer, placed)
-        return Held(buffer, placed, device)
+        return CapturedConstant(buffer, placed, device)
 
-    def _pattern(self, data: Any, outputs: int, numbers: Sequence[Live]) -> Any:
+    def _pattern(self, data: Any, outputs: int, numbers: Sequence[RuntimeScalar]) -> Any:
         """What the step returns, from `_result_data`."""
         kind, value = _marked(data)
         if kind == "tensor" and type(value) is int and 0 <= value < outputs:
@@ -214,7 +214,7 @@ def _devices(graph: Graph, one: Device | None) -> list[Any]:
     return found
 
 
-def _fitting(argument: Argument, x: Any) -> Tensor:
+def _fitting(argument: StepInput, x: Any) -> Tensor:
     """An argument on its device and in its layout. Raises ShapeError."""
     tensor = x if isinstance(x, Tensor) else Tensor(x, device=argument.device)
     spec = argument.spec

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.graphs.selection import recorded_step
-from polyhal.hal.capture.result import Argument, Captured, Held, Source
-from polyhal.hal.capture.runtime_scalars import Live
-from polyhal.hal.capture.scalar_records import NumberTable
+from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, InputSource, StepInput
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
+from polyhal.hal.capture.scalar_records import ScalarTable
 from polyhal.hal.capture.scopes import distinct
 from polyhal.hal.errors import message
 from polyhal.hal.ir.serialize import describe
@@ -38,7 +38,7 @@ def save_graph(step: Any, path: str | os.PathLike[str]) -> Path:
     """
     recorded = recorded_step(step)
     captured = recorded.captured
-    table = NumberTable()
+    table = ScalarTable()
     state: dict[str, Any] = {}
     sources = [_source_data(captured, i, s, table, state) for i, s in enumerate(captured.sources)]
     returned = recorded.results
@@ -67,17 +67,17 @@ def _count(pattern: Any) -> int:
 
 
 def _source_data(
-    captured: Captured, i: int, source: Source, table: NumberTable, state: dict[str, Any]
+    captured: CapturedGraph, i: int, source: InputSource, table: ScalarTable, state: dict[str, Any]
 ) -> dict[str, Any]:
     """Where an input comes from, as plain data; tensors are put into `state`."""
-    if isinstance(source, Live):
+    if isinstance(source, RuntimeScalar):
         return {"number": table.add(source)}
-    if isinstance(source, Argument):
+    if isinstance(source, StepInput):
         gradient = next((g for g in captured.gradients if g.position == source.position), None)
         if gradient is None:
             return {"argument": source.position}
         x = gradient.leaf.stored_grad
-        source = Held(x.buffer, x.ref, x.device)
+        source = CapturedConstant(x.buffer, x.ref, x.device)
         name = f"{_name_of(captured, gradient.leaf)}.grad"
     else:
         name = captured.graph.names.get(i, "held")
@@ -91,24 +91,28 @@ def _source_data(
     return {"state": name}
 
 
-def _name_of(captured: Captured, x: Tensor) -> str:
+def _name_of(captured: CapturedGraph, x: Tensor) -> str:
     """What a tensor that the step uses is called."""
     for i, source in enumerate(captured.sources):
-        if isinstance(source, Held) and source.buffer is x.buffer and source.ref.offset == x.ref.offset:
+        if isinstance(source, CapturedConstant) and source.buffer is x.buffer and source.ref.offset == x.ref.offset:
             return captured.graph.names.get(i, "held")
     return "held"
 
 
-def _result_data(found: Any, sources: Sequence[Source], told: Sequence[dict[str, Any]], table: NumberTable) -> Any:
+def _result_data(found: Any, sources: Sequence[InputSource], told: Sequence[dict[str, Any]], table: ScalarTable) -> Any:
     """What a step returns, as plain data. Raises TypeError."""
     kind = type(found)
     if kind is Place:
         return {"tensor": found.index}
-    if isinstance(found, Live):
+    if isinstance(found, RuntimeScalar):
         return {"number": table.add(found)}
     if isinstance(found, Tensor):
         for source, data in zip(sources, told, strict=True):
-            if isinstance(source, Held) and source.buffer is found.buffer and source.ref.spec == found.ref.spec:
+            if (
+                isinstance(source, CapturedConstant)
+                and source.buffer is found.buffer
+                and source.ref.spec == found.ref.spec
+            ):
                 return {"state": data["state"]}
         raise TypeError(
             message(

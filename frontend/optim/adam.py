@@ -54,7 +54,7 @@ class Adam(Optimizer):
             states = [self.state[p] for p in ps]
             firsts, seconds = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]
             runtime_scalars.each_run(partial(_count, states))
-            step = runtime_scalars.number(partial(states[0].__getitem__, "step"), "step", grows=1)
+            step = runtime_scalars.number(partial(states[0].__getitem__, "step"), "step", increment=1)
             turn = self.turn(step, ps[0].device)
             corrections = (1 - beta1**step, 1 - beta2**step) if turn is None else (turn,)
             inputs = (*ps, *map(dense_grad, ps), *firsts, *seconds, *numbers, *corrections)

@@ -73,7 +73,7 @@ class SGD(Optimizer):
             # The first gradient enters the buffer whole.
             dampening = runtime_scalars.number(partial(self._dampening, group, ps[0]), "dampening")
             runtime_scalars.each_run(partial(self._took, ps))
-            turn = self.turn(runtime_scalars.number(partial(self._count, ps[0]), "step", grows=1), ps[0].device)
+            turn = self.turn(runtime_scalars.number(partial(self._count, ps[0]), "step", increment=1), ps[0].device)
             inputs = (
                 *ps,
                 *map(dense_grad, ps),

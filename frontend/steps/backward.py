@@ -16,9 +16,9 @@ from polyhal.autograd.function import attach, opaque
 from polyhal.autograd.rules import zeros
 from polyhal.autograd.tape import Node, SavedInput
 from polyhal.hal import dispatch
-from polyhal.hal.capture.recorder import Capture
-from polyhal.hal.capture.result import Argument, Captured, Held, Pending
-from polyhal.hal.capture.runtime_scalars import Live
+from polyhal.hal.capture.recorder import StepRecorder
+from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, FakeBuffer, StepInput
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import AutogradError, CaptureError, message
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.scheduler.executable import Program
@@ -30,10 +30,10 @@ class Backward:
 
     def __init__(
         self,
-        captured: Captured,
+        captured: CapturedGraph,
         results: Sequence[int],
         leaves: Sequence[Tensor],
-        kept: Sequence[Argument | int],
+        kept: Sequence[StepInput | int],
         arguments: Sequence[Tensor],
     ) -> None:
         """`results` are the places of differentiable results; `leaves` what they depend on; `kept` is read besides."""
@@ -49,7 +49,7 @@ class Backward:
         """Positions among the arguments of leaves that are arguments."""
 
     @classmethod
-    def record(cls, capture: Capture, results: Sequence[Tensor], arguments: Sequence[Tensor]) -> Backward | None:
+    def record(cls, capture: StepRecorder, results: Sequence[Tensor], arguments: Sequence[Tensor]) -> Backward | None:
         """Record the way back from the results of `capture`; None if there is none, or it has been gone already.
 
         `arguments` are the step's, as it saw them.
@@ -59,7 +59,7 @@ class Backward:
         leaves = _leaves(outputs)
         if not leaves:
             return None
-        following = Capture(capture)
+        following = StepRecorder(capture)
         seeds = [_unbacked(x) for x in outputs]
         for seed in seeds:
             following.argument(seed)
@@ -77,7 +77,7 @@ class Backward:
         del found
         leaves = [leaf for leaf, _ in reached]
         del reached
-        return cls(following.finish(values), wanted, leaves, following.handed, arguments)
+        return cls(following.finish(values), wanted, leaves, following.forwarded, arguments)
 
     def values(self) -> list[int]:
         """Numbers of the values that the step must return besides its results."""
@@ -87,9 +87,9 @@ class Backward:
         """Put the results among what a run `made` on the tape. The rest are values for the backward pass."""
         extra = len(self.values())
         values = iter(made[len(made) - extra :])
-        kept = [tensors[k.position] if isinstance(k, Argument) else next(values) for k in self._kept]
+        kept = [tensors[k.position] if isinstance(k, StepInput) else next(values) for k in self._kept]
         numbers = [live.value for live, _ in self._numbers]
-        held = [(s.buffer, s.buffer.version) for s in self._captured.sources if isinstance(s, Held)]
+        held = [(s.buffer, s.buffer.version) for s in self._captured.sources if isinstance(s, CapturedConstant)]
         leaves = tuple(tensors[self._places[i]] if i in self._places else x for i, x in enumerate(self._leaves))
         outs = tuple(made[i] for i in self._results)
         node = attach(self._op, leaves, outs, partial(self._run, numbers, held))
@@ -132,23 +132,23 @@ class Backward:
         return tuple(g if needed else None for g, needed in zip(found, needs, strict=True))
 
 
-def _frozen(captured: Captured) -> list[tuple[Live, list[Any]]]:
+def _frozen(captured: CapturedGraph) -> list[tuple[RuntimeScalar, list[Any]]]:
     """Replace the live numbers of a backward pass by what they were when the step ran, which the boxes are filled with."""
-    found: list[tuple[Live, list[Any]]] = []
+    found: list[tuple[RuntimeScalar, list[Any]]] = []
     for i, source in enumerate(captured.sources):
-        if isinstance(source, Live):
+        if isinstance(source, RuntimeScalar):
             box = [source.value]
             found.append((source, box))
-            number = Live(partial(box.__getitem__, 0), source.name)
+            number = RuntimeScalar(partial(box.__getitem__, 0), source.name)
             captured.sources[i] = number
-            captured.notes.append(number.refresh)
+            captured.replay_actions.append(number.refresh)
     return found
 
 
 def _unbacked(like: Tensor) -> Tensor:
     """A tensor that stands for a gradient which runs are given."""
     spec = contiguous(like.dtype, like.shape)
-    pending = Pending(spec.nbytes)
+    pending = FakeBuffer(spec.nbytes)
     return wrap(like.device, pending, Ref(pending.handle, spec, 0))  # type: ignore[arg-type]
 
 

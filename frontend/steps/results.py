@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.hal.capture.result import Pending
-from polyhal.hal.capture.runtime_scalars import Live
+from polyhal.hal.capture.result import FakeBuffer
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.steps.nested import mapped
 from polyhal.tensor import Tensor
 
@@ -29,7 +29,7 @@ def pattern(value: Any, add: Callable[[Tensor], int], arguments: Collection[int]
         if not isinstance(x, Tensor):
             return x
         buffer: Any = x.buffer
-        return Place(add(x)) if isinstance(buffer, Pending) or id(buffer) in arguments else x
+        return Place(add(x)) if isinstance(buffer, FakeBuffer) or id(buffer) in arguments else x
 
     return mapped(value, leaf)
 
@@ -42,6 +42,6 @@ def filled(found: Any, results: Sequence[Tensor]) -> Any:
     def leaf(x: Any) -> Any:
         if type(x) is Place:
             return results[x.index]
-        return x.value if isinstance(x, Live) else x
+        return x.value if isinstance(x, RuntimeScalar) else x
 
     return mapped(found, leaf)

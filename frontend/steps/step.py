@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.result import Captured, GradientOf
+from polyhal.hal.capture.gradients import LeafGradient
+from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.executable import Program
@@ -22,7 +23,7 @@ class CapturedStep:
 
     def __init__(
         self,
-        captured: Captured,
+        captured: CapturedGraph,
         results: Any = None,
         arguments: Sequence[Tensor] = (),
         backward: Backward | None = None,
@@ -55,7 +56,7 @@ class CapturedStep:
         if self.version != dispatch.structure.version:
             return False
         if self._modes != dispatch.structure.modes:
-            if not self.captured.in_mode():
+            if not self.captured.modes_match():
                 return False
             self._modes = dispatch.structure.modes
         read = self._gradients.read
@@ -67,7 +68,7 @@ class CapturedStep:
         given: list[Any] = [*tensors, *[leaf(g.leaf, tensors).stored_grad for g in gradients.passed]]
         replaced = [(leaf(g.leaf, tensors), g.after) for g in gradients.replaced]
         outputs = self.program.run(given, len(self.captured.results))
-        for position in self.captured.rewritten:
+        for position in self.captured.mutated_inputs:
             given[position].buffer.version += 1
         made = [wrap(device, buffer, ref) for device, buffer, ref in outputs]
         for x, after in replaced:
@@ -93,10 +94,10 @@ class CapturedStep:
         """Run a step without arguments once more. Tensors made in it hold the new values afterwards."""
         self.run()
 
-    def stands_for(self, captured: Captured) -> None:
+    def stands_for(self, captured: CapturedGraph) -> None:
         """Act for a later capture of the same step: with the tensors that this one left behind."""
-        captured.let_go()
-        self.captured.escaped = captured.escaped
+        captured.release_gradients()
+        self.captured.live_outs = captured.live_outs
         self.captured.gradients = captured.gradients
         self._gradients = _Gradients(captured.gradients)
 
@@ -110,7 +111,7 @@ class _Gradients:
 
     __slots__ = ("passed", "read", "replaced")
 
-    def __init__(self, gradients: Sequence[GradientOf]) -> None:
+    def __init__(self, gradients: Sequence[LeafGradient]) -> None:
         self.read = [g for g in gradients if g.read]
         self.passed = [g for g in gradients if g.position is not None]
         self.replaced = [g for g in gradients if g.replaced]

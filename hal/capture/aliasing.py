@@ -10,7 +10,7 @@ from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.layout import Ref, Spec, extent
 
 
-class Memory:
+class BufferContents:
     """What is known of one buffer: the values its parts hold, by the way they are seen."""
 
     __slots__ = ("buffer", "changed", "roots", "values", "version")
@@ -19,25 +19,25 @@ class Memory:
         self.buffer = buffer
         self.version = buffer.version
         """What it was before the capture."""
-        self.roots: list[Root] = []
+        self.roots: list[AliasRoot] = []
         self.values: dict[tuple[Spec, int], int] = {}
         self.changed = False
 
-    def covering(self, ref: Ref) -> Root | None:
+    def covering(self, ref: Ref) -> AliasRoot | None:
         """The part that holds all of `ref`."""
         return next((root for root in self.roots if root.covers(ref)), None)
 
-    def seen_as(self, ref: Ref) -> Root | None:
+    def seen_as(self, ref: Ref) -> AliasRoot | None:
         """The part that is laid out exactly as `ref`."""
         return next((r for r in self.roots if r.ref.spec == ref.spec and r.ref.offset == ref.offset), None)
 
-    def replaced(self) -> list[Root]:
+    def replaced(self) -> list[AliasRoot]:
         """Parts that were there before, and hold something else now."""
         return [r for r in self.roots if r.source is not None and r.slot != r.source]
 
 
 @dataclass(slots=True)
-class Root:
+class AliasRoot:
     """A contiguous part of a buffer that is one value: `slot` now, input `source` at first (None if a node made it)."""
 
     ref: Ref

@@ -13,10 +13,18 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.aliasing import Memory, Root, entangled, reading
-from polyhal.hal.capture.result import UNBACKED, Argument, Captured, GradientOf, Held, Pending, Source
-from polyhal.hal.capture.runtime_scalars import Live, Stream
-from polyhal.hal.capture.scopes import Names
+from polyhal.hal.capture.aliasing import AliasRoot, BufferContents, entangled, reading
+from polyhal.hal.capture.gradients import GradientTable
+from polyhal.hal.capture.result import (
+    FAKE_HANDLE,
+    CapturedConstant,
+    CapturedGraph,
+    FakeBuffer,
+    InputSource,
+    StepInput,
+)
+from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
+from polyhal.hal.capture.scopes import ModuleScopes
 from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.dispatch import Array
 from polyhal.hal.errors import CaptureError, ShapeError, message
@@ -31,35 +39,33 @@ if TYPE_CHECKING:
 _NUMBERS = (float, int, bool)
 
 
-class Capture:
+class StepRecorder:
     """Records one step. `executor` is what `dispatch` calls; `finish` gives the graph, `abandon` forgets it.
 
     `before` is the capture of a step that this one follows, as a backward pass does: what that one made is an argument here.
     """
 
-    def __init__(self, before: Capture | None = None) -> None:
+    def __init__(self, before: StepRecorder | None = None) -> None:
         self._before = before
-        self.handed: list[Argument | int] = []
+        self.forwarded: list[StepInput | int] = []
         """What is passed here on from `before`: its arguments, and values of its graph by number."""
         self._passed = 0
         self._undo: list[Callable[[], object]] = []
-        self._before_it: list[tuple[Any, Any]] = []
-        """Leaves, and the gradients that they had before."""
         self._modes: list[tuple[Any, bool]] = []
         self._lines: dict[int, str] = {}
         self._read: dict[int, tuple[str, Any]] = {}
         """Handles whose contents were read on the host, and where."""
         self._specs: list[Any] = []
         self._nodes: list[Node] = []
-        self._sources: dict[int, Source] = {}
-        self._memories: dict[int, Memory] = {}
+        self._sources: dict[int, InputSource] = {}
+        self._memories: dict[int, BufferContents] = {}
         self._notes: list[Callable[[], object]] = []
         self._numbers: dict[int, int] = {}
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, RandomStream] = {}
         self._tensors: list[weakref.ref[Any]] = []
         self._again = self._recomputations = 0
-        self._gradients: dict[int, GradientOf] = {}
-        self.names = Names()
+        self._gradients = GradientTable()
+        self.names = ModuleScopes()
 
     # --- what the step is made of -----------------------------------------------------------------------------------
 
@@ -67,17 +73,17 @@ class Capture:
         """Take `x` for a tensor that each run is given anew. Returns its position among the arguments."""
         position = self._passed
         self._passed += 1
-        slot = self._input(Argument(position, x.ref.spec, x.device), x.ref.spec)
+        slot = self._input(StepInput(position, x.ref.spec, x.device), x.ref.spec)
         memory = self._memory(x.buffer)
         key = (x.ref.spec, x.ref.offset)
         if key not in memory.values:
-            memory.roots.append(Root(x.ref, slot, slot))
+            memory.roots.append(AliasRoot(x.ref, slot, slot))
             memory.values[key] = slot
         return position
 
-    def number(self, compute: Callable[[], Any], name: str = "", grows: int = 0) -> Live:
+    def number(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> RuntimeScalar:
         """A number that is computed at each run."""
-        live = Live(compute, name, grows)
+        live = RuntimeScalar(compute, name, increment)
         self._notes.append(live.refresh)
         return live
 
@@ -89,11 +95,13 @@ class Capture:
         """Something that takes back what was done to a Python object, should the capture fail."""
         self._undo.append(action)
 
-    def random(self, take: Callable[[int], tuple[int, int]], stream: object, count: int) -> tuple[Live, Live]:
+    def random(
+        self, take: Callable[[int], tuple[int, int]], stream: object, count: int
+    ) -> tuple[RuntimeScalar, RuntimeScalar]:
         """The seed and offset of `count` words that each run takes from `stream` anew, by `take`."""
         found = self._streams.get(id(stream))
         if found is None:
-            found = self._streams[id(stream)] = Stream(stream, take)
+            found = self._streams[id(stream)] = RandomStream(stream, take)
             self._notes.append(found.draw)
         return found.reserve(count)
 
@@ -151,31 +159,21 @@ class Capture:
 
     def gradient_read(self, leaf: Any) -> None:
         """Note that a leaf's gradient is looked at."""
-        if id(leaf) in self._gradients:
-            return
-        gradient = self._gradient(leaf)
-        gradient.read = True
-        if gradient.found is not None:
-            gradient.spec = gradient.found.ref.spec
-            gradient.position = self.argument(gradient.found)
+        passed = self._gradients.read(leaf)
+        if passed is not None:
+            passed.position = self.argument(passed.found)
 
     def gradient_set(self, leaf: Any) -> None:
         """Note that a leaf's gradient is replaced, before that is done."""
-        if id(leaf) not in self._gradients:
-            self._gradient(leaf)
-
-    def _gradient(self, leaf: Any) -> GradientOf:
-        gradient = self._gradients[id(leaf)] = GradientOf(leaf, leaf.stored_grad)
-        self._before_it.append((leaf, leaf.stored_grad))
-        return gradient
+        self._gradients.of(leaf)
 
     def refuse_reading(self, ref: Ref) -> None:
         """Raise CaptureError when a value is wanted on the host that is not there yet, or that another run will not have."""
         memory = next((m for m in self._memories.values() if m.buffer.handle is ref.handle), None)
         passed = memory is not None and any(
-            isinstance(self._sources.get(r.slot if r.source is None else r.source), Argument) for r in memory.roots
+            isinstance(self._sources.get(r.slot if r.source is None else r.source), StepInput) for r in memory.roots
         )
-        if ref.handle is UNBACKED or passed or (memory is not None and memory.changed):
+        if ref.handle is FAKE_HANDLE or passed or (memory is not None and memory.changed):
             raise reading(ref.spec, user_line())
         self._read.setdefault(id(ref.handle), (user_line(), ref.handle))
 
@@ -206,10 +204,10 @@ class Capture:
         assert isinstance(operand, Value)
         return operand.index
 
-    def finish(self, results: Iterable[int]) -> Captured:
+    def finish(self, results: Iterable[int]) -> CapturedGraph:
         """The graph of what was recorded, given the values that the step returns, by `value_of`."""
         wanted = list(results)
-        alive = [t for t in (ref() for ref in self._tensors) if t is not None and isinstance(t.buffer, Pending)]
+        alive = [t for t in (ref() for ref in self._tensors) if t is not None and isinstance(t.buffer, FakeBuffer)]
         kept = [self.value_of(t) for t in alive]
         order = [*self._sources, *[i for n in self._nodes for i in n.outputs]]
         new = {old: i for i, old in enumerate(order)}
@@ -229,15 +227,13 @@ class Capture:
                 assert root.source is not None
                 source = self._sources[root.source]
                 graph.updates[new[root.source]] = new[root.slot]
-                if isinstance(source, Argument):
+                if isinstance(source, StepInput):
                     rewritten.add(source.position)
                 else:
                     written[id(memory.buffer)] = memory.buffer
         graph.names = {new[slot]: name for slot, name in self.names.of_inputs(self._sources.items())}
-        gradients = list(self._gradients.values())
-        for gradient in gradients:
-            gradient.close()
-        return Captured(
+        gradients = self._gradients.close()
+        return CapturedGraph(
             graph,
             list(self._sources.values()),
             self._notes,
@@ -248,15 +244,14 @@ class Capture:
             sorted(rewritten),
             self._modes,
             {new[slot]: line for slot, line in self._lines.items()},
-            self._before_it,
+            self._gradients.initial,
         )
 
     def abandon(self) -> None:
         """Leave Python's objects as they were before, as far as they are known: gradients, and versions of buffers."""
         for action in reversed(self._undo):
             action()
-        for leaf, gradient in self._before_it:
-            leaf.stored_grad = gradient
+        self._gradients.restore()
         for memory in self._memories.values():
             memory.buffer.version = memory.version
 
@@ -288,9 +283,9 @@ class Capture:
     def _pending(self, slot: int, device: Device) -> Any:
         """A tensor for a value that a node makes."""
         spec = self._specs[slot]
-        out = dispatch.frontend.wrap(device, Pending(spec.nbytes), Ref(UNBACKED, spec, 0))  # type: ignore[arg-type]
+        out = dispatch.frontend.wrap(device, FakeBuffer(spec.nbytes), Ref(FAKE_HANDLE, spec, 0))  # type: ignore[arg-type]
         memory = self._memory(out.buffer)
-        memory.roots.append(Root(out.ref, slot, None))
+        memory.roots.append(AliasRoot(out.ref, slot, None))
         memory.values[spec, 0] = slot
         self.track(out)
         return out
@@ -300,23 +295,23 @@ class Capture:
             return self._specs[operand.index]
         return None if operand is None else ScalarSpec(dispatch.scalar_dtype(operand))
 
-    def _input(self, source: Source, spec: Any) -> int:
+    def _input(self, source: InputSource, spec: Any) -> int:
         slot = len(self._specs)
         self._specs.append(spec)
         self._sources[slot] = source
         return slot
 
-    def _memory(self, buffer: Any) -> Memory:
+    def _memory(self, buffer: Any) -> BufferContents:
         memory = self._memories.get(id(buffer))
         if memory is None:
-            memory = self._memories[id(buffer)] = Memory(buffer)
+            memory = self._memories[id(buffer)] = BufferContents(buffer)
         return memory
 
     def _operand(self, x: Any) -> Operand:
         """The value that an operand holds now."""
         if x is None or type(x) in _NUMBERS:
             return x  # type: ignore[no-any-return]
-        if isinstance(x, Live):
+        if isinstance(x, RuntimeScalar):
             slot = self._numbers.get(id(x))
             if slot is None:
                 spec = ScalarSpec(dispatch.scalar_dtype(x.value))
@@ -329,7 +324,7 @@ class Capture:
             slot = memory.values[key] = self._seen(memory, x)
         return Value(slot)
 
-    def _seen(self, memory: Memory, x: Any) -> int:
+    def _seen(self, memory: BufferContents, x: Any) -> int:
         """The value of a part of a buffer that was not looked at in this way before."""
         root = memory.covering(x.ref)
         if root is None and self._before is not None:
@@ -337,31 +332,31 @@ class Capture:
         if root is not None:
             exact = root.ref.spec == x.ref.spec and root.ref.offset == x.ref.offset
             return root.slot if exact else self._window(root, x.ref, x.device)
-        if isinstance(memory.buffer, Pending):
+        if isinstance(memory.buffer, FakeBuffer):
             raise CaptureError(message(None, f"a tensor of another capture is used, at {user_line()}"))
         if memory.changed and any(root.overlaps(x.ref) for root in memory.roots):
             raise entangled(x)
-        slot = self._input(Held(memory.buffer, x.ref, x.device), x.ref.spec)
+        slot = self._input(CapturedConstant(memory.buffer, x.ref, x.device), x.ref.spec)
         self._lines[slot] = user_line()
-        memory.roots.append(Root(x.ref, slot, slot))
+        memory.roots.append(AliasRoot(x.ref, slot, slot))
         return slot
 
-    def _handed_on(self, memory: Memory, x: Any) -> Root | None:
+    def _handed_on(self, memory: BufferContents, x: Any) -> AliasRoot | None:
         """The part of a buffer that the capture before this one made, or was passed, as an argument of this one."""
         assert self._before is not None
         known = self._before._memories.get(id(memory.buffer))
         own = None if known is None else known.covering(x.ref) or known.seen_as(x.ref)
         source = None if own is None else self._before._sources.get(own.slot)
-        if own is None or isinstance(source, Held):
+        if own is None or isinstance(source, CapturedConstant):
             return None
-        slot = self._input(Argument(self._passed, own.ref.spec, x.device), own.ref.spec)
+        slot = self._input(StepInput(self._passed, own.ref.spec, x.device), own.ref.spec)
         self._passed += 1
-        self.handed.append(source if isinstance(source, Argument) else own.slot)
-        found = Root(own.ref, slot, slot)
+        self.forwarded.append(source if isinstance(source, StepInput) else own.slot)
+        found = AliasRoot(own.ref, slot, slot)
         memory.roots.append(found)
         return found
 
-    def _window(self, root: Root, ref: Ref, device: Device) -> int:
+    def _window(self, root: AliasRoot, ref: Ref, device: Device) -> int:
         """A view of a root's memory."""
         params = (ref.shape, ref.strides, ref.offset - root.ref.offset)
         made, _ = self._add(OPS["window"], (Value(root.slot),), params, device)
@@ -373,17 +368,17 @@ class Capture:
         ref = target.ref
         if not ref.size:
             return
-        if id(target.buffer.handle) in self._read and target.buffer.handle is not UNBACKED:
+        if id(target.buffer.handle) in self._read and target.buffer.handle is not FAKE_HANDLE:
             raise reading(ref.spec, self._read[id(target.buffer.handle)][0])
         root = memory.covering(ref)
         if root is None:
-            if isinstance(memory.buffer, Pending) or any(r.overlaps(ref) for r in memory.roots):
+            if isinstance(memory.buffer, FakeBuffer) or any(r.overlaps(ref) for r in memory.roots):
                 raise entangled(target)
             low, high = extent(ref.shape, ref.strides)
             flat = Ref(ref.handle, contiguous(ref.dtype, (high - low + 1,)), ref.offset + low)
             whole = ref if ref.is_contiguous else flat
-            slot = self._input(Held(memory.buffer, whole, target.device), whole.spec)
-            root = Root(whole, slot, slot)
+            slot = self._input(CapturedConstant(memory.buffer, whole, target.device), whole.spec)
+            root = AliasRoot(whole, slot, slot)
             memory.roots.append(root)
         if any(r is not root and r.overlaps(ref) for r in memory.roots):
             raise entangled(target)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.hal.capture.runtime_scalars import Live
+from polyhal.hal.capture.gradients import LeafGradient
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.layout import Ref, Spec
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from polyhal.hal.memory.buffer import Buffer
 
 
-class Unbacked:
+class FakeHandle:
     """Stands where a handle would be in tensors of a step that is being captured."""
 
     __slots__ = ()
@@ -24,21 +25,21 @@ class Unbacked:
         return "no memory yet"
 
 
-UNBACKED = Unbacked()
+FAKE_HANDLE = FakeHandle()
 
 
-class Pending:
+class FakeBuffer:
     """The buffer of a tensor that has no memory yet. Like a `Buffer` for the tape: it has a version."""
 
     __slots__ = ("__weakref__", "handle", "nbytes", "version")
 
     def __init__(self, nbytes: int) -> None:
-        self.handle = UNBACKED
+        self.handle = FAKE_HANDLE
         self.nbytes = nbytes
         self.version = 0
 
 
-class Argument(NamedTuple):
+class StepInput(NamedTuple):
     """An input of the graph that is passed with each run: the tensor at `position` among the arguments."""
 
     position: int
@@ -46,7 +47,7 @@ class Argument(NamedTuple):
     device: Device
 
 
-class Held(NamedTuple):
+class CapturedConstant(NamedTuple):
     """An input of the graph that stays where it is: parameters, state, constants."""
 
     buffer: Buffer
@@ -54,63 +55,27 @@ class Held(NamedTuple):
     device: Device
 
 
-Source = Argument | Held | Live
+InputSource = StepInput | CapturedConstant | RuntimeScalar
 
 
 @dataclass(slots=True)
-class GradientOf:
-    """What a step does with the `.grad` of one leaf."""
-
-    leaf: Any
-    found: Any
-    """The tensor that was there before."""
-    read: bool = False
-    """Whether the step looked at it. If there was one, it is passed with each run, at `position` among the arguments."""
-    position: int | None = None
-    spec: Spec | None = None
-    after: Any = None
-    """The gradient that the step leaves, where that is another one."""
-    replaced: bool = False
-
-    def holds(self, leaf: Any) -> bool:
-        """Whether the leaf has now what the step was recorded for."""
-        if not self.read:
-            return True
-        now = leaf.stored_grad
-        return (None if now is None else now.ref.spec) == self.spec
-
-    def close(self) -> None:
-        """Note what the step leaves, and put back what it found: a run replaces that."""
-        now = self.leaf.stored_grad
-        self.replaced = now is not self.found
-        self.after = now if self.replaced else None
-        self.leaf.stored_grad = self.found
-        self.found = None
-
-    def same(self, other: GradientOf) -> bool:
-        """Whether another step does the same with the same leaf."""
-        mine, theirs = ((g.read, g.position, g.spec, g.replaced) for g in (self, other))
-        return self.leaf is other.leaf and mine == theirs
-
-
-@dataclass(slots=True)
-class Captured:
+class CapturedGraph:
     """What a capture found: the graph, where its inputs come from, and what Python does at each run."""
 
     graph: Graph
-    sources: list[Source]
+    sources: list[InputSource]
     """One for each input of the graph."""
-    notes: list[Callable[[], object]]
+    replay_actions: list[Callable[[], object]]
     """Actions and refreshed numbers, in order, before the kernels of a run."""
-    escaped: list[tuple[Any, int]]
+    live_outs: list[tuple[Any, int]]
     """Tensors made in the step that something outside still refers to, with the number of the graph's output."""
     results: list[int]
     """The graph's outputs that the step returned, in order."""
     written: list[Buffer] = field(default_factory=list)
     """Buffers whose contents the step changes."""
-    gradients: list[GradientOf] = field(default_factory=list)
+    gradients: list[LeafGradient] = field(default_factory=list)
     """The leaves whose gradients it reads or sets."""
-    rewritten: list[int] = field(default_factory=list)
+    mutated_inputs: list[int] = field(default_factory=list)
     """Positions of the arguments whose contents it changes."""
     modes: list[tuple[Any, bool]] = field(default_factory=list)
     """The modules that took part, and whether each was in training."""
@@ -119,20 +84,20 @@ class Captured:
     before: list[tuple[Any, Any]] = field(default_factory=list)
     """Leaves, and the gradients that they had before; the capture puts them back if it is abandoned."""
 
-    def unseen(self) -> frozenset[int]:
+    def write_only_gradients(self) -> frozenset[int]:
         """The outputs that are gradients which a run replaces without a look at the old ones."""
         made = {id(g.after) for g in self.gradients if g.replaced and not g.read}
-        return frozenset(output for tensor, output in self.escaped if id(tensor) in made)
+        return frozenset(output for tensor, output in self.live_outs if id(tensor) in made)
 
-    def let_go(self) -> None:
+    def release_gradients(self) -> None:
         """Drop the gradients that a run replaces without a look at them, so that their memory is free for it."""
-        unseen = {id(g.leaf) for g in self.gradients if g.replaced and not g.read}
+        write_only_gradients = {id(g.leaf) for g in self.gradients if g.replaced and not g.read}
         for leaf, _ in self.before:
-            if id(leaf) in unseen:
+            if id(leaf) in write_only_gradients:
                 leaf.stored_grad = None
-        self.before[:] = [(leaf, gradient) for leaf, gradient in self.before if id(leaf) not in unseen]
+        self.before[:] = [(leaf, gradient) for leaf, gradient in self.before if id(leaf) not in write_only_gradients]
 
-    def same_step(self, other: Captured) -> bool:
+    def same_step(self, other: CapturedGraph) -> bool:
         """Whether another capture recorded the same ops on the same memory."""
         mine, theirs = self.graph, other.graph
         return (
@@ -146,25 +111,36 @@ class Captured:
             and all(a.same(b) for a, b in zip(self.gradients, other.gradients, strict=True))
         )
 
-    def other_memory(self, other: Captured) -> list[int]:
+    def rebound_constants(self, other: CapturedGraph) -> list[int]:
         """The inputs for which another capture of the same ops found other memory; none if the ops differ."""
         mine, theirs = self.graph, other.graph
         if mine.specs != theirs.specs or mine.nodes != theirs.nodes or len(self.sources) != len(other.sources):
             return []
         pairs = enumerate(zip(self.sources, other.sources, strict=True))
-        return [i for i, (a, b) in pairs if isinstance(a, Held) and isinstance(b, Held) and not _same_source(a, b)]
+        return [
+            i
+            for i, (a, b) in pairs
+            if isinstance(a, CapturedConstant) and isinstance(b, CapturedConstant) and not _same_source(a, b)
+        ]
 
-    def in_mode(self) -> bool:
+    def modes_match(self) -> bool:
         """Whether the modules that took part are in the modes that they were in."""
         return all(module.training is mode for module, mode in self.modes)
 
 
-def _same_source(a: Source, b: Source) -> bool:
-    if isinstance(a, Held) and isinstance(b, Held):
+def _same_source(a: InputSource, b: InputSource) -> bool:
+    if isinstance(a, CapturedConstant) and isinstance(b, CapturedConstant):
         return a.buffer is b.buffer and a.ref.offset == b.ref.offset
-    if isinstance(a, Argument) and isinstance(b, Argument):
+    if isinstance(a, StepInput) and isinstance(b, StepInput):
         return a == b
-    return isinstance(a, Live) and isinstance(b, Live)
+    return isinstance(a, RuntimeScalar) and isinstance(b, RuntimeScalar)
 
 
-__all__ = ["UNBACKED", "Argument", "Captured", "GradientOf", "Held", "Pending", "Source"]
+__all__ = [
+    "FAKE_HANDLE",
+    "CapturedConstant",
+    "CapturedGraph",
+    "FakeBuffer",
+    "InputSource",
+    "StepInput",
+]

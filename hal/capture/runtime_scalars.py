@@ -17,16 +17,16 @@ from polyhal.hal.errors import CaptureError, message
 Number = bool | int | float
 
 
-class Live:
+class RuntimeScalar:
     """A number that may differ from run to run. Arithmetic on it gives another one; a comparison raises CaptureError."""
 
-    __slots__ = ("compute", "grows", "name", "value")
+    __slots__ = ("compute", "increment", "name", "value")
 
-    def __init__(self, compute: Callable[[], Number], name: str = "", grows: int = 0) -> None:
-        """`grows` says by how much the number grows at each run, where that is all that happens to it."""
+    def __init__(self, compute: Callable[[], Number], name: str = "", increment: int = 0) -> None:
+        """`increment` says by how much the number grows at each run, where that is all that happens to it."""
         self.compute = compute
         self.name = name
-        self.grows = grows
+        self.increment = increment
         self.value: Any = compute()
 
     def refresh(self) -> None:
@@ -51,7 +51,7 @@ class Live:
     __hash__ = object.__hash__
 
 
-class Derived(Live):
+class DerivedScalar(RuntimeScalar):
     """A live number computed from others whenever it is looked at: by `operation` of `operands`, if that has a name."""
 
     __slots__ = ("operands", "operation")
@@ -59,7 +59,7 @@ class Derived(Live):
     def __init__(self, compute: Callable[[], Number], operation: str = "", operands: Sequence[Any] = ()) -> None:
         self.compute = compute
         self.name = ""
-        self.grows = 0
+        self.increment = 0
         self.operation = operation
         self.operands = tuple(operands)
 
@@ -73,10 +73,10 @@ class Derived(Live):
 
 def values(operands: Iterable[Any]) -> list[Any]:
     """Operands with today's values in place of live numbers."""
-    return [x.value if isinstance(x, Live) else x for x in operands]
+    return [x.value if isinstance(x, RuntimeScalar) else x for x in operands]
 
 
-class Derivation:
+class SharedDerivation:
     """Numbers that a function computes together from operands of which some are live."""
 
     __slots__ = ("_function", "_given", "_operands", "_results")
@@ -95,12 +95,12 @@ class Derivation:
         return self._results
 
 
-class Part(Derived):
+class ScalarElement(DerivedScalar):
     """One of the numbers of a derivation."""
 
     __slots__ = ("derivation", "place")
 
-    def __init__(self, derivation: Derivation, place: int) -> None:
+    def __init__(self, derivation: SharedDerivation, place: int) -> None:
         super().__init__(lambda: derivation.results()[place])
         self.derivation = derivation
         self.place = place
@@ -108,18 +108,18 @@ class Part(Derived):
 
 def derive(function: Callable[..., Sequence[Number]], operands: Sequence[Any], count: int) -> Sequence[Any]:
     """The `count` numbers of `function(*operands)`; live ones if an operand is live."""
-    if not any(isinstance(x, Live) for x in operands):
+    if not any(isinstance(x, RuntimeScalar) for x in operands):
         return function(*operands)
-    derivation = Derivation(function, operands)
-    return [Part(derivation, i) for i in range(count)]
+    derivation = SharedDerivation(function, operands)
+    return [ScalarElement(derivation, i) for i in range(count)]
 
 
-class Drawn(Live):
+class RandomScalar(RuntimeScalar):
     """The seed of a random stream, or the offset of some of the words that a run takes from it."""
 
     __slots__ = ("start", "stream")
 
-    def __init__(self, stream: Stream, start: int | None = None) -> None:
+    def __init__(self, stream: RandomStream, start: int | None = None) -> None:
         """`start` counts blocks from the first that the run takes; None for the seed."""
         self.stream = stream
         self.start = start
@@ -129,7 +129,7 @@ class Drawn(Live):
         )
 
 
-class Stream:
+class RandomStream:
     """The random numbers that a step takes from one generator, drawn in one go at each run."""
 
     __slots__ = ("_take", "blocks", "generator", "numbers", "offset", "seed")
@@ -141,7 +141,7 @@ class Stream:
         self.blocks = 0
         """How many blocks of four words a run takes."""
         self.seed = self.offset = 0
-        self.numbers: list[Live] = []
+        self.numbers: list[RuntimeScalar] = []
 
     def draw(self) -> None:
         """Take the words of one run."""
@@ -149,9 +149,9 @@ class Stream:
         for number in self.numbers:
             number.refresh()
 
-    def reserve(self, count: int) -> tuple[Live, Live]:
+    def reserve(self, count: int) -> tuple[RuntimeScalar, RuntimeScalar]:
         """Seed and offset of `count` words, counted in whole blocks as the generator does."""
-        found = Drawn(self), Drawn(self, self.blocks)
+        found = RandomScalar(self), RandomScalar(self, self.blocks)
         self.blocks += -(-count // 4)
         self.numbers += found
         return found
@@ -165,17 +165,17 @@ OPERATIONS: dict[str, Callable[..., Number]] = {
 _OF_ONE = ("neg", "pos", "abs")
 
 
-def derived(operation: str, *operands: Any) -> Live:
+def derived(operation: str, *operands: Any) -> RuntimeScalar:
     """The number that an operation gives at each run. Raises KeyError for one that is not listed."""
     function = OPERATIONS[operation]
-    return Derived(lambda: function(*values(operands)), operation, operands)
+    return DerivedScalar(lambda: function(*values(operands)), operation, operands)
 
 
 def _binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def forward(self: Live, other: Any) -> Any:
-        return derived(name, self, other) if isinstance(other, (Live, int, float)) else NotImplemented
+    def forward(self: RuntimeScalar, other: Any) -> Any:
+        return derived(name, self, other) if isinstance(other, (RuntimeScalar, int, float)) else NotImplemented
 
-    def backward(self: Live, other: Any) -> Any:
+    def backward(self: RuntimeScalar, other: Any) -> Any:
         return derived(name, other, self) if isinstance(other, (int, float)) else NotImplemented
 
     return forward, backward
@@ -183,24 +183,24 @@ def _binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 for _name in OPERATIONS:
     if _name in _OF_ONE:
-        setattr(Live, f"__{_name}__", lambda self, name=_name: derived(name, self))
+        setattr(RuntimeScalar, f"__{_name}__", lambda self, name=_name: derived(name, self))
         continue
     _forward, _backward = _binary(_name)
-    setattr(Live, f"__{_name}__", _forward)
-    setattr(Live, f"__r{_name}__", _backward)
+    setattr(RuntimeScalar, f"__{_name}__", _forward)
+    setattr(RuntimeScalar, f"__r{_name}__", _backward)
 
 
 def described(x: Any) -> str:
     """What a number is, for people: its name, or how it is computed."""
-    if isinstance(x, Derived) and x.operation:
+    if isinstance(x, DerivedScalar) and x.operation:
         return f"{x.operation}({', '.join(map(described, x.operands))})"
-    return (x.name or "number") if isinstance(x, Live) else repr(x)
+    return (x.name or "number") if isinstance(x, RuntimeScalar) else repr(x)
 
 
-def number(compute: Callable[[], Number], name: str = "", grows: int = 0) -> Any:
-    """`compute()`; in a capture a `Live` number that is computed at each run. See `Live` for `grows`."""
+def number(compute: Callable[[], Number], name: str = "", increment: int = 0) -> Any:
+    """`compute()`; in a capture a `RuntimeScalar` number that is computed at each run. See `RuntimeScalar` for `increment`."""
     capture = dispatch.thread.capture
-    return compute() if capture is None else capture.number(compute, name, grows)
+    return compute() if capture is None else capture.number(compute, name, increment)
 
 
 def each_run(action: Callable[[], object]) -> None:

@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-from polyhal.hal.capture.runtime_scalars import OPERATIONS, Derived, Drawn, Live, Stream, derived
+from polyhal.hal.capture.runtime_scalars import (
+    OPERATIONS,
+    DerivedScalar,
+    RandomScalar,
+    RandomStream,
+    RuntimeScalar,
+    derived,
+)
 from polyhal.hal.capture.scopes import distinct
 from polyhal.hal.errors import CorruptFileError, message
 
 _KINDS = (bool, int, float)
 
 
-class NumberTable:
+class ScalarTable:
     """Collects live numbers; `entries` and `streams` are plain data. An entry comes after those that it is made of."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
-        self.streams: list[Stream] = []
+        self.streams: list[RandomStream] = []
         self._known: dict[int, int] = {}
         self._names: set[str] = set()
-        self._kept: list[Live] = []
+        self._kept: list[RuntimeScalar] = []
 
-    def add(self, live: Live) -> int:
+    def add(self, live: RuntimeScalar) -> int:
         """The number of the entry for a live number."""
         if id(live) not in self._known:
             entry = self._described(live)
@@ -31,18 +38,18 @@ class NumberTable:
             self.entries.append(entry)
         return self._known[id(live)]
 
-    def _described(self, live: Live) -> dict[str, Any]:
-        if isinstance(live, Drawn):
+    def _described(self, live: RuntimeScalar) -> dict[str, Any]:
+        if isinstance(live, RandomScalar):
             if live.stream not in self.streams:
                 self.streams.append(live.stream)
             return {"stream": self.streams.index(live.stream), "start": live.start}
-        if isinstance(live, Derived) and live.operation:
-            operands = [{"number": self.add(x)} if isinstance(x, Live) else x for x in live.operands]
+        if isinstance(live, DerivedScalar) and live.operation:
+            operands = [{"number": self.add(x)} if isinstance(x, RuntimeScalar) else x for x in live.operands]
             return {"operation": live.operation, "operands": operands}
         name = distinct(live.name or "number", self._names)
         self._names.add(name)
         value = live.compute()
-        return {"name": name, "value": value, **({"grows": live.grows} if live.grows else {})}
+        return {"name": name, "value": value, **({"grows": live.increment} if live.increment else {})}
 
 
 class Numbers(MutableMapping[str, Any]):
@@ -79,14 +86,14 @@ class Numbers(MutableMapping[str, Any]):
     def __repr__(self) -> str:
         return f"Numbers({self._values})"
 
-    def start(self, name: str, value: Any, grows: Any) -> Live:
+    def start(self, name: str, value: Any, increment: Any) -> RuntimeScalar:
         """Have a number under a new name."""
-        if name in self._values or type(value) not in _KINDS or type(grows) is not int:
+        if name in self._values or type(value) not in _KINDS or type(increment) is not int:
             raise ValueError(f"number {name!r} is {value!r}")
         self._values[name] = value
-        if grows:
-            self.grow[name] = grows
-        return Live(lambda: self._values[name], name, grows)
+        if increment:
+            self.grow[name] = increment
+        return RuntimeScalar(lambda: self._values[name], name, increment)
 
     def advance(self) -> None:
         """Let the numbers grow that do so at each run."""
@@ -94,9 +101,9 @@ class Numbers(MutableMapping[str, Any]):
             self._values[name] += step
 
 
-def restore(entries: Any, streams: list[Stream], what: str) -> tuple[list[Live], Numbers]:
+def restore(entries: Any, streams: list[RandomStream], what: str) -> tuple[list[RuntimeScalar], Numbers]:
     """The live numbers of `NumberTable.entries`, and those of them that can be set. Raises CorruptFileError."""
-    found: list[Live] = []
+    found: list[RuntimeScalar] = []
     numbers = Numbers()
     for i, entry in enumerate(entries):
         try:
@@ -109,12 +116,14 @@ def restore(entries: Any, streams: list[Stream], what: str) -> tuple[list[Live],
     return found, numbers
 
 
-def _restored(entry: dict[str, Any], before: list[Live], streams: list[Stream], numbers: Numbers) -> Live:
+def _restored(
+    entry: dict[str, Any], before: list[RuntimeScalar], streams: list[RandomStream], numbers: Numbers
+) -> RuntimeScalar:
     if "stream" in entry:
         start = entry["start"]
         if start is not None and type(start) is not int:
             raise ValueError(f"an offset of {start!r}")
-        drawn = Drawn(streams[_index(entry["stream"])], start)
+        drawn = RandomScalar(streams[_index(entry["stream"])], start)
         drawn.stream.numbers.append(drawn)
         return drawn
     if "operation" in entry:
@@ -137,6 +146,8 @@ def _number(value: Any) -> Any:
     return value
 
 
-def refreshes(live: Sequence[Live], numbers: Numbers, streams: Sequence[Stream]) -> list[Callable[[], object]]:
+def refreshes(
+    live: Sequence[RuntimeScalar], numbers: Numbers, streams: Sequence[RandomStream]
+) -> list[Callable[[], object]]:
     """What a loaded step does before each run."""
     return [numbers.advance, *[s.draw for s in streams], *[x.refresh for x in live]]

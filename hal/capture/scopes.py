@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from polyhal.hal.capture.result import Argument, Source
-from polyhal.hal.capture.runtime_scalars import Live, described
+from polyhal.hal.capture.result import InputSource, StepInput
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar, described
 
 
-class Names:
+class ModuleScopes:
     """Follows a step while it is recorded. `module` is the path of the one that records at the moment."""
 
     def __init__(self) -> None:
@@ -66,13 +66,13 @@ class Names:
             if name and hasattr(x, "ref"):
                 self._of_buffer.setdefault(id(x.buffer), f"{name}.{part}")
 
-    def of_inputs(self, sources: Iterable[tuple[int, Source]]) -> Iterator[tuple[int, str]]:
+    def of_inputs(self, sources: Iterable[tuple[int, InputSource]]) -> Iterator[tuple[int, str]]:
         """A name for each numbered input. Names of tensors that stay where they are, are all different."""
         taken: set[str] = set()
         for number, source in sources:
-            if isinstance(source, Live):
+            if isinstance(source, RuntimeScalar):
                 yield number, described(source)
-            elif isinstance(source, Argument):
+            elif isinstance(source, StepInput):
                 yield number, f"argument {source.position}"
             else:
                 name = distinct(self._of_buffer.get(id(source.buffer), "held"), taken)

@@ -17,7 +17,7 @@ from polyhal.hal.ops.opdef import OpDef, Value
 from polyhal.hal.protocol import InputSpec, Number
 
 if TYPE_CHECKING:
-    from polyhal.hal.capture.result import Held
+    from polyhal.hal.capture.result import CapturedConstant
     from polyhal.hal.device import Device
 
 Operand = Value | Number | None
@@ -68,7 +68,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.outputs: tuple[int, ...] = ()
         self.updates: dict[int, int] = {}
-        self.constants: list[Held] = []
+        self.constants: list[CapturedConstant] = []
         self.names: dict[int, str] = {}
         """What the inputs and outputs are called, as far as they are called anything."""
 

@@ -14,13 +14,13 @@ from polyhal.hal.protocol import Ability
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
-    from polyhal.hal.capture.result import Held
+    from polyhal.hal.capture.result import CapturedConstant
 
 
 class Rewriting:
     """A graph in the making. Old nodes are kept, or their values are said to be others of the new graph."""
 
-    def __init__(self, old: Graph, constants: Sequence[Held] = ()) -> None:
+    def __init__(self, old: Graph, constants: Sequence[CapturedConstant] = ()) -> None:
         """`constants` become inputs of the new graph, after those of the old one."""
         self.old = old
         self.new = Graph([*old.specs[: old.inputs], *[c.ref.spec for c in constants]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyhal.hal.capture.result import Captured
+from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.errors import OutOfMemoryError, message
 from polyhal.hal.scheduler.liveness import greatest
 from polyhal.hal.scheduler.plan import Plan, plan
@@ -12,7 +12,7 @@ from polyhal.hal.scheduler.report import report
 _MOST_TRIES = 6
 
 
-def plan_within(captured: Captured, budget: int | None, *, apart: bool = False) -> Plan:
+def plan_within(captured: CapturedGraph, budget: int | None, *, apart: bool = False) -> Plan:
     """Plan a step that needs at most `budget` bytes on each device, parameters and state included; `apart` is as for `plan`.
 
     Values are computed again rather than kept where more would be needed; None for no budget. Raises OutOfMemoryError if
@@ -24,7 +24,7 @@ def plan_within(captured: Captured, budget: int | None, *, apart: bool = False) 
     beyond = _needed(found) - budget
     for _ in range(_MOST_TRIES):
         # The arena may be a little larger than what its tensors need, so the aim is lowered until all fits.
-        inside = frozenset() if apart else captured.unseen()
+        inside = frozenset() if apart else captured.write_only_gradients()
         aim = greatest(found.graph, inside) - beyond
         graph = recomputed(found.graph, aim, inside) if beyond > 0 and aim > 0 else found.graph
         if graph is found.graph:

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.result import Argument, Captured, Held
-from polyhal.hal.capture.runtime_scalars import Live
+from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, StepInput
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.memory.buffer import Buffer
@@ -34,7 +34,7 @@ class Program:
     Results are new tensors each time: where an earlier result is still in use, its memory is left alone.
     """
 
-    def __init__(self, captured: Captured, budget: int | None = None) -> None:
+    def __init__(self, captured: CapturedGraph, budget: int | None = None) -> None:
         self.captured = captured
         self._budget = budget
         self._prepare(apart=False)
@@ -42,7 +42,7 @@ class Program:
     def _prepare(self, *, apart: bool) -> None:
         """Plan, take memory and bind; with gradients `apart` from the rest if old ones are to stay what they are."""
         self.plan: Plan = plan_within(self.captured, self._budget, apart=apart)
-        self.captured.let_go()
+        self.captured.release_gradients()
         self.graph = self.plan.graph
         self.calls = self.plan.calls
         self._refs: list[Ref | None] = [None] * len(self.graph.specs)
@@ -77,9 +77,9 @@ class Program:
 
     def _place_inputs(self) -> None:
         for i, source in enumerate(self.plan.sources):
-            if isinstance(source, Held):
+            if isinstance(source, CapturedConstant):
                 self._refs[i] = source.ref
-            elif isinstance(source, Argument):
+            elif isinstance(source, StepInput):
                 moving = Moving()
                 self._arguments.append((source.position, moving))
                 self._follow(i, moving, 0)
@@ -136,7 +136,7 @@ class Program:
             assert call.node.origin is not None
             device = call.node.origin.device
             temporary = [self._places[Owner("call", k, part)][0] for part in range(len(call.workspace))]
-            live = any(isinstance(self._value(x), Live) for x in call.inputs)
+            live = any(isinstance(self._value(x), RuntimeScalar) for x in call.inputs)
             recorded = _records(device) and call.resolution.recordable and (call.direct or not live)
             inputs = [self._value(x, recorded) for x in call.inputs]
             outputs = [self._value(Value(i), recorded) for i in call.outputs]
@@ -153,7 +153,7 @@ class Program:
             return x
         if x.index < self.graph.inputs:
             source = self.plan.sources[x.index]
-            if isinstance(source, Live):
+            if isinstance(source, RuntimeScalar):
                 return source
         ref = self._refs[x.index]
         moving = self._moving.get(x.index)
@@ -211,7 +211,7 @@ class Program:
 
         Returns (device, buffer, reference) of the first `count` outputs, of all by default.
         """
-        if self._found is not self.captured.escaped:
+        if self._found is not self.captured.live_outs:
             self._find_left()
         self._moved.clear()
         for position, moving in self._arguments:
@@ -226,7 +226,7 @@ class Program:
                     return self._run_apart(arguments, count)
                 if result.renew():
                     self._moved.append(result.moving.place)
-        for note in self.captured.notes:
+        for note in self.captured.replay_actions:
             note()
         if dispatch.thread.watch is not None:
             dispatch.thread.watch.run(self.segments)
@@ -252,8 +252,8 @@ class Program:
 
     def _find_left(self) -> None:
         """See which tensors the step leaves behind, and in which results."""
-        self._found = self.captured.escaped
-        self._left = [_Left(t, *self._outputs[output]) for t, output in self.captured.escaped]
+        self._found = self.captured.live_outs
+        self._left = [_Left(t, *self._outputs[output]) for t, output in self.captured.live_outs]
         for result in self.results:
             result.left = [x.tensor for x in self._left if x.result is result]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.hal.capture.result import Argument, Captured, Held, Source
+from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, InputSource, StepInput
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.passes.pipeline import optimize
@@ -54,9 +54,9 @@ class Arena:
 class Plan:
     """A graph after all passes, and what its values and calls need."""
 
-    captured: Captured
+    captured: CapturedGraph
     graph: Graph
-    sources: list[Source]
+    sources: list[InputSource]
     """Where the graph's inputs come from: those of the capture, then what passes computed."""
     devices: list[Any]
     """The device of every value; None for numbers."""
@@ -68,13 +68,13 @@ class Plan:
     """Storages of gradients that the step leaves behind in the arenas."""
 
 
-def plan(captured: Captured, graph: Graph | None = None, *, apart: bool = False) -> Plan:
+def plan(captured: CapturedGraph, graph: Graph | None = None, *, apart: bool = False) -> Plan:
     """Plan a step; `graph` is what passes made of it, if they have run already.
 
     Gradients that the step leaves behind, and does not read before it makes them, lie in the arenas, so that their memory
     serves others first; `apart` gives them memory of their own, as results have.
     """
-    inside = frozenset() if apart else captured.unseen()
+    inside = frozenset() if apart else captured.write_only_gradients()
     graph = ordered(optimize(captured.graph), inside) if graph is None else graph
     sources = [*captured.sources, *graph.constants]
     devices = _devices(sources, graph)
@@ -90,11 +90,11 @@ def plan(captured: Captured, graph: Graph | None = None, *, apart: bool = False)
     return Plan(captured, graph, sources, devices, storages, calls, copies, arenas, gradients)
 
 
-def _devices(sources: Sequence[Source], graph: Graph) -> list[Any]:
+def _devices(sources: Sequence[InputSource], graph: Graph) -> list[Any]:
     """The device of every value; None for numbers."""
     found: list[Any] = [None] * len(graph.specs)
     for i, source in enumerate(sources):
-        if isinstance(source, (Argument, Held)):
+        if isinstance(source, (StepInput, CapturedConstant)):
             found[i] = source.device
     for node in graph.nodes:
         assert node.origin is not None

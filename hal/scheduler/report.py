@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.hal.capture.result import Argument, Held
+from polyhal.hal.capture.result import CapturedConstant, StepInput
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Spec
 from polyhal.hal.memory.pool import bucket
@@ -195,9 +195,13 @@ class _Look:
             spec = self._graph.specs[i]
             if not isinstance(spec, Spec):
                 continue
-            if isinstance(source, Argument) and source.device is self._device:
+            if isinstance(source, StepInput) and source.device is self._device:
                 arguments.append(Entry(bucket(spec.nbytes), str(spec), self._names.get(i, "")))
-            if not isinstance(source, Held) or source.device is not self._device or id(source.buffer) in seen:
+            if (
+                not isinstance(source, CapturedConstant)
+                or source.device is not self._device
+                or id(source.buffer) in seen
+            ):
                 continue
             seen.add(id(source.buffer))
             name = self._names.get(i, _UNNAMED[0])
@@ -218,7 +222,7 @@ class _Look:
         left: list[Entry] = []
         seen: set[int] = set()
         named = {id(g.after): self._leaf_name(g.leaf) for g in captured.gradients if g.after is not None}
-        of_output = {output: named.get(id(t), "") for t, output in captured.escaped}
+        of_output = {output: named.get(id(t), "") for t, output in captured.live_outs}
         for output, value in enumerate(self._graph.outputs):
             place = storages.of[value]
             spec = self._graph.specs[value]
@@ -289,7 +293,7 @@ class _Look:
 
     def _leaf_name(self, leaf: Any) -> str:
         for i, source in enumerate(self._plan.sources):
-            if isinstance(source, Held) and source.buffer is leaf.buffer:
+            if isinstance(source, CapturedConstant) and source.buffer is leaf.buffer:
                 return self._names.get(i, "") or str(leaf.ref.spec)
         return str(leaf.ref.spec)
 

@@ -11,7 +11,7 @@ import pytest
 from polyhal.backends.opencl.driver import Driver, extension_versions
 from polyhal.backends.opencl.recording import RecordedLaunches, record_as
 from polyhal.hal import dtypes
-from polyhal.hal.capture.runtime_scalars import Live
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import BackendError
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import Movable
@@ -45,7 +45,7 @@ class _Step:
     def __init__(self, device: Any, buffered: bool) -> None:
         backend = device.backend
         self.number = 2.0
-        self.live = Live(lambda: self.number)
+        self.live = RuntimeScalar(lambda: self.number)
         self.place = Movable()
         self.total, self.half, scratch = (_memory(device, 0) for _ in range(3))
         moving = Ref(self.place, _SPEC, 0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.capture.runtime_scalars import Live
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.protocol import Movable
 
@@ -21,7 +21,7 @@ def test_replays_follow_numbers_and_memory(device: Any) -> None:
     for handle, value in ((first, 1.0), (second, 10.0), (total, 0.0), (scratch, 0.0)):
         backend.fill(value, Ref(handle, _SPEC, 0))
     now = [2.0]
-    live, place = Live(lambda: now[0]), Movable()
+    live, place = RuntimeScalar(lambda: now[0]), Movable()
     moving, sums, added = Ref(place, _SPEC, 0), Ref(total, _SPEC, 0), Ref(scratch, _SPEC, 0)
     calls = [partial(backend.fill, live, added), partial(backend.binary, "add", moving, added, moving)]
     # More than one submission takes.

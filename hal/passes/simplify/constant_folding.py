@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.result import Held
+from polyhal.hal.capture.result import CapturedConstant
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.ir.graph import Graph, Node, Operand
 from polyhal.hal.ir.rewriter import Rewriting
@@ -86,11 +86,11 @@ class _Constants:
                 inputs = changed if self._same(node, changed) else inputs
         return None if inputs == node.inputs else inputs
 
-    def held(self, v: int) -> Held:
+    def held(self, v: int) -> CapturedConstant:
         """A known value in the memory of its device."""
         array, spec = self._value(v), self._graph.specs[v]
         assert isinstance(spec, Spec)
-        return Held(array.buffer, Ref(array.ref.handle, spec, array.ref.offset), array.device)
+        return CapturedConstant(array.buffer, Ref(array.ref.handle, spec, array.ref.offset), array.device)
 
     # --- inner workings ---------------------------------------------------------------------------------------------
 

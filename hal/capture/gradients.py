@@ -1,0 +1,84 @@
+"""What a captured step does with the gradients of leaves: which it reads, which it replaces, and how to undo that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from polyhal.hal.layout import Spec
+
+
+@dataclass(slots=True)
+class LeafGradient:
+    """What a step does with the `.grad` of one leaf."""
+
+    leaf: Any
+    found: Any
+    """The tensor that was there before."""
+    read: bool = False
+    """Whether the step looked at it. If there was one, it is passed with each run, at `position` among the arguments."""
+    position: int | None = None
+    spec: Spec | None = None
+    after: Any = None
+    """The gradient that the step leaves, where that is another one."""
+    replaced: bool = False
+
+    def holds(self, leaf: Any) -> bool:
+        """Whether the leaf has now what the step was recorded for."""
+        if not self.read:
+            return True
+        now = leaf.stored_grad
+        return (None if now is None else now.ref.spec) == self.spec
+
+    def close(self) -> None:
+        """Note what the step leaves, and put back what it found: a run replaces that."""
+        now = self.leaf.stored_grad
+        self.replaced = now is not self.found
+        self.after = now if self.replaced else None
+        self.leaf.stored_grad = self.found
+        self.found = None
+
+    def same(self, other: LeafGradient) -> bool:
+        """Whether another step does the same with the same leaf."""
+        mine, theirs = ((g.read, g.position, g.spec, g.replaced) for g in (self, other))
+        return self.leaf is other.leaf and mine == theirs
+
+
+class GradientTable:
+    """The leaves whose gradients a step reads or replaces while it is recorded, by identity."""
+
+    def __init__(self) -> None:
+        self._leaves: dict[int, LeafGradient] = {}
+        self.initial: list[tuple[Any, Any]] = []
+        """Leaves, and the gradients they had before."""
+
+    def of(self, leaf: Any) -> LeafGradient:
+        """The entry of a leaf; a new one remembers the gradient that is there now."""
+        gradient = self._leaves.get(id(leaf))
+        if gradient is None:
+            gradient = self._leaves[id(leaf)] = LeafGradient(leaf, leaf.stored_grad)
+            self.initial.append((leaf, leaf.stored_grad))
+        return gradient
+
+    def read(self, leaf: Any) -> LeafGradient | None:
+        """Mark a leaf's gradient as read; its entry if the step has to be passed a gradient that was there before."""
+        if id(leaf) in self._leaves:
+            return None
+        gradient = self.of(leaf)
+        gradient.read = True
+        if gradient.found is None:
+            return None
+        gradient.spec = gradient.found.ref.spec
+        return gradient
+
+    def close(self) -> list[LeafGradient]:
+        """The entries, with what the step leaves in each; the leaves get back the gradients they had before."""
+        gradients = list(self._leaves.values())
+        for gradient in gradients:
+            gradient.close()
+        return gradients
+
+    def restore(self) -> None:
+        """Give all leaves the gradients they had before."""
+        for leaf, gradient in self.initial:
+            leaf.stored_grad = gradient
