@@ -7,10 +7,11 @@ constant has an `#ifndef` default that a definition overrides.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 
-_INCLUDE = re.compile(r'^[ \t]*#include[ \t]+"([\w.]+)"[ \t]*$', re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#include[ \t]+"([\w./]+)"[ \t]*$', re.MULTILINE)
 
 Definitions = Mapping[str, str | int | bool]
 
@@ -24,12 +25,12 @@ class SourceFolder:
         self._texts: dict[str, str] = {}
 
     def names(self) -> list[str]:
-        """The files, sorted."""
-        return sorted(f.name for f in self._root.iterdir() if f.is_file() and not f.name.endswith(".py"))
+        """Paths of the files within the folder, sorted."""
+        return sorted(_files(self._root))
 
     def shipped(self, name: str) -> str:
         """The text of a file of the package. Raises FileNotFoundError."""
-        return (self._root / name).read_text(encoding="utf-8")
+        return self._root.joinpath(*name.split("/")).read_text(encoding="utf-8")
 
     def read(self, name: str) -> str:
         """The text of a file, as it is or as it is replaced. Raises FileNotFoundError."""
@@ -68,6 +69,14 @@ class SourceFolder:
 
     def _inline(self, name: str) -> str:
         return _INCLUDE.sub(lambda match: self._inline(match.group(1)), self.read(name))
+
+
+def _files(folder: Traversable, prefix: str = "") -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files(entry, f"{prefix}{entry.name}/")
+        elif not entry.name.endswith((".py", ".pyc")):
+            yield f"{prefix}{entry.name}"
 
 
 def _text(value: str | int | bool) -> str:

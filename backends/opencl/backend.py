@@ -10,7 +10,10 @@ from polyhal.backends.common.lowering import lower
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, lowering
 from polyhal.backends.opencl.lanes import Lane
-from polyhal.backends.opencl.lowering import elementwise, indexing, matmul, movement, reduce, scatter
+from polyhal.backends.opencl.lowering.gather import gather, scatter_add
+from polyhal.backends.opencl.lowering.gemm.dispatch import batched
+from polyhal.backends.opencl.lowering.pointwise import copy, elementwise
+from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
 from polyhal.backends.opencl.memory import ClEvent, Memory
 from polyhal.backends.opencl.recording import record
 from polyhal.backends.opencl.runtime import Runtime
@@ -22,12 +25,12 @@ from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Num
 
 _BUILDERS = Builders(
     group=elementwise.group,
-    copy=movement.copy,
-    fill=movement.fill,
-    reduce=reduce.build,
-    matmul=matmul.batched,
-    gather=indexing.gather,
-    scatter_add=scatter.scatter_add,
+    copy=copy.copy,
+    fill=copy.fill,
+    reduce=reduction.build,
+    matmul=batched,
+    gather=gather.gather,
+    scatter_add=scatter_add.scatter_add,
 )
 
 

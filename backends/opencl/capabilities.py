@@ -59,7 +59,7 @@ class Features:
 
     @property
     def tensor_cores(self) -> bool:
-        """The matrix units, warp shuffles and asynchronous copies that shaders/opencl/mma.h and copies.h speak of."""
+        """Matrix units, warp shuffles and asynchronous copies: see lib/mma.h and lib/async_copy.h in shaders/opencl."""
         return self.compute_capability >= _AMPERE
 
 

@@ -16,7 +16,7 @@ from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.arguments import Cell, Changes
 from polyhal.backends.opencl.command_buffer import CommandBuffer, is_faster
 from polyhal.backends.opencl.driver import ffi, pointer
-from polyhal.backends.opencl.lowering import movement
+from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.hal import dtypes
 from polyhal.hal.errors import BackendError, message
 from polyhal.hal.layout import Ref, contiguous
@@ -152,7 +152,7 @@ def prefers_buffers(runtime: Runtime) -> bool:
 def _buffers_are_faster(runtime: Runtime) -> bool:
     spec = contiguous(dtypes.float32, (64,))
     memory = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, spec.nbytes)
-    fill, target = movement.fill(runtime, spec), Ref(memory, spec, 0)
+    fill, target = copy.fill(runtime, spec), Ref(memory, spec, 0)
     calls = [partial(fill, 0.0, target)] * _SAMPLE
     one_by_one, buffered = (record_as(runtime, calls, buffered=b) for b in (False, True))
     return is_faster(lambda: one_by_one.replay(()), lambda: buffered.replay(()), runtime.finish)

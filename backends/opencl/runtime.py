@@ -79,7 +79,7 @@ class Runtime:
         workspace: tuple[int, ...] = (),
         target: Target | None = None,
     ) -> Launch:
-        """A launch of `kernel` (by default named as the file) from shaders/opencl/`source`.cl.
+        """A launch of `kernel` (named as the path by default, with `_` for `/`) from shaders/opencl/`source`.cl.
 
         `items` counts the work-items needed; it is rounded up to whole groups, so the kernel must check its index.
         `group` must not depend on the data's size: PoCL compiles anew for each group size. `target` is for NVIDIA's
@@ -88,7 +88,9 @@ class Runtime:
         if not self.programs.claimed(f"{source}.cl", definitions, options):
             return SimpleLaunch(name, _nothing, workspace)
         types = parameter_types(parameters)
-        built = self.programs.kernel(f"{source}.cl", kernel or source, definitions, types, options, target)
+        built = self.programs.kernel(
+            f"{source}.cl", kernel or source.replace("/", "_"), definitions, types, options, target
+        )
         rounded = tuple(round_up(n, g) for n, g in zip(items, group, strict=True))
         return KernelLaunch(self, name, built, parameters, rounded, group, workspace)
 

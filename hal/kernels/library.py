@@ -103,7 +103,8 @@ class Overrides:
 
     def names(self) -> list[str]:
         """The files in the folder that could take a shipped file's place."""
-        return sorted(f.name for f in self.folder.glob("*") if f.is_file() and not f.name.startswith("."))
+        files = (f for f in self.folder.rglob("*") if f.is_file() and not f.name.startswith("."))
+        return sorted(f.relative_to(self.folder).as_posix() for f in files)
 
     def text(self, name: str) -> str | None:
         """The changed text of a file where it is in force. Warns where there is one that is not."""

@@ -23,7 +23,7 @@ from polyhal.hal.testing.tools.workloads import Workload
 from .conftest import Command, Outcome
 
 pytestmark = pytest.mark.skipif(not registry().probe("opencl"), reason="there is no OpenCL device")
-KERNEL = "scale_all.cl"
+KERNEL = "optim/scale_all.cl"
 """Serves one op with few samples."""
 
 
@@ -46,9 +46,9 @@ def edited(polyhal: Command, monkeypatch: pytest.MonkeyPatch, change: str) -> Ou
 def test_kernels_are_listed_and_shown(polyhal: Command) -> None:
     listed = polyhal("kernels", "list", "--device", "opencl")
     assert listed.code == 0
-    assert "softmax.cl" in listed.out
+    assert "rowwise/softmax.cl" in listed.out
     assert polyhal("kernels", "show", "softmax", "--device", "opencl").out.startswith("// Softmax")
-    assert "dtypes.h" in polyhal("kernels", "list", "--device", "opencl").out
+    assert "lib/dtypes.h" in polyhal("kernels", "list", "--device", "opencl").out
     figures = polyhal("kernels", "show", KERNEL, "--device", "opencl", "--statistics").out
     assert "max group size" in figures
     wrong = polyhal("kernels", "show", "softmx", "--device", "opencl")

@@ -11,16 +11,12 @@ import pytest
 from native_harness import Harness
 from native_ops import check, check_placed
 
-from polyhal.backends.opencl.lowering import (
-    attention_arguments,
-    attention_decode,
-    attention_fragments,
-    attention_tiles,
-)
-from polyhal.backends.opencl.lowering.attention_arguments import Attention
-from polyhal.backends.opencl.lowering.attention_decode import Decoding
-from polyhal.backends.opencl.lowering.attention_fragments import Fragments, Kernels
-from polyhal.backends.opencl.lowering.attention_tiles import Tiles
+from polyhal.backends.opencl.lowering.attention import arguments, decode, mma
+from polyhal.backends.opencl.lowering.attention import tiles as local_tiles
+from polyhal.backends.opencl.lowering.attention.arguments import Attention
+from polyhal.backends.opencl.lowering.attention.decode import Decoding
+from polyhal.backends.opencl.lowering.attention.mma import Fragments, Kernels
+from polyhal.backends.opencl.lowering.attention.tiles import Tiles
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
@@ -40,10 +36,11 @@ class _Chosen:
         return getattr(self._backend, name)
 
     def lower(self, op: str, inputs: Any, outputs: Any, params: Mapping[str, Any]) -> Launch | Declined:
-        if op == "attention":
-            call = attention_arguments.forward(inputs, outputs, params)
-        else:
-            call = attention_arguments.backward(inputs, outputs, params)
+        call = (
+            arguments.forward(inputs, outputs, params)
+            if op == "attention"
+            else arguments.backward(inputs, outputs, params)
+        )
         build = self._builds[op]
         assert build is not None
         return call if isinstance(call, Declined) else build(self._backend.runtime, call)
@@ -90,7 +87,7 @@ def test_tiles_in_local_memory(
     device: Any, rng: Any, tiles: Tiles, lengths: Any, dtype: Any, causal: bool, masked: str
 ) -> None:
     builds = (
-        partial(attention_tiles.forward, candidates=(tiles,)), partial(attention_tiles.backward, candidates=(tiles,))
+        partial(local_tiles.forward, candidates=(tiles,)), partial(local_tiles.backward, candidates=(tiles,))
     )  # fmt: skip
     _compare(device, rng, builds, lengths, dtype, causal, masked)
 
@@ -98,8 +95,8 @@ def test_tiles_in_local_memory(
 def _in_tiles(adding: bool) -> tuple[Build, Build]:
     tiles = (Tiles(16, 16, 4, 4),)
     return (
-        partial(attention_tiles.forward, candidates=tiles),
-        partial(attention_tiles.backward, candidates=tiles, adding=adding),
+        partial(local_tiles.forward, candidates=tiles),
+        partial(local_tiles.backward, candidates=tiles, adding=adding),
     )
 
 
@@ -109,7 +106,7 @@ def test_tiles_that_add_in_memory(device: Any, rng: Any) -> None:
 
 def _on_units(fragments: Fragments, together: bool = True) -> tuple[Build, Build]:
     kernels = Kernels(fragments, fragments, fragments, together)
-    return partial(attention_fragments.forward, kernels=kernels), partial(attention_fragments.backward, kernels=kernels)
+    return partial(mma.forward, kernels=kernels), partial(mma.backward, kernels=kernels)
 
 
 @pytest.mark.parametrize(
@@ -166,4 +163,4 @@ def test_results_lie_where_they_are_wanted(device: Any, rng: Any, builds: tuple[
 )
 def test_decoding(device: Any, rng: Any, decoding: Decoding, lengths: Any, dtype: Any, masked: str) -> None:
     """Few queries: a head in one group, and shared out among several."""
-    _compare(device, rng, (partial(attention_decode.forward, chosen=decoding), None), lengths, dtype, True, masked)
+    _compare(device, rng, (partial(decode.forward, chosen=decoding), None), lengths, dtype, True, masked)

@@ -13,8 +13,8 @@ from native_ops import check, run
 
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.lowering import conv_methods, conv_teams
-from polyhal.backends.opencl.lowering.conv_methods import Teams
+from polyhal.backends.opencl.lowering.conv import tile_configs, wgmma
+from polyhal.backends.opencl.lowering.conv.tile_configs import Teams
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.convolution import output_length
@@ -44,8 +44,8 @@ def hopper(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     runtime = device.backend.runtime
     if not runtime.features.tensor_cores:
         small = {1: (Teams(1, 64, 64, 3, 1, 1.0),), 3: (Teams(1, 64, 32, 3, 3, 1.0),)}
-        monkeypatch.setattr(conv_methods, "TEAMS", small)
-    monkeypatch.setattr(conv_teams, "_pays", lambda *_: True)
+        monkeypatch.setattr(tile_configs, "TEAMS", small)
+    monkeypatch.setattr(wgmma, "_pays", lambda *_: True)
     units = replace(runtime.features, cpu=False, compute_units=4, static_local_memory=1 << 18)
     monkeypatch.setattr(runtime, "features", units)
     told = replace(device.backend.capabilities, settings=frozenset({"precision"}))
@@ -121,10 +121,10 @@ def test_shares_cover_the_terms(device: Any, rng: Any) -> None:
     """Whatever the shape: whole strips, no group without terms, no tile that the device cannot hold."""
     runtime = device.backend.runtime
     for rows, columns, terms in rng.integers(1, 1 << 16, (200, 3)).tolist():
-        for parts in conv_methods.TEAMS:
-            tile, splits, share = conv_methods.choose_teams(runtime, parts, (rows, columns, terms, 1))
+        for parts in tile_configs.TEAMS:
+            tile, splits, share = tile_configs.choose_teams(runtime, parts, (rows, columns, terms, 1))
             assert (splits - 1) * share < terms <= splits * share
             assert share % tile.depth == 0
             assert tile.local_memory <= runtime.features.static_local_memory
-            whole = conv_methods.choose_teams(runtime, parts, (rows, columns, terms, 1), divisible=False)
+            whole = tile_configs.choose_teams(runtime, parts, (rows, columns, terms, 1), divisible=False)
             assert whole[1] == 1

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from native_ops import check, run
 
-from polyhal.backends.opencl.lowering import conv_tiles
-from polyhal.backends.opencl.lowering.conv_methods import Method
+from polyhal.backends.opencl.lowering.conv import implicit_gemm
+from polyhal.backends.opencl.lowering.conv.tile_configs import Method
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.convolution import output_length
@@ -38,7 +38,7 @@ def _use(device: Any, monkeypatch: pytest.MonkeyPatch, method: Method, *, asynch
     runtime = device.backend.runtime
     if runtime.features.tensor_cores:
         method = replace(method, tensor_cores=method.parts > 0, asynchronous=asynchronous)
-    monkeypatch.setattr(conv_tiles, "choose", lambda *_: method)
+    monkeypatch.setattr(implicit_gemm, "choose", lambda *_: method)
     monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
 
 

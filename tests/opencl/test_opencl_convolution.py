@@ -11,7 +11,7 @@ import pytest
 from native_ops import check, run
 
 from polyhal.backends.common.convolutions import geometry
-from polyhal.backends.opencl.lowering import conv_weight_grad, conv_winograd
+from polyhal.backends.opencl.lowering.conv import cpu_weight_grad, cpu_winograd
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
@@ -56,16 +56,16 @@ def test_convolution(
     check(device, "conv2d_weight_grad", [g, image], dtype, ulps=16, kernel=weight[2:], **params)
 
 
-def _shorter(chosen: Any, length: int, *shape: Any) -> conv_weight_grad.WeightTile:
+def _shorter(chosen: Any, length: int, *shape: Any) -> cpu_weight_grad.WeightTile:
     return replace(chosen(*shape), chunk=length)
 
 
 def test_weight_gradient_in_parts(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of an image in chunks, and small images together."""
     _skip_where_composed(device, (10, 6), 1)
-    chosen = conv_weight_grad.weight_tile
+    chosen = cpu_weight_grad.weight_tile
     for length, x in ((32, (3, 6, 12, 12)), (64, (7, 6, 3, 3))):
-        monkeypatch.setattr(conv_weight_grad, "weight_tile", partial(_shorter, chosen, length))
+        monkeypatch.setattr(cpu_weight_grad, "weight_tile", partial(_shorter, chosen, length))
         params = DEFAULTS | {"padding": (1, 1)}
         g = rng.uniform(-1, 1, _gradient_shape(x, (10, 6, 3, 3), params))
         check(device, "conv2d_weight_grad", [g, rng.uniform(-1, 1, x)], ulps=32, kernel=(3, 3), **params)
@@ -88,8 +88,8 @@ def test_many_small_images(device: Any, rng: Any, monkeypatch: Any, case: int, d
     _skip_where_composed(device, weight, params["groups"])
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", replace(runtime.features, compute_units=2))
-    chosen = conv_weight_grad.weight_tile
-    monkeypatch.setattr(conv_weight_grad, "weight_tile", partial(_shorter, chosen, 256))
+    chosen = cpu_weight_grad.weight_tile
+    monkeypatch.setattr(cpu_weight_grad, "weight_tile", partial(_shorter, chosen, 256))
     image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, weight[0])
     g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
     check(device, "conv2d", [image, kernel, bias], dtype, ulps=16, **params)
@@ -132,7 +132,7 @@ def test_minimal_filtering(
 ) -> None:
     """Whole and cut tiles of 2 by 2 results, groups, panels of filters that are not full, any padding."""
     _skip_where_composed(device, (36, 16), 2)
-    monkeypatch.setattr(conv_winograd, "pays", lambda *_: True)
+    monkeypatch.setattr(cpu_winograd, "pays", lambda *_: True)
     x, weight, params = (2, 32, 9, 12), (36, 16, 3, 3), DEFAULTS | {"padding": padding, "groups": 2}
     image, kernel, bias = rng.uniform(-1, 1, x), rng.uniform(-1, 1, weight), rng.uniform(-1, 1, 36)
     g = rng.uniform(-1, 1, _gradient_shape(x, weight, params))
@@ -150,7 +150,7 @@ def test_minimal_filtering_is_as_accurate(device: Any, rng: Any, monkeypatch: py
     )
     errors = []
     for pays in (False, True):
-        monkeypatch.setattr(conv_winograd, "pays", lambda *_, pays=pays: pays)
+        monkeypatch.setattr(cpu_winograd, "pays", lambda *_, pays=pays: pays)
         (got,) = run(device, "conv2d", [image.astype(np.float32), kernel.astype(np.float32), None], **params)
         errors.append(float(np.sqrt(np.mean((got - want) ** 2))))
     assert errors[1] < 2 * errors[0]
@@ -163,7 +163,7 @@ def test_minimal_filtering_where_it_pays(device: Any, monkeypatch: pytest.Monkey
     x, out = contiguous(dtypes.float32, (4, 64, 56, 56)), contiguous(dtypes.float32, (4, 64, 56, 56))
 
     def pays(weight: tuple[int, ...], **more: Any) -> bool:
-        return conv_winograd.pays(runtime, geometry(x.shape, weight, out.shape, DEFAULTS | more), out)
+        return cpu_winograd.pays(runtime, geometry(x.shape, weight, out.shape, DEFAULTS | more), out)
 
     assert pays((64, 64, 3, 3), padding=(1, 1))
     assert not pays((64, 64, 3, 3), padding=(2, 2), dilation=(2, 2))

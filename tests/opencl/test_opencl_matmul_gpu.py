@@ -16,9 +16,10 @@ from polyhal.backends.common.elementwise import Step
 from polyhal.backends.common.products import Addend, Epilogue, Matrix, Product
 from polyhal.backends.opencl import discovery, ptx
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.lowering import matmul, matmul_slices, matmul_tiles, tensor_cores, tensor_tiles
-from polyhal.backends.opencl.lowering.matmul_tiles import Tile
-from polyhal.backends.opencl.lowering.tensor_tiles import TeamTile, WarpTile
+from polyhal.backends.opencl.lowering.gemm import dispatch, sliced_k, tensor_cores, tile_configs
+from polyhal.backends.opencl.lowering.gemm import tiles as local_tiles
+from polyhal.backends.opencl.lowering.gemm.tile_configs import TeamTile, WarpTile
+from polyhal.backends.opencl.lowering.gemm.tiles import Tile
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -28,13 +29,13 @@ Method = Callable[[Any, Product], Launch]
 
 _HALVES = {WarpTile(2, 32, 64, 32, 32, 32, 2): 1.0}
 _SINGLES = {WarpTile(4, 32, 64, 32, 32, 16, 3): 1.0}
-_TEAMS = {parts: {list(tiles)[-1]: 1.0} for parts, tiles in tensor_tiles.TEAM_TILES.items()}
+_TEAMS = {parts: {list(tiles)[-1]: 1.0} for parts, tiles in tile_configs.TEAM_TILES.items()}
 """The smallest tiles: a CPU keeps the sums of a group in memory."""
 
 
 def tiles(asynchronous: bool) -> Method:
     """One kind of SIMT tile."""
-    return lambda runtime, p: matmul_tiles.multiply(runtime, p, Tile(1, 1, 16, 2), asynchronous=asynchronous)
+    return lambda runtime, p: local_tiles.multiply(runtime, p, Tile(1, 1, 16, 2), asynchronous=asynchronous)
 
 
 def teams(parts: int) -> Method:
@@ -42,8 +43,8 @@ def teams(parts: int) -> Method:
 
 
 METHODS: dict[str, tuple[Method, DType, float]] = {
-    "slices": (lambda r, p: matmul_slices.multiply(r, p, matmul_slices.Tile(32, 32)), dtypes.float32, 2.0**-22),
-    "slices, half": (lambda r, p: matmul_slices.multiply(r, p, matmul_slices.Tile(16, 32)), dtypes.float16, 2.0**-10),
+    "slices": (lambda r, p: sliced_k.multiply(r, p, sliced_k.Tile(32, 32)), dtypes.float32, 2.0**-22),
+    "slices, half": (lambda r, p: sliced_k.multiply(r, p, sliced_k.Tile(16, 32)), dtypes.float16, 2.0**-10),
     "tiles": (tiles(False), dtypes.float32, 2.0**-22),
     "tiles, asynchronous": (tiles(True), dtypes.float32, 2.0**-22),
     "tiles, half": (tiles(False), dtypes.float16, 2.0**-10),
@@ -224,11 +225,11 @@ def test_choices_fit_the_device(device: Any) -> None:
     """Every tile of every table, and every candidate of a search, fits a device of its kind."""
     runtime = device.backend.runtime
     hopper = replace(runtime.features, compute_capability=90, static_local_memory=200 << 10)
-    warps = tensor_tiles.HALF_TILES | tensor_tiles.ROUNDED_TILES | tensor_tiles.SPLIT_TILES
-    teams = tensor_tiles.TEAM_TILES[1] | tensor_tiles.TEAM_TILES[3]
-    assert all(tensor_tiles.WARPS.allowed(hopper, tile) for tile in warps)
-    assert all(tensor_tiles.TEAMS.allowed(hopper, tile) for tile in teams)
-    for tile, family in [*((t, tensor_tiles.WARPS) for t in warps), *((t, tensor_tiles.TEAMS) for t in teams)]:
+    warps = tile_configs.HALF_TILES | tile_configs.ROUNDED_TILES | tile_configs.SPLIT_TILES
+    teams = tile_configs.TEAM_TILES[1] | tile_configs.TEAM_TILES[3]
+    assert all(tile_configs.WARPS.allowed(hopper, tile) for tile in warps)
+    assert all(tile_configs.TEAMS.allowed(hopper, tile) for tile in teams)
+    for tile, family in [*((t, tile_configs.WARPS) for t in warps), *((t, tile_configs.TEAMS) for t in teams)]:
         for values in family.candidates(hopper, tile):  # type: ignore[attr-defined]
             found = replace(tile, **values)  # type: ignore[arg-type]
             assert found.items <= 512
@@ -239,7 +240,7 @@ def test_choices_fit_the_device(device: Any) -> None:
     assert not isinstance(p, Declined)
     for memory in (48 << 10, 96 << 10, 200 << 10):
         runtime.features = replace(runtime.features, static_local_memory=memory)
-        tile, _ = tensor_tiles.choose(runtime, p, tensor_tiles.WARPS, tensor_tiles.HALF_TILES)
+        tile, _ = tile_configs.choose(runtime, p, tile_configs.WARPS, tile_configs.HALF_TILES)
         assert tile.local_memory <= max(memory, 64 << 10)
 
 
@@ -297,9 +298,9 @@ def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pyte
         specs = [Spec(dtypes.float32, shape, (shape[1], 1), True) for shape in ((m, k), (k, n), (m, n))]
         p = products.describe(*specs, (0, 1, None, 2, 3))
         assert isinstance(p, Product)
-        assert matmul_slices.suits(runtime, p) is small
+        assert sliced_k.suits(runtime, p) is small
     x, y = draw(rng, dtypes.float32, False, 40, 200), draw(rng, dtypes.float32, True, 200, 70)
-    got = multiply(device, matmul.build, x, y)
+    got = multiply(device, dispatch.build, x, y)
     np.testing.assert_allclose(got, x.astype(np.float64) @ y.astype(np.float64), rtol=0, atol=1e-4)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from polyhal.backends.common.expressions import CONTRACT_NAMES, EXPRESSIONS
 from polyhal.backends.common.templating import SourceFolder
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_UNARY
 
-KERNELS = sorted(f.name for f in resources.files("polyhal.shaders.opencl").iterdir() if f.name.endswith(".cl"))
+KERNELS = [name for name in SourceFolder("polyhal.shaders.opencl").names() if name.endswith(".cl")]
 _DOUBLE = re.compile(r"(?<![\w.])\d+\.\d*(?:[eE][-+]?\d+)?(?![fF\w.])")
 _COMMENT = re.compile(r"//[^\n]*")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from native_ops import check, run, upload
 
-from polyhal.backends.opencl.lowering import movement
+from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.hal import dtypes
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 from polyhal.hal.settings.state import settings
@@ -34,7 +34,7 @@ def test_transposition(gpu: Any, rng: Any, shape: tuple[int, ...], dtype: type) 
     array = (rng.random(shape) * 1000).astype(dtype)
     source = upload(gpu, array.transpose(0, 2, 1))
     out = gpu.empty(source.dtype, source.shape)
-    launch = movement.copy(gpu.backend.runtime, source.spec, out.spec)
+    launch = copy.copy(gpu.backend.runtime, source.spec, out.spec)
     assert launch.name == "transpose"
     launch(source, out)
     np.testing.assert_array_equal(gpu.download(out), array.transpose(0, 2, 1))

@@ -3,7 +3,7 @@
 To add a kernel:
 
 1. Write `shaders/opencl/NAME.cl`. It must compile alone (every constant has an `#ifndef` default) and may include
-   `dtypes.h` (LOAD, STORE, STORAGE, COMPUTE per dtype) and `vectors.h`. Shapes are kernel arguments, not definitions:
+   `lib/dtypes.h` (LOAD, STORE, STORAGE, COMPUTE per dtype) and `lib/vectors.h`. Shapes are kernel arguments, not definitions:
    each set of definitions is a compilation. The same holds for group sizes, which on PoCL are compiled in.
 2. Write `lowering/FAMILY.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to function.
 3. Add the module to `_FAMILIES` here.
@@ -17,30 +17,21 @@ argument list inputs + outputs + workspace. Several launches become one with `La
 from __future__ import annotations
 
 from polyhal.backends.common.lowering import LoweringFunction, merge
-from polyhal.backends.opencl.lowering import (
-    attention,
-    batch_norm,
-    convolution,
-    elementwise,
-    fused,
-    group_norm,
-    indexing,
-    loss,
-    matmul,
-    movement,
-    norm,
-    optimizer,
-    pooling,
-    random,
-    reduce,
-    scan,
-    softmax,
-    sorting,
-)  # fmt: skip
+from polyhal.backends.opencl.lowering.attention import dispatch as attention
+from polyhal.backends.opencl.lowering.conv import dispatch as conv
+from polyhal.backends.opencl.lowering.conv import pooling
+from polyhal.backends.opencl.lowering.gather import gather
+from polyhal.backends.opencl.lowering.gemm import dispatch as gemm
+from polyhal.backends.opencl.lowering.optim import optimizer
+from polyhal.backends.opencl.lowering.pointwise import copy, elementwise, random
+from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
+from polyhal.backends.opencl.lowering.reduction import fused, scan
+from polyhal.backends.opencl.lowering.rowwise import batch_norm, cross_entropy, group_norm, norm, softmax
+from polyhal.backends.opencl.lowering.sort import dispatch as sort
 
 _FAMILIES = (
-    elementwise, fused, movement, reduce, indexing, matmul, softmax, norm, loss, optimizer, attention, random, convolution,
-    pooling, batch_norm, group_norm, scan, sorting,
+    elementwise, fused, copy, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention, random, conv,
+    pooling, batch_norm, group_norm, scan, sort,
 )  # fmt: skip
 
 

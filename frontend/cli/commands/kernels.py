@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,7 +33,9 @@ _SHOWN_OPS = 4
 _LONG = 24
 """Characters of a definition that is code and not shown."""
 
-_Name = Annotated[str, typer.Argument(help="A kernel file, as in [bold]softmax.cl[/]; its ending may be left out.")]
+_Name = Annotated[
+    str, typer.Argument(help="A kernel file, as in [bold]rowwise/softmax.cl[/]; folder and ending may be left out.")
+]
 _Device = Annotated[
     str | None, typer.Option(help="The device, as [bold]polyhal devices[/] names it; the default if not given.")
 ]
@@ -170,11 +173,19 @@ def _resolve(name: str, kernels: KernelLibrary) -> str:
     for candidate in (name, f"{name}.cl", f"{name}.h"):
         if candidate in known:
             return candidate
+    matches = [n for n in known if n.endswith((f"/{name}", f"/{name}.cl", f"/{name}.h"))]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise typer.BadParameter(
+            f"{name!r} is the name of {len(matches)} files: {', '.join(matches)}", param_hint="NAME"
+        )
     raise typer.BadParameter(f"there is no kernel file {name!r}{_close(name, kernels)}", param_hint="NAME")
 
 
 def _close(name: str, kernels: KernelLibrary) -> str:
-    near = difflib.get_close_matches(name.partition(".")[0], sorted({n.partition(".")[0] for n in kernels.names()}), 3)
+    stems = sorted({PurePosixPath(n).stem for n in kernels.names()})
+    near = difflib.get_close_matches(PurePosixPath(name).stem, stems, 3)
     return f"; did you mean {' or '.join(near)}?" if near else "; `polyhal kernels list` shows all"
 
 

@@ -1,0 +1,1 @@
+"""Attention in OpenCL: dispatch.py chooses, one strategy per file; kernels in shaders/opencl/attention."""

@@ -1,0 +1,1 @@
+"""Reading and adding by index in OpenCL; kernels in shaders/opencl/gather."""

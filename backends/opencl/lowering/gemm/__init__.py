@@ -1,0 +1,1 @@
+"""Matrix products in OpenCL: dispatch.py chooses, one strategy per file; kernels in shaders/opencl/gemm."""

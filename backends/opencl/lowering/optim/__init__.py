@@ -1,0 +1,1 @@
+"""Optimizer steps in OpenCL; kernels in shaders/opencl/optim."""

@@ -1,0 +1,1 @@
+"""Elementwise ops, copies and random numbers in OpenCL; kernels in shaders/opencl/pointwise."""

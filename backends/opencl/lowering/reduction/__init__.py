@@ -1,0 +1,1 @@
+"""Reductions and scans in OpenCL; kernels in shaders/opencl/reduction."""

@@ -1,0 +1,255 @@
+"""Fused groups of elementwise ops, with or without a reduction at the end: one kernel per pattern.
+
+The axes of the inputs' common shape are merged to kept and reduced ones. Vectors run along the innermost reduced axis where
+the operands' neighbours lie there (`by_rows`), else along the innermost kept axis. Where there are too few results to fill
+the device, each is made in several parts, which a second launch joins; the split depends on shapes and device only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyhal.backends.common.elementwise import Operand, Step, fused
+from polyhal.backends.common.expressions import register_class
+from polyhal.backends.common.geometry import ceil_div, round_up
+from polyhal.backends.common.launch import Constant, LaunchSequence, ScalarType, Tensor, Workspace
+from polyhal.backends.common.reductions import JOINS, Operation
+from polyhal.backends.common.steps import cast, evaluate
+from polyhal.backends.opencl.dialect import type_name
+from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.pointwise.elementwise import (
+    INT32_LIMIT,
+    Text,
+    division_options,
+    group,
+    load_inputs,
+    vector_width,
+)
+from polyhal.backends.opencl.lowering.reduction import dispatch
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Ref, Spec, broadcast_shapes, broadcast_strides, collapse, contiguous
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+_BYTES_PER_TENSOR = 40
+"""Of kernel parameters: address, offset, and three strides on the average."""
+_OTHER_BYTES = 128
+_SPAN = 4096
+"""Elements of the innermost reduced axis that one work-item of a CPU, or one group, reduces at a time."""
+_STRIPS = 8
+"""Vectors side by side that a CPU takes from each row when it reduces columns."""
+_SHORTEST_PART = 1024
+"""Elements below which a second launch costs more than it wins."""
+_IDENTITIES = {"sum": "0", "mean": "0", "max": "-INFINITY", "min": "INFINITY"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Space:
+    """Merged axes, the innermost last; `operands` have strides on the kept axes, then on the reduced ones."""
+
+    kept: tuple[int, ...]
+    reduced: tuple[int, ...]
+    operands: tuple[Operand, ...]
+    by_rows: bool
+
+    @property
+    def vectors(self) -> int:
+        """The length of the axis along which vectors run."""
+        return self.reduced[-1] if self.by_rows else self.kept[-1]
+
+    @property
+    def outer_kept(self) -> tuple[int, ...]:
+        return self.kept if self.by_rows else self.kept[:-1]
+
+    @property
+    def outer_reduced(self) -> tuple[int, ...]:
+        return self.reduced[:-1] if self.by_rows else self.reduced
+
+
+def _lay_out(inputs: Sequence[InputSpec | None], axes: tuple[int, ...]) -> _Space:
+    tensors = [(i, s) for i, s in enumerate(inputs) if isinstance(s, Spec)]
+    shape = broadcast_shapes(*[s.shape for _, s in tensors])
+    strides = [broadcast_strides(s.shape, s.strides, shape) for _, s in tensors]
+    largest = strides[max(range(len(tensors)), key=lambda i: tensors[i][1].size)]
+    kept_axes = [a for a in range(len(shape)) if a not in axes]
+    # The order of reduced axes does not matter: the smallest stride last makes runs of neighbours.
+    reduced_axes = sorted(axes, key=lambda a: -abs(largest[a]))
+
+    def merged(chosen: Sequence[int]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        return collapse(tuple(shape[a] for a in chosen), tuple(tuple(s[a] for a in chosen) for s in strides))
+
+    kept, kept_strides = merged(kept_axes)
+    reduced, reduced_strides = merged(reduced_axes)
+    along_rows = sum(s[-1] == 1 for s in reduced_strides)
+    along_columns = sum(s[-1] == 1 for s in kept_strides) if kept[-1] > 1 else -1
+    by_rows = along_rows >= along_columns
+    operands = []
+    for (position, spec), over, under in zip(tensors, kept_strides, reduced_strides, strict=True):
+        step = (under if by_rows else over)[-1]
+        walk = "splat" if step == 0 else "unit" if step == 1 else "step"
+        operands.append(Operand(position, spec.dtype, (*over, *under), walk, spec.aligned))  # type: ignore[arg-type]
+    return _Space(kept, reduced, tuple(operands), by_rows)
+
+
+def _reduced_group(
+    runtime: Runtime,
+    name: str,
+    inputs: Sequence[InputSpec | None],
+    output: Spec,
+    steps: Sequence[Step],
+    result: int,
+    reduction: tuple[Operation, tuple[int, ...]],
+) -> Launch | Declined:
+    """A launch that evaluates `steps` and reduces value `result` over the axes into a contiguous output."""
+    operation, axes = reduction
+    if not output.dtype.is_floating_point:
+        return Declined(f"a reduction in {output.dtype.name}")
+    space = _lay_out(inputs, axes)
+    held = dtypes.accumulator(output.dtype)
+    parts, span = _split(runtime, space)
+    terms = math.prod(space.reduced)
+    scale = 1 / terms if operation == "mean" else 1.0
+    name = f"{name}.{operation}"
+    first_workspace = len(inputs) + 1
+    if parts == 1:
+        return _pass(runtime, name, inputs, output.dtype, steps, result, operation, space, held, 1, span, scale, None)
+    place = Workspace(first_workspace)
+    first = _pass(runtime, name, inputs, held, steps, result, operation, space, held, parts, span, scale, place)
+    # The parts are scaled already, so that what joins means is a sum.
+    partial = contiguous(held, (parts, output.size))
+    join = dispatch.build(
+        runtime, "sum" if operation == "mean" else operation, partial, contiguous(output.dtype, (output.size,)), (0,)
+    )
+
+    def joined(*args: object) -> None:
+        join(Ref(args[first_workspace], partial), *args[len(inputs) : first_workspace], *args[first_workspace + 1 :])
+
+    return LaunchSequence(name, (first, joined), (partial.nbytes, *join.workspace))
+
+
+def _split(runtime: Runtime, space: _Space) -> tuple[int, int]:
+    """Into how many parts the terms of each result are divided, and how many neighbours of a row are taken at a time."""
+    features = runtime.features
+    results = math.prod(space.kept)
+    terms = math.prod(space.reduced)
+    together = 1 if space.by_rows else _STRIPS * features.vector_width if features.cpu else features.group_size
+    workers = (4 if features.cpu else 16 if space.by_rows else 64) * features.compute_units
+    busy = ceil_div(results, together)
+    wanted = max(1, min(workers // busy, terms // _SHORTEST_PART))
+    units = math.prod(space.outer_reduced)
+    span = _SPAN
+    if space.by_rows:
+        span = min(_SPAN, max(_SHORTEST_PART, round_up(ceil_div(terms, wanted), _SHORTEST_PART)))
+        units *= ceil_div(space.reduced[-1], span)
+    return min(wanted, units), span
+
+
+def _pass(
+    runtime: Runtime,
+    name: str,
+    inputs: Sequence[InputSpec | None],
+    target: DType,
+    steps: Sequence[Step],
+    result: int,
+    operation: Operation,
+    space: _Space,
+    held: DType,
+    parts: int,
+    span: int,
+    scale: float,
+    workspace: Workspace | None,
+) -> Launch:
+    """One launch from the inputs to the output, or to `workspace`, which then holds all parts of each result."""
+    features = runtime.features
+    reach = max(sum(abs(s) * (n - 1) for s, n in zip(o.strides, (*space.kept, *space.reduced), strict=True))
+                for o in space.operands)  # fmt: skip
+    wide = max(reach, math.prod(space.kept) * max(parts, math.prod(space.reduced))) > INT32_LIMIT
+    index: ScalarType = "ulong" if wide else "uint"
+    width, aligned = _width(runtime, space)
+    size = 1 if features.cpu else features.group_size
+    text = Text()
+    real = type_name(register_class(held))
+    _emit_pointers(text, space, wide)
+    values = evaluate(text, steps, load_inputs(text, inputs, space.operands))
+    text.compute.append(f"const VEC({real}) value = {cast(text, values[result], held)};")
+    for o in space.operands:
+        if o.walk == "step":
+            integer: ScalarType = "long" if wide else "int"
+            text.scalar(f"t{o.position}", integer, Constant(o.strides[_vector_axis(space)], integer))
+    blocks = ceil_div(space.reduced[-1], span) if space.by_rows else 1
+    units = math.prod(space.outer_reduced) * blocks
+    strips = _strips(runtime, space, width)
+    chunks = 1 if space.by_rows else ceil_div(space.vectors, strips * width)
+    items = math.prod(space.outer_kept) * chunks * parts
+    definitions: dict[str, str | int | bool] = {
+        "WIDTH": width, "ALIGNED": aligned, "INDEX": index, "OFFSET": "long" if wide else "int",
+        "BY_ROWS": space.by_rows, "WHOLE": space.vectors % width == 0, "STRIPS": strips,
+        "GROUP": size if space.by_rows else 1, "REAL": real,
+        "OUT_DTYPE": target.name,
+        "OPERATION": JOINS[operation], "IDENTITY": _IDENTITIES[operation], "OUT_IS_WORKSPACE": workspace is not None,
+        **dict.fromkeys(sorted(text.dialect.headers), 1),
+        "PARAMETERS": ", ".join(text.parameters),
+        "LOCATE_KEPT": "\n".join(text.locate), "LOCATE_REDUCED": "\n".join(text.store),
+        "REGISTERS": "\n".join(text.registers), "LOAD_FULL": "\n".join(text.load),
+        "LOAD_PART": "\n".join(text.load_part), "COMPUTE_ALL": "\n".join(text.compute),
+    }  # fmt: skip
+    geometry = [
+        Constant(n, index) for n in (space.vectors, chunks, blocks, span, units, ceil_div(units, parts), parts, items)
+    ]
+    out: list[Parameter] = [workspace] if workspace is not None else [Tensor(len(inputs))]
+    parameters = [*text.bindings, *out, *geometry, Constant(scale, "double" if real == "double" else "float")]
+    launched = items * size if space.by_rows else items
+    return runtime.launch(
+        name, "reduction/fused", definitions, parameters, (launched,), (size,), options=division_options(runtime)
+    )
+
+
+def _strips(runtime: Runtime, space: _Space, width: int) -> int:
+    return _STRIPS if runtime.features.cpu and not space.by_rows and space.vectors >= _STRIPS * width else 1
+
+
+def _vector_axis(space: _Space) -> int:
+    return len(space.kept) + len(space.reduced) - 1 if space.by_rows else len(space.kept) - 1
+
+
+def _width(runtime: Runtime, space: _Space) -> tuple[int, bool]:
+    axis = _vector_axis(space)
+    moved = [
+        Operand(o.position, o.dtype, (*o.strides[:axis], *o.strides[axis + 1 :], o.strides[axis]), o.walk, o.aligned)
+        for o in space.operands
+    ]
+    return vector_width(runtime.features.vector_width, runtime, space.vectors, moved)
+
+
+def _emit_pointers(text: Text, space: _Space, wide: bool) -> None:
+    """k<position>, where an operand's terms for one result begin, and q<position>, where those of one run begin."""
+    index: ScalarType = "ulong" if wide else "uint"
+    integer: ScalarType = "long" if wide else "int"
+    kept, reduced, first_reduced = space.outer_kept, space.outer_reduced, len(space.kept)
+    for lines, lengths, name, number in ((text.locate, kept, "c", "row"), (text.store, reduced, "d", "run")):
+        for axis in range(len(lengths) - 1, 0, -1):
+            lines.append(f"const INDEX {name}{axis} = {number} % n{name}{axis}; {number} /= n{name}{axis};")
+            text.scalar(f"n{name}{axis}", index, Constant(lengths[axis], index))
+        lines.append(f"const INDEX {name}0 = {number};")
+    for o in space.operands:
+        text.tensor(o)
+        p = o.position
+        kind = f"__global const STORAGE({o.dtype.name}) *"
+        over = "".join(f" + (OFFSET)c{a} * s{p}_{a}" for a in range(len(kept)))
+        under = "".join(f" + (OFFSET)d{a} * u{p}_{a}" for a in range(len(reduced)))
+        text.locate.append(f"{kind}k{p} = p{p} + o{p}{over};")
+        text.store.append(f"{kind}q{p} = k{p}{under};")
+        for a in range(len(kept)):
+            text.scalar(f"s{p}_{a}", integer, Constant(o.strides[a], integer))
+        for a in range(len(reduced)):
+            text.scalar(f"u{p}_{a}", integer, Constant(o.strides[first_reduced + a], integer))
+
+
+def _most_tensors(runtime: Runtime) -> int:
+    return max(2, (int(runtime.device.max_parameter_size) - _OTHER_BYTES) // _BYTES_PER_TENSOR)
+
+
+LOWERINGS = {"fused_elementwise": fused(group, _most_tensors, _reduced_group)}

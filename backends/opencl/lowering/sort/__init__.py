@@ -1,0 +1,1 @@
+"""Sorting in OpenCL; kernels in shaders/opencl/sort."""

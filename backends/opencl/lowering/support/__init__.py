@@ -1,0 +1,1 @@
+"""What lowering functions share; the headers are in shaders/opencl/lib."""

@@ -1,0 +1,128 @@
+"""What a product does to its sums before they are stored, as text for the macros of `lib/epilogue.h` and parameters for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polyhal.backends.common.expressions import register_class
+from polyhal.backends.common.launch import Constant, ScalarType, Tensor
+from polyhal.backends.common.products import Addend, Product
+from polyhal.backends.common.steps import Value, cast, evaluate
+from polyhal.backends.common.templating import Definitions
+from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
+from polyhal.backends.opencl.launch import Parameter
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+
+_PARAMETERS = "EPILOGUE_PARAMETERS"
+_STEPS = "EPILOGUE_STEPS(sum, row, column, i0, i1, i2, left)"
+_HOLD = "EPILOGUE_HOLD"
+_FETCH = "EPILOGUE_FETCH(slot, row, column, i0, i1, i2)"
+_TURN = "EPILOGUE_TURN(slot)"
+_FINISH = "EPILOGUE_FINISH(sum, slot, g)"
+_NONE: Definitions = {
+    "EPILOGUE": 0, "EPILOGUE_TENSORS": 0,
+    **dict.fromkeys((_PARAMETERS, _STEPS, _HOLD, _FETCH, _TURN, _FINISH), ""),
+}  # fmt: skip
+_WHOLE = 8
+"""Neighbours of 16 bits that are moved at once."""
+
+
+@dataclass(slots=True)
+class _Text:
+    """A `Writer` of `backends.common.steps`."""
+
+    dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
+    declared: list[str] = field(default_factory=list)
+    bindings: list[Parameter] = field(default_factory=list)
+    loads: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    fetches: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """How neighbours lie, dtype, name and line of every tensor."""
+
+    def scalar(self, name: str, type_: ScalarType, value: int | float) -> None:
+        self.declared.append(f"const {type_} {name},")
+        self.bindings.append(Constant(value, type_))
+
+    def convert(self, register: str, source: DType, target: DType) -> str:
+        return convert(register, source, target)
+
+    def narrow(self, register: str, dtype: DType) -> str:
+        return narrow(register, dtype)
+
+    def declare(self, name: str, dtype: DType, expression: str) -> None:
+        self.lines.append(f"const VEC({type_name(register_class(dtype))}) {name} = {expression};")
+
+    def parameter(self, name: str, value: float, dtype: DType) -> str:
+        type_: ScalarType = "double" if dtype is dtypes.float64 else "float"
+        self.scalar(name, type_, value)
+        return f"(VEC({type_}))({name})"
+
+
+def epilogue(p: Product) -> tuple[dict[str, str | int | bool], list[Parameter]]:
+    """The definitions and the kernel parameters for the bias or the epilogue of a product."""
+    found = p.finish()
+    if found is None:
+        return dict(_NONE), []
+    text = _Text()
+    real = type_name(p.kind)
+    text.lines.append(f"const VEC({real}) e0 = sum;")
+    values = [Value("e0", p.element)]
+    for number, operand in enumerate(found.operands, 1):
+        name = f"e{number}"
+        if isinstance(operand, Addend):
+            _load(text, p, name, operand)
+            values.append(Value(name, operand.dtype))
+        else:
+            text.declare(name, p.element, text.parameter(f"{name}_value", operand, p.element))
+            values.append(Value(name, p.element))
+    result = cast(text, evaluate(text, found.steps, values)[-1], p.element)
+    text.lines.append(f"sum = {result};")
+    definitions: dict[str, str | int | bool] = {
+        "EPILOGUE": 1,
+        "EPILOGUE_TENSORS": len(text.fetches),
+        _PARAMETERS: " ".join(text.declared),
+        _STEPS: "\n".join([*text.loads, *text.lines]),
+        _HOLD: " ".join(f"HOLD_{walk}({dtype}, {name})" for walk, dtype, name, _ in text.fetches),
+        _FETCH: "\n".join(
+            f"FETCH_{walk}({dtype}, {name}, slot, {name}_memory + ({line}), row, column)"
+            for walk, dtype, name, line in text.fetches
+        ),
+        _TURN: " ".join(f"TURN_{walk}({name}, slot)" for walk, _, name, _ in text.fetches),
+        _FINISH: "\n".join([f"TAKE_{walk}({d}, {name}, slot, g)" for walk, d, name, _ in text.fetches] + text.lines),
+        **dict.fromkeys(sorted(text.dialect.headers), 1),
+    }
+    return definitions, text.bindings
+
+
+def aligned(p: Product, count: int) -> bool:
+    """Whether `count` neighbours of a result, and of all that its epilogue reads beside them, lie at multiples of that."""
+    found = p.finish()
+    tensors = [o for o in found.operands if isinstance(o, Addend)] if found else []
+    return p.n % count == 0 and p.out.aligned and all(o.matrix.column == 0 or _together(p, o, count) for o in tensors)
+
+
+def _together(p: Product, operand: Addend, count: int) -> bool:
+    m = operand.matrix
+    return m.column == 1 and m.aligned and all(step % count == 0 for step in (p.n, m.row, *m.batch))
+
+
+def _load(text: _Text, p: Product, name: str, operand: Addend) -> None:
+    m, dtype = operand.matrix, operand.dtype.name
+    text.declared.append(f"__global const STORAGE({dtype}) *{name}_memory, const ulong {name}_offset,")
+    text.bindings.append(Tensor(m.place))
+    strides = {"row": m.row, "column": m.column, "batch0": m.batch[0], "batch1": m.batch[1], "batch2": m.batch[2]}
+    for axis, step in strides.items():
+        text.scalar(f"{name}_{axis}", "long", step)
+    line = " + ".join([
+        f"{name}_offset", f"(long)(row) * {name}_row", f"(long)(i0) * {name}_batch0", f"(long)(i1) * {name}_batch1",
+        f"(long)(i2) * {name}_batch2",
+    ])  # fmt: skip
+    walk = "SPLAT" if m.column == 0 else "UNIT" if m.column == 1 else "STEP"
+    place = f"{name}_memory + ({line} + (long)(column) * {name}_column)"
+    text.loads.append(f"EXTRA_{walk}({dtype}, {name}, {place}, {name}_column, left)")
+    if operand.dtype.itemsize == 2 and _together(p, operand, _WHOLE):
+        walk = "WHOLE"
+    elif _together(p, operand, 2):
+        walk = "PAIR"
+    text.fetches.append((walk, dtype, name, line))

@@ -1,0 +1,178 @@
+// Register tiles of attention on a CPU. Scores lie with the queries across the lanes of vectors, so that a query's maximum,
+// sum, logsumexp and delta are lanes too, and no product needs more than its operands' rows as they lie; only blocks of queries
+// have to be turned, once each.
+//
+// All operands are rows of reals, `pitch` apart, with zeros up to a whole vector of features.
+
+#ifndef POLYHAL_HEAD_PANELS
+#define POLYHAL_HEAD_PANELS
+
+#ifndef WIDTH
+#define WIDTH 16
+#endif
+// A register tile: MR keys by the VECTORS vectors of a block of queries, or MR rows by vectors of features.
+#ifndef MR
+#define MR 8
+#endif
+#ifndef VECTORS
+#define VECTORS 2
+#endif
+// Vectors per panel of the features of keys and of values.
+#ifndef KEY_VECTORS
+#define KEY_VECTORS 2
+#endif
+#ifndef VALUE_VECTORS
+#define VALUE_VECTORS 2
+#endif
+// Bounds of the lengths of a key and of a value, rounded up to whole vectors.
+#ifndef MAX_FEATURES
+#define MAX_FEATURES 64
+#endif
+#ifndef MAX_VALUES
+#define MAX_VALUES 64
+#endif
+// Keys of a block of scores, in whole tiles.
+#ifndef KEYS
+#define KEYS 64
+#endif
+#define ALIGNED 0
+#include "attention/arguments.h"
+#include "lib/vectors.h"
+#include "lib/exponential.h"
+
+typedef VEC(REAL) V;
+#include "lib/lane_reduce.h"
+#include "lib/register_transpose.h"
+#define QUERIES (VECTORS * WIDTH)
+#define PADDED(length) (((length) + WIDTH - 1) / WIDTH * WIDTH)
+
+// turned[c * QUERIES + r] = rows[r * pitch + c] * factor for the features c of QUERIES rows; those from `count` on repeat the
+// last one.
+INLINED void turn_rows(__global const REAL *rows, const long pitch, const uint count, const uint depth, const REAL factor,
+                       __private REAL *turned) {
+    for (uint r = 0; r < QUERIES; r += WIDTH)
+        for (uint c = 0; c < depth; c += WIDTH) {
+            V square[WIDTH];
+#pragma unroll
+            for (uint i = 0; i < WIDTH; i++) square[i] = VECTOR_LOAD(REAL, rows + min(r + i, count - 1) * pitch + c) * factor;
+            TURN(square)
+#pragma unroll
+            for (uint i = 0; i < WIDTH; i++) *(__private V *)(turned + (c + i) * QUERIES + r) = square[i];
+        }
+}
+
+// tile = rows x turned: MR rows, of which those from `count` on repeat the last one, by QUERIES queries over `depth` features.
+INLINED void multiply_tile(__global const REAL *rows, const long pitch, const uint count, __private const REAL *turned,
+                           const uint depth, __private REAL *tile) {
+    V sums[MR][VECTORS];
+    __global const REAL *row[MR];
+#pragma unroll
+    for (uint r = 0; r < MR; r++) {
+        row[r] = rows + min(r, count - 1) * pitch;
+#pragma unroll
+        for (uint v = 0; v < VECTORS; v++) sums[r][v] = (V)(0);
+    }
+    for (uint c = 0; c < depth; c++) {
+        V b[VECTORS];
+#pragma unroll
+        for (uint v = 0; v < VECTORS; v++) b[v] = *(__private const V *)(turned + c * QUERIES + v * WIDTH);
+#pragma unroll
+        for (uint r = 0; r < MR; r++)
+#pragma unroll
+            for (uint v = 0; v < VECTORS; v++) sums[r][v] += (V)(row[r][c]) * b[v];
+    }
+#pragma unroll
+    for (uint r = 0; r < MR; r++)
+#pragma unroll
+        for (uint v = 0; v < VECTORS; v++) *(__private V *)(tile + r * QUERIES + v * WIDTH) = sums[r][v];
+}
+
+// Applies the mask to a vector of scores of one key. A mask that is the same for all queries is read once.
+#if MASK == 1
+#define MASK_VALUE(query, key) KEPT(query, key)
+#define MASKED(scores, values) ((values) != (V)(0) ? (scores) : (V)(-INFINITY))
+#elif MASK == 2
+#define MASK_VALUE(query, key) ADDED(query, key)
+#define MASKED(scores, values) ((scores) + (values))
+#endif
+#if MASK
+#define MASK_SCORES(scores, query, key)                                                                                \
+    if (key < s) {                                                                                                     \
+        REAL read_[WIDTH] __attribute__((aligned(64)));                                                                \
+        if (mask_row) {                                                                                                \
+            for (uint i_ = 0; i_ < WIDTH; i_++) read_[i_] = MASK_VALUE(min(query + i_, t - 1), key);                   \
+        } else {                                                                                                       \
+            const REAL value_ = MASK_VALUE(0, key);                                                                    \
+            for (uint i_ = 0; i_ < WIDTH; i_++) read_[i_] = value_;                                                    \
+        }                                                                                                              \
+        scores = MASKED(scores, *(__private const V *)read_);                                                          \
+    }
+#else
+#define MASK_SCORES(scores, query, key)
+#endif
+
+// Makes the scores of a tile that do not count minus infinity; a key is seen from some query on. Those past the last may hold
+// anything.
+#define MASK_TILE(tile, query, key)                                                                                    \
+    if (!ALL_SEEN(query, 0, key, MR)) {                                                                                \
+        REAL numbers_[WIDTH] __attribute__((aligned(64)));                                                             \
+        _Pragma("unroll") for (uint i_ = 0; i_ < WIDTH; i_++) numbers_[i_] = i_;                                       \
+        const V lanes_ = *(__private const V *)numbers_;                                                               \
+        for (uint r_ = 0; r_ < MR; r_++)                                                                               \
+            _Pragma("unroll") for (uint v_ = 0; v_ < VECTORS; v_++) {                                                  \
+                const uint query_ = (query) + v_ * WIDTH, key_ = (key) + r_;                                           \
+                const int from_ = key_ < s ? (int)FIRST_QUERY(key_) - (int)query_ : WIDTH;                             \
+                __private V *scores_ = (__private V *)((tile) + r_ * QUERIES + v_ * WIDTH);                            \
+                MASK_SCORES(*scores_, query_, key_)                                                                    \
+                *scores_ = lanes_ < (V)((REAL)from_) ? (V)(-INFINITY) : *scores_;                                      \
+            }                                                                                                          \
+    }
+
+// Results lie in private memory, in whole aligned vectors, or anywhere in global memory.
+#define SPACE_private __private
+#define TAKE_private(p) (*(__private const V *)(p))
+#define PUT_private(value, p) (*(__private V *)(p) = (value))
+#define SPACE_global __global
+#define TAKE_global(p) VECTOR_LOAD(REAL, p)
+#define PUT_global(value, p) VECTOR_STORE(REAL, value, p)
+
+// results = results FACTOR + weights x rows: MR rows of results, `result_pitch` apart, of which the first `held` exist; `terms`
+// rows of features, `pitch` apart, in panels of PER vectors. A weight is at weights[term * TERM_STEP + result * RESULT_STEP].
+#define GATHER(name, SPACE, PER, TERM_STEP, RESULT_STEP, FACTOR)                                                       \
+    INLINED void name(__private const REAL *weights, __global const REAL *rows, const long pitch, const uint terms,    \
+                      const uint width, const uint held, __private const REAL *factors, SPACE_##SPACE REAL *results,   \
+                      const uint result_pitch) {                                                                       \
+        for (uint c = 0; c < width; c += PER * WIDTH) {                                                                \
+            V sums[MR][PER];                                                                                           \
+            _Pragma("unroll") for (uint r = 0; r < MR; r++)                                                            \
+                _Pragma("unroll") for (uint v = 0; v < PER; v++)                                                       \
+                    sums[r][v] = TAKE_##SPACE(results + min(r, held - 1) * result_pitch + c + v * WIDTH) FACTOR;       \
+            __global const REAL *row = rows + c;                                                                       \
+            __private const REAL *weight = weights;                                                                    \
+            for (uint term = 0; term < terms; term++) {                                                                \
+                V b[PER];                                                                                              \
+                _Pragma("unroll") for (uint v = 0; v < PER; v++) b[v] = VECTOR_LOAD(REAL, row + v * WIDTH);            \
+                _Pragma("unroll") for (uint r = 0; r < MR; r++)                                                        \
+                    _Pragma("unroll") for (uint v = 0; v < PER; v++) sums[r][v] += (V)(weight[r * RESULT_STEP]) * b[v]; \
+                row += pitch;                                                                                          \
+                weight += TERM_STEP;                                                                                   \
+            }                                                                                                          \
+            _Pragma("unroll") for (uint r = 0; r < MR; r++)                                                            \
+                if (r < held)                                                                                          \
+                    _Pragma("unroll") for (uint v = 0; v < PER; v++)                                                   \
+                        PUT_##SPACE(sums[r][v], results + r * result_pitch + c + v * WIDTH);                           \
+        }                                                                                                              \
+    }
+
+// Stores the first `length` features of a row of results, each times `factor`.
+#define STORE_ROW(D, row, length, factor, out)                                                              \
+    {                                                                                                       \
+        uint c_ = 0;                                                                                        \
+        for (; c_ + WIDTH <= (length); c_ += WIDTH) {                                                       \
+            const V values_ = *(__private const V *)((row) + c_) * (factor);                                \
+            STOREV(D, values_, (out) + c_);                                                                 \
+        }                                                                                                   \
+        for (; c_ < (length); c_++) STORE(D, (row)[c_] * (factor), out, c_);                                \
+    }
+
+#endif

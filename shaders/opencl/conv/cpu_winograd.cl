@@ -1,0 +1,238 @@
+// Convolution with windows of 3 by 3 and stride 1 on a CPU, by Winograd's minimal filtering F(2x2, 3x3) (Lavin and Gray, 2015):
+// two by two results take 16 multiplications per channel instead of 36. Tiles of 4 by 4 pixels become sums of pixels (B^T d B),
+// windows sums of weights (G w G^T), and the 16 elements of a tile are 16 products of matrices, whose sums A^T turns into
+// results.
+//
+// Tile (y, x) is column y * pitch + x of planes that conv/cpu_planes_pack.cl made of every second pixel, so that a vector of tiles
+// takes plain loads: pixel (r, s) of tiles begins at places[4 * r + s].
+//
+// A work-item makes NR tiles at a time, of which it keeps the transformed pixels of all channels in `scratch`.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef OUT_DTYPE
+#define OUT_DTYPE DTYPE
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef WIDTH
+#define WIDTH 16
+#endif
+// Registers: ROWS * VECTORS sums, VECTORS of the tiles and one of a weight; 28 of AVX-512's 32.
+#ifndef ROWS
+#define ROWS 8
+#endif
+#ifndef VECTORS
+#define VECTORS 3
+#endif
+#ifndef DEPTH
+#define DEPTH 64
+#endif
+#ifndef BIAS
+#define BIAS 0
+#endif
+#ifndef BAND
+#define BAND 8
+#endif
+#define ALIGNED 0
+#include "lib/dtypes.h"
+#include "lib/vectors.h"
+
+#define NR (VECTORS * WIDTH)
+#define TILE 16
+typedef VEC(REAL) V;
+// Vectors at any address. PoCL makes a call of vload, around which every register is saved.
+typedef struct __attribute__((packed)) {
+    V lanes;
+} Shifted;
+#define SHIFTED(p) (((__global const Shifted *)(p))->lanes)
+
+typedef CONCAT(REAL, ROWS) Panel;
+typedef struct __attribute__((packed)) {
+    Panel rows;
+} ShiftedPanel;
+#define PANEL(p) ((__global ShiftedPanel *)(p))->rows
+
+// G applied to three vectors.
+#define WIDEN(a, b, c, t0, t1, t2, t3) \
+    t0 = a;                            \
+    t1 = (a + b + c) / 2;              \
+    t2 = (a - b + c) / 2;              \
+    t3 = c;
+
+// G w G^T of BAND channels for ROWS filters: packed[group][panel][element][channel][row]. Rows past the end are zeros.
+__kernel AS_WRITTEN void winograd_weights(__global const STORAGE(DTYPE) *w, const ulong w_offset, __global REAL *packed,
+                               const uint groups, const uint channels, const uint filters, const long w_start,
+                               const long w_group, const long w_filter, const long w_channel, const long w_row,
+                               const long w_column) {
+    const uint first = get_global_id(0) * BAND, panel = get_global_id(1), group = get_global_id(2);
+    const uint panels = (filters + ROWS - 1) / ROWS;
+    if (first >= channels || panel >= panels || group >= groups) return;
+    const uint rows = min((uint)ROWS, filters - panel * ROWS);
+    const ulong step = (ulong)channels * ROWS;
+    packed += ((ulong)group * panels + panel) * TILE * step;
+    w += (long)w_offset + w_start + (long)group * w_group + (long)(panel * ROWS) * w_filter;
+    for (uint channel = first; channel < min(first + BAND, channels); channel++) {
+        Panel window[9];
+        for (uint i = 0; i < 9; i++) {
+            __global const STORAGE(DTYPE) *from = w + channel * w_channel + i / 3 * w_row + i % 3 * w_column;
+            REAL taps[ROWS];
+            for (uint r = 0; r < ROWS; r++) taps[r] = r < rows ? LOAD(DTYPE, from, r * w_filter) : (REAL)0;
+            window[i] = CONCAT(vload, ROWS)(0, taps);
+        }
+        Panel t[4][3];
+#pragma unroll
+        for (uint s = 0; s < 3; s++) {
+            WIDEN(window[s], window[3 + s], window[6 + s], t[0][s], t[1][s], t[2][s], t[3][s])
+        }
+#pragma unroll
+        for (uint r = 0; r < 4; r++) {
+            __global REAL *target = packed + 4 * r * step + channel * ROWS;
+            WIDEN(t[r][0], t[r][1], t[r][2], PANEL(target), PANEL(target + step), PANEL(target + 2 * step),
+                  PANEL(target + 3 * step))
+        }
+    }
+}
+
+// B^T applied to four vectors.
+#define SPREAD(d0, d1, d2, d3, t0, t1, t2, t3) \
+    t0 = d0 - d2;                              \
+    t1 = d1 + d2;                              \
+    t2 = d2 - d1;                              \
+    t3 = d1 - d3;
+
+// The transformed pixels of one channel for NR tiles: made[element * step], vector by vector.
+inline void transform_tiles(__global const REAL *plane, __global const int *places, __global REAL *made, const ulong step) {
+#pragma unroll
+    for (uint v = 0; v < VECTORS; v++) {
+        V t[4][4];
+#pragma unroll
+        for (uint s = 0; s < 4; s++) {
+            const V d0 = SHIFTED(plane + places[s] + v * WIDTH), d1 = SHIFTED(plane + places[4 + s] + v * WIDTH);
+            const V d2 = SHIFTED(plane + places[8 + s] + v * WIDTH), d3 = SHIFTED(plane + places[12 + s] + v * WIDTH);
+            SPREAD(d0, d1, d2, d3, t[0][s], t[1][s], t[2][s], t[3][s])
+        }
+#pragma unroll
+        for (uint r = 0; r < 4; r++) {
+            V e0, e1, e2, e3;
+            SPREAD(t[r][0], t[r][1], t[r][2], t[r][3], e0, e1, e2, e3)
+            __global V *target = (__global V *)(made + 4 * r * step + v * WIDTH);
+            target[0] = e0;
+            *(__global V *)((__global REAL *)target + step) = e1;
+            *(__global V *)((__global REAL *)target + 2 * step) = e2;
+            *(__global V *)((__global REAL *)target + 3 * step) = e3;
+        }
+    }
+}
+
+__kernel AS_WRITTEN void conv_cpu_winograd(__global const REAL *planes, __global const REAL *weights,
+#if BIAS
+                            __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
+#endif
+                            __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, __global REAL *scratch,
+                            __global const int *places, const uint images, const uint groups, const uint channels,
+                            const uint filters, const uint pitch, const uint tiles_down, const uint tiles_across,
+                            const uint down, const uint across, const uint workers, const long image_step,
+                            const long channel_step) {
+    const uint worker = get_global_id(0);
+    if (worker >= workers) return;
+    const uint panels = (filters + ROWS - 1) / ROWS;
+    const uint count = (tiles_down - 1) * pitch + tiles_across;
+    const uint blocks = (count + NR - 1) / NR;
+    scratch += (ulong)worker * TILE * channels * NR;
+    for (uint block = worker; block < blocks * images * groups; block += workers) {
+        const uint group = block / blocks % groups, image = block / blocks / groups;
+        const uint first = block % blocks * NR, end = min(first + NR, count);
+        __global const REAL *plane = planes + (long)image * image_step + (long)(group * channels) * channel_step + first;
+        for (uint c = 0; c < channels; c++)
+            transform_tiles(plane + c * channel_step, places, scratch + c * NR, (ulong)channels * NR);
+        for (uint panel = 0; panel < panels; panel++) {
+            V made[TILE * ROWS * VECTORS];
+            __global const REAL *weight = weights + ((ulong)group * panels + panel) * TILE * channels * ROWS;
+            __global const V *tile = (__global const V *)scratch;
+            for (uint element = 0; element < TILE; element++)
+                // Sums of sums of at most DEPTH channels, whose rounding errors are smaller than those of long sums.
+                for (uint start = 0; start < channels; start += DEPTH) {
+                    V sums[ROWS][VECTORS];
+#pragma unroll
+                    for (uint r = 0; r < ROWS; r++)
+#pragma unroll
+                        for (uint v = 0; v < VECTORS; v++) sums[r][v] = (V)(0);
+                    for (uint c = start; c < min(start + DEPTH, channels); c++) {
+                        V b[VECTORS];
+#pragma unroll
+                        for (uint v = 0; v < VECTORS; v++) b[v] = tile[v];
+#pragma unroll
+                        for (uint r = 0; r < ROWS; r++) {
+                            const V w = (V)(weight[r]);
+#pragma unroll
+                            for (uint v = 0; v < VECTORS; v++) sums[r][v] += w * b[v];
+                        }
+                        tile += VECTORS;
+                        weight += ROWS;
+                    }
+                    __private V *total = made + element * ROWS * VECTORS;
+                    if (start) {
+#pragma unroll
+                        for (uint i = 0; i < ROWS * VECTORS; i++) total[i] += sums[i / VECTORS][i % VECTORS];
+                    } else {
+#pragma unroll
+                        for (uint i = 0; i < ROWS * VECTORS; i++) total[i] = sums[i / VECTORS][i % VECTORS];
+                    }
+                }
+            const uint rows = min((uint)ROWS, filters - panel * ROWS);
+            for (uint r = 0; r < rows; r++) {
+                const uint filter = group * filters + panel * ROWS + r;
+#if BIAS
+                const V shift = (V)(LOAD(DTYPE, bias, bias_offset + filter));
+#else
+                const V shift = (V)(0);
+#endif
+                // Two rows of 2 * NR results.
+                V lines[2][2 * VECTORS];
+                for (uint v = 0; v < VECTORS; v++) {
+                    __private const V *m = made + r * VECTORS + v;
+                    V t[2][4];
+#pragma unroll
+                    for (uint s = 0; s < 4; s++) {
+                        const V m0 = m[s * ROWS * VECTORS], m1 = m[(4 + s) * ROWS * VECTORS];
+                        const V m2 = m[(8 + s) * ROWS * VECTORS], m3 = m[(12 + s) * ROWS * VECTORS];
+                        t[0][s] = m0 + m1 + m2;
+                        t[1][s] = m1 - m2 - m3;
+                    }
+#pragma unroll
+                    for (uint i = 0; i < 2; i++) {
+                        const V even = t[i][0] + t[i][1] + t[i][2] + shift, odd = t[i][1] - t[i][2] - t[i][3] + shift;
+                        V low, high;
+                        low.even = even.lo;
+                        low.odd = odd.lo;
+                        high.even = even.hi;
+                        high.odd = odd.hi;
+                        lines[i][2 * v] = low;
+                        lines[i][2 * v + 1] = high;
+                    }
+                }
+                __global STORAGE(OUT_DTYPE) *target =
+                    out + out_offset + ((ulong)image * groups * filters + filter) * down * across;
+                for (uint column = first; column < end;) {
+                    const uint y = column / pitch, x = column - y * pitch;
+                    const uint run = min(x < tiles_across ? tiles_across - x : pitch - x, end - column);
+                    const uint length = x < tiles_across ? min(2 * run, across - 2 * x) : 0;
+                    for (uint i = 0; i < 2 && 2 * y + i < down; i++) {
+                        __private const REAL *from = (__private const REAL *)lines[i] + 2 * (column - first);
+                        __global STORAGE(OUT_DTYPE) *to = target + (2 * y + i) * across + 2 * x;
+                        uint at = 0;
+                        for (; at + WIDTH <= length; at += WIDTH) {
+                            const V value = CONCAT(vload, WIDTH)(0, from + at);
+                            STOREV(OUT_DTYPE, value, to + at);
+                        }
+                        for (; at < length; at++) STORE(OUT_DTYPE, from[at], to, at);
+                    }
+                    column += run;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+// Max and average pooling of images (planes, height, width) and their gradients. Each work-item makes one element of the
+// result; the gradients look back at all windows that hold their element, so that nothing is added atomically.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+// Windows count what lies in the padding.
+#ifndef INCLUDE_PADDING
+#define INCLUDE_PADDING 1
+#endif
+#include "lib/dtypes.h"
+
+#define GEOMETRY \
+    const uint channels, const int height, const int width, const int down, const int across, const int kernel_h, \
+        const int kernel_w, const int stride_h, const int stride_w, const int padding_h, const int padding_w, \
+        const int dilation_h, const int dilation_w
+#define STEPS(name) const long name##_image, const long name##_channel, const long name##_row, const long name##_column
+#define PLANE_OF(name, plane) \
+    ((long)name##_offset + (long)((plane) / channels) * name##_image + (long)((plane) % channels) * name##_channel)
+
+__kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
+                       const ulong out_offset, GEOMETRY, STEPS(x)) {
+    const uint pixel = get_global_id(0), plane = get_global_id(1);
+    if (pixel >= (uint)(down * across)) return;
+    x += PLANE_OF(x, plane);
+    const int y = (int)(pixel / across) * stride_h - padding_h, at = (int)(pixel % across) * stride_w - padding_w;
+    REAL best = -INFINITY;
+    for (int r = 0; r < kernel_h; r++)
+        for (int s = 0; s < kernel_w; s++) {
+            const int ty = y + r * dilation_h, tx = at + s * dilation_w;
+            if (ty < 0 || ty >= height || tx < 0 || tx >= width) continue;
+            const REAL value = LOAD(DTYPE, x, ty * x_row + tx * x_column);
+            // Written so that a NaN replaces anything and nothing replaces a NaN.
+            if (!(value <= best) && !isnan(best)) best = value;
+        }
+    STORE(DTYPE, best, out, out_offset + (ulong)plane * down * across + pixel);
+}
+
+// Whether `later`, behind `value` in a window, is larger; a NaN is larger than any number, and no later one than an earlier.
+inline bool overtakes(const REAL later, const REAL value) { return !(later <= value) && !isnan(value); }
+
+// A window's gradient goes to its first largest element: one that no later element overtakes, and that overtakes all before.
+__kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
+                            const ulong x_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY, STEPS(g),
+                            STEPS(x)) {
+    const uint pixel = get_global_id(0), plane = get_global_id(1);
+    if (pixel >= (uint)(height * width)) return;
+    g += PLANE_OF(g, plane);
+    x += PLANE_OF(x, plane);
+    const int my_y = (int)(pixel / width), my_x = (int)(pixel % width);
+    const REAL mine = LOAD(DTYPE, x, my_y * x_row + my_x * x_column);
+    const int y = my_y + padding_h, at = my_x + padding_w;
+    const int reach_h = (kernel_h - 1) * dilation_h, reach_w = (kernel_w - 1) * dilation_w;
+    REAL sum = 0;
+    for (int py = max(0, (y - reach_h + stride_h - 1) / stride_h); py < down && py * stride_h <= y; py++) {
+        const int top = py * stride_h - padding_h;
+        if (dilation_h > 1 && (my_y - top) % dilation_h) continue;
+        for (int px = max(0, (at - reach_w + stride_w - 1) / stride_w); px < across && px * stride_w <= at; px++) {
+            const int left = px * stride_w - padding_w;
+            if (dilation_w > 1 && (my_x - left) % dilation_w) continue;
+            bool first = true;
+            for (int ty = top; ty <= top + reach_h; ty += dilation_h)
+                for (int tx = left; tx <= left + reach_w; tx += dilation_w) {
+                    const bool inside = ty >= 0 && ty < height && tx >= 0 && tx < width;
+                    const REAL other = inside ? LOAD(DTYPE, x, ty * x_row + tx * x_column) : (REAL)-INFINITY;
+                    const bool before = ty < my_y || (ty == my_y && tx < my_x);
+                    first &= before ? overtakes(mine, other) : !overtakes(other, mine);
+                }
+            if (first) sum += LOAD(DTYPE, g, py * g_row + px * g_column);
+        }
+    }
+    STORE(DTYPE, sum, dx, dx_offset + (ulong)plane * height * width + pixel);
+}
+
+// The same where windows lie apart: each work-item takes the image from the corner of one window to the corners of the next
+// ones.
+__kernel void max_pool_apart_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
+                                  const ulong x_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY,
+                                  STEPS(g), STEPS(x)) {
+    const int cells = (width + stride_w - 1) / stride_w;
+    const int cell = get_global_id(0), py = cell / cells, px = cell - py * cells, top = py * stride_h, left = px * stride_w;
+    const uint plane = get_global_id(1);
+    if (top >= height) return;
+    g += PLANE_OF(g, plane);
+    x += PLANE_OF(x, plane) + top * x_row + left * x_column;
+    dx += dx_offset + ((ulong)plane * height + top) * width + left;
+    const bool whole = py < down && px < across;
+    int best_y = -1, best_x = -1;
+    if (whole) {
+        REAL best = 0;
+        for (int r = 0; r < kernel_h; r++)
+            for (int s = 0; s < kernel_w; s++) {
+                const REAL value = LOAD(DTYPE, x, r * x_row + s * x_column);
+                if (best_y < 0 || overtakes(value, best)) {
+                    best = value;
+                    best_y = r;
+                    best_x = s;
+                }
+            }
+    }
+    const REAL slope = whole ? LOAD(DTYPE, g, py * g_row + px * g_column) : 0;
+    for (int r = 0; r < min(stride_h, height - top); r++)
+        for (int s = 0; s < min(stride_w, width - left); s++) {
+            STORE(DTYPE, (r == best_y && s == best_x ? slope : (REAL)0), dx, r * width + s);
+        }
+}
+
+inline int covered(const int from, const int length, const int limit) {
+    return min(from + length, limit) - max(from, 0);
+}
+
+#if INCLUDE_PADDING
+#define COUNT(y, at) (kernel_h * kernel_w)
+#else
+#define COUNT(y, at) (covered(y, kernel_h, height) * covered(at, kernel_w, width))
+#endif
+
+__kernel void avg_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
+                       const ulong out_offset, GEOMETRY, STEPS(x)) {
+    const uint pixel = get_global_id(0), plane = get_global_id(1);
+    if (pixel >= (uint)(down * across)) return;
+    x += PLANE_OF(x, plane);
+    const int y = (int)(pixel / across) * stride_h - padding_h, at = (int)(pixel % across) * stride_w - padding_w;
+    REAL sum = 0;
+    for (int ty = max(y, 0); ty < min(y + kernel_h, height); ty++)
+        for (int tx = max(at, 0); tx < min(at + kernel_w, width); tx++) sum += LOAD(DTYPE, x, ty * x_row + tx * x_column);
+    STORE(DTYPE, sum / COUNT(y, at), out, out_offset + (ulong)plane * down * across + pixel);
+}
+
+__kernel void avg_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global STORAGE(DTYPE) *dx,
+                            const ulong dx_offset, GEOMETRY, STEPS(g)) {
+    const uint pixel = get_global_id(0), plane = get_global_id(1);
+    if (pixel >= (uint)(height * width)) return;
+    g += PLANE_OF(g, plane);
+    const int y = (int)(pixel / width) + padding_h, at = (int)(pixel % width) + padding_w;
+    REAL sum = 0;
+    for (int py = max(0, (y - kernel_h + stride_h) / stride_h); py < down && py * stride_h <= y; py++)
+        for (int px = max(0, (at - kernel_w + stride_w) / stride_w); px < across && px * stride_w <= at; px++)
+            sum += LOAD(DTYPE, g, py * g_row + px * g_column) / COUNT(py * stride_h - padding_h, px * stride_w - padding_w);
+    STORE(DTYPE, sum, dx, dx_offset + (ulong)plane * height * width + pixel);
+}

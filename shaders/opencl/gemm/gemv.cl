@@ -1,0 +1,183 @@
+// A few vectors times a matrix: out[r, c] = sum over i of x[r, i] * y[i, c] for up to ROWS rows; the matrix is read once.
+// Strides are free, so that a matrix times a few vectors is the same with the operands exchanged.
+//
+// ALONG 1: the terms of a column lie side by side in y. A group of GROUP work-items makes COLUMNS columns, each work-item
+// taking every GROUP-th vector of terms. ALONG 0: the columns lie side by side. A group makes SIDE times STRIPS vectors of
+// columns, GROUP / SIDE work-items sharing out the terms of each. The sums of a group meet in local memory, in a fixed order.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef OUT_DTYPE
+#define OUT_DTYPE DTYPE
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+#ifndef ROWS
+#define ROWS 1
+#endif
+#ifndef ALONG
+#define ALONG 1
+#endif
+#ifndef GROUP
+#define GROUP 128
+#endif
+#ifndef SIDE
+#define SIDE 32
+#endif
+#ifndef COLUMNS
+#define COLUMNS 4
+#endif
+#ifndef STRIPS
+#define STRIPS 1
+#endif
+// Whether operands are read in another type than that of the sums.
+#ifndef WIDEN
+#define WIDEN 0
+#endif
+#define ALIGNED 0
+#include "lib/dtypes.h"
+#include "lib/vectors.h"
+#include "lib/epilogue.h"
+
+typedef VEC(REAL) V;
+#define SUM_LANE(v, j) (((__private REAL *)&(v))[j])
+#if WIDEN
+#define SOME(p) CONVERT(REAL, LOADV(DTYPE, p))
+#else
+#define SOME(p) LOADV(DTYPE, p)
+#endif
+#define ONE(p, i) ((REAL)LOAD(DTYPE, p, i))
+
+inline REAL total(V v) {
+    REAL sum = SUM_LANE(v, 0);
+#pragma unroll
+    for (uint j = 1; j < WIDTH; j++) sum += SUM_LANE(v, j);
+    return sum;
+}
+
+__kernel void gemm_gemv(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *y,
+                     const ulong y_offset, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                     const uint rows, const uint n, const uint k,
+                     const long x_row, const long x_column, const long y_row, const long y_column, const long out_row,
+                     const long out_column, const uint batch1, const uint batch2, const long x_batch0, const long x_batch1,
+                     const long x_batch2, const long y_batch0, const long y_batch1, const long y_batch2) {
+    const uint batch = get_global_id(1);
+    const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
+    x += x_offset + (long)i0 * x_batch0 + (long)i1 * x_batch1 + (long)i2 * x_batch2;
+    y += y_offset + (long)i0 * y_batch0 + (long)i1 * y_batch1 + (long)i2 * y_batch2;
+    out += out_offset + (ulong)batch * rows * n;
+    const uint me = get_local_id(0);
+#if ALONG
+#define RESULTS COLUMNS
+    // One sum per row and column; x_column and y_row are 1.
+    const uint first = get_group_id(0) * COLUMNS;
+    REAL sums[ROWS * COLUMNS];
+    {
+        V parts[ROWS][COLUMNS];
+#pragma unroll
+        for (uint r = 0; r < ROWS; r++)
+#pragma unroll
+            for (uint c = 0; c < COLUMNS; c++) parts[r][c] = (V)(0);
+        const uint whole = k / WIDTH;
+        for (uint i = me; i < whole; i += GROUP) {
+            V left[ROWS];
+#pragma unroll
+            for (uint r = 0; r < ROWS; r++) left[r] = SOME( x + min(r, rows - 1) * x_row + i * WIDTH);
+#pragma unroll
+            for (uint c = 0; c < COLUMNS; c++) {
+                const V right = SOME( y + min(first + c, n - 1) * y_column + i * WIDTH);
+#pragma unroll
+                for (uint r = 0; r < ROWS; r++) parts[r][c] += left[r] * right;
+            }
+        }
+#pragma unroll
+        for (uint r = 0; r < ROWS; r++)
+#pragma unroll
+            for (uint c = 0; c < COLUMNS; c++) sums[r * COLUMNS + c] = total(parts[r][c]);
+        if (me == 0)
+            for (uint i = whole * WIDTH; i < k; i++)
+                for (uint r = 0; r < ROWS; r++)
+                    for (uint c = 0; c < COLUMNS; c++)
+                        sums[r * COLUMNS + c] +=
+                            ONE(x, min(r, rows - 1) * x_row + i) * ONE(y, min(first + c, n - 1) * y_column + i);
+    }
+    const uint slice = me;
+#define SLICES GROUP
+#else
+#define RESULTS (STRIPS * WIDTH)
+    // One sum per row and lane; y_column is 1.
+    const uint first = (get_group_id(0) * SIDE + me % SIDE) * RESULTS;
+    const uint slice = me / SIDE;
+#define SLICES (GROUP / SIDE)
+    REAL sums[ROWS * RESULTS];
+    {
+        V parts[ROWS][STRIPS];
+#pragma unroll
+        for (uint r = 0; r < ROWS; r++)
+#pragma unroll
+            for (uint s = 0; s < STRIPS; s++) parts[r][s] = (V)(0);
+        if (first + RESULTS <= n) {
+            for (uint i = slice; i < k; i += SLICES) {
+                V left[ROWS];
+#pragma unroll
+                for (uint r = 0; r < ROWS; r++) left[r] = (V)(ONE(x, min(r, rows - 1) * x_row + i * x_column));
+#pragma unroll
+                for (uint s = 0; s < STRIPS; s++) {
+                    const V right = SOME(y + i * y_row + first + s * WIDTH);
+#pragma unroll
+                    for (uint r = 0; r < ROWS; r++) parts[r][s] += left[r] * right;
+                }
+            }
+        } else if (first < n) {
+            for (uint i = slice; i < k; i += SLICES)
+                for (uint j = 0; j < n - first; j++) {
+                    const REAL right = ONE(y, i * y_row + first + j);
+#pragma unroll
+                    for (uint r = 0; r < ROWS; r++)
+                        SUM_LANE(parts[r], j) += ONE(x, min(r, rows - 1) * x_row + i * x_column) * right;
+                }
+        }
+#pragma unroll
+        for (uint r = 0; r < ROWS; r++)
+#pragma unroll
+            for (uint j = 0; j < RESULTS; j++) sums[r * RESULTS + j] = SUM_LANE(parts[r], j);
+    }
+#endif
+#if GROUP > 1
+    __local REAL shared[GROUP];
+#endif
+#pragma unroll
+    for (uint r = 0; r < ROWS; r++) {
+        // The results of a row, a vector at a time.
+#pragma unroll
+        for (uint c = 0; c < RESULTS; c += WIDTH) {
+            V sum = (V)(0);
+#pragma unroll
+            for (uint j = 0; j < WIDTH && c + j < RESULTS; j++) {
+                REAL value = sums[r * RESULTS + c + j];
+#if GROUP > 1
+                barrier(CLK_LOCAL_MEM_FENCE);
+                shared[me] = value;
+                for (uint half_size = SLICES / 2; half_size > 0; half_size /= 2) {
+                    barrier(CLK_LOCAL_MEM_FENCE);
+                    if (slice < half_size) shared[me] += shared[me + half_size * (GROUP / SLICES)];
+                }
+                value = shared[me];
+#endif
+                SUM_LANE(sum, j) = value;
+            }
+            if (slice == 0 && r < rows && first + c < n) {
+                const uint left = min(min((uint)WIDTH, (uint)RESULTS - c), n - first - c);
+                EPILOGUE_STEPS(sum, r, first + c, i0, i1, i2, left)
+#pragma unroll
+                for (uint j = 0; j < WIDTH; j++)
+                    if (j < left) STORE(OUT_DTYPE, SUM_LANE(sum, j), out, r * out_row + (first + c + j) * out_column);
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+// out = a x b, finished by an epilogue, for products too small to employ a GPU with larger tiles: a group of 256 work-items
+// makes one tile of ROWS x COLUMNS results in slices, each of which takes its part of the terms of every strip. A
+// work-item makes 4 x 4 sums; those of the slices meet in local memory and are added up in a fixed order.
+//
+// While a strip is multiplied, the next one is on its way into registers.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef OUT_DTYPE
+#define OUT_DTYPE DTYPE
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef ROWS
+#define ROWS 32
+#endif
+#ifndef COLUMNS
+#define COLUMNS 32
+#endif
+// Whether an operand's terms are contiguous, or else its places (rows of a, columns of b).
+#ifndef A_ALONG
+#define A_ALONG 1
+#endif
+#ifndef B_ALONG
+#define B_ALONG 0
+#endif
+// Whether there are several matrices: without, a third of the parameters is left out, each of which costs time at a launch.
+#ifndef BATCHED
+#define BATCHED 1
+#endif
+// Whether the sums of a's rows are wanted, too.
+#ifndef ROW_SUMS
+#define ROW_SUMS 0
+#endif
+#define WIDTH 1
+#include "lib/dtypes.h"
+#include "lib/vectors.h"
+#include "lib/epilogue.h"
+#include "gemm/operands.h"
+
+#define ITEMS 256
+#define TERMS 64
+#define SLICE (ROWS / 4 * (COLUMNS / 4))
+#define SLICES (ITEMS / SLICE)
+#define PITCH(extent) ((extent) + 4)
+#define STAGED (TERMS * (PITCH(ROWS) + PITCH(COLUMNS)))
+#define SUMS (ITEMS * 16)
+#define LOADS(extent) ((extent) * TERMS / ITEMS)
+// Element number e of a strip. Neighbours read 8 neighbouring terms of 4 lines, or else neighbouring lines; either way they
+// write to different banks.
+#define LINE(along, extent, e) ((along) ? (e) / 8 % (extent) : (e) % (extent))
+#define TERM(along, extent, e) ((along) ? (e) / (8 * (extent)) * 8 + (e) % 8 : (e) / (extent))
+typedef CONCAT(REAL, 4) Quad;
+#if BATCHED
+#define OPERANDS OPERAND_PARAMETERS
+#else
+#define OPERANDS const long a_row, const long a_column, const long b_row, const long b_column
+#endif
+
+#define FETCH(next, matrix, along, extent, line_step, term_step, lines, from)                            \
+    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                                         \
+        const uint e = me + i * ITEMS, line = LINE(along, extent, e), at = (from) + TERM(along, extent, e); \
+        next[i] = line < (lines) && at < k ? (REAL)LOAD(DTYPE, matrix, line * line_step + at * term_step) : (REAL)0; \
+    }
+#define STAGE(next, target, along, extent)                                                    \
+    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                              \
+        const uint e = me + i * ITEMS;                                                        \
+        target[TERM(along, extent, e) * PITCH(extent) + LINE(along, extent, e)] = next[i];    \
+    }
+#define FETCH_BOTH(from)                                                                      \
+    FETCH(a_next, a, A_ALONG, ROWS, a_row, a_column, m - first_row, from)                     \
+    FETCH(b_next, b, B_ALONG, COLUMNS, b_column, b_row, n - first_column, from)
+
+__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_sliced_k(
+    __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
+    EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+#if ROW_SUMS
+    __global STORAGE(OUT_DTYPE) *row_sums, const ulong row_sums_offset,
+#endif
+    const uint m, const uint n, const uint k, OPERANDS) {
+    __local REAL memory[STAGED > SUMS ? STAGED : SUMS] __attribute__((aligned(16)));
+    __local REAL *left = memory, *right = memory + TERMS * PITCH(ROWS);
+    const uint me = get_local_id(0);
+    const uint across = (n + COLUMNS - 1) / COLUMNS;
+    const uint first_row = get_group_id(0) / across * ROWS, first_column = get_group_id(0) % across * COLUMNS;
+#if BATCHED
+    const uint batch = get_group_id(1);
+    const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
+    a = MATRIX_OF_A(i0, i1, i2);
+    b = MATRIX_OF_B(i0, i1, i2);
+#else
+    const uint batch = 0, i0 = 0, i1 = 0, i2 = 0;
+#endif
+    a += a_offset + first_row * a_row;
+    b += b_offset + first_column * b_column;
+    const uint slice = me / SLICE;
+    const uint row4 = me % SLICE / (COLUMNS / 4) * 4, column4 = me % (COLUMNS / 4) * 4;
+
+    Quad sums[4];
+#pragma unroll
+    for (uint i = 0; i < 4; i++) sums[i] = (Quad)(0);
+#if ROW_SUMS
+    Quad totals = (Quad)(0);
+#endif
+    REAL a_next[LOADS(ROWS)], b_next[LOADS(COLUMNS)];
+    FETCH_BOTH(0)
+    for (uint from = 0; from < k; from += TERMS) {
+        STAGE(a_next, left, A_ALONG, ROWS)
+        STAGE(b_next, right, B_ALONG, COLUMNS)
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (from + TERMS < k) {
+            FETCH_BOTH(from + TERMS)
+        }
+#pragma unroll
+        for (uint p = slice; p < TERMS; p += SLICES) {
+            const Quad x = *(__local const Quad *)&left[p * PITCH(ROWS) + row4];
+            const Quad y = *(__local const Quad *)&right[p * PITCH(COLUMNS) + column4];
+            sums[0] += x.s0 * y;
+            sums[1] += x.s1 * y;
+            sums[2] += x.s2 * y;
+            sums[3] += x.s3 * y;
+#if ROW_SUMS
+            totals += x;
+#endif
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+#pragma unroll
+    for (uint i = 0; i < 4; i++)
+        *(__local Quad *)&memory[slice * ROWS * COLUMNS + (row4 + i) * COLUMNS + column4] = sums[i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    out += out_offset + (ulong)batch * m * n;
+    for (uint at = me; at < ROWS * COLUMNS; at += ITEMS) {
+        const uint row = first_row + at / COLUMNS, column = first_column + at % COLUMNS;
+        if (row >= m || column >= n) continue;
+        REAL sum = memory[at];
+#pragma unroll
+        for (uint s = 1; s < SLICES; s++) sum += memory[s * ROWS * COLUMNS + at];
+        EPILOGUE_STEPS(sum, row, column, i0, i1, i2, 1)
+        STORE(OUT_DTYPE, sum, out, (ulong)row * n + column);
+    }
+#if ROW_SUMS
+    if (first_column) return;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (column4 == 0) *(__local Quad *)&memory[slice * ROWS + row4] = totals;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me >= ROWS || first_row + me >= m) return;
+    REAL total = memory[me];
+#pragma unroll
+    for (uint s = 1; s < SLICES; s++) total += memory[s * ROWS + me];
+    STORE(OUT_DTYPE, total, row_sums, row_sums_offset + first_row + me);
+#endif
+}

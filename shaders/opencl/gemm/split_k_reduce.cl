@@ -1,0 +1,36 @@
+// The second stage of a product whose terms were shared out: out[i] = sum over splits of partial[split][i], in order,
+// finished by an epilogue. A work-item makes WIDTH neighbours of a row; where there are several, all lie aligned.
+
+#ifndef OUT_DTYPE
+#define OUT_DTYPE float32
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef WIDTH
+#define WIDTH 1
+#endif
+#define ALIGNED (WIDTH > 1)
+#include "lib/dtypes.h"
+#include "lib/vectors.h"
+#include "lib/epilogue.h"
+
+__kernel void gemm_split_k_reduce(__global const REAL *partial, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out,
+                         const ulong out_offset, const ulong size, const uint n,
+#if EPILOGUE
+                         const uint splits, const uint m, const uint batch1, const uint batch2) {
+#else
+                         const uint splits) {
+#endif
+    const ulong i = get_global_id(0) * WIDTH;
+    if (i >= size) return;
+    VEC(REAL) sum = VECTOR_LOAD(REAL, partial + i);
+#pragma unroll 4
+    for (uint s = 1; s < splits; s++) sum += VECTOR_LOAD(REAL, partial + s * size + i);
+#if EPILOGUE
+    const uint column = i % n, row = i / n % m, batch = i / n / m;
+    const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
+    EPILOGUE_STEPS(sum, row, column, i0, i1, i2, WIDTH)
+#endif
+    STOREV(OUT_DTYPE, sum, out + out_offset + i);
+}

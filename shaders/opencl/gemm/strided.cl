@@ -1,0 +1,62 @@
+// out = a x b for matrices of any strides and types, straight from memory: right for small products and for types that the
+// tiled kernels do not take. A work-item makes ROWS results below each other, so that each element of b is loaded
+// once for all of them.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef OUT_DTYPE
+#define OUT_DTYPE DTYPE
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef ROWS
+#define ROWS 4
+#endif
+// A product of booleans is an `or` of `and`s.
+#ifndef LOGICAL
+#define LOGICAL 0
+#endif
+#define WIDTH 1
+#include "lib/dtypes.h"
+#include "lib/vectors.h"
+#include "lib/epilogue.h"
+
+__kernel void gemm_strided(__global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b,
+                           const ulong b_offset, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                           const uint m, const uint n,
+                           const uint k, const long a_row, const long a_column, const long b_row, const long b_column,
+                           const uint batch1, const uint batch2, const long a_batch0, const long a_batch1,
+                           const long a_batch2, const long b_batch0, const long b_batch1, const long b_batch2) {
+    const uint column = get_global_id(0);
+    const uint first = get_global_id(1) * ROWS;
+    const uint batch = get_global_id(2);
+    if (column >= n || first >= m) return;
+    const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
+    a += a_offset + (long)i0 * a_batch0 + (long)i1 * a_batch1 + (long)i2 * a_batch2;
+    b += b_offset + (long)i0 * b_batch0 + (long)i1 * b_batch1 + (long)i2 * b_batch2 + column * b_column;
+    out += out_offset + (ulong)batch * m * n;
+    REAL sums[ROWS];
+#pragma unroll
+    for (uint r = 0; r < ROWS; r++) sums[r] = 0;
+    for (uint i = 0; i < k; i++) {
+        const REAL y = (REAL)LOAD(DTYPE, b, i * b_row);
+#pragma unroll
+        for (uint r = 0; r < ROWS; r++) {
+            const REAL x = (REAL)LOAD(DTYPE, a, min(first + r, m - 1) * a_row + i * a_column);
+#if LOGICAL
+            sums[r] |= x & y;
+#else
+            sums[r] += x * y;
+#endif
+        }
+    }
+#pragma unroll
+    for (uint r = 0; r < ROWS; r++)
+        if (first + r < m) {
+            REAL sum = sums[r];
+            EPILOGUE_STEPS(sum, first + r, column, i0, i1, i2, 1)
+            STORE(OUT_DTYPE, sum, out, (ulong)(first + r) * n + column);
+        }
+}

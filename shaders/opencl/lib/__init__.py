@@ -1,0 +1,1 @@
+"""Headers that kernels of several rooms include."""

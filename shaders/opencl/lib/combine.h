@@ -1,0 +1,44 @@
+// How two partial results are joined, for vectors (in the types of lib/vectors.h) and for scalars; where TERM is the type of a result,
+// LANES_JOIN joins the lanes of a vector, pair by pair. largest and smallest keep a NaN
+// from either side; max and min would be expanded, because some drivers define them as macros. The operator, not the function
+// select, which some drivers split into single lanes.
+
+#ifndef POLYHAL_REDUCE_OPERATIONS
+#define POLYHAL_REDUCE_OPERATIONS
+
+#define VECTOR_sum(a, b) ((a) + (b))
+#define SCALAR_sum(a, b) ((a) + (b))
+#define VECTOR_prod(a, b) ((a) * (b))
+#define SCALAR_prod(a, b) ((a) * (b))
+#define VECTOR_either(a, b) ((a) | (b))
+#define SCALAR_either(a, b) ((a) | (b))
+#define VECTOR_both(a, b) ((a) & (b))
+#define SCALAR_both(a, b) ((a) & (b))
+// A NaN differs from itself; for integers the comparison folds away.
+#define VECTOR_largest(a, b) ((((a) > (b)) | ((a) != (a))) ? (a) : (b))
+#define SCALAR_largest(a, b) (((a) > (b) || (a) != (a)) ? (a) : (b))
+#define VECTOR_smallest(a, b) ((((a) < (b)) | ((a) != (a))) ? (a) : (b))
+#define SCALAR_smallest(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))
+
+#define VECTOR_JOIN(a, b) CONCAT(VECTOR_, OPERATION)(a, b)
+#define SCALAR_JOIN(a, b) CONCAT(SCALAR_, OPERATION)(a, b)
+
+#ifdef TERM
+#define LANES_JOIN1(v) (v)
+#define LANES_JOIN2(v) SCALAR_JOIN((v).s0, (v).s1)
+#if WIDTH >= 4
+inline TERM LANES_JOIN4(CONCAT(TERM, 4) v) {
+    const CONCAT(TERM, 2) pair = VECTOR_JOIN(v.lo, v.hi);
+    return LANES_JOIN2(pair);
+}
+#endif
+#if WIDTH >= 8
+inline TERM LANES_JOIN8(CONCAT(TERM, 8) v) { return LANES_JOIN4(VECTOR_JOIN(v.lo, v.hi)); }
+#endif
+#if WIDTH >= 16
+inline TERM LANES_JOIN16(CONCAT(TERM, 16) v) { return LANES_JOIN8(VECTOR_JOIN(v.lo, v.hi)); }
+#endif
+#define LANES_JOIN(v) CONCAT(LANES_JOIN, WIDTH)(v)
+#endif
+
+#endif

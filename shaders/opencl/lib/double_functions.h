@@ -1,0 +1,49 @@
+// The counterparts of lib/float_functions.h over vectors of WIDTH doubles; only included where the device has them. The driver's
+// own erf and erfc are used: in double precision accuracy matters more than speed.
+
+#ifndef POLYHAL_DOUBLE_FUNCTIONS
+#define POLYHAL_DOUBLE_FUNCTIONS
+
+typedef VEC(double) D;
+
+inline D sine_double(D x) { PERIODIC(double, long, sin, x, 1.0e9) }
+inline D cosine_double(D x) { PERIODIC(double, long, cos, x, 1.0e9) }
+// The sign apart from the size: a driver's vector pow may be wrong for negative x.
+inline D signed_power_double(D x, D y) {
+    const D size = pow(fabs(x), y);
+    const D half_y = 0.5 * y;
+    const D signed_size = SELECT(size, copysign(size, x), (floor(y) == y) & (floor(half_y) != half_y));
+    return SELECT(signed_size, (D)(NAN), (x < 0.0) & (x > (D)(-INFINITY)) & (floor(y) != y));
+}
+
+inline D tangent_double(D x) { PERIODIC(double, long, tan, x, 1.0e9) }
+
+inline D error_function_double(D x) { return erf(x); }
+
+inline D normal_distribution_double(D x) { return 0.5 * erfc(x * -0.70710678118654752); }
+
+inline D gelu_slope_double(D x) {
+    return normal_distribution_double(x) + x * 0.39894228040143268 * exp(-0.5 * x * x);
+}
+
+inline D gelu_tanh_slope_double(D x) {
+    const D u = (x + 0.044715 * x * x * x) * 1.5957691216057308;
+    const D s = 1.0 / (1.0 + exp(-u));
+    return s + x * s * (1.0 - s) * fma((D)(0.21406444881780073), x * x, (D)(1.5957691216057308));
+}
+
+inline D silu_slope_double(D x) {
+    const D s = 1.0 / (1.0 + exp(-x));
+    return s * (x * (1.0 - s) + 1.0);
+}
+
+// Lane by lane: PoCL's fmod of eight doubles gets some lanes wrong.
+inline D floor_remainder_double(D x, D y) {
+    D r;
+    for (uint j = 0; j < WIDTH; j++)
+        ((__private double *)&r)[j] = fmod(((__private double *)&x)[j], ((__private double *)&y)[j]);
+    const D moved = SELECT(r, r + y, ((r < 0.0) & (y > 0.0)) | ((r > 0.0) & (y < 0.0)));
+    return SELECT(moved, copysign(r, y), r == 0.0);
+}
+
+#endif

@@ -1,0 +1,219 @@
+// Finishing and storing the sums of tensor cores, of which four neighbouring work-items hold a row: groups of eight
+// columns, of which each has two neighbours. Four groups are a quad.
+//
+// FINISH_ROW(to, row, column, groups, FIRST, SECOND) does so with so many groups of a row: FIRST(j) and SECOND(j) are this
+// work-item's sums of group j, which belong at to[8 * j] and to[8 * j + 1], and `column` is where the first of them is.
+// Results, or, with SPLIT, float32 sums that are added up later, are of type TARGET; i0, i1, i2 count the matrices of the
+// batch. All work-items of a warp take part, also those whose row is not there.
+//
+// With PAIRS, where rows consist of whole pairs, both neighbours go at once, to addresses that are aligned to them. With
+// OCTETS, where rows of 16-bit results consist of whole groups, the four trade places first, and each stores a whole
+// group: a store of two numbers fills no sector of the second-level cache, and takes several times as long per byte.
+
+#ifndef POLYHAL_PAIRS
+#define POLYHAL_PAIRS
+
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef WIDTH
+#define WIDTH 2
+#endif
+#ifndef OCTETS
+#define OCTETS 0
+#endif
+// Of the rows that are finished, where that is less than four.
+#ifndef ROW_QUADS
+#define ROW_QUADS 4
+#endif
+#define ALIGNED 0
+#include "lib/dtypes.h"
+#include "lib/vectors.h"
+#include "lib/epilogue.h"
+
+#if SPLIT
+#define TARGET float
+#define STORE_ONE(to, value, at) ((to)[at] = (value))
+#define STORE_TWO(to, first, second, at) store_two_float32(first, second, (to) + (at))
+#else
+#define TARGET STORAGE(OUT_DTYPE)
+#define STORE_ONE(to, value, at) STORE(OUT_DTYPE, value, to, at)
+#define STORE_TWO(to, first, second, at) CONCAT(store_two_, OUT_DTYPE)(first, second, (to) + (at))
+#endif
+
+inline void store_two_float32(float first, float second, __global float *to) {
+    *(__global float2 *)to = (float2)(first, second);
+}
+inline void store_two_float16(float first, float second, __global half *to) {
+    vstorea_half2_rte((float2)(first, second), 0, to);
+}
+inline void store_two_bfloat16(float first, float second, __global ushort *to) {
+    *(__global ushort2 *)to = (ushort2)(bfloat16_of_float(first), bfloat16_of_float(second));
+}
+
+inline float2 load_two_float32(__global const float *from) { return *(__global const float2 *)from; }
+inline float2 load_two_float16(__global const half *from) { return vloada_half2(0, from); }
+inline float2 load_two_bfloat16(__global const ushort *from) {
+    const uint word = *(__global const uint *)from;
+    return (float2)(as_float(word << 16), as_float(word & 0xffff0000));
+}
+
+// What the epilogue reads is asked for QUADS_AHEAD quads of groups before it is used: one load after the other would wait for
+// memory each time. Operand `name` of dtype D has a slot for each quad on its way. Its neighbours are one for all (SPLAT),
+// next to each other (UNIT) or some way apart (STEP), in aligned pairs (PAIR), or in whole aligned groups (WHOLE).
+#if EPILOGUE_TENSORS == 0
+#define QUADS_AHEAD 0
+#elif EPILOGUE_TENSORS > 2 || ROW_QUADS == 1
+#define QUADS_AHEAD 1
+#elif EPILOGUE_TENSORS == 2 || ROW_QUADS == 2
+#define QUADS_AHEAD 2
+#else
+#define QUADS_AHEAD 4
+#endif
+#define HOLD_SPLAT(D, name) VEC(COMPUTE(D)) name##_held[QUADS_AHEAD][4];
+#define HOLD_UNIT HOLD_SPLAT
+#define HOLD_STEP HOLD_SPLAT
+#define HOLD_PAIR HOLD_SPLAT
+#define FETCH_SPLAT(D, name, slot, line, row, column) FETCH_EACH(D, name, slot, row, column, LOAD(D, line, 0))
+#define FETCH_STEP(D, name, slot, line, row, column)                                      \
+    FETCH_EACH(D, name, slot, row, column,                                                \
+               ((float2)(LOAD(D, line, (long)at * name##_column),                         \
+                         LOAD(D, line, (long)min(at + 1, n - 1) * name##_column))))
+#define FETCH_UNIT FETCH_STEP
+#define FETCH_PAIR(D, name, slot, line, row, column) \
+    FETCH_EACH(D, name, slot, row, column, CONCAT(load_two_, D)(line + at))
+#define FETCH_EACH(D, name, slot, row, column, found)                                     \
+    _Pragma("unroll") for (uint g = 0; g < 4; g++) {                                      \
+        const uint at = (column) + 8 * g;                                                 \
+        name##_held[slot][g] = (VEC(COMPUTE(D)))(0);                                      \
+        if ((row) < m && at < n) name##_held[slot][g] = (VEC(COMPUTE(D)))(found);         \
+    }
+#define TURN_SPLAT(name, slot)
+#define TURN_UNIT(name, slot)
+#define TURN_STEP(name, slot)
+#define TURN_PAIR(name, slot)
+#define TAKE_SPLAT(D, name, slot, g) const VEC(COMPUTE(D)) name = name##_held[slot][g];
+#define TAKE_UNIT TAKE_SPLAT
+#define TAKE_STEP TAKE_SPLAT
+#define TAKE_PAIR TAKE_SPLAT
+
+#if OCTETS && TENSOR_CORES && !SPLIT
+
+inline uint packed_float16(float low, float high) {
+    uint word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+inline uint packed_bfloat16(float low, float high) {
+    uint word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+inline float widened_half(ushort bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+inline float2 unpacked_float16(uint word) {
+    return (float2)(widened_half((ushort)word), widened_half((ushort)(word >> 16)));
+}
+
+inline float2 unpacked_bfloat16(uint word) { return (float2)(as_float(word << 16), as_float(word & 0xffff0000)); }
+
+inline uint from_lane(uint word, uint distance) {
+    uint other;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(word), "r"(distance));
+    return other;
+}
+
+// Words x and y of a lane for those of the lane at `distance`: the lower one of the two keeps its x, the upper one its y.
+#define TRADE(x, y, distance)                                          \
+    {                                                                  \
+        const bool upper = get_local_id(0) & (distance);               \
+        const uint other = from_lane(upper ? (x) : (y), distance);     \
+        x = upper ? other : (x);                                       \
+        y = upper ? (y) : other;                                       \
+    }
+
+// Word j of the four lanes' i becomes word i of their j.
+inline uint4 turned_four(uint4 words) {
+    TRADE(words.s0, words.s1, 1)
+    TRADE(words.s2, words.s3, 1)
+    TRADE(words.s0, words.s2, 2)
+    TRADE(words.s1, words.s3, 2)
+    return words;
+}
+#define WORD(words, g) ((g) == 0 ? (words).s0 : (g) == 1 ? (words).s1 : (g) == 2 ? (words).s2 : (words).s3)
+
+// A whole group is read as it is stored: by one of the four, which then trade places.
+#define HOLD_WHOLE(D, name) uint4 name##_held[QUADS_AHEAD];
+#define FETCH_WHOLE(D, name, slot, line, row, column)                                                \
+    {                                                                                                \
+        const uint at = (column) + 6 * (get_local_id(0) % 4);                                        \
+        name##_held[slot] = (uint4)(0);                                                              \
+        if ((row) < m && at < n) name##_held[slot] = *(__global const uint4 *)(line + at);           \
+    }
+#define TURN_WHOLE(name, slot) name##_held[slot] = turned_four(name##_held[slot]);
+#define TAKE_WHOLE(D, name, slot, g) const VEC(COMPUTE(D)) name = CONCAT(unpacked_, D)(WORD(name##_held[slot], g));
+
+#define FINISH_PAIR(word, first, slot, g, FIRST, SECOND)                                             \
+    {                                                                                                \
+        float2 sum = (float2)(FIRST((first) + g), SECOND((first) + g));                              \
+        EPILOGUE_FINISH(sum, slot, g)                                                                \
+        word = CONCAT(packed_, OUT_DTYPE)(sum.s0, sum.s1);                                           \
+    }
+#define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)                                      \
+    {                                                                                                \
+        uint4 words;                                                                                 \
+        EPILOGUE_TURN(slot)                                                                          \
+        FINISH_PAIR(words.s0, first, slot, 0, FIRST, SECOND)                                         \
+        FINISH_PAIR(words.s1, first, slot, 1, FIRST, SECOND)                                         \
+        FINISH_PAIR(words.s2, first, slot, 2, FIRST, SECOND)                                         \
+        FINISH_PAIR(words.s3, first, slot, 3, FIRST, SECOND)                                         \
+        words = turned_four(words);                                                                  \
+        const uint lane = get_local_id(0) % 4;                                                       \
+        if ((row) < m && (column) + 6 * lane + 8 * (first) < n)                                      \
+            *(__global uint4 *)((to) + 6 * lane + 8 * (first)) = words;                              \
+    }
+
+#else
+
+#define HOLD_WHOLE HOLD_PAIR
+#define FETCH_WHOLE FETCH_PAIR
+#define TURN_WHOLE TURN_PAIR
+#define TAKE_WHOLE TAKE_PAIR
+
+#define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)                                   \
+    _Pragma("unroll") for (uint g = 0; g < 4; g++) {                                              \
+        const uint at = 8 * ((first) + g);                                                        \
+        if ((row) < m && (column) + at < n) {                                                     \
+            float2 sum = (float2)(FIRST((first) + g), SECOND((first) + g));                       \
+            EPILOGUE_FINISH(sum, slot, g)                                                         \
+            if (PAIRS) {                                                                          \
+                STORE_TWO(to, sum.s0, sum.s1, at);                                                \
+            } else {                                                                              \
+                STORE_ONE(to, sum.s0, at);                                                        \
+                if ((column) + at + 1 < n) STORE_ONE(to, sum.s1, at + 1);                         \
+            }                                                                                     \
+        }                                                                                         \
+    }
+
+#endif
+
+#define FINISH_ROW(to, row, column, groups, FIRST, SECOND)                                                   \
+    {                                                                                                        \
+        EPILOGUE_HOLD                                                                                        \
+        _Pragma("unroll") for (uint quad = 0; quad < QUADS_AHEAD; quad++) {                                  \
+            EPILOGUE_FETCH(quad, row, (column) + 32 * quad, i0, i1, i2)                                      \
+        }                                                                                                    \
+        _Pragma("unroll") for (uint quad = 0; quad < (groups) / 4; quad++) {                                 \
+            STORE_QUAD(to, row, column, 4 * quad, quad % QUADS_AHEAD, FIRST, SECOND)                         \
+            if (quad + QUADS_AHEAD < (groups) / 4) {                                                         \
+                EPILOGUE_FETCH(quad % QUADS_AHEAD, row, (column) + 32 * (quad + QUADS_AHEAD), i0, i1, i2)    \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+
+#endif

@@ -1,0 +1,145 @@
+// Products of 64 x WIDE blocks by four warps on Hopper's tensor cores (wgmma, compute capability 9.0), both operands
+// read from local memory, and a twin in plain C for TENSOR_CORES 0.
+//
+// Inline assembly is compiled for sm_90, which lacks these instructions, so they are written as PTX comments that
+// begin with `//sm_90a `; a program that includes this is taken apart after its compilation and put together again
+// for sm_90a by backends/opencl/ptx.py.
+//
+// It does not go together with lib/mma.h: both number the sums that a work-item holds, each in its own way.
+//
+// An operand is 16-bit elements in lines of 128 bytes that begin at multiples of 1024 bytes: 64 terms of a place,
+// where `along`, or 64 places of a term, then the next 64 places `DEPTH` lines further on. In line l the 16-byte
+// pieces trade places: piece p is where p ^ (l % 8) would be, so that no two banks collide however the lines are
+// read. With DEPTH 32 the lines of an operand that is `along` have 64 bytes, and p ^ (l / 2 % 4) trade places.
+
+#ifndef POLYHAL_WGMMA
+#define POLYHAL_WGMMA
+
+#ifndef TENSOR_CORES
+#define TENSOR_CORES 0
+#endif
+// Columns of a block: 64, 128 or 256.
+#ifndef WIDE
+#define WIDE 128
+#endif
+#include "lib/dtypes.h"
+
+#define TEAM 128
+#define SUMS (WIDE / 2)
+#define ME (get_local_id(0) % TEAM)
+#define SUM_ROW(i) (ME / 32 * 16 + ME % 32 / 4 + (i) / 2 % 2 * 8)
+#define SUM_COLUMN(i) (ME % 4 * 2 + (i) % 2 + (i) / 4 * 8)
+#define LINE 64
+#define LINE_WORDS 32
+#define SHORT(along) ((along) && DEPTH == 32)
+#define WORD_OF(along, extent, line, at)                                                                          \
+    (SHORT(along) ? (line) * (LINE_WORDS / 2) + (((at) / 8) ^ ((line) / 2 % 4)) * 4 + (at) % 8 / 2                \
+                  : ((line) + ((along) ? 0 : (at) / LINE * DEPTH)) * LINE_WORDS +                                 \
+                        (((at) % LINE / 8) ^ ((line) % 8)) * 4 + (at) % 8 / 2)
+// How far the next 64 places of an operand are.
+#define NEXT_PLACES(along) (SHORT(along) ? 64 * LINE_WORDS / 2 : ((along) ? 64 : DEPTH) * LINE_WORDS)
+
+#if TENSOR_CORES
+
+#define SM_90A "//sm_90a "
+// Copies are made visible to the units, which read memory by another path.
+#define WGMMA_SEE_COPIES() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
+#define WGMMA_BEGIN() asm volatile(SM_90A "wgmma.fence.sync.aligned;" ::: "memory")
+#define WGMMA_COMMIT() asm volatile(SM_90A "wgmma.commit_group.sync.aligned;" ::: "memory")
+#define WGMMA_WAIT(n) asm volatile(SM_90A "wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
+
+// How the units find an operand: address, distance of the next 64 places, distance of the next eight lines, all in
+// units of 16 bytes, and the exchange of pieces.
+inline ulong operand_at(__local const uint *first, const bool along) {
+    const uint address = (uint)(size_t)first;
+    return (ulong)((address & 0x3ffffu) >> 4) | (ulong)(along ? 1 : DEPTH * 8) << 16 |
+           (SHORT(along) ? (ulong)32 << 32 | (ulong)2 << 62 : (ulong)64 << 32 | (ulong)1 << 62);
+}
+// The next 16 terms.
+#define OPERAND_STEP(along) ((along) ? 2 : 128)
+
+#define OUT8(s, i)                                                                                               \
+    "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), "+f"(s[i + 4]), "+f"(s[i + 5]), "+f"(s[i + 6]), \
+        "+f"(s[i + 7])
+#define OUT64(s, i)                                                                                          \
+    OUT8(s, i), OUT8(s, i + 8), OUT8(s, i + 16), OUT8(s, i + 24), OUT8(s, i + 32), OUT8(s, i + 40), OUT8(s, i + 48), \
+        OUT8(s, i + 56)
+#define OUT32(s, i) OUT8(s, i), OUT8(s, i + 8), OUT8(s, i + 16), OUT8(s, i + 24)
+#define NAMES32                                                                                       \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
+    "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES64                                                                                      \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
+    "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, " \
+    "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, " \
+    "%59, %60, %61, %62, %63"
+#define NAMES128                                                                                          \
+    NAMES64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
+    "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, "     \
+    "%101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, "     \
+    "%117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#if WIDE == 256
+#define WGMMA(TYPE, s, add, left, right, across_left, across_right)                                                 \
+    asm volatile(SM_90A "{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32."  \
+                 TYPE "." TYPE " {" NAMES128 "}, %128, %129, p, 1, 1, %131, %132; }"                            \
+                 : OUT64(s, 0), OUT64(s, 64)                                                                    \
+                 : "l"(left), "l"(right), "r"(add), "n"(across_left), "n"(across_right))
+#elif WIDE == 64
+#define WGMMA(TYPE, s, add, left, right, across_left, across_right)                                                 \
+    asm volatile(SM_90A "{ .reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32."    \
+                 TYPE "." TYPE " {" NAMES32 "}, %32, %33, p, 1, 1, %35, %36; }"                                 \
+                 : OUT32(s, 0)                                                                                  \
+                 : "l"(left), "l"(right), "r"(add), "n"(across_left), "n"(across_right))
+#else
+#define WGMMA(TYPE, s, add, left, right, across_left, across_right)                                                 \
+    asm volatile(SM_90A "{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32."   \
+                 TYPE "." TYPE " {" NAMES64 "}, %64, %65, p, 1, 1, %67, %68; }"                                 \
+                 : OUT64(s, 0)                                                                                  \
+                 : "l"(left), "l"(right), "r"(add), "n"(across_left), "n"(across_right))
+#endif
+// Stands between a wait and the first use of sums, so that the compiler does not move the use in front of the wait.
+#if WIDE == 256
+#define WGMMA_READ(s) asm volatile("" : OUT64(s, 0), OUT64(s, 64)::"memory")
+#elif WIDE == 64
+#define WGMMA_READ(s) asm volatile("" : OUT32(s, 0)::"memory")
+#else
+#define WGMMA_READ(s) asm volatile("" : OUT64(s, 0)::"memory")
+#endif
+#define WGMMA_TYPE_float16 "f16"
+#define WGMMA_TYPE_bfloat16 "bf16"
+
+// Begins to add the product of 64 rows from `left` on and WIDE columns from `right` on, over DEPTH terms; with `add`
+// 0, the sums begin at zero.
+#define MULTIPLY_WIDE(sums, add, left, left_along, right, right_along)                                       \
+    {                                                                                                        \
+        const ulong x = operand_at(left, left_along), y = operand_at(right, right_along);                    \
+        _Pragma("unroll") for (uint step = 0; step < DEPTH / 16; step++)                                     \
+            WGMMA(CONCAT(WGMMA_TYPE_, DTYPE), sums, (int)((add) || step), x + step * OPERAND_STEP(left_along), \
+                  y + step * OPERAND_STEP(right_along), !(left_along), !(right_along));                      \
+    }
+
+#else
+
+#define WGMMA_SEE_COPIES()
+#define WGMMA_BEGIN()
+#define WGMMA_COMMIT()
+#define WGMMA_WAIT(n)
+#define WGMMA_READ(s)
+
+inline float element_at(__local const uint *operand, const bool along, const uint place, const uint term) {
+    __local const STORAGE(DTYPE) *p = (__local const STORAGE(DTYPE) *)operand;
+    const uint line = along ? place : term, at = along ? term : place;
+    return LOAD(DTYPE, p, WORD_OF(along, 0, line, at) * 2 + at % 2);
+}
+
+#define MULTIPLY_WIDE(sums, add, left, left_along, right, right_along)          \
+    for (uint i = 0; i < SUMS; i++) {                                           \
+        if (!(add)) sums[i] = 0;                                                \
+        for (uint term = 0; term < DEPTH; term++)                               \
+            sums[i] += element_at(left, left_along, SUM_ROW(i), term) *         \
+                       element_at(right, right_along, SUM_COLUMN(i), term);     \
+    }
+
+#endif
+
+#endif

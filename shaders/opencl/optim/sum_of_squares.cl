@@ -1,0 +1,46 @@
+// The sum of the squares of all elements of several tensors, in two stages of fixed order: one partial sum per chunk, then
+// their sum by one group.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#include "lib/multi_tensor.h"
+
+#ifndef SLOT_PARAMETERS
+#define SLOT_PARAMETERS __global const float *x0, const ulong x0_offset, const uint size0, const uint start0
+#define FIND_SLOT \
+    __global const float *x = x0 + x0_offset; \
+    const uint size = size0, start = start0;
+#endif
+
+__kernel void squares_of_chunks(SLOT_PARAMETERS, __global float *partial, const uint place) {
+    GROUP_SCRATCH(REAL)
+    const uint chunk = get_group_id(0);
+    FIND_SLOT
+    CHUNK_BOUNDS
+    V sums = (V)(0);
+    REAL sum = 0;
+    CHUNK_VECTORS {
+        const V value = READ(DTYPE, x, i);
+        sums += value * value;
+    }
+    CHUNK_TAIL {
+        const REAL value = LOAD(DTYPE, x, i);
+        sum += value * value;
+    }
+#if WIDTH == 1
+    sum += sums;
+#else
+    for (uint j = 0; j < WIDTH; j++) sum += ((REAL *)&sums)[j];
+#endif
+    GROUP_SUM(sum)
+    if (GROUP_ME == 0) partial[place + chunk] = (float)sum;
+}
+
+__kernel void total_of_chunks(__global const float *partial, __global float *out, const ulong out_offset, const uint chunks) {
+    GROUP_SCRATCH(REAL)
+    REAL sum = 0;
+    for (uint i = GROUP_ME; i < chunks; i += GROUP) sum += partial[i];
+    GROUP_SUM(sum)
+    if (GROUP_ME == 0) out[out_offset] = (float)sum;
+}

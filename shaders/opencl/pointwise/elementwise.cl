@@ -1,0 +1,76 @@
+// One elementwise op, or a fused group of them, over operands of any layout.
+//
+// The iteration space is `rows` x `inner` elements, cut into chunks of WIDTH neighbours of one row. A work-item takes one chunk, or with
+// SPANS `each` chunks, which suits CPUs: there a work-item is an iteration of a loop with a beginning of its own. What varies with the
+// op is generated (see lowering/elementwise.py): PARAMETERS declares operands and numbers, LOCATE turns the row into the offset
+// of each operand, LOAD_FULL and LOAD_PART fill the input registers, COMPUTE_ALL evaluates, STORE_FULL and STORE_PART write. The
+// defaults add two contiguous arrays of floats.
+
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+// A single row needs no division.
+#ifndef FLAT
+#define FLAT 0
+#endif
+#ifndef SPANS
+#define SPANS 0
+#endif
+#include "lib/operands.h"
+
+#ifndef PARAMETERS
+#define PARAMETERS __global const float *p0, ulong o0, __global const float *p1, ulong o1, __global float *p2, ulong o2
+#define LOCATE
+#define REGISTERS VEC(float) r0, r1;
+#define LOAD_FULL LOAD_UNIT(float32, r0, p0 + o0) LOAD_UNIT(float32, r1, p1 + o1)
+#define LOAD_PART LOAD_UNIT_PART(float32, r0, p0 + o0) LOAD_UNIT_PART(float32, r1, p1 + o1)
+#define COMPUTE_ALL VEC(float) r2 = r0 + r1;
+#define STORE_FULL STORE_UNIT(float32, r2, p2 + o2)
+#define STORE_PART STORE_UNIT_PART(float32, r2, p2 + o2)
+#endif
+
+#if FLAT
+#define ROW_OF(item) 0
+#else
+#define ROW_OF(item) ((item) / chunks)
+#endif
+
+__kernel void pointwise_elementwise(PARAMETERS, const INDEX inner, const INDEX chunks, const INDEX items, const INDEX each) {
+#if SPANS
+    const INDEX last = min((INDEX)get_global_id(0) * each + each, items);
+    for (INDEX item = get_global_id(0) * each; item < last;) {
+        INDEX row = ROW_OF(item);
+        const INDEX begin = item - row * chunks, end = min(begin + (last - item), chunks);
+        item += end - begin;
+        LOCATE
+        for (INDEX at = begin * WIDTH; at < end * WIDTH; at += WIDTH)
+#else
+    const INDEX item = get_global_id(0);
+    if (item < items) {
+        INDEX row = ROW_OF(item);
+        const INDEX at = (item - row * chunks) * WIDTH;
+        LOCATE
+#endif
+        {
+            REGISTERS
+#if WIDTH == 1
+            LOAD_FULL
+            COMPUTE_ALL
+            STORE_FULL
+#else
+            const INDEX left = inner - at;
+            if (left >= WIDTH) {
+                LOAD_FULL
+            } else {
+                LOAD_PART
+            }
+            COMPUTE_ALL
+            if (left >= WIDTH) {
+                STORE_FULL
+            } else {
+                STORE_PART
+            }
+#endif
+        }
+    }
+}

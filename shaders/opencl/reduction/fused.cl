@@ -1,0 +1,155 @@
+// A fused group of elementwise ops over operands of any layout, and the reduction of its value over some axes.
+//
+// Terms are numbered by runs. BY_ROWS 1: vectors walk along a reduced axis of `inner` elements, `span` of them per run, `blocks`
+// runs to a row; a group of GROUP work-items makes one part of one result. BY_ROWS 0: a work-item makes one part of the results of
+// STRIPS x WIDTH neighbours on a kept axis of `inner` elements, and a run is one term of each. Part p takes `share` of the `runs` from
+// p * share on; result i of part p goes to out[p * results + i]. What varies with the ops is generated (see
+// lowering/fused.py): LOCATE_KEPT turns the number of a row of results into a pointer per operand, LOCATE_REDUCED that of a run,
+// LOAD_FULL and LOAD_PART fill the input registers, COMPUTE_ALL makes `value`. The defaults sum the rows of one array of floats.
+
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+#include "lib/operands.h"
+#include "lib/combine.h"
+
+#ifndef BY_ROWS
+#define BY_ROWS 1
+#endif
+// 1: `inner` is a multiple of WIDTH.
+#ifndef WHOLE
+#define WHOLE 0
+#endif
+// GPUs gain from several loads under way.
+#if ALIGNED
+#define UNROLLED _Pragma("unroll 4")
+#else
+#define UNROLLED
+#endif
+#ifndef STRIPS
+#define STRIPS 1
+#endif
+#ifndef GROUP
+#define GROUP 1
+#endif
+#include "lib/group_reduce.h"
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef OUT_DTYPE
+#define OUT_DTYPE float32
+#endif
+#ifndef OPERATION
+#define OPERATION sum
+#define IDENTITY 0
+#endif
+#ifndef OUT_IS_WORKSPACE
+#define OUT_IS_WORKSPACE 0
+#endif
+
+#ifndef PARAMETERS
+#define PARAMETERS __global const float *p0, const ulong o0, const int s0_0
+#define LOCATE_KEPT __global const float *k0 = p0 + o0 + (OFFSET)row * s0_0;
+#define LOCATE_REDUCED __global const float *q0 = k0;
+#define REGISTERS VEC(float) r0;
+#define LOAD_FULL LOAD_UNIT(float32, r0, q0)
+#define LOAD_PART LOAD_UNIT_PART(float32, r0, q0)
+#define COMPUTE_ALL const VEC(REAL) value = r0;
+#endif
+
+#if WIDTH == 1
+#define VECTORS SCALAR_JOIN
+#else
+#define VECTORS VECTOR_JOIN
+#endif
+
+__kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out,
+#if !OUT_IS_WORKSPACE
+                           const ulong out_offset,
+#endif
+                           const INDEX inner, const INDEX chunks, const INDEX blocks, const INDEX span, const INDEX runs,
+                           const INDEX share, const INDEX parts, const INDEX items, const REAL scale) {
+#if !OUT_IS_WORKSPACE
+    out += out_offset;
+#endif
+#if BY_ROWS
+    GROUP_SCRATCH(REAL)
+    const INDEX item = get_group_id(0);
+#else
+    const INDEX item = get_global_id(0);
+#endif
+    if (item >= items) return;
+    const INDEX rows_and_chunks = items / parts;
+    const INDEX part = item / rows_and_chunks;
+    const INDEX place = item - part * rows_and_chunks;
+    const INDEX first = part * share, last = min(first + share, runs);
+#if BY_ROWS
+    INDEX row = place;
+    LOCATE_KEPT
+    REAL total = IDENTITY;
+    for (INDEX unit = first; unit < last; unit++) {
+        INDEX run = unit / blocks;
+        const INDEX begin = (unit - run * blocks) * span, end = min(begin + span, inner);
+        LOCATE_REDUCED
+        // A run has sums of its own: short chains keep the rounding error low.
+        VEC(REAL) sums = (VEC(REAL))(IDENTITY);
+        REAL sum = IDENTITY;
+        UNROLLED for (INDEX at = begin + GROUP_ME * WIDTH; at < end; at += GROUP * WIDTH) {
+            REGISTERS
+            const uint left = WHOLE ? WIDTH : min((INDEX)WIDTH, end - at);
+            if (left == WIDTH) {
+                LOAD_FULL
+                COMPUTE_ALL
+                sums = VECTORS(sums, value);
+            }
+#if WIDTH > 1 && !WHOLE
+            else {
+                LOAD_PART
+                COMPUTE_ALL
+                VEC(REAL) lanes = value;
+                EACH_LEFT sum = SCALAR_JOIN(sum, LANE(REAL, lanes, j));
+            }
+#endif
+        }
+        EACH sum = SCALAR_JOIN(sum, LANE(REAL, sums, j));
+        total = SCALAR_JOIN(total, sum);
+    }
+    GROUP_REDUCE(total, SCALAR_JOIN)
+    if (GROUP_ME == 0) STORE(OUT_DTYPE, total * scale, out, item);
+#else
+    INDEX row = place / chunks;
+    const INDEX begin = (place - row * chunks) * (STRIPS * WIDTH), results = rows_and_chunks / chunks * inner;
+    out += part * results + row * inner;
+    const INDEX wide = min((INDEX)(STRIPS * WIDTH), inner - begin);
+    const uint strips = (wide + WIDTH - 1) / WIDTH;
+    LOCATE_KEPT
+    VEC(REAL) sums[STRIPS];
+    for (uint strip = 0; strip < STRIPS; strip++) sums[strip] = (VEC(REAL))(IDENTITY);
+    UNROLLED for (INDEX unit = first; unit < last; unit++) {
+        INDEX run = unit;
+        LOCATE_REDUCED
+        for (uint strip = 0; strip < strips; strip++) {
+            const INDEX at = begin + strip * WIDTH;
+            REGISTERS
+#if WIDTH == 1 || WHOLE
+            LOAD_FULL
+#else
+            const uint left = min((INDEX)WIDTH, inner - at);
+            if (left == WIDTH) {
+                LOAD_FULL
+            } else {
+                LOAD_PART
+            }
+#endif
+            COMPUTE_ALL
+            sums[strip] = VECTORS(sums[strip], value);
+        }
+    }
+    for (uint strip = 0; strip < strips; strip++) {
+        VEC(REAL) lanes = sums[strip] * scale;
+        const INDEX at = begin + strip * WIDTH;
+        const uint left = min((INDEX)WIDTH, inner - at);
+        EACH_LEFT STORE(OUT_DTYPE, LANE(REAL, lanes, j), out, at + j);
+    }
+#endif
+}

@@ -1,0 +1,168 @@
+// Running sums or products of rows: a group of GROUP work-items takes one part of a row, a tile of GROUP vectors at a time, and carries
+// the total of the tiles before. Inside a tile every work-item scans its vector, then the group scans the vectors' totals.
+//
+// Rows, strides and vectors as in lib/rows.h, but that elements are of DTYPE in x and of OUT_DTYPE in out. Part p of `parts` takes
+// `part_length` elements from p * part_length on; scan_totals writes the total of each part, and scan_rows starts from the parts before.
+
+#ifndef DTYPE
+#define DTYPE float32
+#define OUT_DTYPE float32
+#define ACCUMULATOR float
+#define MAP(v) (v)
+#define OPERATION sum
+#define IDENTITY 0
+#endif
+#ifndef REAL
+#define REAL ACCUMULATOR
+#endif
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+#ifndef PARTS
+#define PARTS 0
+#endif
+#include "lib/rows.h"
+#include "lib/combine.h"
+
+typedef ACCUMULATOR A;
+typedef VEC(ACCUMULATOR) VA;
+#define OUTPUT(name) __global STORAGE(OUT_DTYPE) *name, const ulong name##_offset
+#define SCAN_PARAMETERS const uint parts, const uint part_length
+
+// Each lane joined with those before it, in as many steps as the width has bits.
+#if WIDTH == 1
+#define LAST(v) (v)
+inline VA scanned(VA v) { return v; }
+#elif WIDTH == 2
+#define LAST(v) (v).s1
+inline VA scanned(VA v) { return VECTOR_JOIN((VA)((A)IDENTITY, v.s0), v); }
+#elif WIDTH == 4
+#define LAST(v) (v).s3
+inline VA scanned(VA v) {
+    const A i = IDENTITY;
+    v = VECTOR_JOIN((VA)(i, v.s012), v);
+    return VECTOR_JOIN((VA)(i, i, v.s01), v);
+}
+#elif WIDTH == 8
+#define LAST(v) (v).s7
+inline VA scanned(VA v) {
+    const A i = IDENTITY;
+    v = VECTOR_JOIN((VA)(i, v.s0123, v.s45, v.s6), v);
+    v = VECTOR_JOIN((VA)(i, i, v.s0123, v.s45), v);
+    return VECTOR_JOIN((VA)(i, i, i, i, v.s0123), v);
+}
+#else
+#define LAST(v) (v).sf
+inline VA scanned(VA v) {
+    const A i = IDENTITY;
+    v = VECTOR_JOIN((VA)(i, v.s01234567, v.s89ab, v.scd, v.se), v);
+    v = VECTOR_JOIN((VA)(i, i, v.s01234567, v.s89ab, v.scd), v);
+    v = VECTOR_JOIN((VA)(i, i, i, i, v.s01234567, v.s89ab), v);
+    return VECTOR_JOIN((VA)(i, i, i, i, i, i, i, i, v.s01234567), v);
+}
+#endif
+
+inline VA mapped(VEC(COMPUTE(DTYPE)) v) { return MAP(v); }
+
+// One element through the same conversions as a vector of them.
+inline A mapped1(COMPUTE(DTYPE) value) {
+    VA v = mapped((VEC(COMPUTE(DTYPE)))(value));
+    return ((__private A *)&v)[0];
+}
+
+#if GROUP > 1
+// Sets `before` to the join of what work-items of smaller number have, and `all` to that of the whole group.
+#define SCAN_GROUP(mine, before, all) \
+    { \
+        barrier(CLK_LOCAL_MEM_FENCE); \
+        scratch[GROUP_ME] = mine; \
+        for (uint reach = 1; reach < GROUP; reach *= 2) { \
+            barrier(CLK_LOCAL_MEM_FENCE); \
+            const A other = GROUP_ME >= reach ? scratch[GROUP_ME - reach] : (A)IDENTITY; \
+            const A own = scratch[GROUP_ME]; \
+            barrier(CLK_LOCAL_MEM_FENCE); \
+            scratch[GROUP_ME] = SCALAR_JOIN(other, own); \
+        } \
+        barrier(CLK_LOCAL_MEM_FENCE); \
+        before = GROUP_ME > 0 ? scratch[GROUP_ME - 1] : (A)IDENTITY; \
+        all = scratch[GROUP - 1]; \
+    }
+#define SCRATCH __local A scratch[GROUP];
+#else
+#define SCAN_GROUP(mine, before, all) \
+    { \
+        before = IDENTITY; \
+        all = mine; \
+    }
+#define SCRATCH
+#endif
+
+#if WIDTH == 1
+#define WRITE_OUT(value, at, i) STORE(OUT_DTYPE, value, out, (at) + (long)(i) * out_step)
+#else
+#define WRITE_OUT(value, at, i) STOREV(OUT_DTYPE, value, out + (at) + (i) * WIDTH)
+#endif
+
+__kernel void scan_totals(OPERAND(x), __global A *totals, ROW_PARAMETERS, STRIDES(x), SCAN_PARAMETERS) {
+    SCRATCH
+    const ulong task = get_group_id(0);
+    const ulong row = task / parts;
+    const uint part = task - row * parts;
+    const uint begin = min(part * part_length, length), end = min(begin + part_length, length);
+    const long x_at = ROW_OF(x, row) + (long)begin * x_step;
+    const uint vectors = (end - begin) / WIDTH;
+    VA sums = (VA)(IDENTITY);
+    for (uint i = GROUP_ME; i < vectors; i += GROUP) {
+        const VA v = mapped(READ(x, x_at, i));
+        sums = VECTOR_JOIN(sums, v);
+    }
+    A total = LAST(scanned(sums));
+    for (uint i = vectors * WIDTH + GROUP_ME; i < end - begin; i += GROUP) {
+        const A value = mapped1(LOAD(DTYPE, x, x_at + (long)i * x_step));
+        total = SCALAR_JOIN(total, value);
+    }
+    A before, all;
+    SCAN_GROUP(total, before, all)
+    if (GROUP_ME == 0) totals[task] = all;
+}
+
+__kernel void reduction_scan_rows(OPERAND(x), OUTPUT(out),
+#if PARTS
+                        __global const A *totals,
+#endif
+                        ROW_PARAMETERS, STRIDES(x), STRIDES(out), SCAN_PARAMETERS) {
+    SCRATCH
+    const ulong task = get_group_id(0);
+    const ulong row = task / parts;
+    const uint part = task - row * parts;
+    const uint begin = min(part * part_length, length), end = min(begin + part_length, length);
+    const long x_at = ROW_OF(x, row) + (long)begin * x_step, out_at = ROW_OF(out, row) + (long)begin * out_step;
+    const uint vectors = (end - begin) / WIDTH;
+    A carry = IDENTITY;
+#if PARTS
+    A total = IDENTITY, smaller;
+    for (uint p = GROUP_ME; p < part; p += GROUP) {
+        const A other = totals[row * parts + p];
+        total = SCALAR_JOIN(total, other);
+    }
+    SCAN_GROUP(total, smaller, carry)
+#endif
+    for (uint tile = 0; tile < vectors; tile += GROUP) {
+        const uint i = tile + GROUP_ME;
+        VA v = (VA)(IDENTITY);
+        if (i < vectors) v = scanned(mapped(READ(x, x_at, i)));
+        A before, all;
+        SCAN_GROUP(LAST(v), before, all)
+        before = SCALAR_JOIN(carry, before);
+        carry = SCALAR_JOIN(carry, all);
+        if (i < vectors) WRITE_OUT(VECTOR_JOIN((VA)(before), v), out_at, i);
+    }
+    // Fewer than WIDTH elements are left, unless the parts are shorter.
+    if (GROUP_ME == 0) {
+        for (uint i = vectors * WIDTH; i < end - begin; i++) {
+            const A value = mapped1(LOAD(DTYPE, x, x_at + (long)i * x_step));
+            carry = SCALAR_JOIN(carry, value);
+            STORE(OUT_DTYPE, (COMPUTE(OUT_DTYPE))carry, out, out_at + (long)i * out_step);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+// Cross entropy of rows of logits with integer classes, and the logsumexp of each row. SMOOTHED needs the sum of the
+// logits, too. Rows whose class is ignored or outside
+// give 0.
+
+#ifndef INDEX_DTYPE
+#define INDEX_DTYPE int64
+#endif
+#ifndef SMOOTHED
+#define SMOOTHED 0
+#endif
+#include "lib/rows.h"
+#include "rowwise/row_exponentials.h"
+
+__kernel SHARED_ROWS void rowwise_cross_entropy(OPERAND(x), __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset,
+                            __global REAL *loss, const ulong loss_offset, __global REAL *lse, const ulong lse_offset,
+                            const long target_step, const long ignored, const REAL smoothing, ROW_PARAMETERS, STRIDES(x)) {
+    GROUP_SCRATCH(REAL)
+    HELD_ROW(x)
+    FOR_ROWS {
+        const long x_at = ROW_OF(x, row);
+        HOLD(x, x_at)
+        REAL top, sum;
+        ROW_EXPONENTIALS(x, x_at, top, sum)
+#if SMOOTHED
+        CHAIN(logits, 0)
+        FOR_VECTORS logits[k] += VALUE(x, x_at);
+        REAL logit = CHAIN_SUM(logits);
+        FOR_TAIL logit += LOAD(DTYPE, x, x_at + i);
+        GROUP_SUM(logit)
+#endif
+        if (GROUP_ME == 0) {
+            const REAL total = log(sum) + top;
+            const long picked = (long)target[(long)target_offset + (long)row * target_step];
+            REAL value = 0;
+            if (picked != ignored && picked >= 0 && picked < (long)length) {
+                value = (1 - smoothing) * (total - LOAD(DTYPE, x, x_at + picked * x_step));
+#if SMOOTHED
+                value += smoothing * (total - logit / length);
+#endif
+            }
+            loss[loss_offset + row] = value;
+            lse[lse_offset + row] = total;
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// Mean cross entropy of few logits with integer classes, and its gradient: one group, whose work-items take whole rows. Rows whose
+// class is outside give 0, and those whose class is `ignored` do not count, either.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef INDEX_DTYPE
+#define INDEX_DTYPE int64
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+#include "lib/dtypes.h"
+#include "lib/group_reduce.h"
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_cross_entropy(
+    __global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(INDEX_DTYPE) *target,
+    const ulong target_offset, __global REAL *out, const ulong out_offset, __global STORAGE(DTYPE) *slope,
+    const ulong slope_offset, const uint rows, const uint classes, const long x_row, const long x_step,
+    const long target_step, const long ignored, const REAL smoothing) {
+    GROUP_SCRATCH(REAL)
+    target += target_offset;
+    REAL count = 0, total = 0;
+    for (uint row = GROUP_ME; row < rows; row += GROUP) count += (long)target[row * target_step] != ignored;
+    GROUP_SUM(count)
+    const REAL scale = 1 / count, even = smoothing / classes;
+    for (uint row = GROUP_ME; row < rows; row += GROUP) {
+        const long at = (long)x_offset + row * x_row, picked = (long)target[row * target_step];
+        const ulong slope_at = slope_offset + (ulong)row * classes;
+        const bool used = picked != ignored && picked >= 0 && picked < (long)classes;
+        REAL top = -INFINITY, sum = 0, logits = 0;
+        for (uint c = 0; c < classes; c++) top = fmax(top, LOAD(DTYPE, x, at + c * x_step));
+        for (uint c = 0; c < classes; c++) {
+            const REAL logit = LOAD(DTYPE, x, at + c * x_step);
+            sum += exp(logit - top);
+            logits += logit;
+        }
+        const REAL lse = log(sum) + top;
+        if (used) {
+            total += (1 - smoothing) * (lse - LOAD(DTYPE, x, at + picked * x_step));
+            if (smoothing != 0) total += smoothing * (lse - logits / classes);
+        }
+        for (uint c = 0; c < classes; c++) {
+            const REAL hot = c == picked ? 1 - smoothing : 0;
+            const REAL value = exp(LOAD(DTYPE, x, at + c * x_step) - lse) - hot - even;
+            STORE(DTYPE, used ? value * scale : (REAL)0, slope, slope_at + c);
+        }
+    }
+    GROUP_SUM(total)
+    if (GROUP_ME == 0) out[out_offset] = total / count;
+}

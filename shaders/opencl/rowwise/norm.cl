@@ -1,0 +1,131 @@
+// Layer norm (CENTRED 1) and root-mean-square norm (CENTRED 0) of rows, with the statistics that the gradient needs. The variance
+// is taken around the mean in a second pass: sums of squares would cancel.
+//
+// With CHANNELS a row is a group of whole channels of `inner` elements, as in group norm: `groups` of them make an image, and weight and
+// bias hold one element for each channel of an image.
+
+#ifndef CENTRED
+#define CENTRED 1
+#endif
+#ifndef WEIGHT
+#define WEIGHT 1
+#endif
+#ifndef BIAS
+#define BIAS 1
+#endif
+#ifndef WEIGHT_DTYPE
+#define WEIGHT_DTYPE DTYPE
+#endif
+#ifndef BIAS_DTYPE
+#define BIAS_DTYPE DTYPE
+#endif
+#ifndef CHANNELS
+#define CHANNELS 0
+#endif
+#include "lib/rows.h"
+
+#if WEIGHT
+#define FACTOR(channel) (scale * LOAD(WEIGHT_DTYPE, weight, weight_offset + (channel)))
+#else
+#define FACTOR(channel) scale
+#endif
+#if BIAS
+#define SHIFT(channel) LOAD(BIAS_DTYPE, bias, bias_offset + (channel))
+#else
+#define SHIFT(channel) (REAL)0
+#endif
+#define FACTOR_AND_SHIFT(channel) const REAL factor = FACTOR(channel), shift = SHIFT(channel);
+
+__kernel SHARED_ROWS void rowwise_norm(OPERAND(x),
+#if WEIGHT
+                        __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
+#endif
+#if BIAS
+                        __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
+#endif
+                        RESULT(out),
+#if CENTRED
+                        __global REAL *means, const ulong means_offset,
+#endif
+                        __global REAL *scales, const ulong scales_offset, const REAL eps,
+#if CHANNELS
+                        const uint groups, const uint inner,
+#endif
+                        ROW_PARAMETERS, STRIDES(x),
+                        STRIDES(out)) {
+    GROUP_SCRATCH(REAL)
+    HELD_ROW(x)
+    FOR_ROWS {
+        const long x_at = ROW_OF(x, row), out_at = ROW_OF(out, row);
+        HOLD(x, x_at)
+        REAL mean = 0;
+#if CENTRED
+        {
+            CHAIN(sums, 0)
+            FOR_VECTORS sums[k] += VALUE(x, x_at);
+            mean = CHAIN_SUM(sums);
+            FOR_TAIL mean += LOAD(DTYPE, x, x_at + i);
+            GROUP_SUM(mean)
+            mean /= length;
+        }
+#endif
+        CHAIN(squares, 0)
+        FOR_VECTORS {
+            NEXT_ROW(x, x_at)
+            const V centred = VALUE(x, x_at) - mean;
+            squares[k] += centred * centred;
+        }
+        REAL variance = CHAIN_SUM(squares);
+        FOR_TAIL {
+            const REAL centred = LOAD(DTYPE, x, x_at + i) - mean;
+            variance += centred * centred;
+        }
+        GROUP_SUM(variance)
+        const REAL scale = 1 / sqrt(variance / length + eps);
+#if CHANNELS && !HELD
+        for (uint c = 0; c < length / inner; c++) {
+            const long plane_at = x_at + (long)c * inner, result_at = out_at + (long)c * inner;
+            const uint channel = row % groups * (length / inner) + c;
+            FACTOR_AND_SHIFT(channel)
+            for (uint i = GROUP_ME; i < inner / WIDTH; i += LANES) WRITE(out, (READ(x, plane_at, i) - mean) * factor + shift, result_at, i);
+            for (uint i = inner / WIDTH * WIDTH + GROUP_ME; i < inner; i += LANES) {
+                STORE(DTYPE, (LOAD(DTYPE, x, plane_at + i) - mean) * factor + shift, out, result_at + i);
+            }
+        }
+#elif CHANNELS
+        FOR_VECTORS {
+            const uint channel = row % groups * (length / inner) + i * WIDTH / inner;
+            FACTOR_AND_SHIFT(channel)
+            WRITE(out, (VALUE(x, x_at) - mean) * factor + shift, out_at, i);
+        }
+#else
+        FOR_VECTORS {
+            NEXT_RESULT(out, out_at)
+            V value = (VALUE(x, x_at) - mean) * scale;
+#if WEIGHT
+            value *= READ_SMALL(WEIGHT_DTYPE, weight, i);
+#endif
+#if BIAS
+            value += READ_SMALL(BIAS_DTYPE, bias, i);
+#endif
+            WRITE(out, value, out_at, i);
+        }
+        FOR_TAIL {
+            REAL value = (LOAD(DTYPE, x, x_at + i) - mean) * scale;
+#if WEIGHT
+            value *= LOAD(WEIGHT_DTYPE, weight, weight_offset + i);
+#endif
+#if BIAS
+            value += LOAD(BIAS_DTYPE, bias, bias_offset + i);
+#endif
+            STORE(DTYPE, value, out, out_at + i);
+        }
+#endif
+        if (GROUP_ME == 0) {
+#if CENTRED
+            means[means_offset + row] = mean;
+#endif
+            scales[scales_offset + row] = scale;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+// Gradients of rowwise/norm.cl with respect to weight and bias: sums over all rows of g * (x - mean) * scale and of g, in two
+// stages of fixed order. In the first, unless rowwise/norm_grad.cl has done that, a work-item sums `chunk` rows of WIDTH columns,
+// of which `length` is a multiple, into partial (parts, 2, length). In the second a group adds up the parts of COLUMNS
+// columns, each shared by SLICES work-items.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef OUT_DTYPE
+#define OUT_DTYPE DTYPE
+#endif
+#ifndef REAL
+#define REAL float
+#endif
+#ifndef WIDTH
+#define WIDTH 4
+#endif
+#ifndef CENTRED
+#define CENTRED 1
+#endif
+#ifndef ALIGNED
+#define ALIGNED 0
+#endif
+#ifndef COLUMNS
+#define COLUMNS 1
+#endif
+#ifndef SLICES
+#define SLICES 1
+#endif
+#include "lib/dtypes.h"
+#include "lib/vectors.h"
+
+typedef VEC(REAL) V;
+#if WIDTH == 1
+#define READ(p) LOAD(DTYPE, p, 0)
+#else
+#define READ(p) LOADV(DTYPE, p)
+#endif
+
+__kernel void norm_weight_partial(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
+                                  const ulong x_offset,
+#if CENTRED
+                                  __global const REAL *means, const ulong means_offset,
+#endif
+                                  __global const REAL *scales, const ulong scales_offset, __global REAL *partial,
+                                  const uint rows, const uint length, const uint chunk, const long g_row, const long x_row) {
+    const uint column = get_global_id(0) * WIDTH;
+    const uint part = get_global_id(1);
+    if (column >= length) return;
+    const uint first = part * chunk, last = min(first + chunk, rows);
+    g += g_offset + column;
+    x += x_offset + column;
+    partial += (ulong)part * 2 * length + column;
+    V weight = (V)(0), bias = (V)(0);
+#pragma unroll 4
+    for (uint row = first; row < last; row++) {
+#if CENTRED
+        const REAL mean = means[means_offset + row];
+#else
+        const REAL mean = 0;
+#endif
+        const V slope = READ(g + row * g_row);
+        weight += slope * ((READ(x + row * x_row) - mean) * scales[scales_offset + row]);
+        bias += slope;
+    }
+    VECTOR_STORE(REAL, weight, partial);
+    VECTOR_STORE(REAL, bias, partial + length);
+}
+
+__kernel void norm_weight_total(__global const REAL *partial, __global STORAGE(OUT_DTYPE) *weight, const ulong weight_offset,
+#if CENTRED
+                                __global STORAGE(OUT_DTYPE) *bias, const ulong bias_offset,
+#endif
+                                const uint length, const uint parts) {
+    const uint column = get_global_id(0), here = min(column, length - 1);
+    REAL w = 0, b = 0;
+#pragma unroll 8
+    for (uint part = get_local_id(1); part < parts; part += SLICES) {
+        w += partial[(ulong)part * 2 * length + here];
+        if (CENTRED) b += partial[(ulong)(part * 2 + 1) * length + here];
+    }
+#if SLICES > 1
+    __local REAL sums[2][SLICES][COLUMNS];
+    sums[0][get_local_id(1)][get_local_id(0)] = w;
+    sums[1][get_local_id(1)][get_local_id(0)] = b;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(1) > 0) return;
+    for (uint slice = 1; slice < SLICES; slice++) {
+        w += sums[0][slice][get_local_id(0)];
+        b += sums[1][slice][get_local_id(0)];
+    }
+#endif
+    if (column >= length) return;
+    STORE(OUT_DTYPE, w, weight, weight_offset + column);
+#if CENTRED
+    STORE(OUT_DTYPE, b, bias, bias_offset + column);
+#endif
+}

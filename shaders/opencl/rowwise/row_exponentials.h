@@ -1,0 +1,66 @@
+// The largest element of a row and the sum of its exponentials, for kernels over the rows of lib/rows.h: ROW_EXPONENTIALS(x, at, top, sum)
+// sets `top`, 0 for a row of minus infinities, and `sum`, that of exp(x - top). A NaN is in the sum, not in the top.
+//
+// On CPUs and for rows in registers the row is walked twice. A row that a group of work-items cannot hold is read from memory once:
+// the sum so far is scaled down when a larger element comes, a block of vectors at a time.
+
+#ifndef POLYHAL_ROW_EXPONENTIALS
+#define POLYHAL_ROW_EXPONENTIALS
+
+#include "lib/exponential.h"
+
+#define ROW_TOP(x, at, top) \
+    { \
+        CHAIN(tops, -INFINITY) \
+        FOR_VECTORS tops[k] = LARGER(tops[k], VALUE(x, at)); \
+        top = CHAIN_MAX(tops); \
+        FOR_TAIL top = fmax(top, LOAD(DTYPE, x, at + i)); \
+        GROUP_MAX(top) \
+        if (isinf(top)) top = top > 0 ? top : 0; \
+    }
+
+#if HELD || LANES == 1
+#define ROW_EXPONENTIALS(x, at, top, sum) \
+    ROW_TOP(x, at, top) \
+    { \
+        CHAIN(sums, 0) \
+        FOR_VECTORS { \
+            NEXT_ROW(x, at) \
+            sums[k] += EXP_PART(VALUE(x, at) - top); \
+        } \
+        sum = CHAIN_SUM(sums); \
+        FOR_TAIL sum += EXP_PART1(LOAD(DTYPE, x, at + i) - top); \
+        GROUP_SUM(sum) \
+    }
+#else
+#define ROW_EXPONENTIALS(x, at, top, sum) \
+    { \
+        REAL seen = -INFINITY, part = 0; \
+        for (uint begin = GROUP_ME; begin < WHOLE; begin += CHAINS * LANES) { \
+            V block[CHAINS]; \
+            _Pragma("unroll") for (uint k = 0; k < CHAINS; k++) { \
+                const uint i = begin + k * LANES; \
+                block[k] = i < WHOLE ? READ(x, at, i) : (V)(-INFINITY); \
+            } \
+            const REAL higher = fmax(seen, CHAIN_MAX(block)); \
+            const REAL base = isinf(higher) && higher < 0 ? 0 : higher; \
+            _Pragma("unroll") for (uint k = 0; k < CHAINS; k++) block[k] = EXP_PART(block[k] - base); \
+            part = part * EXP_PART1(seen - base) + CHAIN_SUM(block); \
+            seen = higher; \
+        } \
+        FOR_TAIL { \
+            const REAL value = LOAD(DTYPE, x, at + i); \
+            const REAL higher = fmax(seen, value); \
+            const REAL base = isinf(higher) && higher < 0 ? 0 : higher; \
+            part = part * EXP_PART1(seen - base) + EXP_PART1(value - base); \
+            seen = higher; \
+        } \
+        top = seen; \
+        GROUP_MAX(top) \
+        if (isinf(top)) top = top > 0 ? top : 0; \
+        sum = part * EXP_PART1(seen - top); \
+        GROUP_SUM(sum) \
+    }
+#endif
+
+#endif

@@ -1,0 +1,69 @@
+// Softmax, or with LOG its logarithm, of rows. Subtracting the row's largest element keeps the exponentials from overflowing;
+// a NaN makes the whole row NaN through the sum.
+
+#ifndef LOG
+#define LOG 0
+#endif
+// Exponentials wait in `out` until the sum is known; in half precision they would be rounded twice.
+#ifndef KEEP_EXPONENTIALS
+#define KEEP_EXPONENTIALS 0
+#endif
+#include "lib/rows.h"
+#include "rowwise/row_exponentials.h"
+
+__kernel SHARED_ROWS void rowwise_softmax(OPERAND(x), RESULT(out), ROW_PARAMETERS, STRIDES(x), STRIDES(out)) {
+    GROUP_SCRATCH(REAL)
+    HELD_ROW(x)
+    FOR_ROWS {
+        const long x_at = ROW_OF(x, row), out_at = ROW_OF(out, row);
+        HOLD(x, x_at)
+        REAL top, sum;
+#if LOG
+        ROW_EXPONENTIALS(x, x_at, top, sum)
+        const REAL tail = log(sum);
+        FOR_VECTORS {
+            NEXT_RESULT(out, out_at)
+            WRITE(out, VALUE(x, x_at) - top - tail, out_at, i);
+        }
+        FOR_TAIL STORE(DTYPE, LOAD(DTYPE, x, x_at + i) - top - tail, out, out_at + i);
+#elif HELD || KEEP_EXPONENTIALS
+        ROW_TOP(x, x_at, top)
+        CHAIN(sums, 0)
+        FOR_VECTORS {
+            NEXT_ROW(x, x_at)
+            const V e = EXP_PART(VALUE(x, x_at) - top);
+            sums[k] += e;
+#if HELD
+            KEEP(x, e)
+#else
+            WRITE(out, e, out_at, i);
+#endif
+        }
+        sum = CHAIN_SUM(sums);
+        FOR_TAIL {
+            const REAL e = EXP_PART1(LOAD(DTYPE, x, x_at + i) - top);
+            sum += e;
+            STORE(DTYPE, e, out, out_at + i);
+        }
+        GROUP_SUM(sum)
+        const REAL scale = 1 / sum;
+#if HELD
+        FOR_VECTORS WRITE(out, VALUE(x, x_at) * scale, out_at, i);
+#else
+        FOR_VECTORS {
+            NEXT_RESULT(out, out_at)
+            WRITE(out, READ(out, out_at, i) * scale, out_at, i);
+        }
+        FOR_TAIL STORE(DTYPE, LOAD(DTYPE, out, out_at + i) * scale, out, out_at + i);
+#endif
+#else
+        ROW_EXPONENTIALS(x, x_at, top, sum)
+        const REAL scale = 1 / sum;
+        FOR_VECTORS {
+            NEXT_RESULT(out, out_at)
+            WRITE(out, EXP_PART(READ(x, x_at, i) - top) * scale, out_at, i);
+        }
+        FOR_TAIL STORE(DTYPE, EXP_PART1(LOAD(DTYPE, x, x_at + i) - top) * scale, out, out_at + i);
+#endif
+    }
+}
