@@ -127,7 +127,7 @@ class Record:
 
 def typical() -> list[Call]:
     """The calls of a first training step of a small classifier: what nearly every program asks for."""
-    text = (resources.files("polyhal.hal") / _TYPICAL).read_text(encoding="utf-8")
+    text = (resources.files("polyhal.hal.kernels") / _TYPICAL).read_text(encoding="utf-8")
     return [Call.from_json(json.loads(line)) for line in text.splitlines()]
 
 
