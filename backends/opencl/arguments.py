@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.common.numbers import Numbers
+from polyhal.backends.common.launching.runtime_scalars import Numbers
 from polyhal.backends.opencl.driver import ffi, pointer
 from polyhal.backends.opencl.launch import CONVERTERS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.common.core_methods import Builders, CoreMethods
-from polyhal.backends.common.lowering import lower
+from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
+from polyhal.backends.common.launching.table import lower
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, lowering
 from polyhal.backends.opencl.lanes import Lane

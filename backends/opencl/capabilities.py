@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.expressions import CONTRACT_NAMES, EXPRESSIONS
-from polyhal.backends.common.geometry import power_of_two_at_most
+from polyhal.backends.common.codegen.expressions import CONTRACT_NAMES, EXPRESSIONS
+from polyhal.backends.common.launching.geometry import power_of_two_at_most
 from polyhal.backends.opencl import placement
 from polyhal.backends.opencl.vendor_profile import Profile, choose, shipped
 from polyhal.hal import dtypes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from polyhal.backends.common.launch import Constant, Number, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Constant, Number, ScalarType, Tensor, Workspace
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.program import Kernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar

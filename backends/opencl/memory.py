@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.errors import OutOfMemoryError, message

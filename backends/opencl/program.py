@@ -16,8 +16,8 @@ from typing import Any
 
 import pyopencl as cl
 
-from polyhal.backends.common.disk_cache import DiskCache
-from polyhal.backends.common.templating import Definitions, SourceFolder
+from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
+from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.opencl import ptx
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.ptx import Target

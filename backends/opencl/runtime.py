@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
-from polyhal.backends.common.geometry import round_up
-from polyhal.backends.common.templating import Definitions
+from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.driver import Driver

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.common.core_methods import Builders, CoreMethods
-from polyhal.backends.common.lowering import lower
+from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
+from polyhal.backends.common.launching.table import lower
 from polyhal.backends.wgpu import discovery, lowering
-from polyhal.backends.wgpu.lowering import elementwise, indexing, matmul, movement, reduce
+from polyhal.backends.wgpu.lowering.gather import dispatch as gather
+from polyhal.backends.wgpu.lowering.gemm.dispatch import batched
+from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise
+from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
 from polyhal.backends.wgpu.replay import record
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Ref, Spec
@@ -16,12 +19,12 @@ from polyhal.hal.protocol import Declined, Handle, InputSpec, Launch, Number, Re
 
 _BUILDERS = Builders(
     group=elementwise.group,
-    copy=movement.copy,
-    fill=movement.fill,
-    reduce=reduce.build,
-    matmul=matmul.batched,
-    gather=indexing.gather,
-    scatter_add=indexing.scatter_add,
+    copy=copy.copy,
+    fill=copy.fill,
+    reduce=reduction.build,
+    matmul=batched,
+    gather=gather.gather,
+    scatter_add=gather.scatter_add,
 )
 
 

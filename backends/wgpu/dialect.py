@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.expressions import Class, register_class
+from polyhal.backends.common.codegen.expressions import Class, register_class
 from polyhal.hal.dtypes import DType, bool_
 
 _TYPES: dict[Class, str] = {

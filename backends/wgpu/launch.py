@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.common.launch import Constant, Number, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Constant, Number, Tensor, Workspace
 from polyhal.backends.wgpu.memory import Block
 from polyhal.backends.wgpu.shader import Pipeline
 from polyhal.hal.errors import BackendError, message

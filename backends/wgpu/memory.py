@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.common.geometry import round_up
+from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.wgpu import faults
 from polyhal.hal.errors import OutOfMemoryError, message
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.common.numbers import Numbers
+from polyhal.backends.common.launching.runtime_scalars import Numbers
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar, values
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import Movable, RecordedLaunch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Constant, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, Workspace
 from polyhal.backends.wgpu import capabilities as probed
 from polyhal.backends.wgpu import faults
 from polyhal.backends.wgpu.discovery import Found
@@ -71,7 +71,7 @@ class Runtime:
     def patch(self, block: Block, word: int, mask: int, bits: int) -> None:
         """Replace the bits of `mask` in one word of a buffer."""
         constants = [Constant(v, "uint") for v in (word, mask, bits)]
-        self.launch("patch", "patch", {}, [Workspace(0), *constants], 1)(block)
+        self.launch("patch", "lib/patch", {}, [Workspace(0), *constants], 1)(block)
 
     def finish(self) -> None:
         """Submit, and wait until everything is done."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from native_ops import check, run
 
-from polyhal.backends.common.convolutions import geometry
+from polyhal.backends.common.problems.conv import geometry
 from polyhal.backends.opencl.lowering.conv import cpu_weight_grad, cpu_winograd
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous

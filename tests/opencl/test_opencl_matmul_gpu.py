@@ -11,9 +11,9 @@ import pytest
 from native_harness import Harness
 from native_ops import EPSILON, check, upload
 
-from polyhal.backends.common import products
-from polyhal.backends.common.elementwise import Step
-from polyhal.backends.common.products import Addend, Epilogue, Matrix, Product
+from polyhal.backends.common.codegen.elementwise import Step
+from polyhal.backends.common.problems import gemm
+from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Product
 from polyhal.backends.opencl import discovery, ptx
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.lowering.gemm import dispatch, sliced_k, tensor_cores, tile_configs
@@ -86,7 +86,7 @@ def multiply(device: Any, method: Method, x: Any, y: Any, out_dtype: DType | Non
     shape = np.matmul(np.empty(x.shape, bool), np.empty(y.shape, bool)).shape
     out = device.empty(out_dtype or refs[0].dtype, shape)
     device.backend.fill(77, out)
-    p = products.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 2, 3))
+    p = gemm.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 2, 3))
     assert isinstance(p, Product)
     launch = method(device.backend.runtime, replace(p, **given))
     launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
@@ -151,7 +151,7 @@ def test_bias(device: Any, rng: Any, name: str, terms: int) -> None:
     bias = bias.astype(dtype.numpy)
     refs = [upload(device, a) for a in (x, y, bias)]
     out = device.empty(dtype, (40, 36))
-    p = products.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, 2, 3, 4))
+    p = gemm.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, 2, 3, 4))
     assert isinstance(p, Product)
     launch = method(device.backend.runtime, p)
     launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
@@ -169,7 +169,7 @@ def test_what_lies_beside_the_sums(device: Any, rng: Any, name: str, columns: in
     beside, factor = (rng.uniform(-2, 2, shape).astype(dtype.numpy) for shape in ((40, columns), (1,)))
     refs = [upload(device, a) for a in (x, y, beside, factor)]
     out = device.empty(dtype, (40, columns))
-    p = products.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 4, 5))
+    p = gemm.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 4, 5))
     assert isinstance(p, Product)
     operands = (Addend(replace(p.out, place=2), dtype), Addend(Matrix(3, 0, 0, (0, 0, 0)), dtype))
     steps = (Step("multiply", (0, 2), dtypes.float32), Step("add", (3, 1), dtypes.float32))
@@ -236,7 +236,7 @@ def test_choices_fit_the_device(device: Any) -> None:
             assert found.local_memory <= 200 << 10
             assert found.rows * found.columns == found.items * (found.rows * found.columns // found.items)
     spec = Spec(dtypes.float16, (8192, 8192), (8192, 1))
-    p = products.describe(spec, spec, spec, (0, 1, None, 2, 3))
+    p = gemm.describe(spec, spec, spec, (0, 1, None, 2, 3))
     assert not isinstance(p, Declined)
     for memory in (48 << 10, 96 << 10, 200 << 10):
         runtime.features = replace(runtime.features, static_local_memory=memory)
@@ -262,7 +262,7 @@ def test_ways_follow_dtype_and_precision(device: Any) -> None:
         runtime = device.backend.runtime
         runtime.features = replace(runtime.features, compute_capability=capability)
         spec = Spec(dtype, (size, size), (size, 1))
-        p = products.describe(spec, spec, spec, (0, 1, None, 2, 3))
+        p = gemm.describe(spec, spec, spec, (0, 1, None, 2, 3))
         assert isinstance(p, Product)
         return [w.func.__name__ for w in tensor_cores.ways(runtime, replace(p, precision=precision))]  # type: ignore[attr-defined]
 
@@ -296,7 +296,7 @@ def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pyte
         (4096, 4096, 64, False),
     ):
         specs = [Spec(dtypes.float32, shape, (shape[1], 1), True) for shape in ((m, k), (k, n), (m, n))]
-        p = products.describe(*specs, (0, 1, None, 2, 3))
+        p = gemm.describe(*specs, (0, 1, None, 2, 3))
         assert isinstance(p, Product)
         assert sliced_k.suits(runtime, p) is small
     x, y = draw(rng, dtypes.float32, False, 40, 200), draw(rng, dtypes.float32, True, 200, 70)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyhal.backends.common.disk_cache import DiskCache
+from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.opencl import discovery, icd, memory
 from polyhal.backends.opencl.backend import OpenCLBackend, create
 from polyhal.hal import dtypes

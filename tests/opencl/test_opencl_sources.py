@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from polyhal.backends.common.expressions import CONTRACT_NAMES, EXPRESSIONS
-from polyhal.backends.common.templating import SourceFolder
+from polyhal.backends.common.codegen.expressions import CONTRACT_NAMES, EXPRESSIONS
+from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_UNARY
 
 KERNELS = [name for name in SourceFolder("polyhal.shaders.opencl").names() if name.endswith(".cl")]

@@ -10,8 +10,15 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from polyhal.backends.common.convolutions import Geometry, geometry
-from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_gradient_gapless, of_input, of_slopes
+from polyhal.backends.common.problems.conv import Geometry, geometry
+from polyhal.backends.common.problems.conv_planes import (
+    Phase,
+    Planes,
+    of_gradient,
+    of_gradient_gapless,
+    of_input,
+    of_slopes,
+)
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.convolution import output_length
 

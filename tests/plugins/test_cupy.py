@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from polyhal.backends.common.expressions import EXPRESSIONS
-from polyhal.backends.common.templating import SourceFolder
+from polyhal.backends.common.codegen.expressions import EXPRESSIONS
+from polyhal.backends.common.codegen.templating import SourceFolder
 
 PLUGIN = Path(__file__).parents[2] / "examples" / "plugins" / "cupy"
 PACKAGE = PLUGIN / "src" / "polyhal_cupy"
-KERNELS = sorted(p.name for p in (PACKAGE / "kernels").glob("*.cu"))
+KERNELS = sorted(p.relative_to(PACKAGE / "kernels").as_posix() for p in (PACKAGE / "kernels").rglob("*.cu"))
 _WORDS = frozenset({"K", "select", "truth"})
 """Words of the expression language that are no functions."""
 _CUDA = frozenset({
@@ -47,7 +47,7 @@ def test_every_expression_has_its_functions(monkeypatch: pytest.MonkeyPatch) -> 
     """A word that is new in the shared tables must be spelt in CUDA C too."""
     monkeypatch.syspath_prepend(str(PACKAGE.parent))
     dialect = importlib.import_module("polyhal_cupy.dialect").CudaDialect()
-    library = (PACKAGE / "kernels" / "functions.cuh").read_text(encoding="utf-8")
+    library = (PACKAGE / "kernels" / "lib/functions.cuh").read_text(encoding="utf-8")
     ours = set(re.findall(r"inline \w+ (\w+)\(", library))
     templates = [t for e in EXPRESSIONS.values() for t in e.templates.values()]
     called = {w for t in templates for w in re.findall(r"([A-Za-z_]\w*)\(", t)} - _WORDS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from native_ops import check, run
 
-from polyhal.backends.common.convolutions import geometry, input_gradient
+from polyhal.backends.common.problems.conv import geometry, input_gradient
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops.nn.convolution import output_length

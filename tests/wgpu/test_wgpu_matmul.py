@@ -9,11 +9,11 @@ import pytest
 from native_harness import Harness
 from native_ops import check, run
 
-from polyhal.backends.common.products import describe
+from polyhal.backends.common.problems.gemm import describe
 from polyhal.backends.wgpu import discovery
 from polyhal.backends.wgpu.backend import WGPUBackend
-from polyhal.backends.wgpu.lowering import matmul
-from polyhal.backends.wgpu.lowering.matmul import Block, Tile
+from polyhal.backends.wgpu.lowering.gemm import dispatch
+from polyhal.backends.wgpu.lowering.gemm.dispatch import Block, Tile
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 
@@ -117,10 +117,10 @@ def test_tiles_and_blocks_of_other_shapes(
     if isinstance(variant, Tile):
         if variant.memory(4) > device.backend.features.local_memory:
             pytest.skip("not enough workgroup memory")
-        launch = matmul.tiles(runtime, p, variant)
+        launch = dispatch.tiles(runtime, p, variant)
     else:
-        monkeypatch.setattr(matmul, "choose_block", lambda *_: variant)
-        launch = matmul.blocks(runtime, p)
+        monkeypatch.setattr(dispatch, "choose_block", lambda *_: variant)
+        launch = dispatch.blocks(runtime, p)
     launch(x, y, out, *[device.backend.allocate(n) for n in launch.workspace])
     np.testing.assert_allclose(device.download(out), a.astype(np.float64) @ b, rtol=0, atol=1e-4)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from native_harness import Harness
 
-from polyhal.backends.common.launch import Constant, Tensor
+from polyhal.backends.common.launching.launch import Constant, Tensor
 from polyhal.backends.wgpu import discovery, faults, native, recording
 from polyhal.backends.wgpu.backend import WGPUBackend, create
 from polyhal.backends.wgpu.capabilities import Features

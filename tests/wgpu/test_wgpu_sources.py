@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Any
 
 import pytest
 
-from polyhal.backends.common.expressions import EXPRESSIONS, Class, render
+from polyhal.backends.common.codegen.expressions import EXPRESSIONS, Class, render
+from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.wgpu.dialect import WGSLDialect
 from polyhal.backends.wgpu.native import compile_module
 from polyhal.backends.wgpu.shader import environment
 from polyhal.hal import dtypes
 
-SHADERS = sorted(f.name for f in resources.files("polyhal.shaders.wgsl").iterdir() if f.name.endswith(".wgsl"))
+SHADERS = [name for name in SourceFolder("polyhal.shaders.wgsl").names() if name.endswith(".wgsl")]
 
 
 @pytest.mark.parametrize("name", SHADERS)
@@ -29,7 +29,7 @@ def test_compiles_with_the_features_of_the_device(device: Any, name: str) -> Non
 
 
 def test_every_float_function_of_the_expressions_exists() -> None:
-    library = environment().get_template("float_functions.wgsl").render()
+    library = environment().get_template("lib/float_functions.wgsl").render()
     named: set[str] = set()
 
     class Noting(WGSLDialect):

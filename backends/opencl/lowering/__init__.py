@@ -16,7 +16,7 @@ argument list inputs + outputs + workspace. Several launches become one with `La
 
 from __future__ import annotations
 
-from polyhal.backends.common.lowering import LoweringFunction, merge
+from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.opencl.lowering.attention import dispatch as attention
 from polyhal.backends.opencl.lowering.conv import dispatch as conv
 from polyhal.backends.opencl.lowering.conv import pooling

@@ -3,7 +3,7 @@
 To add a kernel:
 
 1. Write `shaders/wgsl/NAME.wgsl`, a Jinja2 template that renders and compiles alone (every variable has a default). It
-   declares buffers and parameters with the macros of `storage.wgsl`. Shapes are parameters, not template variables: each
+   declares buffers and parameters with the macros of `lib/storage.wgsl`. Shapes are parameters, not template variables: each
    set of variables is a compilation. Arrays that are indexed in loops leave registers: unroll them in the template.
 2. Write `lowering/FAMILY.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to function.
 3. Add the module to `_FAMILIES` here.
@@ -16,26 +16,19 @@ is like, for choosing among kernels.
 
 from __future__ import annotations
 
-from polyhal.backends.common.lowering import LoweringFunction, merge
-from polyhal.backends.wgpu.lowering import (
-    attention,
-    batch_norm,
-    convolution,
-    elementwise,
-    indexing,
-    loss,
-    matmul,
-    movement,
-    norm,
-    optimizer,
-    pooling,
-    random,
-    reduce,
-    softmax,
-)  # fmt: skip
+from polyhal.backends.common.launching.table import LoweringFunction, merge
+from polyhal.backends.wgpu.lowering.attention import dispatch as attention
+from polyhal.backends.wgpu.lowering.conv import dispatch as conv
+from polyhal.backends.wgpu.lowering.conv import pooling
+from polyhal.backends.wgpu.lowering.gather import dispatch as gather
+from polyhal.backends.wgpu.lowering.gemm import dispatch as gemm
+from polyhal.backends.wgpu.lowering.optim import optimizer
+from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise, random
+from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
+from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, norm, softmax
 
 _FAMILIES = (
-    elementwise, movement, indexing, random, reduce, pooling, softmax, optimizer, matmul, convolution, norm, loss,
+    elementwise, copy, gather, random, reduction, pooling, softmax, optimizer, gemm, conv, norm, cross_entropy,
     batch_norm, attention,
 )  # fmt: skip
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.attentions import Shape, arrange, mask_kind, refusal
-from polyhal.backends.common.geometry import ceil_div, power_of_two_at_most
-from polyhal.backends.common.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
+from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.problems.attention import Shape, arrange, mask_kind, refusal
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm.arguments import longs, uints
 from polyhal.backends.opencl.lowering.support.rows import real_type

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from polyhal.backends.common.geometry import round_up
-from polyhal.backends.common.launch import Tensor, Workspace
+from polyhal.backends.common.launching.geometry import round_up
+from polyhal.backends.common.launching.launch import Tensor, Workspace
 from polyhal.backends.opencl.lowering.attention.arguments import Attention
 from polyhal.backends.opencl.lowering.gemm.arguments import uints
 from polyhal.backends.opencl.runtime import Runtime

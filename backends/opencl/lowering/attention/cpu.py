@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.attention.arguments import Attention, Definitions
 from polyhal.backends.opencl.lowering.gemm.arguments import longs, uints

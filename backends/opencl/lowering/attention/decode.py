@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.geometry import ceil_div, power_of_two_at_most, round_up
-from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most, round_up
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.lowering.attention.arguments import Attention
 from polyhal.backends.opencl.lowering.gemm.arguments import uints
 from polyhal.backends.opencl.runtime import Runtime

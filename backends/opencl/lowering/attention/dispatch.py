@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyhal.backends.common.lowering import LoweringFunction
+from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.opencl.lowering.attention import arguments, cpu, decode, mma, tiles
 from polyhal.backends.opencl.lowering.attention.arguments import Attention, Inputs
 from polyhal.backends.opencl.lowering.attention.mma import Kernels

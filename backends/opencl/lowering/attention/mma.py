@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.lowering.attention.arguments import Attention, Definitions, delta, padded
 from polyhal.backends.opencl.lowering.attention.bf16_split import Staged, stage
 from polyhal.backends.opencl.ptx import EXTENDED_HOPPER, HOPPER, Target

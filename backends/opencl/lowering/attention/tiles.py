@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.attention.arguments import Attention, Definitions, delta, padded
 from polyhal.backends.opencl.lowering.gather.scatter_add import after_zeros

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from polyhal.backends.common.convolutions import Convolution, Geometry
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.planes import Phase, Planes, of_gradient, of_gradient_gapless, of_input
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems.conv import Convolution, Geometry
+from polyhal.backends.common.problems.conv_planes import Phase, Planes, of_gradient, of_gradient_gapless, of_input
 from polyhal.backends.opencl.launch import Table
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     BAND,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.convolutions import Convolution, Geometry
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.planes import Phase, Planes, of_input, of_slopes
-from polyhal.backends.common.templating import Definitions
+from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems.conv import Convolution, Geometry
+from polyhal.backends.common.problems.conv_planes import Phase, Planes, of_input, of_slopes
 from polyhal.backends.opencl.launch import Parameter, Table
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     IMAGES_BYTES,

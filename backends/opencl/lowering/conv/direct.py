@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.convolutions import Convolution
-from polyhal.backends.common.launch import Constant, Tensor
+from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.problems.conv import Convolution
 from polyhal.backends.opencl.lowering.gemm.arguments import longs, uints
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.convolutions import Convolution, lowerings
-from polyhal.backends.common.planes import turned
+from polyhal.backends.common.problems.conv import Convolution, lowerings
+from polyhal.backends.common.problems.conv_planes import turned
 from polyhal.backends.opencl.lowering.conv import (
     cpu_planes,
     cpu_weight_grad,

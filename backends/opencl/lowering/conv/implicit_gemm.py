@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from polyhal.backends.common.convolutions import Convolution, Geometry, Pair
-from polyhal.backends.common.geometry import ceil_div, power_of_two_at_most, round_up
-from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most, round_up
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems.conv import Convolution, Geometry, Pair
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.conv import split_k
 from polyhal.backends.opencl.lowering.conv.tile_configs import FEW_ROWS, choose, half_type, share_out

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyhal.backends.common import poolings
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Constant, Tensor
-from polyhal.backends.common.lowering import LoweringFunction
-from polyhal.backends.common.templating import Definitions
+from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.pooling import Pooling, describe
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
@@ -27,7 +27,7 @@ def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         (out,) = outputs
-        pooling = poolings.describe(inputs, out, params, gradient=gradient)
+        pooling = describe(inputs, out, params, gradient=gradient)
         if isinstance(pooling, Declined):
             return pooling
         parameters: list[Parameter] = [
@@ -55,14 +55,14 @@ def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
     return lower
 
 
-def _in_pairs(pooling: poolings.Pooling) -> bool:
+def _in_pairs(pooling: Pooling) -> bool:
     """Whether windows of 2 x 2 lie side by side and cover the image, with rows of neighbours in memory."""
     height, width, down, across, *rest = pooling.lengths
     columns = pooling.strides[3::4]
     return rest == [2, 2, 2, 2, 0, 0, 1, 1] and (height, width) == (2 * down, 2 * across) and set(columns) == {1}
 
 
-def _pairs(runtime: Runtime, kernel: str, pooling: poolings.Pooling, definitions: Definitions, inputs: int) -> Launch:
+def _pairs(runtime: Runtime, kernel: str, pooling: Pooling, definitions: Definitions, inputs: int) -> Launch:
     """The launch for such windows on a CPU, whose work-items take some images each."""
     each = ceil_div(pooling.planes, _SPANS_PER_UNIT * runtime.features.compute_units)
     lengths = (pooling.planes, each, pooling.channels, *pooling.lengths[2:4])
@@ -83,7 +83,7 @@ def _pairs(runtime: Runtime, kernel: str, pooling: poolings.Pooling, definitions
     )  # fmt: skip
 
 
-def _cells(pooling: poolings.Pooling) -> int:
+def _cells(pooling: Pooling) -> int:
     """How many cells the strides cut the image into, if no windows overlap or reach beyond it; otherwise 0."""
     height, width, _, _, kernel_h, kernel_w, stride_h, stride_w, *rest = pooling.lengths
     if kernel_h > stride_h or kernel_w > stride_w or rest != [0, 0, 1, 1]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm.arguments import uints
 from polyhal.backends.opencl.lowering.support.rows import real_type

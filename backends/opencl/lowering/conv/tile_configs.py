@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes

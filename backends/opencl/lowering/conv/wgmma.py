@@ -11,10 +11,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from polyhal.backends.common import convolutions
-from polyhal.backends.common.convolutions import Convolution, Correlation
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems import conv
+from polyhal.backends.common.problems.conv import Convolution, Correlation
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.conv import split_k
 from polyhal.backends.opencl.lowering.conv.tile_configs import Teams, choose_teams, half_type
@@ -79,13 +79,13 @@ def _pays(runtime: Runtime, c: Convolution, read: int) -> bool:
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:
     """Raises KernelBuildError."""
-    return _correlate(runtime, "conv2d", c, [convolutions.forward(c.geometry, c.first, c.second, c.out)])
+    return _correlate(runtime, "conv2d", c, [conv.forward(c.geometry, c.first, c.second, c.out)])
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     """One product for every remainder of a pixel's place by the stride. Raises KernelBuildError."""
     g = c.geometry
-    phases = convolutions.input_gradient(g, c.first, c.second, c.out)
+    phases = conv.input_gradient(g, c.first, c.second, c.out)
     if len(phases) != math.prod(g.stride):
         # Some pixels are reached by no tap.
         return None
@@ -228,7 +228,7 @@ def _lanes(p: Correlation, out: Spec) -> int:
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     """Raises KernelBuildError."""
     g, parts, first = c.geometry, _parts(c), c.target + 1
-    p = convolutions.weight_gradient(g, c.first, c.second, c.out)
+    p = conv.weight_gradient(g, c.first, c.second, c.out)
     slope = _images(runtime, 0, c.first, g.groups, parts, first)
     x = _images(runtime, 1, c.second, g.groups, parts, first + 1)
     ends = (abs(o) + step * n for o, step, n in zip(p.origin, p.term_step, g.result, strict=True))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.indexing import line_step, thirds
-from polyhal.backends.common.launch import Constant, LaunchSequence, Number, Tensor
-from polyhal.backends.common.slots import settle
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Number, Tensor
+from polyhal.backends.common.problems.gather import line_step, thirds
+from polyhal.backends.common.problems.multi_tensor import settle
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gather import scatter_add
 from polyhal.backends.opencl.lowering.pointwise import copy

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.indexing import line_step, step_of_rows
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems.gather import line_step, step_of_rows
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.lowering.support.rows import real_type

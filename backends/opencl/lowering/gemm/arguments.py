@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.launch import Constant
-from polyhal.backends.common.products import Product
-from polyhal.backends.common.templating import Definitions
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.launching.launch import Constant
+from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import Constant, Tensor, Workspace
-from polyhal.backends.common.products import BATCH_AXES, Matrix, Product, padded
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.problems.gemm import BATCH_AXES, Matrix, Product, padded
 from polyhal.backends.opencl.lowering.gemm.arguments import longs, operands, uints
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.runtime import Runtime

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import Tensor, Workspace
-from polyhal.backends.common.products import Product
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, operands, uints
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.lowering.support.prefetch import ahead

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from polyhal.backends.common import fused_products, products
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Tensor
-from polyhal.backends.common.products import Product
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.problems import fused_gemm, gemm
+from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm import cpu_panels, gemv, sliced_k, tensor_cores, tiles
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, operands, uints
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
@@ -81,7 +81,7 @@ def _small(runtime: Runtime, p: Product) -> Launch:
     return runtime.launch("matmul_small", "gemm/strided", defined, parameters, items, (_SMALL_GROUP, 1, 1))
 
 
-batched = partial(products.batched, build)
+batched = partial(gemm.batched, build)
 
 
 def _apart(runtime: Runtime) -> Collection[str]:
@@ -90,7 +90,7 @@ def _apart(runtime: Runtime) -> Collection[str]:
 
 
 LOWERINGS = {
-    **products.lowerings(build, wide=True, epilogues=True),
-    **fused_products.lowerings(build, _apart),
-    "linear_weight_grad": products.weight_grad(_with_sums),
+    **gemm.lowerings(build, wide=True, epilogues=True),
+    **fused_gemm.lowerings(build, _apart),
+    "linear_weight_grad": gemm.weight_grad(_with_sums),
 }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Tensor
-from polyhal.backends.common.products import Product
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, longs, uints
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.runtime import Runtime

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import Constant, Tensor, Workspace
-from polyhal.backends.common.products import Product
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, uints
 from polyhal.backends.opencl.lowering.support.epilogue import aligned, epilogue
 from polyhal.backends.opencl.runtime import Runtime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from polyhal.backends.common.products import Matrix, Product
+from polyhal.backends.common.problems.gemm import Matrix, Product
 
 _PIECES = (16, 8, 4)
 """Bytes that one copy moves, best first."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.products import Product
-from polyhal.backends.common.templating import Definitions
+from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm import bf16_split, split_k, staging, tile_configs
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, longs, operands, uints

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.products import Product
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.lowering.gemm import split_k
 from polyhal.backends.opencl.lowering.gemm.split_k import Shares

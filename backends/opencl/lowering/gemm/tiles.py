@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.products import Product
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm import split_k, staging
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, operands, uints

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Constant, Workspace
-from polyhal.backends.common.slots import Operand, Slot
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, Workspace
+from polyhal.backends.common.problems.multi_tensor import Operand, Slot
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
 from polyhal.backends.opencl.runtime import Runtime

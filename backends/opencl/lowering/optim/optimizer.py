@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyhal.backends.common import optimizers
-from polyhal.backends.common.geometry import power_of_two_at_most
-from polyhal.backends.common.launch import Constant, Tensor, Workspace
-from polyhal.backends.common.slots import Kernel, Makers, More, Slot
+from polyhal.backends.common.launching.geometry import power_of_two_at_most
+from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.problems import optim
+from polyhal.backends.common.problems.multi_tensor import Kernel, Makers, More, Slot
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.optim.multi_tensor import alike, batches, definitions
 from polyhal.backends.opencl.lowering.pointwise import copy
@@ -46,4 +46,4 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
     return runtime.launch(name, "optim/sum_of_squares", sizes, parameters, (group,), (group,), kernel=name)
 
 
-LOWERINGS = optimizers.lowerings(Makers(copy.copy, _over_slots, _total, copy.fill))
+LOWERINGS = optim.lowerings(Makers(copy.copy, _over_slots, _total, copy.fill))

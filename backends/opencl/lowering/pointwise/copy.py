@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyhal.backends.common import transposition
-from polyhal.backends.common.launch import Constant, Tensor
+from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.problems import transpose
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise.elementwise import group
 from polyhal.backends.opencl.runtime import Runtime
@@ -49,7 +49,7 @@ def number_dtype(dtype: DType) -> DType:
 
 def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     """A tiled kernel where the source's neighbours lie along another axis than the target's, or None."""
-    t = transposition.find(source, target)
+    t = transpose.find(source, target)
     if t is None:
         return None
     parameters: list[Parameter] = [

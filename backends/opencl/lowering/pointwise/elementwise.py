@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from polyhal.backends.common.elementwise import Operand, Step, lay_out, lowerings
-from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Constant, Number, ScalarType, Tensor
-from polyhal.backends.common.steps import Value, cast, evaluate
+from polyhal.backends.common.codegen.elementwise import Operand, Step, lay_out, lowerings
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.codegen.statements import Value, cast, evaluate
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, Number, ScalarType, Tensor
 from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.prefetch import ahead

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Constant, Number, Tensor
-from polyhal.backends.common.templating import Definitions
+from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, Number, Tensor
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime

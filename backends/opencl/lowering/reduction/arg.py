@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.reductions import Axes
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.reduction import split
 from polyhal.backends.opencl.runtime import Runtime

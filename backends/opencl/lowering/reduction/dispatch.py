@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from polyhal.backends.common import reductions
-from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.reductions import JOINS, Axes, Makers, Operation, accumulator
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems import reduction
+from polyhal.backends.common.problems.reduction import JOINS, Axes, Makers, Operation, accumulator
 from polyhal.backends.opencl.dialect import convert, type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise import copy
@@ -135,11 +135,11 @@ def _columns(
 
 _MAKERS = Makers(copy.copy, _values, positions)
 
-LOWERINGS = reductions.lowerings(_MAKERS)
+LOWERINGS = reduction.lowerings(_MAKERS)
 
 
 def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch:
     """A launch (x, out) for contiguous `out` that holds the kept axes in order. Raises UnsupportedOpError."""
-    launch = reductions.build(_MAKERS, runtime, op, x, out, axes)
+    launch = reduction.build(_MAKERS, runtime, op, x, out, axes)
     assert not isinstance(launch, Declined), launch.reason
     return launch

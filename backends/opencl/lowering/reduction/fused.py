@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyhal.backends.common.elementwise import Operand, Step, fused
-from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.geometry import ceil_div, round_up
-from polyhal.backends.common.launch import Constant, LaunchSequence, ScalarType, Tensor, Workspace
-from polyhal.backends.common.reductions import JOINS, Operation
-from polyhal.backends.common.steps import cast, evaluate
+from polyhal.backends.common.codegen.elementwise import Operand, Step, fused
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.codegen.statements import cast, evaluate
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, ScalarType, Tensor, Workspace
+from polyhal.backends.common.problems.reduction import JOINS, Operation
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise.elementwise import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.lowering import LoweringFunction
-from polyhal.backends.common.reductions import Operation, accumulator
-from polyhal.backends.common.rows import Rows, walk
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.reduction import Operation, accumulator
+from polyhal.backends.common.problems.rows import Rows, walk
 from polyhal.backends.opencl.dialect import convert, type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launch import Constant
-from polyhal.backends.common.reductions import Axes
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
+from polyhal.backends.common.launching.launch import Constant
+from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels.tuning import Family, size_class

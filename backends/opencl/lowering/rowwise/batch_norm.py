@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from polyhal.backends.common import batch_norms
-from polyhal.backends.common.batch_norms import Planes
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.norms import Inputs
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems import batch_norm
+from polyhal.backends.common.problems.batch_norm import Planes
+from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
@@ -71,7 +71,7 @@ def _images_each(runtime: Runtime, planes: Planes, together: int) -> int:
 def _forward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any], *, relu: bool = False
 ) -> Launch | Declined:
-    found = batch_norms.forward(inputs)
+    found = batch_norm.forward(inputs)
     if isinstance(found, Declined):
         return found
     together = _together(runtime, found)
@@ -128,7 +128,7 @@ def _eps(definitions: Mapping[str, Any], params: Mapping[str, Any]) -> Constant:
 def _backward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any], *, relu: bool = False
 ) -> Launch | Declined:
-    found = batch_norms.backward(inputs, relu=relu)
+    found = batch_norm.backward(inputs, relu=relu)
     if isinstance(found, Declined):
         return found
     g, x = found

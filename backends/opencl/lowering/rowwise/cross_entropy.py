@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.common import losses
-from polyhal.backends.common.geometry import power_of_two_at_least
-from polyhal.backends.common.launch import Constant, Tensor
-from polyhal.backends.common.norms import Inputs
+from polyhal.backends.common.launching.geometry import power_of_two_at_least
+from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.problems import cross_entropy
+from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise.elementwise import division_options
 from polyhal.backends.opencl.lowering.support import rows
@@ -25,7 +25,7 @@ def _number(value: float, arranged: rows.Rows) -> Constant:
 def _forward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    found = losses.forward(inputs)
+    found = cross_entropy.forward(inputs)
     if isinstance(found, Declined):
         return found
     logits, target = found
@@ -49,7 +49,7 @@ def _forward(
 def _backward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    found = losses.backward(inputs)
+    found = cross_entropy.backward(inputs)
     if isinstance(found, Declined):
         return found
     g, logits, target, lse = found
@@ -82,7 +82,7 @@ _LEAST_GROUP = 32
 
 
 def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
-    found = losses.forward(inputs)
+    found = cross_entropy.forward(inputs)
     if isinstance(found, Declined):
         return found
     each, target = found
@@ -94,7 +94,7 @@ def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: M
 def _mean_with_slope(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    found = losses.forward(inputs)
+    found = cross_entropy.forward(inputs)
     if isinstance(found, Declined):
         return found
     logits, target = found

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyhal.backends.common import batch_norms
-from polyhal.backends.common.batch_norms import Planes
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.norms import Inputs, small_refusal
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems import batch_norm
+from polyhal.backends.common.problems.batch_norm import Planes
+from polyhal.backends.common.problems.norm import Inputs, small_refusal
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support import rows
 from polyhal.backends.opencl.runtime import Runtime
@@ -33,7 +33,7 @@ def _forward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     x, weight, bias = inputs
-    planes = batch_norms.forward(inputs)
+    planes = batch_norm.forward(inputs)
     if isinstance(planes, Declined):
         return planes
     if not isinstance(x, Spec) or not _dense(planes):
@@ -64,7 +64,7 @@ def _backward(
     refusal = small_refusal(*inputs[2:])
     if refusal:
         return Declined(refusal)
-    found = batch_norms.backward(inputs)
+    found = batch_norm.backward(inputs)
     if isinstance(found, Declined):
         return found
     g, x = found

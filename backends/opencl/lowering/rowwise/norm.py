@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.common import norms
-from polyhal.backends.common.geometry import ceil_div, power_of_two_at_most
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.norms import Inputs
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.problems import norm
+from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support import rows
 from polyhal.backends.opencl.runtime import Runtime
@@ -29,7 +29,7 @@ def _forward(centred: bool) -> Lower:
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        found = norms.forward(inputs, outputs, params["axes"])
+        found = norm.forward(inputs, outputs, params["axes"])
         if isinstance(found, Declined):
             return found
         weight = inputs[1]
@@ -60,7 +60,7 @@ def _backward(centred: bool) -> Lower:
     ) -> Launch | Declined:
         weight, statistics = inputs[2], inputs[3:]
         dweight = outputs[1]
-        found = norms.backward(inputs, outputs, params)
+        found = norm.backward(inputs, outputs, params)
         if isinstance(found, Declined):
             return found
         x = found.x
@@ -119,7 +119,7 @@ def _backward(centred: bool) -> Lower:
     return lower
 
 
-def _columns(arranged: rows.Rows, found: norms.Gradient) -> int:
+def _columns(arranged: rows.Rows, found: norm.Gradient) -> int:
     """Columns that a work-item of a GPU sums side by side."""
     steps = (arranged.length, found.g_row, found.x_row)
     aligned = found.g.aligned and found.x.aligned and all(s % _GPU_COLUMNS == 0 for s in steps)
@@ -129,7 +129,7 @@ def _columns(arranged: rows.Rows, found: norms.Gradient) -> int:
 def _partial_sums(
     runtime: Runtime,
     arranged: rows.Rows,
-    found: norms.Gradient,
+    found: norm.Gradient,
     columns: int,
     definitions: Mapping[str, str | int | bool],
     statistics: Sequence[int],

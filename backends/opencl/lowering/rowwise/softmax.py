@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyhal.backends.common.launch import Tensor
+from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.opencl.lowering.support import rows
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec

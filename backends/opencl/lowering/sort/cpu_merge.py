@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.geometry import ceil_div
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.sort.problem import FIRST_WORKSPACE, INDICES, VALUES, Sorting, X
 from polyhal.hal.protocol import Launch

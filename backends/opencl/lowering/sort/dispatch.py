@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyhal.backends.common.rows import walk
+from polyhal.backends.common.problems.rows import walk
 from polyhal.backends.opencl.lowering.sort import cpu_merge, radix
 from polyhal.backends.opencl.lowering.sort.problem import Sorting
 from polyhal.backends.opencl.runtime import Runtime

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.launch import Constant
-from polyhal.backends.common.rows import Rows
+from polyhal.backends.common.launching.launch import Constant
+from polyhal.backends.common.problems.rows import Rows
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType

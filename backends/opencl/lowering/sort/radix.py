@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.reduction.scan import scan

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.launch import Constant, ScalarType, Tensor
-from polyhal.backends.common.products import Addend, Product
-from polyhal.backends.common.steps import Value, cast, evaluate
-from polyhal.backends.common.templating import Definitions
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.codegen.statements import Value, cast, evaluate
+from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.launching.launch import Constant, ScalarType, Tensor
+from polyhal.backends.common.problems.gemm import Addend, Product
 from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.hal import dtypes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from polyhal.backends.common.expressions import register_class
-from polyhal.backends.common.geometry import ceil_div, power_of_two_at_least
-from polyhal.backends.common.launch import Constant
-from polyhal.backends.common.rows import Rows as Walk
-from polyhal.backends.common.rows import walk
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
+from polyhal.backends.common.launching.launch import Constant
+from polyhal.backends.common.problems.rows import Rows as Walk
+from polyhal.backends.common.problems.rows import walk
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange

@@ -153,8 +153,8 @@ def test_attention(
     device: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, dtype: DType, nbytes: int
 ) -> None:
     """Heads that are views, with masks and without, in bands of queries, the batch whole or in parts."""
-    monkeypatch.setattr("polyhal_cupy.lowering.attention._SCORE_BYTES", nbytes)
-    monkeypatch.setattr("polyhal_cupy.lowering.attention._BAND", 16)
+    monkeypatch.setattr("polyhal_cupy.lowering.attention.dispatch._SCORE_BYTES", nbytes)
+    monkeypatch.setattr("polyhal_cupy.lowering.attention.dispatch._BAND", 16)
     device.plans.clear()
     batch, heads, length, width = 3, 2, 60, 16
     x = tensor(rng.uniform(-2, 2, (batch, length, 3 * heads * width)), device, dtype)
@@ -174,7 +174,7 @@ def test_attention(
 def test_convolution(
     device: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, dtype: DType, nbytes: int
 ) -> None:
-    monkeypatch.setattr("polyhal_cupy.lowering.convolution._COLUMN_BYTES", nbytes)
+    monkeypatch.setattr("polyhal_cupy.lowering.conv.dispatch._COLUMN_BYTES", nbytes)
     device.plans.clear()
     plain = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
     for x_shape, w_shape, params in (
@@ -267,7 +267,7 @@ def test_machine_code_is_kept(device: Any, tmp_path: Path, monkeypatch: pytest.M
     builds = []
     for _ in range(2):
         store = ProgramStore(architecture, "a device")
-        store.function("pointers.cu", "pointers", {})
+        store.function("gemm/pointers.cu", "pointers", {})
         builds.append(store.builds)
     assert builds == [1, 0]
 

@@ -5,14 +5,12 @@ Needs CuPy, but no device.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from polyhal.backends.common.templating import SourceFolder
+from polyhal.backends.common.codegen.templating import SourceFolder
 
 PACKAGE = "polyhal_cupy.kernels"
-FILES = sorted(p.name for p in (Path(__file__).parents[1] / "src" / "polyhal_cupy" / "kernels").glob("*.cu"))
+FILES = [name for name in SourceFolder(PACKAGE).names() if name.endswith(".cu")]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.backends.common.core_methods import Builders, CoreMethods
-from polyhal.backends.common.lowering import lower
+from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
+from polyhal.backends.common.launching.table import lower
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Number
 from polyhal_cupy import discovery, lowering
-from polyhal_cupy.lowering import elementwise, indexing, matmul, movement, reduce
+from polyhal_cupy.lowering.gather import dispatch as gather
+from polyhal_cupy.lowering.gemm.dispatch import batched
+from polyhal_cupy.lowering.pointwise import copy, elementwise
+from polyhal_cupy.lowering.reduction import dispatch as reduction
 from polyhal_cupy.memory import Memory
 from polyhal_cupy.runtime import Runtime
 
 _BUILDERS = Builders(
     group=elementwise.group,
-    copy=movement.copy,
-    fill=movement.fill,
-    reduce=reduce.build,
-    matmul=matmul.batched,
-    gather=indexing.gather,
-    scatter_add=indexing.scatter_add,
+    copy=copy.copy,
+    fill=copy.fill,
+    reduce=reduction.build,
+    matmul=batched,
+    gather=gather.gather,
+    scatter_add=gather.scatter_add,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyhal.backends.common.expressions import CONTRACT_NAMES, EXPRESSIONS
+from polyhal.backends.common.codegen.expressions import CONTRACT_NAMES, EXPRESSIONS
 from polyhal.hal.capabilities import Capabilities, Limits
 
 _ALIGNMENT = 256

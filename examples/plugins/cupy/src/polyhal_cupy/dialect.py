@@ -1,8 +1,8 @@
-"""The expression language of `polyhal.backends.common.expressions` in CUDA C++, over the scalar types of dtypes.cuh."""
+"""The expression language of `polyhal.backends.common` in CUDA C++, over the scalar types of lib/dtypes.cuh."""
 
 from __future__ import annotations
 
-from polyhal.backends.common.expressions import Class, register_class
+from polyhal.backends.common.codegen.expressions import Class, register_class
 from polyhal.hal.dtypes import DType, bool_
 
 _TYPES: dict[Class, str] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.backends.common.launch import Constant, Number, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Constant, Number, Tensor, Workspace
 
 if TYPE_CHECKING:
     from polyhal_cupy.runtime import Runtime

@@ -14,7 +14,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime as cuda
 
-from polyhal.backends.common.geometry import ceil_div
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal_cupy import faults
 from polyhal_cupy.runtime import Runtime
 

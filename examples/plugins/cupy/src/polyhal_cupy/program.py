@@ -8,8 +8,8 @@ from typing import Any
 
 from cupy.cuda import Module, nvrtc
 
-from polyhal.backends.common.disk_cache import DiskCache
-from polyhal.backends.common.templating import Definitions, SourceFolder
+from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
+from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.settings import env
 from polyhal_cupy import faults

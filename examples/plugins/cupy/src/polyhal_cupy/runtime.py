@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 from cupy.cuda import runtime as cuda
 
-from polyhal.backends.common.templating import Definitions
+from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal_cupy import faults
 from polyhal_cupy.blas import Blas
@@ -56,7 +56,7 @@ class Runtime:
     def function(self, source: str, definitions: Definitions, kernel: str = "") -> Any:
         """A kernel (by default named as the file) of kernels/`source`.cu. Raises KernelBuildError."""
         cuda.setDevice(self.number)
-        return self.programs.function(f"{source}.cu", kernel or source, definitions)
+        return self.programs.function(f"{source}.cu", kernel or source.rpartition("/")[2], definitions)
 
     def enqueue(
         self, name: str, function: Any, blocks: tuple[int, ...], threads: tuple[int, ...], values: Sequence[Any]

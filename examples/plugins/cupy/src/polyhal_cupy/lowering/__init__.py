@@ -10,25 +10,20 @@ To add a kernel: write `kernels/NAME.cu`, a lowering function, and an entry in t
 
 from __future__ import annotations
 
-from polyhal.backends.common.lowering import LoweringFunction, merge
-from polyhal_cupy.lowering import (
-    attention,
-    batch_norm,
-    convolution,
-    elementwise,
-    indexing,
-    loss,
-    matmul,
-    norm,
-    optimizer,
-    pooling,
-    random,
-    reduce,
-    softmax,
-)
+from polyhal.backends.common.launching.table import LoweringFunction, merge
+from polyhal_cupy.lowering.attention import dispatch as attention
+from polyhal_cupy.lowering.conv import dispatch as conv
+from polyhal_cupy.lowering.conv import pooling
+from polyhal_cupy.lowering.gather import dispatch as gather
+from polyhal_cupy.lowering.gemm import dispatch as gemm
+from polyhal_cupy.lowering.optim import optimizer
+from polyhal_cupy.lowering.pointwise import elementwise, random
+from polyhal_cupy.lowering.reduction import dispatch as reduction
+from polyhal_cupy.lowering.rowwise import batch_norm, cross_entropy, norm, softmax
 
 _FAMILIES = (
-    elementwise, reduce, indexing, matmul, softmax, norm, loss, optimizer, attention, random, convolution, pooling, batch_norm,
+    elementwise, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention, random, conv, pooling,
+    batch_norm,
 )  # fmt: skip
 
 

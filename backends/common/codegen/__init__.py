@@ -1,0 +1,1 @@
+"""Source text for shader languages: expressions, statements of elementwise groups, templates."""

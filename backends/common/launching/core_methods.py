@@ -1,0 +1,124 @@
+"""The arithmetic members of the contract on top of a backend's kernel builders: one launch per pattern, kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from polyhal.backends.common.codegen.elementwise import Group, single
+from polyhal.hal.capture.runtime_scalars import DerivedScalar, RuntimeScalar
+from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import UnsupportedDTypeError, UnsupportedOpError, message
+from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.protocol import Declined, Handle, Launch, Number
+
+Builder = Callable[..., Launch]
+
+
+@dataclass(frozen=True, slots=True)
+class Builders:
+    """Functions of (runtime, ..., specs) that build the launches of the contract's members."""
+
+    group: Group
+    copy: Builder
+    """(runtime, source, target)"""
+    fill: Builder
+    """(runtime, target), called with (number, target)"""
+    reduce: Builder
+    """(runtime, op, x, out, axes)"""
+    matmul: Builder
+    """(runtime, a, b, out), three axes each"""
+    gather: Builder
+    """(runtime, index, x, out)"""
+    scatter_add: Builder
+    """(runtime, index, src, out)"""
+
+
+class CoreMethods:
+    """`fill`, `copy`, `unary`, `binary`, `where`, `reduce`, `matmul`, `gather` and `scatter_add` of one device."""
+
+    def __init__(
+        self,
+        runtime: Any,
+        builders: Builders,
+        allocate: Callable[[int], Handle],
+        deallocate: Callable[[Handle], None],
+    ) -> None:
+        """`allocate` and `deallocate` serve launches that need workspace; members of the contract bring none."""
+        self._runtime = runtime
+        self._builders = builders
+        self._allocate = allocate
+        self._deallocate = deallocate
+        self._launches: dict[tuple[Any, ...], Launch] = {}
+
+    def fill(self, value: Number, out: Ref) -> None:
+        launch = self._launch(("fill", out.spec), lambda: self._builders.fill(self._runtime, out.spec))
+        launch(_as_number(value, out.dtype), out)
+
+    def copy(self, src: Ref, out: Ref) -> None:
+        key = ("copy", src.spec, out.spec)
+        self._launch(key, lambda: self._builders.copy(self._runtime, src.spec, out.spec))(src, out)
+
+    def unary(self, op: str, x: Ref, out: Ref) -> None:
+        self._elementwise(op, x.dtype, (x,), out)
+
+    def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
+        self._elementwise(op, a.dtype, (a, b), out)
+
+    def where(self, cond: Ref, a: Ref, b: Ref, out: Ref) -> None:
+        self._elementwise("where", a.dtype, (cond, a, b), out)
+
+    def reduce(self, op: str, x: Ref, out: Ref) -> None:
+        axes = (len(x.shape) - 1,)
+        build = lambda: self._builders.reduce(self._runtime, op, x.spec, out.spec, axes)  # noqa: E731
+        self._run(self._launch(("reduce", op, x.spec, out.spec), build), x, out)
+
+    def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
+        build = lambda: self._builders.matmul(self._runtime, a.spec, b.spec, out.spec)  # noqa: E731
+        self._run(self._launch(("matmul", a.spec, b.spec, out.spec), build), a, b, out)
+
+    def gather(self, index: Ref, x: Ref, out: Ref) -> None:
+        build = lambda: self._builders.gather(self._runtime, index.spec, x.spec, out.spec)  # noqa: E731
+        self._run(self._launch(("gather", index.spec, x.spec, out.spec), build), index, x, out)
+
+    def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
+        build = lambda: self._builders.scatter_add(self._runtime, index.spec, src.spec, out.spec)  # noqa: E731
+        self._run(self._launch(("scatter_add", index.spec, src.spec, out.spec), build), index, src, out)
+
+    def _elementwise(self, op: str, dtype: DType, inputs: tuple[Ref, ...], out: Ref) -> None:
+        specs = tuple(r.spec for r in inputs)
+        self._launch((op, dtype, specs, out.spec), lambda: self._build(op, dtype, specs, out.spec))(*inputs, out)
+
+    def _build(self, op: str, dtype: DType, inputs: tuple[Spec, ...], out: Spec) -> Launch:
+        launch = single(self._builders.group, self._runtime, op, dtype, inputs, (out,))
+        if isinstance(launch, Declined):
+            error = UnsupportedOpError if "no expression" in launch.reason else UnsupportedDTypeError
+            raise error(message(op, launch.reason, device=self._runtime.info.name))
+        return launch
+
+    def _launch(self, key: tuple[Any, ...], build: Callable[[], Launch]) -> Launch:
+        launch = self._launches.get(key)
+        if launch is None:
+            launch = self._launches[key] = build()
+        return launch
+
+    def _run(self, launch: Launch, *args: Ref) -> None:
+        if not launch.workspace:
+            launch(*args)
+            return
+        temporary = [self._allocate(n) for n in launch.workspace]
+        try:
+            launch(*args, *temporary)
+        finally:
+            for handle in temporary:
+                self._deallocate(handle)
+
+
+def _as_number(value: Any, dtype: DType) -> Any:
+    """The value that a cast of a Python number to `dtype` gives; a live number for a live one."""
+    if isinstance(value, RuntimeScalar):
+        return DerivedScalar(lambda: _as_number(value.value, dtype))
+    if dtype.kind == "bool":
+        return bool(value)
+    return float(value) if dtype.kind == "float" else int(value)

@@ -1,0 +1,1 @@
+"""Attention in WGSL; kernels in shaders/wgsl/attention."""

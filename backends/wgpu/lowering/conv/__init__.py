@@ -1,0 +1,1 @@
+"""Convolution and pooling in WGSL; kernels in shaders/wgsl/conv."""

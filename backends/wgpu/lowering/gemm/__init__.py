@@ -1,0 +1,1 @@
+"""Matrix products in WGSL; kernels in shaders/wgsl/gemm."""

@@ -1,0 +1,1 @@
+"""Optimizer steps in WGSL; kernels in shaders/wgsl/optim."""

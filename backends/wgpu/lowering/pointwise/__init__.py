@@ -1,0 +1,1 @@
+"""Elementwise ops, copies and random numbers in WGSL; kernels in shaders/wgsl/pointwise."""

@@ -1,0 +1,166 @@
+"""Elementwise ops, alone or as a fused group, over operands of any layout: one generated kernel per pattern.
+
+A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, how it walks the
+innermost axis. Shapes, strides and offsets are parameters, so one pipeline serves every size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyhal.backends.common.codegen.elementwise import Operand, Step, fused, lay_out, lowerings
+from polyhal.backends.common.codegen.expressions import Class, register_class
+from polyhal.backends.common.codegen.statements import Value, cast, evaluate
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Number, ScalarType, Tensor
+from polyhal.backends.wgpu.dialect import WGSLDialect, convert, narrow, type_name
+from polyhal.backends.wgpu.launch import Parameter
+from polyhal.backends.wgpu.lowering.support.windows import split
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import InputSpec, Launch
+
+_LANES = 4
+_SMALLEST = 8
+"""Elements of the innermost axis below which four of them at a time do not pay."""
+
+
+@dataclass(slots=True)
+class _Body:
+    """The generated part of a kernel: how one element is computed. A `Writer` of `backends.common.steps`."""
+
+    dialect: WGSLDialect = field(default_factory=WGSLDialect)
+    numbers: list[str] = field(default_factory=list)
+    bindings: list[Parameter] = field(default_factory=list)
+    prepare: list[str] = field(default_factory=list)
+    compute: list[str] = field(default_factory=list)
+
+    def convert(self, register: str, source: DType, target: DType) -> str:
+        return convert(register, source, target)
+
+    def narrow(self, register: str, dtype: DType) -> str:
+        return narrow(register, dtype)
+
+    def declare(self, name: str, dtype: DType, expression: str) -> None:
+        self.compute.append(f"let {name} = {expression};")
+
+    def parameter(self, name: str, value: float, dtype: DType) -> str:
+        self.bindings.append(Constant(value, "float"))
+        self.numbers.append(f"{name}: f32")
+        return f"p.{name}"
+
+
+def group(
+    runtime: Runtime,
+    name: str,
+    inputs: Sequence[InputSpec | None],
+    outputs: Sequence[Spec],
+    steps: Sequence[Step],
+    results: Sequence[int],
+) -> Launch:
+    """A launch that evaluates `steps` and writes value `results[i]` to output i.
+
+    Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may
+    be exactly an input. Raises KernelBuildError.
+    """
+    parts = split(runtime, inputs, outputs)
+    if parts is not None:
+        launches = [part.around(group(runtime, name, part.inputs, part.outputs, steps, results)) for part in parts]
+        return LaunchSequence(name, launches)
+    axes, operands = lay_out(inputs, outputs)
+    width, lanes = _width(axes, operands, len(inputs))
+    body = _Body()
+    values = evaluate(body, steps, [_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)])
+    targets = [o for o in operands if o.position >= len(inputs)]
+    written = [cast(body, values[i], o.dtype) for i, o in zip(results, targets, strict=True)]
+    size = runtime.features.group_size
+    definitions: dict[str, Any] = {
+        "WIDTH": width,
+        "AXES": len(axes),
+        "GROUP": size,
+        "OPERANDS": [
+            {
+                "name": f"a{o.position}",
+                "dtype": o.dtype.name,
+                "role": "input" if o.position < len(inputs) else "output",
+                "walk": o.walk,
+                "lanes": lanes[o.position],
+            }
+            for o in operands
+        ],
+        "NUMBERS": ", ".join(body.numbers),
+        "PREPARE": body.prepare,
+        "COMPUTE": body.compute,
+        "RESULTS": written,
+        "INTEGER_LIBRARIES": sorted(type_name(c) for c in body.dialect.libraries - _FLOAT),
+    }
+    chunks = ceil_div(axes[-1], width)
+    items = math.prod(axes[:-1]) * chunks
+    parameters: list[Parameter] = []
+    for o in operands:
+        parameters.append(Tensor(o.position))
+        parameters += [Constant(s, "uint") for s in o.strides[:-1]]
+        if o.walk == "step":
+            parameters.append(Constant(o.strides[-1], "uint"))
+    parameters += [Constant(n, "uint") for n in (*axes[1:-1], axes[-1], chunks, items)]
+    return runtime.launch(
+        name, "pointwise/elementwise", definitions, [*parameters, *body.bindings], ceil_div(items, size)
+    )
+
+
+_FLOAT: frozenset[Class] = frozenset({"float", "bool"})
+
+
+def _width(axes: tuple[int, ...], operands: Sequence[Operand], inputs: int) -> tuple[int, dict[int, int]]:
+    """Elements per invocation, and for each operand, by position, how many of them one access moves.
+
+    Four at a time pay where all operands are walked in whole vectors, and where outputs are smaller than a word, which
+    would otherwise be written byte by byte.
+    """
+    scalar = dict.fromkeys((o.position for o in operands), 1)
+    if axes[-1] < _SMALLEST:
+        return 1, scalar
+    whole = {o.position: o.in_vectors(_LANES) for o in operands}
+    targets = [o for o in operands if o.position >= inputs]
+    if not all(whole[o.position] for o in targets):
+        return 1, scalar
+    vectors = all(whole[o.position] or o.walk == "splat" for o in operands)
+    if not vectors and all(o.dtype.itemsize >= 4 for o in targets):
+        return 1, scalar
+    return _LANES, {o.position: _LANES if whole[o.position] and o.dtype.itemsize <= 4 else 1 for o in operands}
+
+
+def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> Value:
+    if spec is None:
+        return Value("", dtypes.float32)
+    if isinstance(spec, Spec):
+        return Value(f"r_a{position}", spec.dtype)
+    dtype = dtypes.float32 if spec.dtype.kind == "float" else spec.dtype
+    if dtype.itemsize == 8 and not int64:
+        # Such a device has no tensor in which the upper half could show.
+        dtype = dtypes.int32
+    return _number(body, position, dtype)
+
+
+def _number(body: _Body, position: int, dtype: DType) -> Value:
+    # Integers wrap to the width of their register instead of failing to pack.
+    cls = register_class(dtype)
+    name, register = f"x{position}", f"r_x{position}"
+    wire: ScalarType = "uint" if cls == "bool" else cls
+    body.bindings.append(Number(position, wire))
+    if wire in ("long", "ulong"):
+        body.numbers.append(f"{name}_low: u32, {name}_high: u32")
+        held = type_name(cls)
+        body.prepare.append(f"let {register} = {held}((u64(p.{name}_high) << 32u) | u64(p.{name}_low));")
+    else:
+        body.numbers.append(f"{name}: {type_name(cls)}")
+        body.prepare.append(f"let {register} = p.{name};")
+    return Value(register, dtype)
+
+
+LOWERINGS = {**lowerings(group), "fused_elementwise": fused(group, lambda runtime: runtime.features.max_buffers)}

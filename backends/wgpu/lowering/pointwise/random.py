@@ -1,0 +1,77 @@
+"""Random numbers and dropout, from Philox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, Number, Tensor
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.wgpu.launch import Parameter
+from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.layout import ScalarSpec, Spec, collapse
+from polyhal.hal.ops.random.philox import blocks_for, threshold
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+Inputs = tuple[InputSpec | None, ...]
+
+_AXES = 3
+_DISTRIBUTIONS = {"random_bits": "bits", "uniform": "uniform", "normal": "normal"}
+
+
+def _refusal(runtime: Runtime, out: Spec, *inputs: Spec) -> str:
+    """Why the kernels cannot take these operands; empty when they can."""
+    if too_large(runtime, out, *inputs):
+        return "an operand is larger than what a kernel can see at once"
+    return "" if out.aligned else "the output begins at an odd place"
+
+
+def _lowering(op: str) -> LoweringFunction:
+    def lower(
+        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        if not all(isinstance(s, ScalarSpec) for s in inputs):
+            return Declined("seed or offset is a tensor")
+        (out,) = outputs
+        refusal = _refusal(runtime, out)
+        if refusal:
+            return Declined(refusal)
+        size = runtime.features.group_size
+        definitions = {"DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op], "GROUP": size}
+        parameters: list[Parameter] = [
+            Tensor(2), Constant(out.size, "uint"), Number(0, "ulong"), Number(1, "ulong")
+        ]  # fmt: skip
+        return runtime.launch(op, "pointwise/random", definitions, parameters, ceil_div(blocks_for(out.size), size))
+
+    return lower
+
+
+def _dropout(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, seed, offset = inputs
+    (out,) = outputs
+    if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(offset, ScalarSpec):
+        return Declined("x is a number, or seed or offset a tensor")
+    lengths, (steps,) = collapse(x.shape, (x.strides,))
+    if len(lengths) > _AXES:
+        return Declined(f"{len(lengths)} axes cannot be merged; the kernel takes {_AXES}")
+    refusal = _refusal(runtime, out, x)
+    if refusal:
+        return Declined(refusal)
+    fill = _AXES - len(lengths)
+    lengths, steps = (1,) * fill + lengths, (0,) * fill + steps
+    p = params["p"]
+    size = runtime.features.group_size
+    definitions = {"DTYPE": x.dtype.name, "STRIDED": not (x.is_contiguous and x.aligned), "GROUP": size}
+    parameters: list[Parameter] = [
+        Tensor(0), Tensor(3), Constant(x.size, "uint"), Number(1, "ulong"), Number(2, "ulong"),
+        Constant(threshold(p), "uint"), Constant(1 / (1 - p), "float"),
+        *(Constant(n, "uint") for n in (*lengths[1:], *steps)),
+    ]  # fmt: skip
+    return runtime.launch("dropout", "pointwise/dropout", definitions, parameters, ceil_div(blocks_for(x.size), size))
+
+
+LOWERINGS: dict[str, LoweringFunction] = {**{op: _lowering(op) for op in _DISTRIBUTIONS}, "dropout": _dropout}

@@ -1,0 +1,1 @@
+"""Reductions in WGSL; kernels in shaders/wgsl/reduction."""

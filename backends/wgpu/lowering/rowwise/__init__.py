@@ -1,0 +1,1 @@
+"""Softmax, norms and losses in WGSL; kernels in shaders/wgsl/rowwise."""

@@ -1,0 +1,73 @@
+"""Cross entropy by rows and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems import cross_entropy
+from polyhal.backends.common.problems.norm import Inputs
+from polyhal.backends.wgpu.launch import Parameter
+from polyhal.backends.wgpu.lowering.support import rows
+from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
+
+_CUT_OFF = "a row is larger than what a kernel can see at once"
+
+
+def _forward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    found = cross_entropy.forward(inputs)
+    if isinstance(found, Declined):
+        return found
+    logits, target = found
+    if too_large(runtime, logits):
+        if logits.shape[0] == 1:
+            return Declined(_CUT_OFF)
+        return rows.in_halves("cross_entropy", runtime, _forward, inputs, outputs, params, 0)
+    arranged = rows.arrange(runtime, (logits,), 1)
+    if isinstance(arranged, Declined):
+        return arranged
+    definitions = {
+        **arranged.definitions, "INDEX_DTYPE": target.dtype.name, "SMOOTHED": params["label_smoothing"] != 0
+    }  # fmt: skip
+    parameters = [*(Tensor(i) for i in range(4)), *_numbers((target,), params), *arranged.parameters]
+    return runtime.launch("cross_entropy", "rowwise/cross_entropy", definitions, parameters, arranged.groups)
+
+
+def _backward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    found = cross_entropy.backward(inputs)
+    if isinstance(found, Declined):
+        return found
+    g, logits, target, lse = found
+    if params["columns"]:
+        return Declined("rows with more columns than classes")
+    if too_large(runtime, logits, outputs[0]):
+        if logits.shape[0] == 1:
+            return Declined(_CUT_OFF)
+        return rows.in_halves("cross_entropy_grad", runtime, _backward, inputs, outputs, params, 0)
+    arranged = rows.arrange(runtime, (logits, outputs[0]), 1)
+    if isinstance(arranged, Declined):
+        return arranged
+    definitions = {**arranged.definitions, "INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name}
+    parameters = [*(Tensor(i) for i in range(5)), *_numbers((g, target, lse), params), *arranged.parameters]
+    return runtime.launch("cross_entropy_grad", "rowwise/cross_entropy_grad", definitions, parameters, arranged.groups)
+
+
+def _numbers(steps: tuple[Spec, ...], params: Mapping[str, Any]) -> list[Parameter]:
+    """The steps of the operands with one element per row, the class to ignore, and the smoothing."""
+    return [
+        *(Constant(s.strides[0], "uint") for s in steps),
+        Constant(params["ignore_index"], "long"),
+        Constant(params["label_smoothing"], "float"),
+    ]
+
+
+LOWERINGS: dict[str, LoweringFunction] = {"cross_entropy_rows": _forward, "cross_entropy_rows_grad": _backward}

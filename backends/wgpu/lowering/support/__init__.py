@@ -1,0 +1,1 @@
+"""What lowering functions share; the templates are in shaders/wgsl/lib."""

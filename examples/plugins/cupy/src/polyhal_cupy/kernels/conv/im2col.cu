@@ -1,0 +1,72 @@
+// Convolutions as matrix products: im2col lays the windows of images out as columns, col2im adds columns up to the
+// images they came from.
+//
+// Row p of the columns is (channel, kernel row, kernel column), its element l the window (row, column) of an image.
+// Element (p, n, l) lies at p * p_step + n * n_step + l.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+// The type of the columns that are added up.
+#ifndef COLUMN_DTYPE
+#define COLUMN_DTYPE float32
+#endif
+#ifndef REAL
+#define REAL float32
+#endif
+// Threads that share the windows of one row and image.
+#ifndef LINE
+#define LINE 64
+#endif
+// Windows lie next to each other.
+#ifndef UNIT_STRIDE
+#define UNIT_STRIDE 0
+#endif
+#ifndef BLOCK
+#define BLOCK 256
+#endif
+#include "lib/dtypes.cuh"
+
+#define GEOMETRY \
+    const uint64 items, const uint32 images, const uint32 channels, const int32 height, const int32 width, \
+        const int32 down, const int32 across, const int32 kernel_h, const int32 kernel_w, const int32 stride_h, \
+        const int32 stride_w, const int32 padding_h, const int32 padding_w, const int32 dilation_h, \
+        const int32 dilation_w, const int64 p_step, const int64 n_step
+
+KERNEL im2col(const DTYPE *x, DTYPE *columns, GEOMETRY, const int64 x_image, const int64 x_channel, const int64 x_row,
+              const int64 x_column) {
+    const uint64 item = (uint64)blockIdx.x * (BLOCK / LINE) + threadIdx.x / LINE;
+    if (item >= items) return;
+    const uint32 n = item % images, p = item / images;
+    const int32 s = p % kernel_w, r = p / kernel_w % kernel_h;
+    const int32 top = r * dilation_h - padding_h, left = s * dilation_w - padding_w;
+    x += (int64)n * x_image + (int64)(p / kernel_w / kernel_h) * x_channel;
+    columns += (int64)p * p_step + (int64)n * n_step;
+#pragma unroll 4
+    for (int32 l = threadIdx.x % LINE; l < down * across; l += LINE) {
+        const int32 row = l / across, y = row * stride_h + top, at = (l - row * across) * stride_w + left;
+        DTYPE element = {};
+        if (y >= 0 && y < height && at >= 0 && at < width) element = x[y * x_row + at * x_column];
+        columns[l] = element;
+    }
+}
+
+KERNEL col2im(const COLUMN_DTYPE *columns, DTYPE *dx, GEOMETRY) {
+    const uint64 item = (uint64)blockIdx.x * BLOCK + threadIdx.x;
+    if (item >= items) return;
+    const uint32 plane = item / (height * width), pixel = item % (height * width);
+    const int32 y = pixel / width, at = pixel - y * width;
+    const int64 channel = plane % channels, n = plane / channels;
+    columns += channel * kernel_h * kernel_w * p_step + n * n_step;
+    REAL sum = 0;
+    for (int32 r = 0; r < kernel_h; r++) {
+        const int32 top = y + padding_h - r * dilation_h, row = UNIT_STRIDE ? top : top / stride_h;
+        if (top < 0 || (!UNIT_STRIDE && top % stride_h) || row >= down) continue;
+        for (int32 s = 0; s < kernel_w; s++) {
+            const int32 left = at + padding_w - s * dilation_w, column = UNIT_STRIDE ? left : left / stride_w;
+            if (left < 0 || (!UNIT_STRIDE && left % stride_w) || column >= across) continue;
+            sum += (REAL)widen(columns[(r * kernel_w + s) * p_step + row * across + column]);
+        }
+    }
+    dx[item] = narrow<DTYPE>((Register<DTYPE>)sum);
+}

@@ -1,0 +1,81 @@
+// Several tensors in one launch. Slot s holds a tensor per operand, given by addresses in the kernel's parameters, and
+// is cut into chunks of CHUNK elements; the chunks of all slots are numbered one after the other, and each block takes
+// one.
+
+#ifndef POLYHAL_SLOTS
+#define POLYHAL_SLOTS
+
+#ifndef REAL
+#define REAL float32
+#endif
+#ifndef SLOTS
+#define SLOTS 16
+#endif
+#ifndef CHUNK
+#define CHUNK 4096
+#endif
+#ifndef BLOCK
+#define BLOCK 256
+#endif
+#include "lib/dtypes.cuh"
+
+#define WIDTH 4
+
+typedef REAL real;
+
+template <int OPERANDS> struct Slots {
+    uint64 addresses[OPERANDS][SLOTS];
+    uint32 sizes[SLOTS];
+    uint32 starts[SLOTS];  // the first chunk of each slot; unused slots start past the last chunk
+
+    inline uint32 of(uint32 chunk) const {
+        uint32 low = 0, high = SLOTS;
+        while (high - low > 1) {
+            const uint32 middle = (low + high) / 2;
+            if (starts[middle] <= chunk) low = middle;
+            else high = middle;
+        }
+        return low;
+    }
+};
+
+// The elements of one operand that this block takes, and whether whole vectors of them are aligned.
+template <typename T> struct Part {
+    T *at;
+
+    template <int OPERANDS> inline Part(const Slots<OPERANDS> &slots, int operand, uint32 slot) {
+        at = (T *)slots.addresses[operand][slot] + (uint64)(blockIdx.x - slots.starts[slot]) * CHUNK;
+    }
+    inline bool aligned() const { return (uint64)at % sizeof(Pack<T, WIDTH>) == 0; }
+    inline void load(real (&values)[WIDTH], uint32 i) const {
+        const Pack<T, WIDTH> pack = *(const Pack<T, WIDTH> *)(at + i);
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++) values[j] = (real)widen(pack.at[j]);
+    }
+    inline void store(const real (&values)[WIDTH], uint32 i) const {
+        Pack<T, WIDTH> pack;
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++) pack.at[j] = narrow<T>((Register<T>)values[j]);
+        *(Pack<T, WIDTH> *)(at + i) = pack;
+    }
+    inline real load(uint32 i) const { return (real)widen(at[i]); }
+    inline void store(real value, uint32 i) const { at[i] = narrow<T>((Register<T>)value); }
+};
+
+template <int OPERANDS> inline uint32 elements(const Slots<OPERANDS> &slots, uint32 slot) {
+    const uint32 left = slots.sizes[slot] - (blockIdx.x - slots.starts[slot]) * CHUNK;
+    return left < CHUNK ? left : CHUNK;
+}
+
+// The sum over the block, known to its first thread.
+inline real block_sum(real value) {
+    __shared__ real shared[BLOCK];
+    shared[threadIdx.x] = value;
+    for (uint32 distance = BLOCK / 2; distance > 0; distance /= 2) {
+        __syncthreads();
+        if (threadIdx.x < distance) shared[threadIdx.x] += shared[threadIdx.x + distance];
+    }
+    return shared[0];
+}
+
+#endif

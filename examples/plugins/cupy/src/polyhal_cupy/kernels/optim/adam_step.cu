@@ -1,0 +1,51 @@
+// One step of Adam for several parameters, in place. The host has folded the corrections of the moments' start into
+// `step` and `correction`: p -= step * m / (sqrt(v) * correction + eps).
+
+#ifndef PARAMETER_DTYPE
+#define PARAMETER_DTYPE float32
+#endif
+#ifndef GRADIENT_DTYPE
+#define GRADIENT_DTYPE float32
+#endif
+#ifndef STATE_DTYPE
+#define STATE_DTYPE float32
+#endif
+#include "lib/multi_tensor.cuh"
+
+KERNEL adam_step(const __grid_constant__ Slots<4> slots, const real step, const real correction, const real eps,
+                 const real shrink, const real coupled, const real beta1, const real rest1, const real beta2,
+                 const real rest2) {
+    const uint32 slot = slots.of(blockIdx.x), count = elements(slots, slot);
+    const Part<PARAMETER_DTYPE> parameters(slots, 0, slot);
+    const Part<GRADIENT_DTYPE> gradients(slots, 1, slot);
+    const Part<STATE_DTYPE> firsts(slots, 2, slot), seconds(slots, 3, slot);
+    const auto update = [&](real &p, real g, real &m, real &v) {
+        g += p * coupled;
+        m = m * beta1 + g * rest1;
+        v = v * beta2 + g * g * rest2;
+        p = p * shrink - m * step / (sqrt(v) * correction + eps);
+    };
+    uint32 whole = 0;
+    if (parameters.aligned() && gradients.aligned() && firsts.aligned() && seconds.aligned()) {
+        whole = count / WIDTH * WIDTH;
+        for (uint32 i = threadIdx.x * WIDTH; i < whole; i += BLOCK * WIDTH) {
+            real p[WIDTH], g[WIDTH], m[WIDTH], v[WIDTH];
+            parameters.load(p, i);
+            gradients.load(g, i);
+            firsts.load(m, i);
+            seconds.load(v, i);
+#pragma unroll
+            for (int j = 0; j < WIDTH; j++) update(p[j], g[j], m[j], v[j]);
+            parameters.store(p, i);
+            firsts.store(m, i);
+            seconds.store(v, i);
+        }
+    }
+    for (uint32 i = whole + threadIdx.x; i < count; i += BLOCK) {
+        real p = parameters.load(i), m = firsts.load(i), v = seconds.load(i);
+        update(p, gradients.load(i), m, v);
+        parameters.store(p, i);
+        firsts.store(m, i);
+        seconds.store(v, i);
+    }
+}

@@ -1,0 +1,16 @@
+// Several tensors times one factor that lies in device memory, in place.
+
+#ifndef DTYPE
+#define DTYPE float32
+#endif
+#ifndef FACTOR_DTYPE
+#define FACTOR_DTYPE float32
+#endif
+#include "lib/multi_tensor.cuh"
+
+KERNEL scale_all(const __grid_constant__ Slots<1> slots, const FACTOR_DTYPE *factor) {
+    const uint32 slot = slots.of(blockIdx.x), count = elements(slots, slot);
+    const Part<DTYPE> x(slots, 0, slot);
+    const real by = (real)widen(*factor);
+    for (uint32 i = threadIdx.x; i < count; i += BLOCK) x.store(x.load(i) * by, i);
+}

@@ -1,0 +1,1 @@
+"""Lowering to CUDA: attention; kernels in kernels/attention."""

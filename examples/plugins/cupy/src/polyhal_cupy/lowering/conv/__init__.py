@@ -1,0 +1,1 @@
+"""Lowering to CUDA: conv; kernels in kernels/conv."""

@@ -1,0 +1,1 @@
+"""Lowering to CUDA: gather; kernels in kernels/gather."""

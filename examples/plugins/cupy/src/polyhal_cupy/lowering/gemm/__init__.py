@@ -1,0 +1,1 @@
+"""Lowering to CUDA: gemm; kernels in kernels/gemm."""

@@ -1,0 +1,1 @@
+"""Lowering to CUDA: optim; kernels in kernels/optim."""

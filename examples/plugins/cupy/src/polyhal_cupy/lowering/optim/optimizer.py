@@ -1,0 +1,39 @@
+"""Optimizer steps and gradient scaling over many tensors, a launch for as many as its parameters hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.problems import optim
+from polyhal.backends.common.problems.multi_tensor import Kernel, Makers, More, Slot
+from polyhal.hal.protocol import Launch
+from polyhal_cupy.launch import pointers, uints
+from polyhal_cupy.lowering.optim import multi_tensor
+from polyhal_cupy.lowering.pointwise import copy
+from polyhal_cupy.runtime import Runtime
+
+_FILES = {"squares_of_chunks": "sum_of_squares"}
+"""Kernels that are not alone in their file."""
+_BLOCK = 256
+
+
+def _over_slots(runtime: Runtime, kernel: Kernel, given: Sequence[Slot], more: More) -> tuple[list[Launch], int]:
+    launches: list[Launch] = []
+    chunks = 0
+    for batch in multi_tensor.batches(given):
+        launches.append(
+            multi_tensor.launch(runtime, f"optim/{_FILES.get(kernel.name, kernel.name)}", kernel, batch, more(chunks))
+        )
+        chunks += batch.chunks
+    return launches, chunks
+
+
+def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Launch:
+    parameters = [*pointers(partial.index, out.index), *uints(count)]
+    definitions: dict[str, str | int | bool] = {"REAL": "float32", "BLOCK": _BLOCK}
+    name = "total_of_chunks"
+    return runtime.launch(name, "optim/sum_of_squares", definitions, parameters, 1, _BLOCK, kernel=name)
+
+
+LOWERINGS = optim.lowerings(Makers(copy.copy, _over_slots, _total))

@@ -1,0 +1,1 @@
+"""Lowering to CUDA: pointwise; kernels in kernels/pointwise."""

@@ -1,0 +1,211 @@
+"""Elementwise ops, alone or as a fused group, over operands of any layout: one generated kernel per pattern.
+
+A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, how it walks the
+innermost axis. Shapes, strides and addresses are arguments, so one program serves every size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from polyhal.backends.common.codegen.elementwise import Operand, Step, fused, lay_out, lowerings
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.codegen.statements import Value, cast, evaluate
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, Number, ScalarType
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import ScalarSpec, Spec
+from polyhal.hal.protocol import InputSpec, Launch
+from polyhal_cupy.dialect import CudaDialect, convert, narrow, register_type, type_name
+from polyhal_cupy.launch import Parameter, Pointer
+from polyhal_cupy.runtime import Runtime
+
+_BLOCK = 256
+_INT32_LIMIT = 2**31 - 1
+_MOST_TENSORS = 24
+"""Tensors whose addresses and strides surely fit in a kernel's 4 KiB of parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Space:
+    """How the work is laid out: merged axes (innermost last), elements per thread, and the width of indices."""
+
+    axes: tuple[int, ...]
+    width: int
+    wide: bool
+    operands: tuple[Operand, ...]
+
+    @property
+    def chunks(self) -> int:
+        return ceil_div(self.axes[-1], self.width)
+
+    @property
+    def items(self) -> int:
+        return math.prod(self.axes[:-1]) * self.chunks
+
+    @property
+    def index(self) -> ScalarType:
+        return "ulong" if self.wide else "uint"
+
+    @property
+    def offset(self) -> ScalarType:
+        return "long" if self.wide else "int"
+
+
+@dataclass(slots=True)
+class _Text:
+    """The generated parts of a kernel. A `Writer` of `polyhal.backends.common.codegen.statements`."""
+
+    dialect: CudaDialect = field(default_factory=CudaDialect)
+    parameters: list[str] = field(default_factory=list)
+    bindings: list[Parameter] = field(default_factory=list)
+    locate: list[str] = field(default_factory=list)
+    load: list[str] = field(default_factory=list)
+    compute: list[str] = field(default_factory=list)
+    store: list[str] = field(default_factory=list)
+
+    def scalar(self, name: str, type_: ScalarType, binding: Parameter) -> None:
+        self.parameters.append(f"const {type_name(type_)} {name}")
+        self.bindings.append(binding)
+
+    def convert(self, register: str, source: DType, target: DType) -> str:
+        return convert(register, source, target)
+
+    def narrow(self, register: str, dtype: DType) -> str:
+        return narrow(register, dtype)
+
+    def declare(self, name: str, dtype: DType, expression: str) -> None:
+        self.compute.append(f"const {register_type(dtype)} {name} = {expression};")
+
+    def parameter(self, name: str, value: float, dtype: DType) -> str:
+        type_: ScalarType = "double" if dtype is dtypes.float64 else "float"
+        self.scalar(name, type_, Constant(value, type_))
+        return name
+
+
+def group(
+    runtime: Runtime,
+    name: str,
+    inputs: Sequence[InputSpec | None],
+    outputs: Sequence[Spec],
+    steps: Sequence[Step],
+    results: Sequence[int],
+    places: Sequence[int] | None = None,
+) -> Launch:
+    """A launch that evaluates `steps` and writes value `results[i]` to output i.
+
+    Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may
+    be exactly an input. `places` says where inputs and outputs are in the argument list, if not in this order. Raises
+    KernelBuildError.
+    """
+    places = range(len(inputs) + len(outputs)) if places is None else places
+    space = _lay_out(inputs, outputs)
+    text = _Text()
+    values = evaluate(text, steps, _emit_operands(text, space, inputs, places))
+    _emit_results(text, space, [values[i] for i in results], outputs)
+    definitions: dict[str, str | int | bool] = {
+        "WIDTH": space.width,
+        "ALIGNED": space.width > 1,
+        "FLAT": len(space.axes) == 1,
+        "INDEX": type_name(space.index),
+        "OFFSET": type_name(space.offset),
+        "BLOCK": _BLOCK,
+        "PARAMETERS": ", ".join(text.parameters),
+        "LOCATE": "\n".join(text.locate),
+        "LOAD": "\n".join(text.load),
+        "COMPUTE": "\n".join(text.compute),
+        "STORE": "\n".join(text.store),
+    }
+    geometry = [Constant(n, space.index) for n in (space.axes[-1], space.chunks, space.items)]
+    blocks = ceil_div(space.items, _BLOCK)
+    return runtime.launch(name, "pointwise/elementwise", definitions, [*text.bindings, *geometry], blocks, _BLOCK)
+
+
+def _lay_out(inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Space:
+    axes, operands = lay_out(inputs, outputs)
+    width = _width(axes, operands)
+    wide = max(*[o.reach(axes) for o in operands], math.prod(axes) + 2 * width * _BLOCK) > _INT32_LIMIT
+    return _Space(axes, width, wide, operands)
+
+
+def _width(axes: tuple[int, ...], operands: Sequence[Operand]) -> int:
+    """Elements per thread: 16 bytes of the widest operand where all are aligned, else one.
+
+    Without whole vectors, neighbouring threads want neighbouring elements.
+    """
+    itemsize = max(o.dtype.itemsize for o in operands)
+    full = 8 if itemsize <= 2 else 16 // itemsize
+    whole = all(o.walk == "splat" or o.in_vectors(full) for o in operands)
+    return full if whole and axes[-1] >= full else 1
+
+
+def _emit_operands(
+    text: _Text, space: _Space, inputs: Sequence[InputSpec | None], places: Sequence[int]
+) -> list[Value]:
+    outer = len(space.axes) - 1
+    for axis in range(outer - 1, 0, -1):
+        text.locate.append(f"const INDEX c{axis} = row % n{axis}; row /= n{axis};")
+    if outer:
+        text.locate.append("const INDEX c0 = row;")
+    for o in space.operands:
+        kind = f"{'const ' if o.position < len(inputs) else ''}{o.dtype.name} *"
+        text.parameters.append(f"{kind}p{o.position}")
+        text.bindings.append(Pointer(places[o.position]))
+        terms = "".join(f" + (OFFSET)c{a} * s{o.position}_{a}" for a in range(outer))
+        text.locate.append(f"{kind}q{o.position} = p{o.position}{terms};")
+    values = []
+    for i, spec in enumerate(inputs):
+        if isinstance(spec, ScalarSpec):
+            values.append(_emit_number(text, i, places[i], spec.dtype))
+        elif spec is None:
+            values.append(Value("", dtypes.float32))
+        else:
+            values.append(_emit_load(text, next(o for o in space.operands if o.position == i)))
+    for axis in range(1, outer):
+        text.scalar(f"n{axis}", space.index, Constant(space.axes[axis], space.index))
+    for o in space.operands:
+        for axis in range(outer):
+            text.scalar(f"s{o.position}_{axis}", space.offset, Constant(o.strides[axis], space.offset))
+        if o.walk == "step":
+            text.scalar(f"t{o.position}", space.offset, Constant(o.strides[-1], space.offset))
+    return values
+
+
+def _emit_number(text: _Text, position: int, place: int, dtype: DType) -> Value:
+    # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
+    held, cls = register_type(dtype), register_class(dtype)
+    wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
+    text.scalar(f"x{position}", wire, Number(place, wire))
+    text.compute.append(f"const {held} r{position} = ({held})x{position};")
+    return Value(f"r{position}", dtype)
+
+
+def _emit_load(text: _Text, o: Operand) -> Value:
+    i, name = o.position, o.dtype.name
+    how = {
+        "unit": f"load_unit(q{i}, at, left)",
+        "splat": f"load_splat(q{i})",
+        "step": f"load_step(q{i}, at, t{i}, left)",
+    }
+    text.load.append(f"const Vector<{name}> v{i} = {how[o.walk]};")
+    text.compute.append(f"const {register_type(o.dtype)} r{i} = widen(v{i}.at[j]);")
+    return Value(f"r{i}", o.dtype)
+
+
+def _emit_results(text: _Text, space: _Space, results: Sequence[Value], outputs: Sequence[Spec]) -> None:
+    targets = space.operands[len(space.operands) - len(outputs) :]
+    for value, o in zip(results, targets, strict=True):
+        i, name = o.position, o.dtype.name
+        text.load.append(f"Vector<{name}> v{i};")
+        text.compute.append(f"v{i}.at[j] = narrow<{name}>({cast(text, value, o.dtype)});")
+        if o.walk == "unit":
+            text.store.append(f"store_unit(q{i}, at, left, v{i});")
+        else:
+            # An output of one element may have walk "splat": its stride means nothing.
+            text.store.append(f"store_step(q{i}, at, {f't{i}' if o.walk == 'step' else '(OFFSET)0'}, left, v{i});")
+
+
+LOWERINGS = {**lowerings(group), "fused_elementwise": fused(group, lambda runtime: _MOST_TENSORS)}

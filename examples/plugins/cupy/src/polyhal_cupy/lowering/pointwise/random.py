@@ -1,0 +1,72 @@
+"""Random numbers and dropout, from Philox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, Number
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.norm import Inputs
+from polyhal.hal.layout import ScalarSpec, Spec, collapse
+from polyhal.hal.protocol import Declined, Launch
+from polyhal_cupy.launch import Parameter, longs, pointers, ulongs
+from polyhal_cupy.lowering.support import rows
+from polyhal_cupy.runtime import Runtime
+
+_BLOCK = 256
+_WORDS = 4
+_AXES = 3
+_LARGEST_WORD = (1 << 32) - 1
+_DISTRIBUTIONS = {"random_bits": 0, "uniform": 1, "normal": 2}
+
+
+def _lowering(op: str) -> LoweringFunction:
+    def lower(
+        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        if not all(isinstance(s, ScalarSpec) for s in inputs):
+            return Declined("seed or offset is a tensor")
+        (out,) = outputs
+        definitions: dict[str, str | int | bool] = {
+            "OUT_DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op], "BLOCK": _BLOCK
+        }  # fmt: skip
+        parameters: list[Parameter] = [*pointers(2), *ulongs(out.size), Number(0, "ulong"), Number(1, "ulong")]
+        return runtime.launch(
+            op, "pointwise/random", definitions, parameters, ceil_div(out.size, _WORDS * _BLOCK), _BLOCK
+        )
+
+    return lower
+
+
+def _dropout(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, seed, offset = inputs
+    if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(offset, ScalarSpec):
+        return Declined("x is a number, or seed or offset a tensor")
+    lengths, (steps,) = collapse(x.shape, (x.strides,))
+    if len(lengths) > _AXES:
+        return Declined(f"{len(lengths)} axes cannot be merged; the kernel takes {_AXES}")
+    fill = _AXES - len(lengths)
+    lengths, steps = (1,) * fill + lengths, (0,) * fill + steps
+    p = params["p"]
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": x.dtype.name, "REAL": rows.real_type(x.dtype), "STRIDED": not x.is_contiguous,
+        "ALIGNED": x.aligned and outputs[0].aligned, "BLOCK": _BLOCK,
+    }  # fmt: skip
+    parameters: list[Parameter] = [
+        *pointers(0, 3), *ulongs(x.size), Number(1, "ulong"), Number(2, "ulong"),
+        Constant(min(int(p * 2**32), _LARGEST_WORD), "uint"), rows.real(1 / (1 - p), x.dtype), *ulongs(*lengths[1:]),
+        *longs(*steps),
+    ]  # fmt: skip
+    return runtime.launch(
+        "dropout", "pointwise/dropout", definitions, parameters, ceil_div(x.size, _WORDS * _BLOCK), _BLOCK
+    )
+
+
+LOWERINGS: dict[str, LoweringFunction] = {
+    **{op: _lowering(op) for op in _DISTRIBUTIONS},
+    "dropout": _dropout,
+}

@@ -1,0 +1,1 @@
+"""Lowering to CUDA: reduction; kernels in kernels/reduction."""

@@ -1,0 +1,189 @@
+"""Reductions over any axes: along rows, down columns, or whole tensors, in one pass or two.
+
+When there are too few results to fill the device, each is made by several blocks, whose partial results a second pass
+joins. The split depends on shapes and device only, so results repeat bit by bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyhal.backends.common.codegen.expressions import Class, register_class
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence
+from polyhal.backends.common.problems import reduction
+from polyhal.backends.common.problems.reduction import JOINS, Axes, Makers, Operation, accumulator
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
+from polyhal_cupy.dialect import convert, register_type
+from polyhal_cupy.launch import KernelLaunch, Parameter, longs, pointers, ulongs
+from polyhal_cupy.lowering.pointwise import copy
+from polyhal_cupy.runtime import Runtime
+
+_BLOCK = 256
+_SPAN_THREADS = 32
+_BLOCKS_PER_UNIT = 8
+"""Two or so times what runs at once, so that no processor idles for long at the end."""
+_MOST_PARTS = 16384
+_SHORTEST_PART = 1024
+"""Elements below which a second pass costs more than it wins."""
+_SHORTEST_COLUMN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One kernel's work: elements of `source` at argument `x` into `target` at argument `out`."""
+
+    op: Operation
+    source: DType
+    target: DType
+    held: DType
+    """The dtype in which partial results are kept."""
+    aligned: bool
+    axes: Axes
+    parts: int
+    divisor: int
+    """What the result of a mean is divided by; 0 where another pass does it."""
+    x: int
+    out: int
+
+
+def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, out: Spec) -> Launch:
+    held = accumulator(op, x.dtype)
+    parts = _row_parts(runtime, axes) if axes.by_rows else _column_parts(runtime, axes)
+    make = _rows if axes.by_rows else _columns
+    if parts == 1:
+        return make(runtime, _Pass(op, x.dtype, out.dtype, held, x.aligned, axes, 1, axes.length, 0, 1))
+    first = make(runtime, _Pass(op, x.dtype, held, held, x.aligned, axes, parts, 0, 0, 2))
+    if axes.by_rows:
+        joined = Axes(((1, 0), (axes.results, parts)), ((1, 0), (parts, 1)))
+    else:
+        joined = Axes(((1, 0), (axes.results, 1)), ((1, 0), (parts, axes.results)))
+    # Partial results of `any` and `all` are numbers already, which the same operation joins.
+    second = make(runtime, _Pass(op, held, out.dtype, held, True, joined, 1, axes.length, 2, 1))
+    return LaunchSequence(first.name, [first, second], (parts * axes.results * held.itemsize,))
+
+
+def _row_parts(runtime: Runtime, axes: Axes) -> int:
+    busy = ceil_div(axes.results * _lanes(axes.length), _BLOCK)
+    return max(1, min(_BLOCKS_PER_UNIT * runtime.units // busy, axes.length // _SHORTEST_PART, _MOST_PARTS))
+
+
+def _column_parts(runtime: Runtime, axes: Axes) -> int:
+    busy = axes.kept[0][0] * ceil_div(axes.kept[1][0], 4 * _SPAN_THREADS)
+    return max(1, min(_BLOCKS_PER_UNIT * runtime.units // busy, axes.length // _SHORTEST_COLUMN))
+
+
+def _lanes(length: int) -> int:
+    """Threads that share one row."""
+    return min(_BLOCK, power_of_two_at_least(ceil_div(length, 4)))
+
+
+def _definitions(p: _Pass) -> dict[str, str | int | bool]:
+    mapped = convert("v", p.source, p.held)
+    if p.op in ("any", "all") and p.source is not p.held:
+        mapped = convert("v", p.source, dtypes.bool_)
+    return {
+        "DTYPE": p.source.name,
+        "OUT_DTYPE": p.target.name,
+        "ACCUMULATOR": register_type(p.held),
+        "MAP(v)": mapped,
+        "OPERATION": JOINS[p.op].capitalize(),
+        "IDENTITY": _identity(p.op, p.held),
+        "DIVIDE": p.op == "mean" and p.divisor > 0,
+        "BLOCK": _BLOCK,
+    }
+
+
+def _identity(op: Operation, held: DType) -> str:
+    if op not in ("max", "min"):
+        return {"sum": "0", "mean": "0", "prod": "1", "any": "0", "all": "1"}[op]
+    if held.kind == "float":
+        return "-INFINITY" if op == "max" else "INFINITY"
+    limits = dtypes.iinfo(held)
+    if op == "max":
+        return f"({limits.min + 1}ll - 1)" if limits.min else "0"
+    return f"{limits.max}{'ull' if held.kind == 'uint' else 'll'}"
+
+
+def _geometry(axes: Axes) -> list[Parameter]:
+    (k0, k0s), (k1, k1s) = axes.kept
+    (_, r0s), (r1, r1s) = axes.reduced
+    return [
+        *ulongs(k0), *longs(k0s), *ulongs(k1), *longs(k1s, r0s), *ulongs(r1), *longs(r1s), *ulongs(axes.length)
+    ]  # fmt: skip
+
+
+def _parameters(p: _Pass, part_length: int) -> list[Parameter]:
+    cls: Class = register_class(p.held)
+    assert cls != "bool"
+    return [
+        *pointers(p.x, p.out), *_geometry(p.axes), *ulongs(p.parts, part_length), Constant(max(p.divisor, 1), cls)
+    ]  # fmt: skip
+
+
+def _width(p: _Pass, *steps: int) -> int:
+    """Elements per load: 16 bytes where they are aligned."""
+    width = min(8, 16 // p.source.itemsize)
+    return width if p.aligned and all(s % width == 0 for s in steps) else 1
+
+
+def _rows(runtime: Runtime, p: _Pass) -> KernelLaunch:
+    axes = p.axes
+    terms = ceil_div(axes.length, p.parts)
+    lanes = _lanes(terms)
+    width = 1
+    if axes.reduced[1][1] == 1:
+        # A part may begin inside a run, which must then hold whole vectors.
+        run = axes.reduced[1][0] if axes.reduced[0][0] > 1 else 0
+        width = _width(p, axes.kept[0][1], axes.kept[1][1], axes.reduced[0][1], run)
+    if terms < width * lanes:
+        width = 1
+    definitions = _definitions(p) | {"WIDTH": width, "LANES": lanes}
+    blocks = ceil_div(axes.results * p.parts * lanes, _BLOCK)
+    parameters = _parameters(p, round_up(terms, width * lanes))
+    return runtime.launch(
+        f"reduce.{p.op}", "reduction/rows", definitions, parameters, blocks, _BLOCK, kernel="reduce_rows"
+    )
+
+
+def _columns(runtime: Runtime, p: _Pass) -> KernelLaunch:
+    axes = p.axes
+    columns = axes.kept[1][0]
+    width = _width(p, columns, axes.kept[0][1], axes.reduced[0][1], axes.reduced[1][1])
+    if columns < width * _SPAN_THREADS // 2:
+        width = 1
+    definitions = _definitions(p) | {
+        "WIDTH": width, "SPAN_THREADS": _SPAN_THREADS, "FLAT": axes.reduced[0][0] == 1
+    }  # fmt: skip
+    blocks = axes.kept[0][0] * ceil_div(columns, width * _SPAN_THREADS) * p.parts
+    parameters = _parameters(p, ceil_div(axes.length, p.parts))
+    return runtime.launch(
+        f"reduce.{p.op}", "reduction/columns", definitions, parameters, blocks, _BLOCK, kernel="reduce_columns"
+    )
+
+
+def _positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> KernelLaunch:
+    lanes = _lanes(axes.length)
+    definitions: dict[str, str | int | bool] = {
+        "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "BETTER": ">" if op == "argmax" else "<", "LANES": lanes,
+        "BLOCK": _BLOCK, "FLAT": axes.reduced[0][0] == 1,
+    }  # fmt: skip
+    blocks = ceil_div(axes.results * lanes, _BLOCK)
+    parameters = [*pointers(0, 1), *_geometry(axes)]
+    return runtime.launch(f"reduce.{op}", "reduction/arg", definitions, parameters, blocks, _BLOCK, kernel="reduce_arg")
+
+
+_MAKERS = Makers(copy=copy.copy, values=_values, positions=_positions)
+
+
+def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch:
+    """A launch (x, out, workspace...) for a reduction over `axes`. Raises UnsupportedOpError."""
+    launch = reduction.build(_MAKERS, runtime, op, x, out, axes)
+    assert not isinstance(launch, Declined)
+    return launch
+
+
+LOWERINGS = reduction.lowerings(_MAKERS)

@@ -1,0 +1,1 @@
+"""Lowering to CUDA: rowwise; kernels in kernels/rowwise."""

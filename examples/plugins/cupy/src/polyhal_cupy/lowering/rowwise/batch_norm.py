@@ -1,0 +1,89 @@
+"""Batch norm with the statistics of the batch, and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems import batch_norm
+from polyhal.backends.common.problems.batch_norm import Planes
+from polyhal.backends.common.problems.norm import Inputs
+from polyhal.hal.dtypes import accumulator
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal_cupy.launch import Parameter, longs, pointers, uints
+from polyhal_cupy.lowering.rowwise.norm import dtype_name
+from polyhal_cupy.lowering.support import rows
+from polyhal_cupy.runtime import Runtime
+
+_GROUP = 512
+
+
+def _definitions(x: Spec, weight: InputSpec | None, bias: InputSpec | None) -> dict[str, str | int | bool]:
+    return {
+        "DTYPE": x.dtype.name, "REAL": rows.real_type(x.dtype), "WEIGHT": weight is not None, "BIAS": bias is not None,
+        "WEIGHT_DTYPE": dtype_name(weight), "BIAS_DTYPE": dtype_name(bias), "GROUP": _GROUP,
+    }  # fmt: skip
+
+
+def _layout(planes: Planes, *steps: tuple[int, int]) -> list[Parameter]:
+    return [*uints(planes.images, planes.channels, planes.inner), *longs(*(v for pair in steps for v in pair))]
+
+
+def _forward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    planes = batch_norm.forward(inputs)
+    if isinstance(planes, Declined):
+        return planes
+    x, weight, bias = inputs
+    assert isinstance(x, Spec)
+    definitions = _definitions(x, weight, bias)
+    layout = _layout(planes, planes.steps)
+    statistics = runtime.launch(
+        "batch_norm.statistics", "rowwise/batch_norm", definitions, [*pointers(0, 4, 5), *layout], planes.channels, _GROUP,
+        kernel="batch_statistics",
+    )  # fmt: skip
+    present = [i for i, s in enumerate(inputs) if s is not None]
+    parameters = [*pointers(*present, 3, 4, 5), rows.real(params["eps"], x.dtype), *layout]
+    apply = runtime.launch(
+        "batch_norm.apply",
+        "rowwise/batch_norm",
+        definitions,
+        parameters,
+        ceil_div(x.size, _GROUP),
+        _GROUP,
+        kernel="batch_apply",
+    )
+    return LaunchSequence("batch_norm", (statistics, apply))
+
+
+def _backward(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    found = batch_norm.backward(inputs)
+    if isinstance(found, Declined):
+        return found
+    g_planes, planes = found
+    x, weight = inputs[1], inputs[2]
+    assert isinstance(x, Spec)
+    definitions = _definitions(x, weight, None) | {"GRADIENT_DTYPE": outputs[1].dtype.name}
+    layout = [rows.real(params["eps"], x.dtype), *_layout(planes, g_planes.steps, planes.steps)]
+    sums = runtime.launch(
+        "batch_norm_grad.sums", "rowwise/batch_norm", definitions,
+        [*pointers(0, 1, 3, 4, 6, 7, 8), *layout], planes.channels, _GROUP,
+        kernel="batch_sums",
+    )  # fmt: skip
+    present = [i for i, s in enumerate(inputs) if s is not None]
+    apply = runtime.launch(
+        "batch_norm_grad.input", "rowwise/batch_norm", definitions,
+        [*pointers(*present, 5, 8), *layout], ceil_div(x.size, _GROUP),
+        _GROUP, kernel="batch_input_grad",
+    )  # fmt: skip
+    return LaunchSequence("batch_norm_grad", (sums, apply), (2 * planes.channels * accumulator(x.dtype).itemsize,))
+
+
+LOWERINGS: dict[str, LoweringFunction] = {"batch_norm": _forward, "batch_norm_grad": _backward}

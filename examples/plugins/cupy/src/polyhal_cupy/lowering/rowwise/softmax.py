@@ -1,0 +1,44 @@
+"""Softmax, its logarithm and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.norm import Inputs
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
+from polyhal_cupy.launch import pointers
+from polyhal_cupy.lowering.support import rows
+from polyhal_cupy.runtime import Runtime
+
+
+def _lowering(kernel: str, log: bool) -> LoweringFunction:
+    def lower(
+        runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        specs = [s for s in (*inputs, *outputs) if isinstance(s, Spec)]
+        if len(specs) != len(inputs) + 1:
+            return Declined("an operand is a number")
+        if any(s.dtype is not specs[0].dtype for s in specs):
+            return Declined("operands of different dtypes")
+        arranged = rows.arrange(specs, params["axis"])
+        if isinstance(arranged, Declined):
+            return arranged
+        parameters = [*pointers(*range(len(specs))), *arranged.parameters]
+        definitions = arranged.definitions | {"LOG": log}
+        name = f"log_{kernel}" if log else kernel
+        return runtime.launch(
+            name, "rowwise/softmax", definitions, parameters, arranged.blocks, arranged.threads, kernel=kernel
+        )
+
+    return lower
+
+
+LOWERINGS: dict[str, LoweringFunction] = {
+    "softmax": _lowering("softmax", False),
+    "log_softmax": _lowering("softmax", True),
+    "softmax_grad": _lowering("softmax_grad", False),
+    "log_softmax_grad": _lowering("softmax_grad", True),
+}

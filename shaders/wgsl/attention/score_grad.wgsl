@@ -1,0 +1,77 @@
+{#- What both kernels of attention's gradient share (see attention/tiles_grad.wgsl). Import it `with context`:
+
+  `first` and `second` are the operands whose rows are worked on, `other_first` and `other_second` those that are passed over; `rows` and
+  `columns` are how many rows each pair has. -#}
+{% set KEYS = KEYS | default(true) %}
+{% set CAUSAL = CAUSAL | default(true) %}
+{% set MASK_DTYPE = MASK_DTYPE | default("") %}
+{% set DTYPE = DTYPE | default("float32") %}
+{% set WIDTH = WIDTH | default(4) %}
+{% set first, second, other_first, other_second = ("k", "v", "q", "g") if KEYS else ("q", "g", "k", "v") %}
+{% set rows, columns = ("p.s", "p.t") if KEYS else ("p.t", "p.s") %}
+
+{#- The buffers and parameters: g, q, k, v, the mask, the logsumexp, the result of attention (for queries), delta, and the gradients. -#}
+{% macro declare(storage, tiles) %}
+{% for name in ("g", "q", "k", "v") %}
+{{ storage.input(loop.index0, name, DTYPE, WIDTH) }}
+{% endfor %}
+{% if MASK_DTYPE %}
+{{ storage.input(4, "mask", MASK_DTYPE) }}
+{% endif %}
+{% set next = 5 if MASK_DTYPE else 4 %}
+{{ storage.input(next, "lse", "float32") }}
+{% if KEYS %}
+{{ storage.scratch(next + 1, "delta", "f32", "read") }}
+{{ storage.output(next + 2, "dk", DTYPE, WIDTH) }}
+{{ storage.output(next + 3, "dv", DTYPE, WIDTH) }}
+{% else %}
+{{ storage.input(next + 1, "out", DTYPE, WIDTH) }}
+{{ storage.scratch(next + 2, "delta", "f32") }}
+{{ storage.output(next + 3, "dq", DTYPE, WIDTH) }}
+{% endif %}
+{{ storage.parameters("o_g: u32, o_q: u32, o_k: u32, o_v: u32, " ~ ("o_mask: u32, " if MASK_DTYPE else "") ~ "o_lse: u32, "
+   ~ ("o_dk: u32, o_dv: u32, " if KEYS else "o_out: u32, o_dq: u32, ") ~ tiles.lengths() ~ tiles.strides("g") ~ tiles.strides("q")
+   ~ tiles.strides("k") ~ tiles.strides("v") ~ tiles.mask_members()) }}
+{% endmacro %}
+
+{% macro starts(tiles) %}
+{% for name in ("g", "q", "k", "v") %}
+    let {{ name }}_base = {{ tiles.start(name) }};
+{% endfor %}
+{% if MASK_DTYPE %}
+    let mask_base = {{ tiles.start("mask") }};
+{% endif %}
+{% endmacro %}
+
+{#- The columns from `begin` to `end` that some of `count` rows from `first` on have to do with. -#}
+{% macro reach(count) %}
+{% if CAUSAL and KEYS %}
+    let begin = u32(clamp(i32(first) + i32(p.t) - i32(p.s), 0, i32(p.t)));
+    let end = p.t;
+{% elif CAUSAL %}
+    let begin = 0u;
+    let end = u32(clamp(i32(min(first + {{ count }}u, p.t)) + i32(p.s) - i32(p.t), 0, i32(p.s)));
+{% else %}
+    let begin = 0u;
+    let end = {{ columns }};
+{% endif %}
+{% endmacro %}
+
+{#- The part of delta, the sum of g * out of a query, that vector `c` of g adds. -#}
+{% macro delta_part(g, query, c) %}
+sum_of({{ g }} * out_vector(p.o_out + (head * p.t + {{ query }}) * p.e, {{ c }} * 4u, p.e))
+{%- endmacro %}
+
+{% macro functions(tiles) %}
+{% for name in ["g", "q", "k", "v"] + ([] if KEYS else ["out"]) %}{{ tiles.reader(name) }}{% endfor %}
+fn sum_of(x: vec4<f32>) -> f32 { return (x.x + x.y) + (x.z + x.w); }
+{{ tiles.score_function() }}
+{% endmacro %}
+
+{#- From the products of features, p_i_j becomes the probability and ds_i_j the gradient of the score at a row and a column. What is taken
+    from scores and products is `taken` and `centre` for keys, taken_i and delta_i for queries. -#}
+{% macro differentiate(i, j, row, column) %}
+{% set query, key = (column, row) if KEYS else (row, column) %}
+            p_{{ i }}_{{ j }} = exp_nonpositive_f32(score(p_{{ i }}_{{ j }}, {{ query }}, {{ key }}{{ ", mask_base" if MASK_DTYPE }}) - {{ "taken" if KEYS else "taken_" ~ i }});
+            ds_{{ i }}_{{ j }} = p_{{ i }}_{{ j }} * (ds_{{ i }}_{{ j }} - {{ "centre" if KEYS else "delta_" ~ i }}) * p.scale;
+{% endmacro %}

@@ -1,0 +1,143 @@
+{#- Max and average pooling of images (planes, height, width) and their gradients: OPERATION is max_pool, max_pool_grad, avg_pool or
+    avg_pool_grad. Each invocation makes LANES elements of the result; the gradients look back at all windows that hold their element,
+    so that nothing is added atomically. INCLUDE_PADDING: windows count what lies in the padding. -#}
+{% import "lib/storage.wgsl" as storage with context %}
+{% set OPERATION = OPERATION | default("max_pool_grad") %}
+{% set DTYPE = DTYPE | default("float32") %}
+{% set LANES = LANES | default(1) %}
+{% set GROUP = GROUP | default(64) %}
+{% set INCLUDE_PADDING = INCLUDE_PADDING | default(true) %}
+{% set inputs = {"max_pool": ["x"], "max_pool_grad": ["g", "x"], "avg_pool": ["x"], "avg_pool_grad": ["g"]}[OPERATION] %}
+{{ storage.enable() }}
+{{ storage.half_functions() }}
+{% include "lib/special_values.wgsl" %}
+{% for name in inputs %}
+{{ storage.input(loop.index0, name, DTYPE) }}
+{% endfor %}
+{{ storage.output(inputs | length, "out", DTYPE, LANES) }}
+{% set members %}
+{% for name in inputs %}o_{{ name }}: u32, {% endfor %}o_out: u32, size: u32, channels: u32,
+height: i32, width: i32, down: i32, across: i32, kernel_h: i32, kernel_w: i32, stride_h: i32, stride_w: i32, padding_h: i32,
+padding_w: i32, dilation_h: i32, dilation_w: i32,
+{% for name in inputs %}{{ name }}_image: u32, {{ name }}_channel: u32, {{ name }}_row: u32, {{ name }}_column: u32, {% endfor %}
+{% endset %}
+{{ storage.parameters(members) }}
+{% for name in inputs %}
+fn {{ name }}_plane(plane: u32) -> u32 {
+    return p.o_{{ name }} + plane / p.channels * p.{{ name }}_image + plane % p.channels * p.{{ name }}_channel;
+}
+fn {{ name }}_pixel(plane: u32, y: i32, x: i32) -> f32 {
+    return {{ name }}_at(plane + u32(y) * p.{{ name }}_row + u32(x) * p.{{ name }}_column);
+}
+{% endfor %}
+{% if OPERATION.startswith("max") %}
+fn inside(y: i32, x: i32) -> bool { return y >= 0 && y < p.height && x >= 0 && x < p.width; }
+// A NaN replaces anything, and nothing replaces a NaN.
+fn beats(value: f32, best: f32) -> bool { return (isnan_f32(value) || value > best) && !isnan_f32(best); }
+{% endif %}
+{% if OPERATION == "max_pool" %}
+fn made(plane: u32, row: i32, column: i32) -> f32 {
+    let from_plane = x_plane(plane);
+    let top = row * p.stride_h - p.padding_h;
+    let left = column * p.stride_w - p.padding_w;
+    var best = -infinity();
+    for (var r = 0; r < p.kernel_h; r++) {
+        for (var s = 0; s < p.kernel_w; s++) {
+            let y = top + r * p.dilation_h;
+            let x = left + s * p.dilation_w;
+            if (inside(y, x)) {
+                let value = x_pixel(from_plane, y, x);
+                best = select(best, value, beats(value, best));
+            }
+        }
+    }
+    return best;
+}
+{% elif OPERATION == "max_pool_grad" %}
+// The place of the first largest element of a window, which gets the window's gradient: its row and column in the kernel.
+fn largest(from_plane: u32, top: i32, left: i32) -> vec2<i32> {
+    var found = vec2<i32>();
+    var best = 0.0f;
+    for (var r = 0; r < p.kernel_h; r++) {
+        for (var s = 0; s < p.kernel_w; s++) {
+            let y = top + r * p.dilation_h;
+            let x = left + s * p.dilation_w;
+            var value = -infinity();
+            if (inside(y, x)) { value = x_pixel(from_plane, y, x); }
+            if (r + s == 0 || beats(value, best)) {
+                best = value;
+                found = vec2<i32>(r, s);
+            }
+        }
+    }
+    return found;
+}
+fn made(plane: u32, row: i32, column: i32) -> f32 {
+    let from_plane = x_plane(plane);
+    let g_from = g_plane(plane);
+    let below = row + p.padding_h;
+    let right = column + p.padding_w;
+    let first_y = (below - (p.kernel_h - 1) * p.dilation_h + p.stride_h - 1) / p.stride_h;
+    let first_x = (right - (p.kernel_w - 1) * p.dilation_w + p.stride_w - 1) / p.stride_w;
+    var sum = 0.0f;
+    for (var y = max(first_y, 0); y < p.down && y * p.stride_h <= below; y++) {
+        for (var x = max(first_x, 0); x < p.across && x * p.stride_w <= right; x++) {
+            let place = largest(from_plane, y * p.stride_h - p.padding_h, x * p.stride_w - p.padding_w);
+            if (y * p.stride_h + place.x * p.dilation_h == below && x * p.stride_w + place.y * p.dilation_w == right) {
+                sum += g_pixel(g_from, y, x);
+            }
+        }
+    }
+    return sum;
+}
+{% else %}
+fn covered(start: i32, length: i32, limit: i32) -> i32 { return min(start + length, limit) - max(start, 0); }
+fn counted(top: i32, left: i32) -> f32 {
+{% if INCLUDE_PADDING %}
+    return f32(p.kernel_h * p.kernel_w);
+{% else %}
+    return f32(covered(top, p.kernel_h, p.height) * covered(left, p.kernel_w, p.width));
+{% endif %}
+}
+fn made(plane: u32, row: i32, column: i32) -> f32 {
+    let from_plane = {{ inputs[0] }}_plane(plane);
+    var sum = 0.0f;
+{% if OPERATION == "avg_pool" %}
+    let top = row * p.stride_h - p.padding_h;
+    let left = column * p.stride_w - p.padding_w;
+    for (var y = max(top, 0); y < min(top + p.kernel_h, p.height); y++) {
+        for (var x = max(left, 0); x < min(left + p.kernel_w, p.width); x++) { sum += x_pixel(from_plane, y, x); }
+    }
+    return sum / counted(top, left);
+{% else %}
+    let below = row + p.padding_h;
+    let right = column + p.padding_w;
+    for (var y = max(0, (below - p.kernel_h + p.stride_h) / p.stride_h); y < p.down && y * p.stride_h <= below; y++) {
+        for (var x = max(0, (right - p.kernel_w + p.stride_w) / p.stride_w); x < p.across && x * p.stride_w <= right; x++) {
+            sum += g_pixel(from_plane, y, x) / counted(y * p.stride_h - p.padding_h, x * p.stride_w - p.padding_w);
+        }
+    }
+    return sum;
+{% endif %}
+}
+{% endif %}
+fn element(i: u32) -> f32 {
+    let pixels = u32({{ "p.height * p.width" if OPERATION.endswith("grad") else "p.down * p.across" }});
+    let across = u32({{ "p.width" if OPERATION.endswith("grad") else "p.across" }});
+    let plane = i / pixels;
+    let pixel = i - plane * pixels;
+    return made(plane, i32(pixel / across), i32(pixel % across));
+}
+{{ storage.main(GROUP) }}
+    let i = (group * {{ GROUP }}u + lane) * {{ LANES }}u;
+    if (i >= p.size) { return; }
+{% if LANES == 1 %}
+    out_set(p.o_out + i, element(i));
+{% else %}
+    if (i + 4u <= p.size) {
+        out_set4(p.o_out + i, vec4<f32>(element(i), element(i + 1u), element(i + 2u), element(i + 3u)));
+    } else {
+        for (var k = i; k < p.size; k++) { out_set(p.o_out + k, element(k)); }
+    }
+{% endif %}
+}

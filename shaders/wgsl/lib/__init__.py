@@ -1,0 +1,1 @@
+"""Templates that kernels of several rooms include."""

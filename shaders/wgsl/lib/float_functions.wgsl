@@ -1,0 +1,258 @@
+{#- Functions of one f32. WGSL allows its own exp, log, sin and pow to be off by hundreds of units and compilers to ignore NaN, so
+    these are built from +, -, *, /, sqrt, floor and bit operations. The polynomials of the trigonometric functions are the
+    published minimax ones of Cephes (Moshier); those of erf were fitted in float64. -#}
+{% include "lib/logarithm.wgsl" %}
+{% include "lib/mul64.wgsl" %}
+{% include "lib/sincos.wgsl" %}
+var<private> two_over_pi: array<u32, 7> = array<u32, 7>(
+    0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
+
+// x less a multiple of pi/2, and that multiple modulo 4 (Payne and Hanek, SIGNUM Newsletter 18, 1983).
+fn reduced_far(x: f32) -> Turn {
+    let bits = bitcast<u32>(x);
+    let exponent = i32((bits >> 23u) & 0xffu) - 127;
+    let mantissa = (bits & 0x7fffffu) | 0x800000u;
+    // x = mantissa 2^(exponent - 23). Take three words of 2/pi from the bit on that contributes whole quarter turns.
+    let first = u32(max(exponent - 23 - 1, 0));
+    let word = first / 32u;
+    let shift = first % 32u;
+    var parts = array<u32, 3>();
+    for (var i = 0u; i < 3u; i++) {
+        let high = two_over_pi[min(word + i, 6u)];
+        let low = two_over_pi[min(word + i + 1u, 6u)];
+        parts[i] = select((high << shift) | (low >> (32u - max(shift, 1u))), high, shift == 0u);
+    }
+    let p0 = mantissa * parts[0];
+    let p1 = product(mantissa, parts[1]);
+    let p2 = product(mantissa, parts[2]);
+    let low = p1.y + p2.x;
+    let high = p0 + p1.x + select(0u, 1u, low < p1.y);
+    // The words hold x 2/pi from bit `first` on: 2^(exponent - 23 - first) is the weight of the last bit above the point.
+    let places = u32(31 - (exponent - 23 - i32(first)));
+    let up = 31u - min(places, 31u);
+    let aligned = select((high << up) | (low >> (32u - max(up, 1u))), high, up == 0u);
+    let rest = low << up;
+    let rounded = aligned + 0x20000000u;
+    let quarters = i32(rounded >> 30u);
+    let signed = bitcast<i32>((aligned << 2u) | (rest >> 30u));
+    let angle = (f32(signed) + f32((rest << 2u) >> 8u) * 5.9604645e-8f) * (1.57079633f / 4294967296.0f);
+    let negative = bits >= 0x80000000u;
+    return Turn(select(angle, -angle, negative), select(quarters, -quarters, negative) & 3);
+}
+fn reduced(x: f32) -> Turn {
+    if (fabs_f32(x) < 8192.0f) {
+        let n = round(x * 0.636619772f);
+        let angle = ((x - n * 1.5703125f) - n * 4.837512969970703e-4f) - n * 7.549789948768648e-8f;
+        return Turn(angle, i32(n) & 3);
+    }
+    return reduced_far(x);
+}
+fn sine_f32(x: f32) -> f32 {
+    if (!isfinite_f32(x)) { return not_a_number(); }
+    return select(quarter_sine(reduced(x)), x, fabs_f32(x) < 1.0e-4f);
+}
+fn cosine_f32(x: f32) -> f32 {
+    if (!isfinite_f32(x)) { return not_a_number(); }
+    let turn = reduced(x);
+    return quarter_sine(Turn(turn.angle, turn.quarters + 1));
+}
+fn tangent_f32(x: f32) -> f32 {
+    if (!isfinite_f32(x)) { return not_a_number(); }
+    let turn = reduced(x);
+    let s = sine_near(turn.angle);
+    let c = cosine_near(turn.angle);
+    let value = select(s / c, -c / s, (turn.quarters & 1) == 1);
+    return select(value, x, fabs_f32(x) < 1.0e-4f);
+}
+fn atan_f32(x: f32) -> f32 {
+    let a = fabs_f32(x);
+    let far = a > 2.41421356f;
+    let middle = a > 0.41421356f;
+    let t = select(select(a, (a - 1.0f) / (a + 1.0f), middle), -1.0f / a, far);
+    let z = t * t;
+    let p = (((8.05374449538e-2f * z - 1.38776856032e-1f) * z + 1.99777106478e-1f) * z - 3.33329491539e-1f) * z * t + t;
+    let value = p + select(select(0.0f, 0.785398163f, middle), 1.57079633f, far);
+    return select(copysign_f32(value, x), x, isnan_f32(x));
+}
+fn atan2_f32(y: f32, x: f32) -> f32 {
+    if (isnan_f32(x) || isnan_f32(y)) { return not_a_number(); }
+    let pi = 3.14159274f;
+    if (y == 0.0f) { return copysign_f32(select(0.0f, pi, bitcast<u32>(x) >= 0x80000000u), y); }
+    if (isinf_f32(x) && isinf_f32(y)) { return copysign_f32(select(0.785398163f, 2.35619449f, x < 0.0f), y); }
+    if (isinf_f32(y) || x == 0.0f) { return copysign_f32(1.57079633f, y); }
+    if (isinf_f32(x)) { return copysign_f32(select(0.0f, pi, x < 0.0f), y); }
+    // Scaled, so that neither huge nor tiny operands leave the range of the quotient.
+    let big = max(fabs_f32(x), fabs_f32(y));
+    let scale = select(select(1.0f, 1.0e20f, big < 1.0e-18f), 1.0e-20f, big > 1.0e18f);
+    let a = atan_f32(fabs_f32((y * scale) / (x * scale)));
+    let angle = select(a, pi - a, x < 0.0f);
+    return copysign_f32(angle, y);
+}
+fn asin_series(t: f32, z: f32) -> f32 {
+    return ((((4.2163199048e-2f * z + 2.4181311049e-2f) * z + 4.5470025998e-2f) * z + 7.4953002686e-2f) * z + 1.6666752422e-1f) * z * t + t;
+}
+fn asin_f32(x: f32) -> f32 {
+    let a = fabs_f32(x);
+    let far = a > 0.5f;
+    let z = select(a * a, 0.5f * (1.0f - a), far);
+    let p = asin_series(select(a, sqrt_f32(z), far), z);
+    let value = copysign_f32(select(p, 1.57079633f - 2.0f * p, far), x);
+    return select(value, not_a_number(), !(a <= 1.0f));
+}
+fn acos_f32(x: f32) -> f32 {
+    let a = fabs_f32(x);
+    let far = a > 0.5f;
+    let z = select(a * a, 0.5f * (1.0f - a), far);
+    let p = asin_series(select(a, sqrt_f32(z), far), z);
+    let near = 1.57079633f - copysign_f32(p, x);
+    let ends = select(2.0f * p, 3.14159274f - 2.0f * p, x < 0.0f);
+    return select(select(near, ends, far), not_a_number(), !(a <= 1.0f));
+}
+fn sinh_f32(x: f32) -> f32 {
+    let a = fabs_f32(x);
+    let t = expm1_f32(a);
+    let half = exp_f32(0.5f * a);
+    let value = select(0.5f * (t + t / (t + 1.0f)), (0.5f * half) * half, a > 20.0f);
+    return select(copysign_f32(value, x), x, isnan_f32(x));
+}
+fn cosh_f32(x: f32) -> f32 {
+    let a = fabs_f32(x);
+    let half = exp_f32(0.5f * a);
+    let e = exp_f32(min(a, 40.0f));
+    return select(select(0.5f * (e + 1.0f / e), (0.5f * half) * half, a > 20.0f), x, isnan_f32(x));
+}
+fn tanh_f32(x: f32) -> f32 {
+    let a = fabs_f32(x);
+    let t = expm1_f32(2.0f * min(a, 20.0f));
+    let value = select(t / (t + 2.0f), 1.0f - 2.0f / (t + 2.0f), a > 0.5f);
+    return select(copysign_f32(value, x), x, isnan_f32(x) || a < 1.0e-5f);
+}
+
+// The leading 12 bits: products of two such numbers are exact.
+fn leading(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); }
+// a b as a rounded product and its error (Dekker, Numerische Mathematik 18, 1971).
+fn exact_product(a: f32, b: f32) -> vec2<f32> {
+    let ah = leading(a);
+    let bh = leading(b);
+    let al = a - ah;
+    let bl = b - bh;
+    let high = a * b;
+    return vec2<f32>(high, ((ah * bh - high) + ah * bl + al * bh) + al * bl);
+}
+// x^y for finite x > 0: log2(x) and its product with y in two words each, because the exponent magnifies their error.
+fn power_finite(x: f32, y: f32) -> f32 {
+    let parts = split(x);
+    let f = parts.fraction;
+    let d = 2.0f + f;
+    let d_low = f - (d - 2.0f);
+    let s = f / d;
+    let sd = exact_product(s, d);
+    let s_low = (((f - sd.x) - sd.y) - s * d_low) / d;
+    // log(1 + f) = 2 s + s (2/3 s^2 + ...)
+    let tail = 2.0f * s_low + s * log_series(s);
+    let e = exact_product(2.0f * s, 1.44269502f);
+    let high = parts.exponent + e.x;
+    let low = (e.x - (high - parts.exponent)) + (e.y + (2.0f * s * 1.925963033e-8f + tail * 1.44269502f));
+    let t = exact_product(y, high);
+    let whole = t.x;
+    let rest = t.y + y * low;
+    let n = round(clamped(whole, -300.0f, 300.0f));
+    let c = clamped((whole - n) + rest, -2.0f, 2.0f);
+    let m = round(c);
+    let value = scaled(scaled(1.0f + expm1_near((c - m) * 0.693147181f), i32(clamped(n, -150.0f, 127.0f))), i32(m));
+    return select(select(value, 0.0f, whole < -152.0f), infinity(), whole >= 129.0f);
+}
+fn signed_power_f32(x: f32, y: f32) -> f32 {
+    let size = fabs_f32(x);
+    let whole = floor_f32(y) == y;
+    let odd = whole && floor_f32(0.5f * y) != 0.5f * y;
+    if (y == 0.0f || x == 1.0f) { return 1.0f; }
+    if (isnan_f32(x) || isnan_f32(y)) { return not_a_number(); }
+    var value = 0.0f;
+    if (isinf_f32(y)) {
+        value = select(select(0.0f, infinity(), (size > 1.0f) == (y > 0.0f)), 1.0f, size == 1.0f);
+    } else if (size == 0.0f || isinf_f32(size)) {
+        value = select(0.0f, infinity(), (size == 0.0f) == (y < 0.0f));
+    } else {
+        value = power_finite(size, y);
+    }
+    if (x < 0.0f && isfinite_f32(x) && !whole) { return not_a_number(); }
+    return select(value, copysign_f32(value, x), odd);
+}
+
+// log(erfc(a)) for 1 <= a <= 4, and erf(a) / a in terms of a a for a <= 1.
+fn log_erfc(a: f32) -> f32 {
+    var p = 0.00013354658f;
+    p = p * a - 0.0023899076f;
+    p = p * a + 0.019448387f;
+    p = p * a - 0.09778741f;
+    p = p * a - 0.64463556f;
+    p = p * a - 1.1229699f;
+    return p * a - 0.0014048255f;
+}
+fn erf_over_x(z: f32) -> f32 {
+    var p = -0.00056314224f;
+    p = p * z + 0.0049175513f;
+    p = p * z - 0.026711311f;
+    p = p * z + 0.1128018f;
+    p = p * z - 0.37612325f;
+    return p * z + 1.1283791f;
+}
+fn error_function_f32(x: f32) -> f32 {
+    let size = fabs_f32(x);
+    let a = select(size, 4.0f, size > 4.0f);
+    let far = copysign_f32(1.0f - exp_f32(log_erfc(a)), x);
+    return select(select(far, x * erf_over_x(a * a), a < 1.0f), x, isnan_f32(x));
+}
+// (1 + erf(x / sqrt 2)) / 2; for x < 0 formed from erfc, so that nothing cancels.
+fn normal_distribution_f32(x: f32) -> f32 {
+    let t = x * 0.70710678f;
+    let size = fabs_f32(t);
+    let a = select(size, 4.0f, size > 4.0f);
+    let tail = 0.5f * exp_f32(log_erfc(a));
+    let far = select(1.0f - tail, tail, x < 0.0f);
+    let near = 0.5f * t * erf_over_x(a * a) + 0.5f;
+    return select(select(far, 0.0f, x < -5.65f), near, a < 1.0f);
+}
+fn gelu_slope_f32(x: f32) -> f32 { return normal_distribution_f32(x) + x * 0.39894228f * exp_f32(-0.5f * x * x); }
+fn gelu_tanh_slope_f32(x: f32) -> f32 {
+    let u = (x + 0.044715f * x * x * x) * 1.5957691f;
+    let s = 1.0f / (1.0f + exp_f32(-u));
+    return s + x * s * (1.0f - s) * (0.21406445f * (x * x) + 1.5957691f);
+}
+fn silu_slope_f32(x: f32) -> f32 {
+    let s = 1.0f / (1.0f + exp_f32(-x));
+    return s * (x * (1.0f - s) + 1.0f);
+}
+
+// Exact: long division of the mantissas, eight bits at a time.
+fn fmod_f32(x: f32, y: f32) -> f32 {
+    let a = bitcast<u32>(x) & 0x7fffffffu;
+    let b = bitcast<u32>(y) & 0x7fffffffu;
+    if (a >= 0x7f800000u || b > 0x7f800000u || b == 0u) { return not_a_number(); }
+    if (a < b) { return x; }
+    let ea = max(i32(a >> 23u), 1);
+    let eb = max(i32(b >> 23u), 1);
+    var m = (a & 0x7fffffu) | select(0u, 0x800000u, a >= 0x800000u);
+    let d = (b & 0x7fffffu) | select(0u, 0x800000u, b >= 0x800000u);
+    m = m % d;
+    var left = ea - eb;
+    while (left > 0) {
+        let bits = u32(min(left, 8));
+        m = (m << bits) % d;
+        left -= i32(bits);
+    }
+    // m 2^(eb - 150) with m < 2^24: normalise.
+    var e = eb;
+    if (m == 0u) { return copysign_f32(0.0f, x); }
+    let up = min(i32(countLeadingZeros(m)) - 8, e - 1);
+    m = m << u32(up);
+    e -= up;
+    let value = select(m, (m & 0x7fffffu) | (u32(e) << 23u), m >= 0x800000u);
+    return copysign_f32(bitcast<f32>(value), x);
+}
+fn floor_remainder_f32(x: f32, y: f32) -> f32 {
+    let r = fmod_f32(x, y);
+    let moved = select(r, r + y, (r < 0.0f && y > 0.0f) || (r > 0.0f && y < 0.0f));
+    return select(moved, copysign_f32(r, y), r == 0.0f);
+}

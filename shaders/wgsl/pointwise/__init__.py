@@ -1,0 +1,1 @@
+"""Kernels of elementwise ops, copies and random numbers."""

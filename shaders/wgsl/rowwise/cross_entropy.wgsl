@@ -1,0 +1,47 @@
+{#- Cross entropy of rows of logits with integer classes, and the logsumexp of each row. With SMOOTHED also the row's mean counts. Rows
+    whose class is ignored or outside give 0. -#}
+{% set DTYPE = DTYPE | default("float32") %}
+{% set INDEX_DTYPE = INDEX_DTYPE | default("int32") %}
+{% set SMOOTHED = SMOOTHED | default(false) %}
+{% set WIDTH = WIDTH | default(4) %}
+{% set HELD = HELD | default(2) %}
+{% import "lib/storage.wgsl" as storage with context %}
+{% import "lib/rows.wgsl" as rows with context %}
+{% import "rowwise/classes.wgsl" as classes with context %}
+{% import "rowwise/row_exponentials.wgsl" as exponentials with context %}
+{{ storage.enable() }}
+{% include "lib/logarithm.wgsl" %}
+{{ storage.half_functions() }}
+{{ storage.input(0, "x", DTYPE, WIDTH) }}
+{{ storage.input(1, "labels", INDEX_DTYPE) }}
+{{ storage.output(2, "loss", "float32") }}
+{{ storage.output(3, "lse", "float32") }}
+{{ storage.parameters("o_x: u32, o_labels: u32, o_loss: u32, o_lse: u32, labels_step: u32, ignored_low: u32, ignored_high: u32, "
+   ~ "smoothing: f32, " ~ rows.members(["x"])) }}
+{{ rows.declarations() }}
+{{ exponentials.declarations() }}
+{{ classes.declarations() }}
+{{ rows.main(["x"]) }}
+{{ rows.hold("x") }}
+{% if SMOOTHED %}
+    var logits = V();
+{% call(k) rows.each() %}
+        logits += {{ rows.value("x", k) }};
+{% endcall %}
+    let mean = team_sum(lanes_sum(logits)) / f32(p.length);
+{% endif %}
+{{ exponentials.statistics("x") }}
+    if (me == 0u && {{ rows.live() }}) {
+        let all = log_f32(total) + shift;
+        let picked = class_of(row);
+        var value = 0.0f;
+        if (picked < p.length) {
+            value = (1.0f - p.smoothing) * (all - x_at(at_x + picked * p.x_step));
+{% if SMOOTHED %}
+            value += p.smoothing * (all - mean);
+{% endif %}
+        }
+        loss_set(p.o_loss + row, value);
+        lse_set(p.o_lse + row, all);
+    }
+}
