@@ -1,0 +1,271 @@
+"""Measurements of the source that docs/architecture.md quotes: rooms and their imports, names, docstrings, assertions.
+
+Run `python -m tests.architecture.survey [FOLDER ...]` for a table with a column per checkout. Everything is read off the
+source, so an old checkout can be measured beside a new one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+PACKAGES = {"hal": "polyhal.hal", "backends": "polyhal.backends", "shaders": "polyhal.shaders", "frontend": "polyhal"}
+_AT_IMPORT, _LAZY, _TYPING = "at import", "lazy", "typing"
+_PRODUCER_MAP = re.compile(r"\{[^{}]*for \w+(?:, \w+)? in enumerate\((?:self\.)?_?\w*\.?nodes\)[^{}]*outputs[^{}]*\}")
+_SCALAR = re.compile(r"\b(?:const\s+)?(?:u?int|u?long|float|double|REAL)\s+\w+\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One import of a module of the project: from where, of what, and when it happens."""
+
+    source: str
+    target: str
+    when: str
+
+
+class Tree:
+    """The parsed source of one checkout."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.files = {
+            p: p.read_text(encoding="utf-8") for folder in PACKAGES for p in sorted((root / folder).rglob("*.py"))
+        }
+        self.parsed = {p: ast.parse(text) for p, text in self.files.items()}
+        self.modules = {self.module(p): p for p in self.files}
+
+    def module(self, path: Path) -> str:
+        """The import name of a file."""
+        folder, *rest = path.relative_to(self.root).with_suffix("").parts
+        parts = [PACKAGES[folder], *rest]
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @cached_property
+    def imports(self) -> list[Import]:
+        """Every import between modules of the project."""
+        return [i for path in self.files for i in self._imports(path)]
+
+    def _imports(self, path: Path) -> Iterator[Import]:
+        source = self.module(path)
+        pending: list[tuple[ast.AST, str]] = [(self.parsed[path], _AT_IMPORT)]
+        while pending:
+            node, when = pending.pop()
+            if isinstance(node, ast.FunctionDef | ast.Lambda):
+                when = _LAZY
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                when = _TYPING
+            for target in self._targets(node):
+                yield Import(source, target, when)
+            pending += [(child, when) for child in ast.iter_child_nodes(node)]
+
+    def _targets(self, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name in self.modules)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{a.name}" for a in node.names]
+            inner = [name for name in names if name in self.modules]
+            yield from inner
+            if len(inner) < len(names) and node.module in self.modules:
+                yield node.module
+
+    def functions(self, under: str = "") -> Iterator[ast.FunctionDef]:
+        """Every function and method below a folder."""
+        for path, tree in self.parsed.items():
+            if path.is_relative_to(self.root / under):
+                yield from (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """The rooms of a package: modules that lie flat in it, and packages. `floors` is the longest chain of imports."""
+
+    count: int
+    arrows: int
+    upward: int
+    """Arrows, made lazily or for types only, to a room on the same floor or above."""
+    floors: int
+
+
+def rooms(tree: Tree, package: str, without: str = "testing") -> Rooms:
+    """The rooms of `package` and the imports between them."""
+    arrows: dict[tuple[str, str], set[str]] = defaultdict(set)
+    names = {_room(m, package) for m in tree.modules} - {"", without}
+    for i in tree.imports:
+        ends = _room(i.source, package), _room(i.target, package)
+        if ends[0] != ends[1] and set(ends) <= names:
+            arrows[ends].add(i.when)
+    eager = [ends for ends, when in arrows.items() if _AT_IMPORT in when]
+    floor = _floors(names, eager)
+    upward = sum(floor[a] <= floor[b] for a, b in arrows)
+    return Rooms(len(names), len(arrows), upward, 1 + max(floor.values(), default=-1))
+
+
+def _room(module: str, package: str) -> str:
+    return module.removeprefix(f"{package}.").split(".")[0] if module.startswith(f"{package}.") else ""
+
+
+def _floors(names: set[str], arrows: list[tuple[str, str]]) -> dict[str, int]:
+    """For each room the length of the longest chain of imports below it; rooms in a cycle share a floor."""
+    below = {name: {b for a, b in arrows if a == name} for name in names}
+    floor = dict.fromkeys(names, 0)
+    for _ in names:
+        raised = {n: max((floor[b] + 1 for b in below[n] if not _reaches(below, b, n)), default=0) for n in names}
+        for n in names:  # a cycle stands on what any of its rooms imports
+            raised[n] = max(raised[m] for m in names if m == n or (_reaches(below, n, m) and _reaches(below, m, n)))
+        if raised == floor:
+            break
+        floor = raised
+    return floor
+
+
+def _reaches(below: dict[str, set[str]], start: str, goal: str) -> bool:
+    pending, seen = [start], {start}
+    while pending:
+        at = pending.pop()
+        if at == goal:
+            return True
+        new = below[at] - seen
+        seen |= new
+        pending += new
+    return False
+
+
+def homonyms(tree: Tree) -> dict[str, list[str]]:
+    """Class names that are defined in several files, lowering functions' rooms left out."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path, parsed in tree.parsed.items():
+        if "lowering" not in path.parts:
+            for node in ast.walk(parsed):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(str(path.relative_to(tree.root)))
+    return {name: files for name, files in sorted(places.items()) if len(files) > 1}
+
+
+def name_tests(tree: Tree) -> list[str]:
+    """Comparisons of an op's name, or of an op with `OPS[...]`, outside the declarations and the backends."""
+    found = []
+    for path, parsed in tree.parsed.items():
+        relative = path.relative_to(tree.root)
+        if relative.parts[:2] == ("hal", "ops") or relative.parts[0] == "backends":
+            continue
+        for node in ast.walk(parsed):
+            if isinstance(node, ast.Compare):
+                sides = [ast.unparse(side) for side in (node.left, *node.comparators)]
+                if any(re.search(r"\bop(_?name)?\.name$|\bop_name$", s) for s in sides) or any(
+                    "OPS[" in s for s in sides
+                ):
+                    found.append(f"{relative}:{node.lineno} {ast.unparse(node)}")
+    return found
+
+
+def private_rebuilds(tree: Tree) -> list[str]:
+    """Comprehensions and loops that map the values of a graph to their producers or users."""
+    found = []
+    for path, text in tree.files.items():
+        for match in re.finditer(
+            r"\{[^{}]*for \w+(?:, \w+)? in enumerate\((?:self\.)?_?\w*\.?nodes\)[^{}]*outputs[^{}]*\}", text
+        ):
+            found.append(f"{path.relative_to(tree.root)}:{text.count(chr(10), 0, match.start()) + 1}")
+    return found
+
+
+def docstring_share(tree: Tree, under: str) -> float:
+    """The share of public functions, methods and classes below a folder that have a docstring."""
+    public = [
+        n
+        for path, parsed in tree.parsed.items()
+        if path.is_relative_to(tree.root / under)
+        for n in ast.walk(parsed)
+        if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")
+    ]
+    return sum(ast.get_docstring(n) is not None for n in public) / max(1, len(public))
+
+
+def _asserts(tree: Tree) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for parsed in tree.parsed.values():
+        for node in ast.walk(parsed):
+            if isinstance(node, ast.Assert):
+                test = ast.unparse(node.test)
+                narrows = test.startswith("isinstance") or test.endswith("is not None")
+                counts["narrowing" if narrows else "other"] += 1
+            elif isinstance(node, ast.Raise):
+                counts["raise"] += 1
+    return counts
+
+
+def _lengths(tree: Tree) -> list[int]:
+    return sorted(text.count("\n") for text in tree.files.values() if text.strip())
+
+
+def _launch_scalars(tree: Tree) -> list[int]:
+    """For each OpenCL kernel, how many scalars its signature spells out; macros count as one."""
+    found = []
+    for path in sorted((tree.root / "shaders" / "opencl").rglob("*.cl")):
+        text = re.sub(r"//[^\n]*|#[^\n]*", "", path.read_text(encoding="utf-8"))
+        for match in re.finditer(r"__kernel\b[^{;]*?\bvoid\s+\w+\s*\(", text):
+            depth, end = 1, match.end()
+            while depth and end < len(text):
+                depth += {"(": 1, ")": -1}.get(text[end], 0)
+                end += 1
+            found.append(sum(bool(_SCALAR.search(p)) for p in text[match.end() : end - 1].split(",")))
+    return found
+
+
+def _share_of_any(tree: Tree) -> float:
+    annotations = [ast.unparse(a.annotation) for f in tree.functions() for a in f.args.args if a.annotation is not None]
+    return sum("Any" in a for a in annotations) / max(1, len(annotations))
+
+
+def _knots(tree: Tree) -> int:
+    return sum((f.end_lineno or 0) - f.lineno >= 60 for f in tree.functions())
+
+
+_LINES: dict[str, Callable[[Tree], object]] = {
+    "Python files": lambda t: len(t.files),
+    "lines of a file, median / largest": lambda t: f"{statistics.median(_lengths(t)):.0f} / {_lengths(t)[-1]}",
+    "flat modules in hal": lambda t: len(list((t.root / "hal").glob("*.py"))) - 1,
+    "rooms of hal": lambda t: rooms(t, "polyhal.hal").count,
+    "floors of hal": lambda t: rooms(t, "polyhal.hal").floors,
+    "arrows between rooms of hal (upward)": lambda t: "{0.arrows} ({0.upward})".format(rooms(t, "polyhal.hal")),
+    "rooms of OpenCL lowering": lambda t: rooms(t, "polyhal.backends.opencl.lowering").count,
+    "arrows between them (upward)": lambda t: "{0.arrows} ({0.upward})".format(
+        rooms(t, "polyhal.backends.opencl.lowering")
+    ),
+    "class names with several homes": lambda t: len(homonyms(t)),
+    "comparisons of ops by name": lambda t: len(name_tests(t)),
+    "private maps of producers or users": lambda t: len(private_rebuilds(t)),
+    "scalars spelt out by a kernel, median / most": lambda t: (
+        f"{statistics.median(_launch_scalars(t)):.0f} / {max(_launch_scalars(t))}"
+    ),
+    "docstrings, all": lambda t: f"{docstring_share(t, '.'):.0%}",
+    "docstrings, backends/numpy": lambda t: f"{docstring_share(t, 'backends/numpy'):.0%}",
+    "docstrings, backends/null": lambda t: f"{docstring_share(t, 'backends/null'):.0%}",
+    "docstrings, backends/opencl": lambda t: f"{docstring_share(t, 'backends/opencl'):.0%}",
+    "raise : assert (that narrow a type)": lambda t: "{raise} : {all} ({narrowing})".format(
+        **_asserts(t), all=_asserts(t)["narrowing"] + _asserts(t)["other"]
+    ),
+    "type: ignore": lambda t: sum(text.count("type: ignore") for text in t.files.values()),
+    "parameters whose type contains Any": lambda t: f"{_share_of_any(t):.0%}",
+    "functions of 60 lines or more": _knots,
+    "asks for thread.capture": lambda t: sum(text.count("thread.capture") for text in t.files.values()),
+}
+
+
+def main(folders: list[str]) -> None:
+    """Print the table."""
+    trees = [Tree(Path(folder).resolve()) for folder in folders or ["."]]
+    for title, measure in _LINES.items():
+        print(f"| {title} | " + " | ".join(str(measure(t)) for t in trees) + " |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
