@@ -1,13 +1,13 @@
 """The command line: `polyhal train`, `generate`, `devices`, `doctor` and more.
 
-Every command imports what it needs when it runs, so that `polyhal --help` stays quick.
+Every command imports what it needs when it runs, so that `polyhal --help` stays fast.
 """
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     from polyhal.cli.app import run
 
     raise SystemExit(run())

@@ -1,4 +1,7 @@
-"""How commands speak: one console for results, one for messages, and errors as one sentence with an exit code."""
+"""Errors on the command line: one sentence on standard error and an exit code, never a traceback.
+
+Errors in the user's input exit with code 2, defects of Polyhal with code 1, so that scripts can tell them apart.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ R = TypeVar("R")
 BAD_INPUT = 2
 INTERNAL = 1
 INTERRUPTED = 130
-"""What shells report for a process that Ctrl-C ended."""
+"""The code that shells report for a process ended by Ctrl-C."""
 
 
 def sentence(error: BaseException) -> str:
-    """What an error says, for a person. Operating system errors name the file."""
+    """Format an error for a person. Errors of the operating system include the file name."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if isinstance(error, KeyError) and error.args:
@@ -32,17 +35,17 @@ def sentence(error: BaseException) -> str:
 
 
 def fail(text: str) -> None:
-    """One message on standard error, without markup and without folding, so that it can be searched for."""
-    bold, plain = ("\033[1;31m", "\033[0m") if _coloured() else ("", "")
+    """Print an error message to standard error as one unwrapped line, so that it can be copied and searched for."""
+    bold, plain = ("\033[1;31m", "\033[0m") if _colored() else ("", "")
     print(f"{bold}error:{plain} {text}", file=sys.stderr, flush=True)
 
 
-def _coloured() -> bool:
+def _colored() -> bool:
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def reported(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn the errors that people cause into one sentence and exit code 2, and defects of ours into one with code 1.
+    """Decorate a command: its errors become one sentence and an exit code.
 
     With POLYHAL_DEBUG=1 every error keeps its traceback.
     """
@@ -51,21 +54,17 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (PolyhalError, OSError, MemoryError) as error:
-            if env.debug():
-                raise
-            if isinstance(error, BrokenPipeError):
-                raise
-            fail(sentence(error))
-            raise typer.Exit(BAD_INPUT) from error
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+            raise  # handled by `app.run`
         except KeyboardInterrupt as error:
             fail("interrupted")
             raise typer.Exit(INTERRUPTED) from error
-        except (typer.Exit, typer.Abort, typer.BadParameter):
-            raise
-        except (
-            Exception
-        ) as error:  # a defect of ours: still no traceback in people's faces, but told apart from bad input
+        except (PolyhalError, OSError, MemoryError) as error:
+            if env.debug():
+                raise
+            fail(sentence(error))
+            raise typer.Exit(BAD_INPUT) from error
+        except Exception as error:  # a defect of Polyhal
             if env.debug():
                 raise
             fail(f"unexpected {type(error).__name__}: {sentence(error)} (set POLYHAL_DEBUG=1 for the traceback)")

@@ -1,4 +1,4 @@
-"""Ctrl-C and termination as a request that the training loop answers between two steps."""
+"""Ctrl-C and SIGTERM as a request that the training loop answers between two steps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """While entered, the first SIGINT or SIGTERM sets `requested`; the second one interrupts at once.
+    """A context in which the first SIGINT or SIGTERM sets `requested`, and the second raises KeyboardInterrupt.
 
-    Outside the main thread, where Python allows no handlers, signals keep their meaning.
+    Outside the main thread, where Python allows no signal handlers, signals keep their meaning.
     """
 
     def __init__(self) -> None:
         self.requested = ""
-        """The name of the signal, or empty."""
+        """The name of the signal; empty before there was one."""
         self._previous: dict[signal.Signals, Handler] = {}
 
     def __call__(self) -> bool:

@@ -1,4 +1,4 @@
-"""A tiny text, a tiny model, and the command line run inside the test's process."""
+"""A tiny text, a tiny model, and a fixture that runs the command line inside the test process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from polyhal.cli.app import run
 
 TINY = ["--layers", "2", "--heads", "2", "--width", "16", "--context", "16", "--batch-size", "4", "--sample-every", "0"]
-"""A model that takes milliseconds per step on any device."""
+"""A model whose steps take milliseconds on any device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ended and what it wrote."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -28,7 +28,7 @@ Command = Callable[..., Outcome]
 
 @pytest.fixture
 def polyhal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs one command in an empty working directory."""
+    """Run commands in an empty working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
 

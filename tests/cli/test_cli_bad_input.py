@@ -1,4 +1,4 @@
-"""Whatever is wrong with what people type or have on their disks: one clear sentence, exit code 2, nothing lost."""
+"""Bad arguments and damaged files: one clear sentence, exit code 2, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_context_longer_than_the_data(polyhal: Command, text: Path) -> None:
         (["--tokenizer", "bpe", "--vocabulary", 5], "--vocabulary is 5"),
         (["--schedule", "square"], "--schedule is square; expected cosine, linear, constant"),
         (["--layers", "two"], "Invalid value for '--layers'"),
-        (["--stop-after", 0], "0 steps are too few"),
+        (["--stop-after", 0], "--stop-after is 0; expected 1 or more"),
         (["--resume", "--overwrite"], "expected one of them"),
         (["--device", "opencl:99"], "device 'opencl:99' is not available"),
         (["--device", "cuda"], 'did you mean "gpu"?'),
@@ -206,8 +206,8 @@ def test_a_checkpoint_of_something_else(polyhal: Command, tmp_path: Path) -> Non
         ([".", "--temperature", -1], "temperature is -1"),
         ([".", "--top-k", 0], "top_k is 0"),
         ([".", "--top-p", 2], "top_p is 2"),
-        ([".", "--max-tokens", -1], "-1 tokens cannot be written"),
-        ([".", "--seed", -1], "-1 is no seed"),
+        ([".", "--max-tokens", -1], "--max-tokens is -1; expected 0 or more"),
+        ([".", "--seed", -1], "--seed is -1; expected 0 to"),
         ([".", "--prompt", ""], "the prompt is empty"),
         ([], "Missing argument"),
     ],
@@ -220,7 +220,7 @@ def test_unusable_requests_for_text(polyhal: Command, options: list[Any], expect
     ("arguments", "expected"),
     [
         (["explain", "layer_nrom"], "did you mean layer_norm"),
-        (["explain", "add", "--shape", "3,x"], "'3,x' is no shape"),
+        (["explain", "add", "--shape", "3,x"], "'3,x' is not a shape"),
         (["explain", "add", "--dtype", "float33"], "float33"),
         (["explain", "matmul", "--shape", "2,3", "--shape", "4,5", "--device", "numpy"], "matmul"),
         (["trian"], "No such command"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal.cli.commands.generate import pieces
+from polyhal.cli.commands.generate import decode_stream
 from polyhal.text import BPETokenizer, CharTokenizer
 
 from .conftest import Command
@@ -38,11 +38,11 @@ def test_ways_to_take_the_likeliest_token_agree(polyhal: Command, trained: Path,
 def test_characters_of_several_bytes_are_written_whole() -> None:
     text = "naïve façade – Ελλάδα 漢字 🎈 end"
     tokenizer = BPETokenizer.train(text, 258)
-    written = list(pieces(tokenizer, tokenizer.encode(text)))
+    written = list(decode_stream(tokenizer, tokenizer.encode(text)))
     assert "".join(written) == text
     assert not any("\ufffd" in piece for piece in written)
 
 
 def test_unknown_characters_are_marked_and_nothing_is_lost() -> None:
     tokenizer = CharTokenizer.train("abc")
-    assert "".join(pieces(tokenizer, tokenizer.encode("a?"))) == "a\ufffd"
+    assert "".join(decode_stream(tokenizer, tokenizer.encode("a?"))) == "a\ufffd"

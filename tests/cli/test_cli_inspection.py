@@ -26,14 +26,14 @@ from .conftest import TINY, Command
 
 
 def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`code` in a process of its own."""
+    """Run `code` in a subprocess."""
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment, timeout=60
     )
 
 
 def _command(*arguments: str, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, after the statements in `before`."""
+    """Run a command in a subprocess, after the statements in `before`."""
     return _python(
         f"import sys\n{before}\nfrom polyhal.cli.app import run\nsys.exit(run({list(arguments)!r}))", **environment
     )

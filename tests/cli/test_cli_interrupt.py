@@ -1,4 +1,4 @@
-"""Ctrl-C and termination: the run is saved, says how to go on, and goes on exactly."""
+"""Ctrl-C and SIGTERM: the run is saved, says how to resume, and resumes exactly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _start(text: Path, folder: Path, *options: object) -> subprocess.Popen[str]:
 
 
 def _wait_for_steps(folder: Path) -> None:
-    """Until the first figures are there."""
+    """Wait until the first figures are written."""
     deadline = time.monotonic() + 30
     while not (folder / "metrics.jsonl").exists():
         assert time.monotonic() < deadline, "the run did not start"
@@ -53,7 +53,7 @@ def test_a_signal_saves_and_says_how_to_resume(
     step = int(out.split("stopped after step ")[1].split()[0])
     again = polyhal("train", "--resume", "--save-dir", folder, "--device", "numpy", "--stop-after", 1)
     assert again.code == 0, again.err
-    assert f"going on from step {step}" in again.out
+    assert f"resuming after step {step}" in again.out
 
 
 def test_a_second_signal_quits_at_once() -> None:

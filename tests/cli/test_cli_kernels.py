@@ -24,12 +24,12 @@ from .conftest import Command, Outcome
 
 pytestmark = pytest.mark.skipif(not registry().probe("opencl"), reason="there is no OpenCL device")
 KERNEL = "optim/scale_all.cl"
-"""Serves one op with few samples."""
+"""A kernel of one op with few samples."""
 
 
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Empty folders; returns that of changed kernels."""
+    """Use empty folders. Returns the one of changed kernels."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("POLYHAL_KERNELS", str(tmp_path / "kernels"))
     monkeypatch.setattr(Device("opencl").backend.kernels, "overrides", Overrides(Device("opencl").info))  # type: ignore[attr-defined]
@@ -37,7 +37,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def edited(polyhal: Command, monkeypatch: pytest.MonkeyPatch, change: str) -> Outcome:
-    """`polyhal kernels edit` with an editor that makes a change, which is Python about `text`."""
+    """Run `polyhal kernels edit` with an editor that applies `change`, Python code about `text`."""
     code = f"import sys, pathlib; p = pathlib.Path(sys.argv[1]); text = p.read_text(); {change}; p.write_text(text)"
     monkeypatch.setenv("EDITOR", f'"{sys.executable}" -c "{code}"')
     return polyhal("kernels", "edit", "scale_all", "--device", "opencl")
@@ -57,13 +57,13 @@ def test_kernels_are_listed_and_shown(polyhal: Command) -> None:
     assert "no kernel files" in polyhal("kernels", "list", "--device", "numpy").err
 
 
-def test_a_changed_kernel_that_is_right_is_used_and_can_be_taken_back(
+def test_a_correct_changed_kernel_is_used_and_can_be_restored(
     polyhal: Command, monkeypatch: pytest.MonkeyPatch, folders: Path
 ) -> None:
-    assert "no kernel is changed" in polyhal("kernels", "check", "--device", "opencl").out
+    assert "holds no changed kernel" in polyhal("kernels", "check", "--device", "opencl").out
     done = edited(polyhal, monkeypatch, "text = '// mine' + chr(10) + text")
     assert done.code == 0, done.err
-    assert f"{KERNEL} is right in" in done.out
+    assert f"{KERNEL} passed" in done.out
     assert "speedup" in done.out
     overrides = Overrides(Device("opencl").info)
     assert (overrides.text(KERNEL) or "").startswith("// mine")
@@ -74,12 +74,12 @@ def test_a_changed_kernel_that_is_right_is_used_and_can_be_taken_back(
     assert "you have not changed" in polyhal("kernels", "check", KERNEL, "--device", "opencl").err
 
 
-def test_a_changed_kernel_that_is_wrong_is_refused_with_what_differs(
+def test_a_wrong_changed_kernel_is_refused_and_the_differences_are_shown(
     polyhal: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = edited(polyhal, monkeypatch, "text = text.replace('* by', '* by * 1.01f')")
     assert wrong.code == 1
-    assert "is refused, the shipped kernel stays in use" in wrong.err
+    assert "is refused and the shipped kernel stays in use" in wrong.err
     assert "expected" in wrong.err
     with pytest.warns(UserWarning, match="is not used: forward/scale_all"):
         assert Overrides(Device("opencl").info).text(KERNEL) is None
@@ -91,10 +91,13 @@ def test_a_changed_kernel_that_is_wrong_is_refused_with_what_differs(
     assert f"mend {KERNEL}, which you have changed" in broken.out
 
 
-def test_an_editor_that_does_not_work_is_told(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_editor_that_does_not_start_is_reported_and_leaves_no_file(
+    polyhal: Command, monkeypatch: pytest.MonkeyPatch, folders: Path
+) -> None:
     monkeypatch.setenv("EDITOR", "no-such-editor")
     assert "the editor 'no-such-editor' does not start" in polyhal("kernels", "edit", KERNEL, "--device", "opencl").err
-    assert "is as it came" in edited(polyhal, monkeypatch, "text = text").out
+    assert not (folders / KERNEL).exists()
+    assert "is unchanged" in edited(polyhal, monkeypatch, "text = text").out
 
 
 def test_prebuild_shares_the_programs_and_finds_them_again(polyhal: Command, tmp_path: Path) -> None:
@@ -110,13 +113,13 @@ def test_prebuild_shares_the_programs_and_finds_them_again(polyhal: Command, tmp
     assert list((tmp_path / "cache" / "calls").iterdir())
 
 
-def test_prebuild_refuses_what_it_does_not_know(polyhal: Command) -> None:
-    assert "there is no 'gpt5'" in polyhal("prebuild", "--for", "gpt5", "--device", "opencl").err
-    assert "nothing is asked for" in polyhal("prebuild", "--for", ",", "--device", "opencl").err
+def test_prebuild_refuses_unknown_workloads(polyhal: Command) -> None:
+    assert "there is no workload 'gpt5'" in polyhal("prebuild", "--for", "gpt5", "--device", "opencl").err
+    assert "no workload is given" in polyhal("prebuild", "--for", ",", "--device", "opencl").err
     assert "no kernel files" in polyhal("prebuild", "--device", "numpy").err
 
 
-def test_a_search_tells_of_every_event(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_sends_every_event(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "workloads", lambda kind: [Workload("add", ((512,), (512,)), {})])
     monkeypatch.setattr(searching, "_ROUNDS", 3)
     request = {"device": "opencl", "budget": 1.0, "only": "elementwise", "done": [], "skip": []}
@@ -129,81 +132,81 @@ def test_a_search_tells_of_every_event(capsys: pytest.CaptureFixture[str], monke
     assert "nothing to tune" in capsys.readouterr().out
 
 
-class Scripted:
-    """Processes that say what a test wants them to say; one script per process that is started."""
+class ScriptedPool:
+    """A worker pool that yields the messages of a script; one script per pool."""
 
     scripts: list[list[pool.Message | Exception]]
     requests: list[dict[str, Any]]
 
-    def __init__(self, module: str, arguments: list[list[str]], environment: dict[str, str]) -> None:
+    def __init__(self, module: str, arguments: list[list[str]]) -> None:
         self.requests.append(json.loads(arguments[0][0]))
 
-    def __enter__(self) -> Scripted:
+    def __enter__(self) -> ScriptedPool:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Nothing runs."""
+        """No process runs."""
 
-    def messages(self, silence: float) -> Iterator[pool.Message]:
+    def messages(self, timeout: float) -> Iterator[pool.Message]:
         for message in self.scripts.pop(0):
             if isinstance(message, Exception):
                 raise message
             yield message
 
 
-def said(**content: Any) -> pool.Message:
+def event(**content: Any) -> pool.Message:
     return pool.Message(0, content)
 
 
-def test_tuning_goes_on_where_a_process_dies_and_is_kept(
+def test_tuning_continues_after_a_crash_and_its_choices_are_stored(
     polyhal: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def result(shape: str, values: dict[str, int]) -> pool.Message:
         found = {"family": "rows", "shape_class": shape, "values": values, "speedup": 1.5, "date": "2026-01-02"}
-        return said(
+        return event(
             event="result", found=found, default={"group": 64}, default_seconds=3e-5, seconds=2e-5, tried=2, refused=1,
             left=3,
         )  # fmt: skip
 
-    deadly, slow = [["rows", "b"], {"group": 8}], [["rows", "b"], {"group": 16}]
-    Scripted.requests = []
-    Scripted.scripts = [
+    crashing, slow = [["rows", "b"], {"group": 8}], [["rows", "b"], {"group": 16}]
+    ScriptedPool.requests = []
+    ScriptedPool.scripts = [
         [
             result("a", {"group": 128}),
-            said(event="trial", key=deadly[0], values=deadly[1]),
+            event(event="trial", key=crashing[0], values=crashing[1]),
             pool.Message(0, {}, -11),
         ],
-        [said(event="trial", key=slow[0], values=slow[1]), TimeoutError("no answer within 60 s")],
+        [event(event="trial", key=slow[0], values=slow[1]), TimeoutError("no answer within 60 s")],
         [result("b", {}), pool.Message(0, {}, 0)],
     ]
-    monkeypatch.setattr(pool, "Workers", Scripted)
+    monkeypatch.setattr(pool, "WorkerPool", ScriptedPool)
     done = polyhal("tune", "--device", "opencl", "--budget", "1m")
     assert done.code == 0, done.err
     assert "group 64 → 128" in done.out
     assert "2 of 5" in done.out
     assert "keep" in done.out
-    assert "rows b with group 8 is left out: the process ended with code -11" in done.out
-    assert "rows b with group 16 is left out: no answer within 60 s" in done.out
-    assert [r["skip"] for r in Scripted.requests] == [[], [deadly], [deadly, slow]]
-    assert Scripted.requests[2]["done"] == [["rows", "a"]]
+    assert "rows b with group 8 is skipped: the process exited with code -11" in done.out
+    assert "rows b with group 16 is skipped: no answer within 60 s" in done.out
+    assert [r["skip"] for r in ScriptedPool.requests] == [[], [crashing], [crashing, slow]]
+    assert ScriptedPool.requests[2]["done"] == [["rows", "a"]]
 
     assert "1.50x" in polyhal("tune", "--device", "opencl", "--show").out
     file = tmp_path / "mine.json"
     assert "2 choices written" in polyhal("tune", "--device", "opencl", "--export", file).out
     assert polyhal("tune", "--device", "opencl", "--reset").code == 0
-    assert "nothing is known" in polyhal("tune", "--device", "opencl", "--show").out
-    assert "2 choices taken over" in polyhal("tune", "--device", "opencl", "--import", file).out
+    assert "no choices are stored" in polyhal("tune", "--device", "opencl", "--show").out
+    assert "2 choices imported" in polyhal("tune", "--device", "opencl", "--import", file).out
     file.write_text(file.read_text().replace('"polyhal": "', '"polyhal": "9.'))
     assert "measured elsewhere (polyhal: '9." in polyhal("tune", "--device", "opencl", "--import", file).err
     assert "No such file" in polyhal("tune", "--device", "opencl", "--import", tmp_path / "none").err
 
 
-def test_tuning_says_why_there_is_nothing(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "Workers", Scripted)
-    Scripted.requests = []
-    Scripted.scripts = [[pool.Message(0, {}, 0)]]
+def test_tuning_says_why_nothing_was_tuned(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "WorkerPool", ScriptedPool)
+    ScriptedPool.requests = []
+    ScriptedPool.scripts = [[pool.Message(0, {}, 0)]]
     assert "no kernel family has 'nonsense'" in polyhal("tune", "--device", "opencl", "--only", "nonsense").err
-    Scripted.scripts = [[said(event="failed", problem="the device is gone"), pool.Message(0, {}, 1)]]
+    ScriptedPool.scripts = [[event(event="failed", problem="the device is gone"), pool.Message(0, {}, 1)]]
     failed = polyhal("tune", "--device", "opencl")
     assert failed.code == 1
     assert "the device is gone" in failed.err
@@ -216,5 +219,5 @@ def test_budgets(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "3x", "-1s", "0s"])
-def test_budgets_that_are_none(text: str, polyhal: Command) -> None:
-    assert "expected something like" in polyhal("tune", "--device", "opencl", f"--budget={text}").err
+def test_invalid_budgets(text: str, polyhal: Command) -> None:
+    assert "is not a duration" in polyhal("tune", "--device", "opencl", f"--budget={text}").err

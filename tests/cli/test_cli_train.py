@@ -1,4 +1,4 @@
-"""`polyhal train`: what a run leaves behind, that it is reproducible, and that it goes on exactly where it stopped."""
+"""`polyhal train`: its files, reproducibility, and resuming exactly where a run stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .conftest import TINY, Command
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The figures of a run without those that depend on the clock."""
+    """The figures of a run, except those that depend on the clock."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [{k: v for k, v in json.loads(line).items() if k != "tokens_per_s"} for line in lines]
 
@@ -50,7 +50,7 @@ def test_a_run_leaves_checkpoints_figures_and_a_picture(polyhal: Command, text: 
     for name in ("best", "last"):
         assert load(tmp_path / "run" / name, "numpy")["extra"]["trainer"]["step"] <= 60
     assert "device: numpy (NumPy" in outcome.out
-    assert "because --device numpy asks for it" in outcome.out
+    assert "chosen by --device numpy" in outcome.out
     assert "polyhal generate run --prompt" in outcome.out
 
 

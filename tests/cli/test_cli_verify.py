@@ -1,4 +1,4 @@
-"""`polyhal verify`: what it prints, keeps and returns."""
+"""`polyhal verify`: its output, its certificate and its exit code."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ONLY = ("--only", "*/softmax/*")
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own."""
+    """Use an empty cache folder."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def devices() -> Iterator[Registry]:
-    """The registry of this process with a backend per fault, which are gone afterwards."""
+    """Add one backend per fault to the registry of this process, and remove them afterwards."""
     found = registry()
     backends = dict(found.backends)
     for kind in (faulty.WrongResult, faulty.WrongRequiredName):
@@ -84,8 +84,8 @@ def test_a_wrong_kernel_is_quarantined_and_the_doctor_knows(polyhal: Command, de
     assert outcome.code == 0
     out = " ".join(outcome.out.split())
     assert "failed: forward/softmax/float32" in out
-    assert "mended: forward/softmax/float32 call softmax(float32[7], axis=0) [sample 0] as transposed -> out" in out
-    assert "found 0.00322532514 at (0,)" in out
+    assert "fixed: forward/softmax/float32 call softmax(float32[7], axis=0) [sample 0] as transposed -> out" in out
+    assert "got 0.00322532514 at (0,)" in out
     assert "it runs as its decomposition now, and right" in out
     assert "correct now: all 12 checks pass, 1 kernel is in quarantine" in out
     assert "quarantined by `polyhal verify`" in polyhal("explain", "softmax", "--device", "WrongResult").out
@@ -97,7 +97,7 @@ def test_a_wrong_kernel_is_quarantined_and_the_doctor_knows(polyhal: Command, de
     assert "native kernel wrong rows" in polyhal("explain", "softmax", "--device", "WrongResult").out
 
 
-def test_what_cannot_be_mended_is_an_error(polyhal: Command, devices: Registry) -> None:
+def test_a_failure_that_cannot_be_fixed_is_an_error(polyhal: Command, devices: Registry) -> None:
     outcome = polyhal("verify", "WrongRequiredName", "--only", "*/floor/*")
     assert outcome.code == 1
     assert "wrong: forward/floor/float64" in outcome.out
@@ -105,19 +105,19 @@ def test_what_cannot_be_mended_is_an_error(polyhal: Command, devices: Registry) 
     assert "WRONG: 1 of 8 checks fail" in outcome.out
 
 
-def test_looking_only(polyhal: Command, devices: Registry, cache: Path) -> None:
+def test_no_quarantine_stores_nothing(polyhal: Command, devices: Registry, cache: Path) -> None:
     out = polyhal("verify", "WrongResult", *ONLY, "--no-quarantine", "--json").out
     assert json.loads(out)["quarantined"][0]["op"] == "softmax"
     assert not list(cache.rglob("*.json"))
 
 
-def test_json_is_all_there_is_on_standard_output(polyhal: Command, devices: Registry) -> None:
+def test_standard_output_carries_the_json_alone(polyhal: Command, devices: Registry) -> None:
     outcome = polyhal("verify", "WrongResult", *ONLY, "--json")
     assert json.loads(outcome.out)["correct"] is True
     assert "verifying WrongResult" in outcome.err
 
 
-def test_a_whole_run_is_kept_and_shown(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_certificate_of_a_whole_run_is_stored_and_shown(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     every = verification.cases
     monkeypatch.setattr(verification, "cases", lambda *args: itertools.islice(every(*args), 50))
     nothing = polyhal("verify", "numpy:no_f64", "--show")

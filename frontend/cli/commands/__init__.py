@@ -1,1 +1,1 @@
-"""One file per command; `app.py` lists them."""
+"""One file per command. `polyhal.cli.app` lists them."""

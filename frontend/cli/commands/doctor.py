@@ -1,4 +1,4 @@
-"""`polyhal doctor`: what is installed, what was found, what works, and what to do about the rest."""
+"""`polyhal doctor`: what is installed, which devices work, and how to fix what does not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyhal.cli.display import memory, print_json, say
 from polyhal.cli.reporting import reported
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @reported
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="List the backends for tests and teaching too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include the backends for tests and teaching.")] = False,
     test: Annotated[
         bool,
         typer.Option("--test/--no-test", help="Run a small computation on every device and compare it with NumPy."),
@@ -26,14 +27,12 @@ def doctor(
 ) -> None:
     """Examine this installation: versions, plug-ins, drivers, devices, failures and their fixes, the default device.
 
-    Exits with code 1 when no device can be used or a device computes wrongly.
+    Exits with code 1 if no device can be used or a device computes wrong results.
     """
     from polyhal.hal.diagnostics.doctor import examine
 
     report = examine(tests=test, hidden=everything)
     if json:
-        from polyhal.cli.output import print_json
-
         print_json(report.to_json())
     else:
         from rich.console import Console
@@ -45,24 +44,17 @@ def doctor(
 
 def _print(report: Report, console: Console) -> None:
     _section(console, "System", report.system.items())
-    _section(
-        console, "Packages", ((name, version or "not installed") for name, version in report.distributions.items())
-    )
-    _section(
-        console,
-        "Backend plug-ins",
-        ((point, f"from {source}" if source else "") for point, source in report.entry_points),
-    )
+    packages = ((name, version or "not installed") for name, version in report.distributions.items())
+    _section(console, "Packages", packages)
+    plugins = ((point, f"from {source}" if source else "") for point, source in report.entry_points)
+    _section(console, "Backend plug-ins", plugins)
     files = [(f.path, f.library + (" (missing)" if f.exists is False else "")) for f in report.driver_files]
     _section(console, "OpenCL driver files", files or [("none", "")])
     console.print("\nDevices", style="bold")
     for device in report.devices:
         _device(console, device)
-    environment = [
-        *report.environment.items(),
-        *((name, "is not a variable that Polyhal knows") for name in report.unknown_variables),
-    ]
-    _section(console, "Environment", environment or [("none set", "")])
+    variables = [*report.environment.items(), *((n, "is not a Polyhal variable") for n in report.unknown_variables)]
+    _section(console, "Environment", variables or [("none set", "")])
     cache = report.cache
     state = f"{cache.files} files, {cache.nbytes / 2**20:.1f} MiB" + ("" if cache.writable else ", not writable")
     _section(console, "Cache", [(cache.path, state)])
@@ -91,13 +83,13 @@ def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> N
 
 
 def _problem(console: Console, margin: str, text: str, fix: str, style: str = "") -> None:
-    """What is wrong, in one line however long, so that it can be copied and searched for; and the fix in another."""
-    console.print(f"{margin}{text}", style=style, markup=False, soft_wrap=True)
-    console.print(f"{margin}  fix: {fix}", style="yellow", markup=False, soft_wrap=True)
+    """Print a problem on one line and its fix on the next, both unwrapped."""
+    say(console, f"{margin}{text}", style)
+    say(console, f"{margin}  fix: {fix}", "yellow")
 
 
 def _device(console: Console, device: DeviceReport) -> None:
-    from polyhal.cli.commands.devices import dtypes, memory, speed
+    from polyhal.cli.commands.devices import dtype_summary, speed
 
     info = device.info
     mark = "→" if device.default else " "
@@ -111,18 +103,17 @@ def _device(console: Console, device: DeviceReport) -> None:
         _problem(console, "    ", f"cannot be opened: {device.problem}", device.fix, style="red")
         return
     features = ", ".join(f"{k} {v}" for k, v in device.capabilities["features"].items())
-    console.print(f"    dtypes: {dtypes(device)}{'; ' + features if features else ''}", style="dim", markup=False)
+    summary = f"    dtypes: {dtype_summary(device)}{'; ' + features if features else ''}"
+    console.print(summary, style="dim", markup=False)
     if device.speed is not None:
         problem = device.speed["problem"]
-        found = f"could not be measured: {problem}," if problem else f"{speed(device)} NumPy, measured"
-        text = f"    speed: {found} on {device.speed['date'][:10]}"
-        console.print(text, style="dim", markup=False, soft_wrap=True)
+        result = f"could not be measured: {problem}," if problem else f"{speed(device)} NumPy, measured"
+        say(console, f"    speed: {result} on {device.speed['date'][:10]}", "dim")
     for line in device.quarantined:
-        console.print(f"    {line}", style="yellow", markup=False, soft_wrap=True)
+        say(console, f"    {line}", "yellow")
     for test in device.tests:
         if test.passed:
             timing = f"{test.seconds * 1e3:.2f} ms, first call {test.first_seconds * 1e3:.0f} ms"
             console.print(f"    {test.name}: ok ({timing}, error {test.error:.1e})", style="green", markup=False)
         else:
-            text = f"    {test.name}: FAILED: {test.problem} (error {test.error:.1e})"
-            console.print(text, style="red", markup=False, soft_wrap=True)
+            say(console, f"    {test.name}: FAILED: {test.problem} (error {test.error:.1e})", "red")

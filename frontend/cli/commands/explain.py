@@ -1,4 +1,4 @@
-"""`polyhal explain`: how an op runs on a device, and why not faster."""
+"""`polyhal explain`: which kernels an op runs as on a device, and why better ones were declined."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from polyhal.cli.reporting import reported
 
 @reported
 def explain(
-    op: Annotated[str, typer.Argument(help="The op, for instance [bold]layer_norm[/].")],
-    device: Annotated[str | None, typer.Option(help="The device; the default device if not given.")] = None,
+    op: Annotated[str, typer.Argument(help="The op, for example [bold]layer_norm[/].")],
+    device: Annotated[str | None, typer.Option(help="The device. Default: the default device.")] = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option(help="The shape of one input, as in [bold]--shape 3,4[/]; repeat for each input."),
+        typer.Option(help="The shape of one input, as in [bold]--shape 3,4[/]. Repeat it for each input."),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="The element type of the inputs.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="The dtype of the inputs.")] = "float32",
 ) -> None:
-    """Show how an op runs on a device: as which kernels, and why not as better ones."""
+    """Show how an op runs on a device: which kernels it uses, and why not others."""
     from polyhal.hal.dtypes import as_dtype
     from polyhal.hal.planning.explain import explain as resolve
 
@@ -35,11 +35,11 @@ def explain(
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    """The lengths in a text like `3,4`; an empty text is a scalar's shape."""
+    """Parse a shape such as `3,4`. The empty string is the shape of a scalar. Raises BadParameter."""
     try:
-        lengths = tuple(int(part) for part in text.split(",") if part.strip())
+        lengths = tuple(int(length) for length in text.split(",") if length.strip())
     except ValueError:
         lengths = (-1,)
     if any(n < 0 for n in lengths):
-        raise typer.BadParameter(f"{text!r} is no shape; expected lengths such as 3,4", param_hint="--shape")
+        raise typer.BadParameter(f"{text!r} is not a shape; expected lengths such as 3,4", param_hint="--shape")
     return lengths

@@ -1,4 +1,4 @@
-"""`polyhal generate`: text from a trained model, shown as it comes."""
+"""`polyhal generate`: text from a trained model, streamed as it is generated."""
 
 from __future__ import annotations
 
@@ -14,22 +14,27 @@ from polyhal.cli.reporting import reported
 if TYPE_CHECKING:
     from polyhal.text import Tokenizer
 
+_LONGEST_CHARACTER = 4
+"""Bytes of the longest character in UTF-8, hence the most byte-level tokens per character."""
+
 
 @reported
 def generate(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A run's folder, or its [bold]best[/] or [bold]last[/] inside.", show_default=False)
+        Path,
+        typer.Argument(help="The folder of a run, or [bold]best[/] or [bold]last[/] inside it.", show_default=False),
     ],
     prompt: Annotated[str, typer.Option(help="The text to continue.")] = "\n",
-    max_tokens: Annotated[int, typer.Option(help="How many tokens to write at most.")] = 500,
-    temperature: Annotated[float, typer.Option(help="0 always takes the likeliest token; higher is wilder.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(help="Draw from this many of the likeliest tokens only.")] = None,
+    max_tokens: Annotated[int, typer.Option(help="The largest number of tokens to generate.")] = 500,
+    temperature: Annotated[float, typer.Option(help="0 always takes the most likely token; higher is wilder.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option(help="Sample only from this many of the most likely tokens.")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Draw from the likeliest tokens that have this probability together.")
+        float | None,
+        typer.Option(help="Sample only from the most likely tokens whose probabilities add up to this."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed writes the same text; random if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text. Default: random.")] = None,
     device: Annotated[
-        str | None, typer.Option(help="Where to compute, for instance [bold]opencl:1[/] or [bold]numpy[/].")
+        str | None, typer.Option(help="The device, for example [bold]opencl:1[/] or [bold]numpy[/].")
     ] = None,
 ) -> None:
     """Continue a prompt with a trained model, streaming the text."""
@@ -42,42 +47,41 @@ def generate(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if max_tokens < 0:
-        raise typer.BadParameter(f"{max_tokens} tokens cannot be written", param_hint="--max-tokens")
+        raise typer.BadParameter(f"--max-tokens is {max_tokens}; expected 0 or more")
     if seed is not None and not 0 <= seed < 2**63:
-        raise typer.BadParameter(f"{seed} is no seed; expected 0 to 2**63 - 1", param_hint="--seed")
+        raise typer.BadParameter(f"--seed is {seed}; expected 0 to 2**63 - 1")
     if not prompt:
-        raise typer.BadParameter("the prompt is empty; give it at least one character", param_hint="--prompt")
-    path = find_checkpoint(checkpoint)
+        raise typer.BadParameter("the prompt is empty; expected at least one character", param_hint="--prompt")
+    path = _find_checkpoint(checkpoint)
     loaded = load_model(path, Device(device))
     ids = loaded.tokenizer.encode(prompt)
     sys.stdout.write(prompt)
     tokens = stream(loaded.model, ids, max_tokens, temperature, top_k, top_p, seed, [loaded.tokenizer.pad_id])
-    for piece in pieces(loaded.tokenizer, tokens):
-        sys.stdout.write(piece)
+    for text in decode_stream(loaded.tokenizer, tokens):
+        sys.stdout.write(text)
         sys.stdout.flush()
     sys.stdout.write("\n")
 
 
-def find_checkpoint(path: Path) -> Path:
-    """The checkpoint that a path stands for: itself, or the better one of a run's folder. Raises BadParameter."""
+def _find_checkpoint(path: Path) -> Path:
+    """The checkpoint at `path`, or the best one of the run whose folder it is. Raises BadParameter."""
     if not path.exists():
         raise typer.BadParameter(f"there is no checkpoint {path}", param_hint="CHECKPOINT")
     if path.is_dir() and not (path / "state.json").exists():
-        found = next((path / name for name in ("best", "last") if (path / name).exists()), None)
-        if found is None:
+        checkpoint = next((path / name for name in ("best", "last") if (path / name).exists()), None)
+        if checkpoint is None:
             raise typer.BadParameter(f"{path} holds neither a checkpoint nor a run", param_hint="CHECKPOINT")
-        return found
+        return checkpoint
     return path
 
 
-def pieces(tokenizer: Tokenizer, tokens: Iterable[int]) -> Iterator[str]:
-    """Tokens as text, as soon as they make whole characters: one may be spread over several byte-level tokens."""
-    longest = 4  # bytes of a character in UTF-8
+def decode_stream(tokenizer: Tokenizer, tokens: Iterable[int]) -> Iterator[str]:
+    """Decode tokens incrementally, holding back incomplete characters: one may span several byte-level tokens."""
     pending: list[int] = []
     for token in tokens:
         pending.append(token)
         text = tokenizer.decode(pending)
-        if not text.endswith("\ufffd") or len(pending) >= longest:
+        if not text.endswith("\ufffd") or len(pending) >= _LONGEST_CHARACTER:
             yield text
             pending = []
     if pending:

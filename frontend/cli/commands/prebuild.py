@@ -1,4 +1,4 @@
-"""`polyhal prebuild`: build the kernels that programs will use, before they do, in several processes at once."""
+"""`polyhal prebuild`: compile the kernels that programs will use ahead of time, in several processes at once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyhal.cli.display import plain_table, say, status_line
 from polyhal.cli.reporting import fail, reported
 
 if TYPE_CHECKING:
@@ -19,29 +20,30 @@ if TYPE_CHECKING:
     from polyhal.cli.workers.pool import Message
     from polyhal.hal.device import Device
 
-_SILENCE = 300.0
-"""Seconds without a finished program after which a driver must hang."""
-_MOST_PROCESSES = 16
-_POLICIES = {"POLYHAL_FALLBACK": "allow", "POLYHAL_STRICT": "0", "POLYHAL_BUILDS_ONLY": "1"}
-"""What runs on the host or does not build is no reason to leave the rest unbuilt."""
+_BUILD_TIMEOUT = 300.0
+"""Seconds without a finished program after which the driver is taken to hang."""
+_MAX_PROCESSES = 16
+_WORKER_ENVIRONMENT = {"POLYHAL_FALLBACK": "allow", "POLYHAL_STRICT": "0", "POLYHAL_BUILDS_ONLY": "1"}
+"""An op that runs on the host or does not build must not stop the other kernels from being built."""
 
 
 @reported
 def prebuild(
     device: Annotated[
-        str | None, typer.Option(help="The device, as [bold]polyhal devices[/] names it; the default if not given.")
+        str | None,
+        typer.Option(help="The device, as named by [bold]polyhal devices[/]. Default: the default device."),
     ] = None,
     workloads: Annotated[
         str,
         typer.Option(
-            "--for", metavar="NAMES", help="What for, of basics, mlp, cnn, gpt and used: what was built here before."
+            "--for", metavar="NAMES", help="Any of basics, mlp, cnn, gpt and used, which is whatever was built before."
         ),
     ] = "basics,mlp,cnn,gpt,used",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once; one per core if not given.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at once. Default: one per core.")] = None,
 ) -> None:
-    """Fill the cache of compiled kernels, so that programs start at once.
+    """Fill the cache of compiled kernels so that programs start at once.
 
-    Worth it after installing Polyhal or updating a driver, and in images of containers.
+    Useful after installing Polyhal, after updating a driver, and in container images.
     """
     from rich.console import Console
 
@@ -49,95 +51,80 @@ def prebuild(
     from polyhal.hal.device import Device
     from polyhal.hal.kernels.prebuild import library
 
-    wanted = [name.strip() for name in workloads.split(",") if name.strip()]
-    unknown = [name for name in wanted if name not in WORKLOADS]
-    if unknown or not wanted:
-        what = f"there is no {', '.join(map(repr, unknown))}" if unknown else "nothing is asked for"
-        raise typer.BadParameter(f"{what}; expected some of {', '.join(WORKLOADS)}", param_hint="--for")
+    names = [name.strip() for name in workloads.split(",") if name.strip()]
+    unknown = [name for name in names if name not in WORKLOADS]
+    if unknown or not names:
+        problem = f"there is no workload {', '.join(map(repr, unknown))}" if unknown else "no workload is given"
+        raise typer.BadParameter(f"{problem}; expected any of {', '.join(WORKLOADS)}", param_hint="--for")
     target = Device(device)
-    library(target)
+    library(target)  # raises for a backend without kernel files
     console = Console(highlight=False)
-    console.print(f"building for {target.name}: {target.info.name}, {target.info.driver}", markup=False, soft_wrap=True)
-    if not _run(console, target, wanted, jobs or _processes()):
+    say(console, f"building for {target.name}: {target.info.name}, {target.info.driver}")
+    if not _build(console, target, names, jobs or min(os.cpu_count() or 1, _MAX_PROCESSES)):
         raise typer.Exit(1)
 
 
-def _processes() -> int:
-    return min(os.cpu_count() or 1, _MOST_PROCESSES)
-
-
 @dataclass(slots=True)
-class _Tally:
-    """What the processes have done so far."""
+class _BuildTally:
+    """What all workers have reported so far."""
 
-    totals: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """Seconds of each program that was compiled, by kernel file."""
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Build time of each compiled program, by kernel file."""
     cached: int = 0
     warnings: dict[str, None] = field(default_factory=dict)
     problems: dict[str, None] = field(default_factory=dict)
-    """Each once: all processes run the same work."""
+    """Without duplicates: all workers run the same workloads and meet the same problems."""
 
     @property
     def built(self) -> int:
-        return sum(map(len, self.totals.values()))
+        return sum(map(len, self.seconds.values()))
 
-    def take(self, message: Message) -> None:
-        """Note what a process says."""
+    def add(self, message: Message) -> None:
+        """Count one message of a worker."""
         content = message.content
-        if message.code:
+        if message.exit_code:
             if not self.problems:
-                said = message.said or "it said nothing"
-                self.problems.setdefault(f"a process ended with code {message.code}: {said}")
+                stderr = message.stderr or "no output"
+                self.problems.setdefault(f"a process exited with code {message.exit_code}: {stderr}")
         elif "problem" in content:
             self.problems.setdefault(f"{content['workload']}: {content['problem']}")
         elif "warning" in content:
             self.warnings.setdefault(content["warning"])
         elif content.get("compiled"):
-            self.totals[content["kernel"]].append(content["seconds"])
+            self.seconds[content["kernel"]].append(content["seconds"])
         elif "kernel" in content:
             self.cached += 1
 
 
-def _run(console: Console, device: Device, workloads: list[str], jobs: int) -> bool:
-    """Build, showing what; then say how much. Returns whether all went well."""
-    from polyhal.cli.workers.pool import Workers
+def _build(console: Console, device: Device, workloads: list[str], jobs: int) -> bool:
+    """Build with progress, then print a summary. Returns whether everything was built."""
+    from polyhal.cli.workers.pool import WorkerPool
 
-    begun, tally = time.perf_counter(), _Tally()
-    status = console.status("starting") if console.is_terminal else None
-    if status:
-        status.start()
-    with tempfile.TemporaryDirectory(prefix="polyhal-claims-") as folder:
+    begin, tally = time.perf_counter(), _BuildTally()
+    with tempfile.TemporaryDirectory(prefix="polyhal-claims-") as folder, status_line(console, "starting") as update:
         arguments = [[device.name, folder, *workloads]] * jobs
         try:
-            with Workers("polyhal.cli.workers.build", arguments, _POLICIES) as workers:
-                for message in workers.messages(_SILENCE):
-                    tally.take(message)
-                    if status and tally.built:
-                        status.update(f"{tally.built} programs built, last {list(tally.totals)[-1]}")
+            with WorkerPool("polyhal.cli.workers.build", arguments, _WORKER_ENVIRONMENT) as pool:
+                for message in pool.messages(_BUILD_TIMEOUT):
+                    tally.add(message)
+                    if tally.built:
+                        update(f"{tally.built} programs built, last {list(tally.seconds)[-1]}")
         except TimeoutError as error:
             tally.problems.setdefault(f"building hangs: {error}")
-        finally:
-            if status:
-                status.stop()
     for warning in tally.warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False, soft_wrap=True)
+        say(console, f"warning: {warning}", "yellow")
     for problem in tally.problems:
         fail(problem)
-    _summarize(console, tally, time.perf_counter() - begun, jobs)
+    _print_summary(console, tally, time.perf_counter() - begin, jobs)
     return not tally.problems
 
 
-def _summarize(console: Console, tally: _Tally, seconds: float, jobs: int) -> None:
-    from rich.table import Table
-
+def _print_summary(console: Console, tally: _BuildTally, seconds: float, jobs: int) -> None:
     if tally.built:
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        table.add_column("kernel file")
-        for title in ("programs", "seconds", "longest"):
-            table.add_column(title, justify="right")
-        for kernel, taken in sorted(tally.totals.items(), key=lambda item: -sum(item[1])):
-            table.add_row(kernel, str(len(taken)), f"{sum(taken):.1f}", f"{max(taken):.2f}")
+        table = plain_table("kernel file", "programs", "seconds", "longest", right=("programs", "seconds", "longest"))
+        for kernel, times in sorted(tally.seconds.items(), key=lambda item: -sum(item[1])):
+            table.add_row(kernel, str(len(times)), f"{sum(times):.1f}", f"{max(times):.2f}")
         console.print(table)
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
-    ready = f", {tally.cached} were there already" if tally.cached else ""
-    console.print(f"{tally.built} programs built in {seconds:.1f} s by {processes}{ready}")
+    cached = f", {tally.cached} were cached" if tally.cached else ""
+    console.print(f"{tally.built} programs built in {seconds:.1f} s by {processes}{cached}")

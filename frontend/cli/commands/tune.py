@@ -1,4 +1,4 @@
-"""`polyhal tune`: find the best tile and group sizes of this device's kernels, and remember them."""
+"""`polyhal tune`: find the fastest tile and group sizes for the kernels of a device, and remember them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyhal.cli.display import kernel_time, plain_table, say, status_line
 from polyhal.cli.reporting import fail, reported
 
 if TYPE_CHECKING:
@@ -19,73 +20,83 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.kernels.tuning import Found, Key
 
-_SILENCE = 60.0
+_TRIAL_TIMEOUT = 60.0
 """Seconds that one candidate may take to build, run and be checked."""
-_MOST_RESTARTS = 8
+_MAX_RESTARTS = 8
+"""Crashes after which a search is given up."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 @reported
 def tune(
     device: Annotated[
-        str | None, typer.Option(help="The device, as [bold]polyhal devices[/] names it; the default if not given.")
+        str | None,
+        typer.Option(help="The device, as named by [bold]polyhal devices[/]. Default: the default device."),
     ] = None,
     budget: Annotated[str, typer.Option(help="How long to search, as in 90s or 10m.")] = "60s",
-    only: Annotated[str, typer.Option(help="A part of the names of the kernel families to tune, such as matmul.")] = "",
-    show: Annotated[bool, typer.Option("--show", help="Print what is known; search nothing.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget what is known, and search nothing.")] = False,
-    export: Annotated[Path | None, typer.Option(help="Write what is known to this file, and search nothing.")] = None,
+    only: Annotated[
+        str, typer.Option(help="Tune only the kernel families whose name contains this, as in matmul.")
+    ] = "",
+    show: Annotated[bool, typer.Option("--show", help="Print the stored choices; do not search.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Delete the stored choices; do not search.")] = False,
+    export: Annotated[
+        Path | None, typer.Option(help="Write the stored choices to this file; do not search.", show_default=False)
+    ] = None,
     import_: Annotated[
-        Path | None, typer.Option("--import", help="Take over what such a file says of this device.")
+        Path | None, typer.Option("--import", help="Add the choices in an exported file; do not search.")
     ] = None,
 ) -> None:
-    """Search for the best settings of kernels on a device, in a process of its own, and keep what is clearly faster.
+    """Search for the fastest settings of a device's kernels and keep those that are clearly faster.
 
-    Every candidate is checked against the reference, and the winner is timed against the default once more, in turns.
+    The search runs in a subprocess. Every candidate is checked against the reference, and the winner is timed against
+    the default once more, in alternation.
     """
     from rich.console import Console
 
     from polyhal.hal.device import Device
     from polyhal.hal.kernels import tuning
 
+    seconds = _seconds(budget)
     target, console = Device(device), Console(highlight=False)
     tuning.tunables(target)
     info = target.info
     if import_ is not None:
-        known = tuning.read(import_, info)
-        tuning.write(tuning.path(info), info, {**tuning.load(info), **known})
-        console.print(f"{len(known)} choices taken over from {import_}", markup=False, soft_wrap=True)
+        imported = tuning.read(import_, info)
+        tuning.write(tuning.path(info), info, {**tuning.load(info), **imported})
+        say(console, f"{len(imported)} choices imported from {import_}")
     elif reset:
         tuning.path(info).unlink(missing_ok=True)
-        console.print(f"{target.name} has its defaults again", markup=False)
+        console.print(f"{target.name} uses its defaults again", markup=False)
     elif export is not None:
         tuning.write(export, info, tuning.load(info))
-        console.print(f"{len(tuning.load(info))} choices written to {export}", markup=False, soft_wrap=True)
+        say(console, f"{len(tuning.load(info))} choices written to {export}")
     elif show:
-        _show(console, tuning.load(info))
-    elif not _search(console, target, _seconds(budget), only):
+        _print_choices(console, tuning.load(info))
+    elif not _search(console, target, seconds, only):
         raise typer.Exit(1)
 
 
 def _seconds(text: str) -> float:
+    """Parse a positive duration such as 90s or 10m. Raises BadParameter."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     if not match or match.group(2) not in _UNITS or not float(match.group(1)):
-        raise typer.BadParameter(f"{text!r} is no time; expected something like 60s or 5m", param_hint="--budget")
+        raise typer.BadParameter(f"{text!r} is not a duration; expected 60s or 5m, for example", param_hint="--budget")
     return float(match.group(1)) * _UNITS[match.group(2)]
 
 
 @dataclass(slots=True)
-class _Course:
-    """A search as it goes on, over several processes where one dies."""
+class _SearchState:
+    """The state of a search, which continues in another worker where one crashes."""
 
     results: list[dict[str, Any]] = field(default_factory=list)
     skip: list[tuple[Any, Any]] = field(default_factory=list)
-    """Candidates that a process did not survive."""
+    """Candidates that crashed or hung a worker, as (key, values)."""
     trial: tuple[Any, Any] | None = None
+    """The candidate that is being tried."""
     problem: str = ""
 
-    def take(self, content: dict[str, Any]) -> None:
-        """Note an event."""
+    def add(self, content: dict[str, Any]) -> None:
+        """Update the state by one event of a worker."""
         event = content.pop("event", "")
         if event == "trial":
             self.trial = (content["key"], content["values"])
@@ -99,105 +110,88 @@ class _Course:
 
 
 def _search(console: Console, device: Device, budget: float, only: str) -> bool:
-    """Search, show and remember. Returns whether the search came to its end."""
+    """Search, print and store the results. Returns whether the search succeeded."""
     from polyhal.hal.kernels import tuning
 
-    console.print(f"tuning {device.name}: {device.info.name}, {device.info.driver}", markup=False, soft_wrap=True)
-    course, end = _Course(), time.monotonic() + budget
-    while (left := end - time.monotonic()) > 0 and len(course.skip) < _MOST_RESTARTS:
-        if _attempt(console, device, left, only, course):
+    say(console, f"tuning {device.name}: {device.info.name}, {device.info.driver}")
+    state, end = _SearchState(), time.monotonic() + budget
+    while (left := end - time.monotonic()) > 0 and len(state.skip) < _MAX_RESTARTS:
+        if _search_in_subprocess(console, device, left, only, state):
             break
-    if course.problem:
-        fail(course.problem)
-    if course.results:
-        known = {f.key: f for f in (tuning.Found.from_json(r["found"]) for r in course.results)}
-        tuning.write(tuning.path(device.info), device.info, {**tuning.load(device.info), **known})
-        _table(console, course.results)
-        console.print(f"kept in {tuning.path(device.info)}", markup=False, soft_wrap=True)
-    elif not course.problem:
-        what = f"no kernel family has {only!r} in its name" if only else "no kernel of this device has tunables"
-        fail(f"nothing was tuned: {what}")
-    return bool(course.results) and not course.problem
+    if state.problem:
+        fail(state.problem)
+    if state.results:
+        choices = {f.key: f for f in (tuning.Found.from_json(r["found"]) for r in state.results)}
+        tuning.write(tuning.path(device.info), device.info, {**tuning.load(device.info), **choices})
+        _print_results(console, state.results)
+        say(console, f"stored in {tuning.path(device.info)}")
+    elif not state.problem:
+        problem = f"no kernel family has {only!r} in its name" if only else "no kernel of this device has tunables"
+        fail(f"nothing was tuned: {problem}")
+    return bool(state.results) and not state.problem
 
 
-def _attempt(console: Console, device: Device, seconds: float, only: str, course: _Course) -> bool:
-    """Search in one process. Returns whether there is no reason for another one."""
-    from polyhal.cli.workers.pool import Workers
+def _search_in_subprocess(console: Console, device: Device, seconds: float, only: str, state: _SearchState) -> bool:
+    """Search in one worker. Returns False if a candidate crashed it and the search should go on in another one."""
+    from polyhal.cli.workers.pool import WorkerPool
 
-    done = [(r["found"]["family"], r["found"]["shape_class"]) for r in course.results]
-    request = {"device": device.name, "budget": seconds, "only": only, "done": done, "skip": course.skip}
-    status = console.status("building the defaults") if console.is_terminal else None
-    if status:
-        status.start()
-    ended = ""
-    try:
-        with Workers("polyhal.cli.workers.search", [[json.dumps(request)]], {}) as workers:
-            for message in workers.messages(_SILENCE):
-                if message.code is None:
-                    course.take(message.content)
-                    if status and course.trial:
-                        (family, shape), values = course.trial
-                        status.update(f"{family} {shape}: {_text(values)}")
-                elif message.code and not course.problem:
-                    ended = f"the process ended with code {message.code}: {message.said or 'it said nothing'}"
-    except TimeoutError as error:
-        ended = str(error)
-    finally:
-        if status:
-            status.stop()
-    if not ended:
+    done = [(r["found"]["family"], r["found"]["shape_class"]) for r in state.results]
+    request = {"device": device.name, "budget": seconds, "only": only, "done": done, "skip": state.skip}
+    failure = ""
+    with status_line(console, "building the defaults") as update:
+        try:
+            with WorkerPool("polyhal.cli.workers.search", [[json.dumps(request)]]) as pool:
+                for message in pool.messages(_TRIAL_TIMEOUT):
+                    if message.exit_code is None:
+                        state.add(message.content)
+                        if state.trial:
+                            (family, shape), values = state.trial
+                            update(f"{family} {shape}: {_text(values)}")
+                    elif message.exit_code and not state.problem:
+                        stderr = message.stderr or "no output"
+                        failure = f"the process exited with code {message.exit_code}: {stderr}"
+        except TimeoutError as error:
+            failure = str(error)
+    if not failure:
         return True
-    if course.trial is None:
-        course.problem = ended
+    if state.trial is None:
+        state.problem = failure
         return True
-    (family, shape), values = course.trial
-    console.print(f"{family} {shape} with {_text(values)} is left out: {ended}", style="yellow", markup=False)
-    course.skip.append(course.trial)
-    course.trial = None
+    (family, shape), values = state.trial
+    console.print(f"{family} {shape} with {_text(values)} is skipped: {failure}", style="yellow", markup=False)
+    state.skip.append(state.trial)
+    state.trial = None
     return False
 
 
 def _text(values: dict[str, int]) -> str:
-    return ", ".join(f"{k} {v}" for k, v in values.items()) or "as it is"
+    return ", ".join(f"{k} {v}" for k, v in values.items()) or "the defaults"
 
 
-def _table(console: Console, results: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("kernel", "shape class", "change"):
-        table.add_column(title, overflow="fold")
-    for title in ("before", "after", "speedup", "tried", "wrong"):
-        table.add_column(title, justify="right", no_wrap=True)
+def _print_results(console: Console, results: list[dict[str, Any]]) -> None:
+    figures = ("before", "after", "speedup", "tried", "wrong")
+    table = plain_table("kernel", "shape class", "change", *figures, right=figures)
     for r in results:
         found, values = r["found"], r["found"]["values"]
         change = ", ".join(f"{name} {r['default'][name]} → {value}" for name, value in values.items())
         tried = f"{r['tried']}" + (f" of {r['tried'] + r['left']}" if r["left"] else "")
         table.add_row(
-            found["family"], found["shape_class"], change or "keep the default", _time(r["default_seconds"]),
-            _time(r["seconds"]) if values else "", f"{found['speedup']:.2f}x" if values else "", tried,
+            found["family"], found["shape_class"], change or "keep the default", kernel_time(r["default_seconds"]),
+            kernel_time(r["seconds"]) if values else "", f"{found['speedup']:.2f}x" if values else "", tried,
             str(r["refused"]) if r["refused"] else "", style="bold" if values else "",
         )  # fmt: skip
     console.print(table)
 
 
-def _show(console: Console, known: dict[Key, Found]) -> None:
-    from rich.table import Table
-
-    if not known:
-        console.print("nothing is known: every kernel has its default; run `polyhal tune`")
+def _print_choices(console: Console, choices: dict[Key, Found]) -> None:
+    if not choices:
+        console.print("no choices are stored: every kernel uses its defaults; run `polyhal tune`")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("kernel", "shape class", "best", "speedup", "measured on"):
-        table.add_column(title, overflow="fold")
-    for key in sorted(known):
-        f = known[key]
+    table = plain_table("kernel", "shape class", "best", "speedup", "measured on")
+    for key in sorted(choices):
+        f = choices[key]
         table.add_row(
             f.family, f.shape_class, _text(f.values) if f.values else "default",
             f"{f.speedup:.2f}x" if f.values else "", f.date,
         )  # fmt: skip
     console.print(table)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"

@@ -1,4 +1,4 @@
-"""`polyhal verify`: the conformance kit on a device, its certificate, and a quarantine for kernels that fail."""
+"""`polyhal verify`: run the conformance kit on a device, write a certificate, and quarantine kernels that fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyhal.cli.display import print_json, say
 from polyhal.cli.reporting import BAD_INPUT, fail, reported
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 @reported
 def verify(
     device: Annotated[
-        str | None, typer.Argument(help="The device, as [bold]polyhal devices[/] names it; the default if not given.")
+        str | None,
+        typer.Argument(help="The device, as named by [bold]polyhal devices[/]. Default: the default device."),
     ] = None,
-    small: Annotated[bool, typer.Option("--small", help="Only calls with few elements; for slow devices.")] = False,
+    small: Annotated[bool, typer.Option("--small", help="Only calls with few elements, for slow devices.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Every sample in every dtype and memory layout.")] = False,
     only: Annotated[
         str, typer.Option(metavar="GLOB", help="The checks to run, as in [bold]'forward/softmax/*'[/].")
@@ -30,23 +32,22 @@ def verify(
     expectations: Annotated[
         Path | None, typer.Option(help="A TOML file of unsupported checks and expected failures.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the certificate to this file too.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Also write the certificate to this file.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every op and every failure.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print the certificate of the last run; check nothing.")] = False,
     quarantine: Annotated[
-        bool,
-        typer.Option("--quarantine/--no-quarantine", help="Have other ways taken from now on where kernels fail."),
+        bool, typer.Option("--quarantine/--no-quarantine", help="Stop using kernels that fail.")
     ] = True,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget first what is in quarantine.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Empty the quarantine first.")] = False,
 ) -> None:
     """Check that a device computes correctly: every op, in every dtype and memory layout, against float64.
 
-    Kernels that give wrong results or fail on this driver are put in quarantine: from then on their ops run in another
-    way, until the driver or the software changes. Exits with code 1 when wrong results remain.
+    Kernels that fail or give wrong results on this driver are quarantined: their ops run in another way until the driver
+    or Polyhal changes. Exits with code 1 if wrong results remain.
     """
     if small and full:
-        raise typer.BadParameter("--small leaves out what --full adds; expected one of them")
+        raise typer.BadParameter("--small and --full exclude each other; expected one of them")
     from rich.console import Console
 
     from polyhal.hal.device import Device
@@ -55,24 +56,22 @@ def verify(
     console = Console(highlight=False)
     target = Device(device)
     if clear:
-        _clear(target)
+        _clear_quarantine(target)
     if show:
-        certificate, where = _shown(target), ""
+        certificate, location = _stored_certificate(target), ""
     else:
-        # Standard output is for the certificate, where that is asked for as JSON.
+        # With --json, standard output carries the certificate alone.
         messages = Console(highlight=False, stderr=True) if json else console
         certificate = _run(messages, target, Scope(small, full), only, expectations, keep=quarantine)
-        where = _keep(messages, target, certificate, output)
+        location = _store(messages, target, certificate, output)
     if json:
-        from polyhal.cli.output import print_json
-
         print_json(certificate.to_json())
     else:
         from polyhal.cli.views.certificate import print_certificate
 
         print_certificate(console, certificate, verbose=verbose)
-        if where:
-            console.print(f"certificate: {where}", markup=False, soft_wrap=True)
+        if location:
+            say(console, f"certificate: {location}")
     if not certificate.correct:
         raise typer.Exit(1)
 
@@ -80,55 +79,57 @@ def verify(
 def _run(
     console: Console, device: Device, scope: Scope, only: str, expectations: Path | None, *, keep: bool
 ) -> Certificate:
-    from polyhal.cli.views.verify_progress import make_display
+    from polyhal.cli.views.verify_progress import verify_progress
     from polyhal.hal.testing.certification.examination import examine
     from polyhal.hal.testing.kit.expectations import Expectations, read
 
-    known = Expectations()
+    expected = Expectations()
     if expectations is not None:
         try:
-            known = read(expectations)
+            expected = read(expectations)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--expectations") from None
-    console.print(f"verifying {device.name}: {device.info.name}, {device.info.driver}", markup=False, soft_wrap=True)
-    with make_display(console) as display:
-        certificate = examine(device, scope=scope, only=only, expectations=known, observer=display, keep=keep)
+    say(console, f"verifying {device.name}: {device.info.name}, {device.info.driver}")
+    with verify_progress(console) as progress:
+        certificate = examine(device, scope=scope, only=only, expectations=expected, observer=progress, keep=keep)
     if not certificate.passed + certificate.failed + certificate.unsupported + certificate.expected_failures:
-        raise typer.BadParameter(
-            f"no check matches {only!r}; expected a pattern such as 'forward/*'", param_hint="--only"
-        )
+        problem = f"no check matches {only!r}; expected a pattern such as 'forward/*'"
+        raise typer.BadParameter(problem, param_hint="--only")
     return certificate
 
 
-def _keep(console: Console, device: Device, certificate: Certificate, output: Path | None) -> str:
-    """Write the certificate where it belongs. Returns where it is, in words. Raises OSError for `output` only."""
+def _store(console: Console, device: Device, certificate: Certificate, output: Path | None) -> str:
+    """Write the certificate to `output` and, if it is of a whole run, to the cache. Returns where it is, in words.
+
+    Raises OSError if `output` cannot be written.
+    """
     from polyhal.hal.testing.certification import certificate as certificates
 
-    places = []
+    locations = []
     if output is not None:
         certificates.write(certificate, output)
-        places.append(str(output))
+        locations.append(str(output))
     if certificate.whole and certificate.complete:
         path = certificates.kept(device)
         try:
             certificates.write(certificate, path)
-            places.append(str(path))
+            locations.append(str(path))
         except OSError as error:
-            console.print(f"the certificate is not kept: {error}", style="yellow", markup=False, soft_wrap=True)
-    return " and ".join(places) or "not kept, because only a part was checked"
+            say(console, f"the certificate is not stored: {error}", "yellow")
+    return " and ".join(locations) or "not stored, because the run was partial"
 
 
-def _shown(device: Device) -> Certificate:
+def _stored_certificate(device: Device) -> Certificate:
     from polyhal.hal.testing.certification.certificate import stored
 
-    found, why = stored(device)
-    if found is None:
-        fail(f"there is no certificate to show: {why}; run `polyhal verify {device.name}`")
+    certificate, problem = stored(device)
+    if certificate is None:
+        fail(f"there is no certificate to show: {problem}; run `polyhal verify {device.name}`")
         raise typer.Exit(BAD_INPUT)
-    return found
+    return certificate
 
 
-def _clear(device: Device) -> None:
+def _clear_quarantine(device: Device) -> None:
     from polyhal.hal.kernels import quarantine
 
     if quarantine.load(device) != quarantine.EMPTY:

@@ -1,1 +1,1 @@
-"""What commands show that takes more than a table: progress and certificates."""
+"""Output of commands that is more than a table: progress displays and certificates."""

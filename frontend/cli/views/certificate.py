@@ -1,4 +1,7 @@
-"""A certificate on the screen: a table per family or per op, limits, failures, the verdict. Made for 80 columns."""
+"""A certificate of `polyhal verify` as text: a table per family or per op, limits, failures, and the verdict.
+
+It fits into 80 columns.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from polyhal.cli.commands.devices import memory
+from polyhal.cli.display import memory
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.planning.resolution import Step
@@ -20,26 +23,25 @@ from polyhal.hal.testing.tools.coverage import letters
 
 _FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 _GROUPS = {"int": "int", "uint": "uint", "bool": "bool"}
-"""Kinds of dtype that share a column, because their results are exact."""
-_SHARED = (Step.NATIVE, Step.CORE, Step.COMPOSED, Step.HOST)
-_SHOWN = 5
-"""Failures that are shown in full unless all are asked for."""
-_COUNTED = (
-    "pairs of op and dtype by how they run on contiguous tensors; worst error in units in the last place of the result, "
-    "against float64"
+"""Kinds of dtype that share a column because their results are exact."""
+_COUNTED_STEPS = (Step.NATIVE, Step.CORE, Step.COMPOSED, Step.HOST)
+_SHOWN_FINDINGS = 5
+"""Failures shown in full without --verbose."""
+_FAMILIES_LEGEND = (
+    "pairs of op and dtype, by how they run on contiguous tensors; worst error in ulps of the result, against float64"
 )
-_LEGEND = (
-    "V view of the input's memory, N native kernel, C core methods of the contract, D composed of other ops, "
-    "H on the host, - not supported, ! wrong; of contiguous tensors; several letters: it depends on the call"
+_OPS_LEGEND = (
+    "V view of the input, N native kernel, C core methods of the contract, D decomposed into other ops, "
+    "H on the host, - not supported, ! wrong; for contiguous tensors; several letters: depends on the call"
 )
 
 
 def print_certificate(console: Console, certificate: Certificate, *, verbose: bool) -> None:
-    """Everything that a person wants to know; with `verbose`, of every op and every failure."""
+    """Print a certificate; with `verbose`, every op and every failure."""
     _heading(console, certificate)
     console.print()
     console.print(ops_table(certificate) if verbose else families_table(certificate))
-    console.print(Text(_LEGEND if verbose else _COUNTED, style="dim"))
+    console.print(Text(_OPS_LEGEND if verbose else _FAMILIES_LEGEND, style="dim"))
     console.print()
     _limits(console, certificate)
     _findings(console, certificate, verbose=verbose)
@@ -48,8 +50,8 @@ def print_certificate(console: Console, certificate: Certificate, *, verbose: bo
 
 
 def families_table(certificate: Certificate) -> Table:
-    """One row per family: in how many pairs of op and dtype it runs how, and the largest error of any op."""
-    out = _table("family", "ops", *(s.value for s in _SHARED), *_FLOATS.values(), "wrong")
+    """One row per family: the number of (op, dtype) pairs per resolution step, and the largest error of any op."""
+    out = _table("family", "ops", *(s.value for s in _COUNTED_STEPS), *_FLOATS.values(), "wrong")
     for family, ops in _families(certificate.results).items():
         steps: Counter[Step] = Counter()
         worst: dict[str, float] = {}
@@ -61,9 +63,9 @@ def families_table(certificate: Certificate) -> Table:
                     steps[_main(result.how)] += 1
                 if result.worst_ulp is not None:
                     worst[dtype] = max(worst.get(dtype, 0.0), result.worst_ulp)
-        # A view costs nothing, like a kernel that is already there.
+        # A view costs nothing, so it counts as native.
         steps[Step.NATIVE] += steps.pop(Step.VIEW, 0)
-        counts = (str(steps[s]) if steps[s] else "" for s in _SHARED)
+        counts = (str(steps[s]) if steps[s] else "" for s in _COUNTED_STEPS)
         errors = (_ulp(worst.get(d)) for d in _FLOATS)
         out.add_row(family, str(len(ops)), *counts, *errors, Text(str(wrong) if wrong else "", style="bold red"))
     return out
@@ -81,9 +83,9 @@ def ops_table(certificate: Certificate) -> Table:
                 _cell({d.name: row.get(d.name) for d in dtypes.ALL if d.kind == kind}, op, storage) for kind in _GROUPS
             )
             only = row.get(ANY)
-            # Checks about no dtype in particular, as of errors, say nothing here unless they fail.
-            anything = _cell({ANY: only}, op, storage) if only is not None and (only.how or only.failed) else Text()
-            out.add_row("  " + op, *floats, *rest, anything)
+            # Checks that concern no dtype, such as those of errors, are shown only if they fail.
+            no_dtype = _cell({ANY: only}, op, storage) if only is not None and (only.how or only.failed) else Text()
+            out.add_row("  " + op, *floats, *rest, no_dtype)
     return out
 
 
@@ -95,7 +97,7 @@ def _table(*titles: str) -> Table:
 
 
 def _families(results: Mapping[str, Mapping[str, Result]]) -> dict[str, dict[str, Mapping[str, Result]]]:
-    """The results by family, in the order of declaration; ops that this version does not know come last."""
+    """The results by family, in the order of declaration. Ops unknown to this version come last."""
     out: dict[str, dict[str, Mapping[str, Result]]] = {}
     for op in (*(o.name for o in OPS), *(o for o in results if o not in OPS)):
         if op in results:
@@ -104,30 +106,30 @@ def _families(results: Mapping[str, Mapping[str, Result]]) -> dict[str, dict[str
 
 
 def _main(how: Mapping[Step, int]) -> Step:
-    """The way in which most calls ran."""
+    """The step that most calls took."""
     return max(how, key=lambda s: how[s])
 
 
 def _cell(row: Mapping[str, Result | None], op: str, storage: frozenset[str]) -> Text:
     """Letters for how the op runs in these dtypes, and the largest error."""
-    given = [r for r in row.values() if r is not None]
-    known = {d.name for d in OPS[op].dtypes} if op in OPS else set()
-    lacking = [d for d in row if d in known and (d not in storage or row[d] is None)]
-    text = letters(step for r in given for step in r.how) + ("-" if lacking else "")
+    results = [r for r in row.values() if r is not None]
+    declared = {d.name for d in OPS[op].dtypes} if op in OPS else set()
+    unsupported = [d for d in row if d in declared and (d not in storage or row[d] is None)]
+    text = letters(step for r in results for step in r.how) + ("-" if unsupported else "")
     rounded = (
         r.worst_ulp for dtype, r in row.items() if r is not None and dtype in _FLOATS and r.worst_ulp is not None
     )
     worst = max(rounded, default=None)
     out = Text(f"{text} {_ulp(worst)}".rstrip())
-    if any(r.failed for r in given):
+    if any(r.failed for r in results):
         out = Text(f"{out}!", style="bold red")
-    elif any(Step.HOST in r.how for r in given):
+    elif any(Step.HOST in r.how for r in results):
         out.stylize("yellow")
     return out
 
 
 def _ulp(value: float | None) -> str:
-    """A number of units in at most five characters; nothing where there was nothing to measure."""
+    """An error in ulps, in at most five characters; empty if none was measured."""
     if value is None:
         return ""
     if value < 0.005:
@@ -147,17 +149,17 @@ def _heading(console: Console, certificate: Certificate) -> None:
     )
     origin = f"{identity.distribution} {identity.version}".strip() or "this program"
     extent = "small" if scope["small"] else "full" if scope["full"] else "normal"
-    chosen = "" if certificate.whole else f", only {scope['only']}"
+    pattern = "" if certificate.whole else f", only {scope['only']}"
     console.print(
         f"verified on {certificate.day} with polyhal {identity.polyhal}, backend from {origin}, Python "
-        f"{certificate.python}; scope {extent}{chosen}, {certificate.seconds:.0f} s",
+        f"{certificate.python}; scope {extent}{pattern}, {certificate.seconds:.0f} s",
         markup=False,
     )
 
 
 def _limits(console: Console, certificate: Certificate) -> None:
     limits = certificate.limits
-    known = {
+    figures = {
         "memory": memory(limits.get("memory", 0)),
         "largest allocation": memory(limits.get("max_allocation", 0)),
         "local memory": f"{limits.get('local_memory', 0) / 1024:.0f} KiB",
@@ -166,40 +168,37 @@ def _limits(console: Console, certificate: Certificate) -> None:
         "compute units": str(limits.get("compute_units", 0)),
     }
     unknown = {"unknown", "0", "0 KiB"}
-    told = ", ".join(f"{name} {value}" for name, value in known.items() if value not in unknown)
-    every = [d.name for d in dtypes.ALL]
-    console.print(f"limits: {told or 'none known'}", markup=False)
-    console.print(
-        f"dtypes: stores {_dtypes(certificate.storage, every)}, computes in {_dtypes(certificate.compute, every)}"
-    )
+    limits_text = ", ".join(f"{name} {value}" for name, value in figures.items() if value not in unknown)
+    console.print(f"limits: {limits_text or 'none known'}", markup=False)
+    console.print(f"dtypes: stores {_dtypes(certificate.storage)}, computes in {_dtypes(certificate.compute)}")
 
 
-def _dtypes(have: Iterable[str], every: list[str]) -> str:
-    missing = [d for d in every if d not in set(have)]
+def _dtypes(supported: Iterable[str]) -> str:
+    supported = set(supported)
+    missing = [d.name for d in dtypes.ALL if d.name not in supported]
     return f"all but {', '.join(missing)}" if missing else "all"
 
 
 def _findings(console: Console, certificate: Certificate, *, verbose: bool) -> None:
     wrong = [f for f in certificate.findings if not f.right]
-    mended = [f for f in certificate.findings if f.right]
-    # What follows from another failure is worth a line only to those who want all of them.
-    told = mended if verbose else [f for f in mended if f.now.startswith("quarantined")]
-    for title, style, found in (("wrong", "bold red", wrong), ("mended", "bold yellow", told)):
-        shown = found if verbose else found[:_SHOWN]
+    fixed = [f for f in certificate.findings if f.right]
+    if not verbose:  # leave out consequences of other failures
+        fixed = [f for f in fixed if f.now.startswith("quarantined")]
+    for title, style, findings in (("wrong", "bold red", wrong), ("fixed", "bold yellow", fixed)):
+        shown = findings if verbose else findings[:_SHOWN_FINDINGS]
         for finding in shown:
             console.print()
             _finding(console, finding, title, style)
-        if len(shown) < len(found):
-            console.print(f"\n{len(found) - len(shown)} more are {title}; --verbose shows them", style=style)
+        if len(shown) < len(findings):
+            console.print(f"\n{len(findings) - len(shown)} more are {title}; --verbose shows them", style=style)
 
 
 def _finding(console: Console, finding: Finding, title: str, style: str) -> None:
     console.print(f"{title}: {finding.case}", style=style, markup=False)
-    found = f"{finding.got} at {finding.place}" if finding.place else ""
     rows = {
         "call": finding.call,
         "problem": finding.problem,
-        "found": found,
+        "got": f"{finding.got} at {finding.place}" if finding.place else "",
         "expected": finding.expected,
         "ran as": finding.how,
         "now": finding.now,
@@ -216,26 +215,23 @@ def _finding(console: Console, finding: Finding, title: str, style: str) -> None
 def _quarantine(console: Console, certificate: Certificate) -> None:
     if not certificate.quarantined:
         return
-    console.print("\nin quarantine, until the driver or the software changes", style="bold")
+    console.print("\nin quarantine until the driver or Polyhal changes", style="bold")
     for entry in certificate.quarantined:
         console.print(Padding(Text(f"{entry.kernel}: {entry.failure}"), (0, 0, 0, 2)))
 
 
 def _verdict(console: Console, certificate: Certificate) -> None:
     checked = certificate.passed + certificate.failed
-    left = [
-        f"{n} {what}"
-        for n, what in ((certificate.unsupported, "unsupported"), (certificate.expected_failures, "expected to fail"))
-        if n
-    ]
-    beside = f" ({', '.join(left)})" if left else ""
+    counts = {"unsupported": certificate.unsupported, "expected to fail": certificate.expected_failures}
+    others = ", ".join(f"{n} {title}" for title, n in counts.items() if n)
+    others = f" ({others})" if others else ""
     console.print()
     if certificate.correct and not certificate.quarantined:
-        console.print(f"correct: all {checked} checks pass{beside}", style="bold green")
+        console.print(f"correct: all {checked} checks pass{others}", style="bold green")
     elif certificate.correct:
         count = len(certificate.quarantined)
         kernels = f"{count} kernel is" if count == 1 else f"{count} kernels are"
-        console.print(f"correct now: all {checked} checks pass, {kernels} in quarantine{beside}", style="bold yellow")
+        console.print(f"correct now: all {checked} checks pass, {kernels} in quarantine{others}", style="bold yellow")
     else:
-        lost = "" if certificate.complete else "; the device was lost before the end"
-        console.print(f"WRONG: {certificate.failed} of {checked} checks fail{beside}{lost}", style="bold red")
+        lost = "" if certificate.complete else "; the device was lost before the end of the run"
+        console.print(f"WRONG: {certificate.failed} of {checked} checks fail{others}{lost}", style="bold red")

@@ -1,4 +1,4 @@
-"""How a training run looks: a live bar on a terminal, plain lines everywhere else."""
+"""Progress of a training run: a live bar on a terminal, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from polyhal.training import Row, Session
+from polyhal.cli.display import duration, is_live, say
+from polyhal.training import Observer, Row, Session
 
 _LINE_INTERVAL = 5.0
-"""Seconds between plain lines, except that every evaluation gets one."""
+"""Seconds between plain lines; every evaluation gets a line regardless."""
 
 
-class Display(Protocol):
-    """An observer of a session that is shown while the context is entered."""
+class TrainProgress(Observer, Protocol):
+    """An observer of a session that is shown while its context is entered."""
 
     def __enter__(self) -> Self: ...
 
@@ -25,32 +26,14 @@ class Display(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def stepped(self, step: int) -> None: ...
 
-    def logged(self, row: Row) -> None: ...
-
-    def sampled(self, step: int, prompt: str, text: str) -> None: ...
-
-    def saved(self, name: str, step: int) -> None: ...
+def train_progress(console: Console, session: Session) -> TrainProgress:
+    """Create a bar on a terminal that can move its cursor, plain lines elsewhere."""
+    return _TrainBar(console, session) if is_live(console) else _TrainLines(console, session)
 
 
-def make_display(console: Console, session: Session) -> Display:
-    """A live display where the console is a terminal that can move its cursor, else a plain one."""
-    live = console.is_terminal and not console.is_dumb_terminal
-    return LiveDisplay(console, session) if live else PlainDisplay(console, session)
-
-
-class _Remaining(ProgressColumn):
-    """The time left at the speed so far, evaluations and samples included."""
-
-    max_refresh = 0.5
-
-    def render(self, task: Task) -> Text:
-        return Text(f"ETA {duration(task.fields['clock'].remaining(int(task.completed)))}", style="progress.remaining")
-
-
-class Clock:
-    """Estimates the time left from the steps taken since it was made."""
+class _StepClock:
+    """Estimates the time left from the steps taken since it was created."""
 
     def __init__(self, done: int, total: int) -> None:
         self._begin = time.perf_counter()
@@ -58,15 +41,24 @@ class Clock:
         self._total = total
 
     def remaining(self, step: int) -> float | None:
-        """Seconds, or None before the first step."""
-        taken = step - self._first
-        if taken < 1:
+        """Seconds left; None before the first step."""
+        steps = step - self._first
+        if steps < 1:
             return None
-        return (time.perf_counter() - self._begin) / taken * (self._total - step)
+        return (time.perf_counter() - self._begin) / steps * (self._total - step)
 
 
-class LiveDisplay:
-    """One line at the bottom that moves, with samples scrolling by above it."""
+class _RemainingColumn(ProgressColumn):
+    """The estimated time left, including evaluations and samples."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        return Text(f"ETA {duration(task.fields['clock'].remaining(int(task.completed)))}", style="progress.remaining")
+
+
+class _TrainBar:
+    """A bar at the bottom of the terminal; evaluations and samples scroll by above it."""
 
     def __init__(self, console: Console, session: Session) -> None:
         self._console = console
@@ -79,7 +71,7 @@ class LiveDisplay:
                 "epoch {task.fields[epoch]:.2f}  loss {task.fields[loss]}  val {task.fields[val]}  "
                 "{task.fields[speed]} tok/s"
             ),
-            _Remaining(),
+            _RemainingColumn(),
             console=console,
             expand=True,
             refresh_per_second=4,
@@ -90,9 +82,9 @@ class LiveDisplay:
             completed=done,
             epoch=done / self._steps_per_epoch,
             loss="-",
-            val=figure(session.best),
+            val=_format_loss(session.best),
             speed="-",
-            clock=Clock(done, total),
+            clock=_StepClock(done, total),
         )
 
     def __enter__(self) -> Self:
@@ -108,30 +100,29 @@ class LiveDisplay:
         self._progress.update(self._task, completed=step, epoch=step / self._steps_per_epoch)
 
     def logged(self, row: Row) -> None:
-        fields: dict[str, Any] = {"loss": figure(row.loss), "epoch": row.epoch, "speed": f"{row.tokens_per_s:,.0f}"}
+        fields: dict[str, Any] = {
+            "loss": _format_loss(row.loss), "epoch": row.epoch, "speed": f"{row.tokens_per_s:,.0f}"
+        }  # fmt: skip
         if row.val_loss is not None:
-            fields["val"] = figure(row.val_loss)
-            self._console.print(
-                f"step {row.step}: loss {row.loss:.4f}, validation loss {row.val_loss:.4f}",
-                style="cyan",
-                highlight=False,
-            )
+            fields["val"] = _format_loss(row.val_loss)
+            line = f"step {row.step}: loss {row.loss:.4f}, validation loss {row.val_loss:.4f}"
+            self._console.print(line, style="cyan", highlight=False)
         self._progress.update(self._task, **fields)
 
     def sampled(self, step: int, prompt: str, text: str) -> None:
-        print_sample(self._console, step, prompt, text)
+        _print_sample(self._console, step, prompt, text)
 
     def saved(self, name: str, step: int) -> None:
-        """The bar says enough."""
+        """The bar needs no line about that."""
 
 
-class PlainDisplay:
-    """Lines for log files and pipes."""
+class _TrainLines:
+    """A line every few seconds, for log files and pipes."""
 
     def __init__(self, console: Console, session: Session) -> None:
         self._console = console
         self._total = session.trainer.options.steps
-        self._clock = Clock(session.trainer.done, self._total)
+        self._clock = _StepClock(session.trainer.done, self._total)
         self._printed = 0.0
 
     def __enter__(self) -> Self:
@@ -140,10 +131,10 @@ class PlainDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to restore."""
+        """There is nothing to restore."""
 
     def stepped(self, step: int) -> None:
-        """Nothing moves between lines."""
+        """Only logged steps get a line."""
 
     def logged(self, row: Row) -> None:
         now = time.perf_counter()
@@ -151,37 +142,25 @@ class PlainDisplay:
             return
         self._printed = now
         validation = "" if row.val_loss is None else f"  val {row.val_loss:.4f}"
-        self._print(
+        say(
+            self._console,
             f"step {row.step}/{self._total}  epoch {row.epoch:.2f}  loss {row.loss:.4f}{validation}  lr {row.lr:.2e}  "
-            f"{row.tokens_per_s:,.0f} tok/s  ETA {duration(self._clock.remaining(row.step))}"
+            f"{row.tokens_per_s:,.0f} tok/s  ETA {duration(self._clock.remaining(row.step))}",
         )
 
     def sampled(self, step: int, prompt: str, text: str) -> None:
-        print_sample(self._console, step, prompt, text)
+        _print_sample(self._console, step, prompt, text)
 
     def saved(self, name: str, step: int) -> None:
-        """The summary says where."""
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        """The summary at the end names the files."""
 
 
-def print_sample(console: Console, step: int, prompt: str, text: str) -> None:
-    """A sample with its prompt set off."""
+def _print_sample(console: Console, step: int, prompt: str, text: str) -> None:
+    """Print a sample, with its prompt dimmed."""
     console.print(f"\nsample at step {step}:", style="bold", highlight=False)
     console.print(Text(prompt, style="dim") + Text(text), soft_wrap=True)
     console.print()
 
 
-def figure(loss: float | None) -> str:
-    """A loss for people."""
+def _format_loss(loss: float | None) -> str:
     return "-" if loss is None else f"{loss:.3f}"
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as m:ss or h:mm:ss."""
-    if seconds is None:
-        return "-:--"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,4 +1,4 @@
-"""How a run of the conformance kit looks while it runs: a live bar on a terminal, plain lines everywhere else."""
+"""Progress of a run of the conformance kit: a live bar on a terminal, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from polyhal.cli.display import is_live, say
 from polyhal.hal.testing.certification.examination import Observer
 from polyhal.hal.testing.certification.verification import Outcome
 
 _LINE_INTERVAL = 5.0
 """Seconds between plain lines."""
+_NAME_WIDTH = 32
+"""Characters of a check's name beside the bar; a fixed width keeps the bar from jumping."""
 
 
-class Display(Observer, Protocol):
-    """An observer of a run that is shown while the context is entered."""
+class VerifyProgress(Observer, Protocol):
+    """An observer of a run that is shown while its context is entered."""
 
     def __enter__(self) -> Self: ...
 
@@ -27,13 +30,13 @@ class Display(Observer, Protocol):
     ) -> None: ...
 
 
-def make_display(console: Console) -> Display:
-    """A live display where the console is a terminal that can move its cursor, else a plain one."""
-    return LiveDisplay(console) if console.is_terminal and not console.is_dumb_terminal else PlainDisplay(console)
+def verify_progress(console: Console) -> VerifyProgress:
+    """Create a bar on a terminal that can move its cursor, plain lines elsewhere."""
+    return _VerifyBar(console) if is_live(console) else _VerifyLines(console)
 
 
-class LiveDisplay:
-    """One line at the bottom that moves, with failures scrolling by above it."""
+class _VerifyBar:
+    """A bar at the bottom of the terminal; failures scroll by above it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -66,9 +69,8 @@ class LiveDisplay:
     def ran(self, outcome: Outcome) -> None:
         if outcome.problem:
             self._failed += 1
-            _say_failed(self._console, outcome)
-        # A name of one width keeps the bar from jumping.
-        name = f"{outcome.id[:32]:32}"
+            _print_failed(self._console, outcome)
+        name = f"{outcome.id[:_NAME_WIDTH]:{_NAME_WIDTH}}"
         failed = f"[red]{self._failed} failed[/]" if self._failed else ""
         self._progress.update(self._task, advance=1, description=escape(name), failed=failed)
 
@@ -77,8 +79,8 @@ class LiveDisplay:
         self._console.print(text, markup=False)
 
 
-class PlainDisplay:
-    """Lines for log files and pipes."""
+class _VerifyLines:
+    """A line every few seconds, for log files and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -91,7 +93,7 @@ class PlainDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to restore."""
+        """There is nothing to restore."""
 
     def started(self, cases: int) -> None:
         self._total = cases
@@ -100,16 +102,15 @@ class PlainDisplay:
         self._done += 1
         if outcome.problem:
             self._failed += 1
-            _say_failed(self._console, outcome)
+            _print_failed(self._console, outcome)
         now = time.perf_counter()
         if now - self._printed >= _LINE_INTERVAL:
             self._printed = now
-            line = f"{self._done}/{self._total} checks, {self._failed} failed, last {outcome.id}"
-            self._console.print(line, markup=False, soft_wrap=True)
+            say(self._console, f"{self._done}/{self._total} checks, {self._failed} failed, last {outcome.id}")
 
     def stage(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        say(self._console, text)
 
 
-def _say_failed(console: Console, outcome: Outcome) -> None:
-    console.print(f"failed: {outcome.id}", style="red", markup=False, soft_wrap=True)
+def _print_failed(console: Console, outcome: Outcome) -> None:
+    say(console, f"failed: {outcome.id}", "red")

@@ -1,4 +1,7 @@
-"""One process of `polyhal prebuild`: python -m polyhal.cli.workers.build DEVICE FOLDER WORKLOAD..."""
+"""A worker of `polyhal prebuild`: runs workloads so that their kernels are built, sharing the work with other workers.
+
+Usage: python -m polyhal.cli.workers.build DEVICE FOLDER WORKLOAD... Workers with the same FOLDER never build a program twice.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import warnings
 from pathlib import Path
 
 from polyhal.cli.workers.build_workloads import WORKLOADS
-from polyhal.cli.workers.pool import tell
+from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.errors import KernelBuildError
@@ -16,38 +19,38 @@ from polyhal.hal.kernels.prebuild import Claims, library
 
 
 def main(name: str, folder: str, workloads: list[str]) -> int:
-    """Run workloads on a device, sharing their programs with the processes that use the same folder."""
+    """Run workloads on a device and send every program that was built. Returns the exit code."""
     device = Device(name)
     kernels = library(device)
-    claims, told = Claims(Path(folder)), 0
+    claims, sent = Claims(Path(folder)), 0
     failed = False
 
     def claim(kernel: str, digest: str) -> bool:
-        nonlocal told
-        told = _report(kernels, told)
+        nonlocal sent
+        sent = _send_built(kernels, sent)
         return claims(kernel, digest)
 
     kernels.claim = claim
-    # A kernel that does not build is passed over with a warning, here as in programs.
-    warnings.showwarning = lambda message, *rest: tell(warning=str(message))
+    # A kernel that does not build is skipped with a warning, here as in programs.
+    warnings.showwarning = lambda message, *rest: send(warning=str(message))
     for workload in workloads:
         try:
             WORKLOADS[workload](device)
             device.synchronize()
         except KernelBuildError as error:
             failed = True
-            tell(workload=workload, problem=f"{str(error).splitlines()[0]}: {error.gist}")
-        except Exception as error:  # the other workloads can still be prepared; the command tells
+            send(workload=workload, problem=f"{str(error).splitlines()[0]}: {error.gist}")
+        except Exception as error:  # the other workloads can still be built
             failed = True
-            tell(workload=workload, problem=describe(error))
-    _report(kernels, told)
+            send(workload=workload, problem=describe(error))
+    _send_built(kernels, sent)
     return int(failed)
 
 
-def _report(kernels: KernelLibrary, told: int) -> int:
-    """Tell of the programs that were got ready since; returns how many there are."""
-    for built in kernels.built[told:]:
-        tell(kernel=built.kernel, seconds=built.seconds, compiled=built.compiled)
+def _send_built(kernels: KernelLibrary, sent: int) -> int:
+    """Send the programs built after the first `sent`. Returns the new number of programs sent."""
+    for built in kernels.built[sent:]:
+        send(kernel=built.kernel, seconds=built.seconds, compiled=built.compiled)
     return len(kernels.built)
 
 

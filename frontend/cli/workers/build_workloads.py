@@ -1,7 +1,7 @@
-"""What `polyhal prebuild` runs so that its programs are built: small versions of what people train.
+"""Workloads of `polyhal prebuild`: small models whose training and inference build the kernels of common programs.
 
-Shapes are arguments of kernels, not parts of them, so that small tensors build the same programs as large ones, as long as
-they take the same paths; each workload therefore has the sizes of its example.
+Shapes are arguments of kernels, not compiled into them, so small tensors build the same programs as large ones where both
+take the same code path. Each workload therefore has the sizes of its example.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BATCH = 64
 
 
 def basics(device: Device) -> None:
-    """Making, copying and reading tensors."""
+    """Create, copy and read tensors."""
     for dtype in ("float32", "int32", "bool"):
         x = polyhal.zeros((8, 8), dtype=dtype, device=device)
         _ = x.T.contiguous().numpy(), x[:, 1:].numpy()
@@ -32,19 +32,19 @@ def basics(device: Device) -> None:
 
 
 def mlp(device: Device) -> None:
-    """The multi-layer perceptron of the examples."""
+    """Train the multi-layer perceptron of the examples."""
     images, labels = _images(device)
     _classifier(MLP((_BATCH, 128, _CLASSES), device=device), images.reshape((_BATCH, -1)), labels)
 
 
 def cnn(device: Device) -> None:
-    """The convolutional network of the examples."""
+    """Train the convolutional network of the examples."""
     images, labels = _images(device)
     _classifier(CNN(device=device), images, labels)
 
 
 def gpt(device: Device) -> None:
-    """The language model that `polyhal train` trains if nothing else is asked for, and writing with it."""
+    """Train the default language model of `polyhal train`, and generate text with it."""
     config = GPTConfig(vocab_size=96, block_size=128, n_layer=1, n_head=4, n_embd=128, dropout=0.1)
     model = GPT(config, device=device)
     optimizer = polyhal.optim.AdamW(model.parameters(), lr=1e-3)
@@ -62,17 +62,12 @@ def gpt(device: Device) -> None:
 
 
 def used(device: Device) -> None:
-    """Everything that this device was asked for before, under whatever driver. Calls that fail now are left out."""
+    """Run every call in the kernel-call log of this device, under any driver. Calls that fail now are skipped."""
     for call in Record(device.info).calls():
         try:
             call.run(device)
-        except (
-            PolyhalError,
-            KeyError,
-            TypeError,
-            ValueError,
-        ) as error:  # written for other kernels than those of today
-            warnings.warn(f"{call.op} is left out: {error}", stacklevel=1)
+        except (PolyhalError, KeyError, TypeError, ValueError) as error:  # logged by another version of Polyhal
+            warnings.warn(f"{call.op} is skipped: {error}", stacklevel=1)
 
 
 WORKLOADS: dict[str, Callable[[Device], None]] = {f.__name__: f for f in (basics, mlp, cnn, gpt, used)}
@@ -85,7 +80,7 @@ def _images(device: Device) -> tuple[polyhal.Tensor, polyhal.Tensor]:
 
 
 def _classifier(model: polyhal.nn.Module, images: polyhal.Tensor, labels: polyhal.Tensor) -> None:
-    """A step of training with each common optimizer, and a look at the result."""
+    """Take a training step with each common optimizer, then evaluate."""
     for optimizer in (
         polyhal.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2),
         polyhal.optim.Adam(model.parameters(), lr=1e-3),

@@ -1,23 +1,26 @@
-"""The process in which `polyhal kernels check` tries a changed kernel: python -m polyhal.cli.workers.check DEVICE FILE."""
+"""The worker of `polyhal kernels check`: checks one changed kernel.
+
+Usage: python -m polyhal.cli.workers.check DEVICE FILE
+"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
 
-from polyhal.cli.workers.pool import tell
+from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.testing.tools.kernel_check import check
 
 
 def main(device: str, name: str) -> int:
-    """Check one file and tell what was found. Returns the exit code."""
+    """Check one file and send the result. Returns the exit code."""
     try:
-        found = check(Device(device), name, lambda outcome: tell(ran=outcome.id))
-        tell(**asdict(found), ratio=found.ratio)
-    except Exception as error:  # a changed kernel can make a driver raise anything; the command tells
-        tell(problem=describe(error))
+        result = check(Device(device), name, lambda outcome: send(ran=outcome.id))
+        send(**asdict(result), ratio=result.ratio)
+    except Exception as error:  # a changed kernel can make a driver raise anything
+        send(problem=describe(error))
         return 1
     return 0
 

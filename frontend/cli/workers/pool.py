@@ -1,6 +1,6 @@
-"""Python processes that do a part of a command's work and tell of it in lines of JSON on standard output.
+"""Subprocesses that do part of a command's work and report it as lines of JSON on standard output.
 
-A driver that crashes or hangs then takes only its process along, and what it says on standard error is there to be shown.
+A driver that crashes or hangs then takes only its subprocess with it, and its messages on standard error can be shown.
 """
 
 from __future__ import annotations
@@ -13,45 +13,44 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-_SAID = 3
+_SHOWN_LINES = 3
 """Last lines of standard error that are shown of a process that failed."""
 
 
 class Message(NamedTuple):
-    """What a process said; the last one of each process has its exit code."""
+    """One line of JSON from a worker, or its exit: the last message of each worker has an exit code."""
 
     worker: int
     content: dict[str, Any]
-    code: int | None = None
-    said: str = ""
-    """The end of its standard error, once it has ended."""
+    exit_code: int | None = None
+    stderr: str = ""
+    """The last lines of its standard error, in the last message."""
 
 
-class Workers:
-    """Some processes that run the same module. Leaving the context ends those that still run."""
+class WorkerPool:
+    """Subprocesses that run the same module, each with its own arguments. Leaving the context kills those still running."""
 
-    def __init__(self, module: str, arguments: Sequence[Sequence[str]], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, module: str, arguments: Sequence[Sequence[str]], environment: Mapping[str, str] | None = None
+    ) -> None:
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
         self._queue: queue.Queue[Message] = queue.Queue()
         self._processes: list[subprocess.Popen[str]] = []
-        # A process inherits neither this one's device nor its measurements in progress.
-        env = (
-            os.environ
-            | {"PYTHONPATH": path, "POLYHAL_MEASURE_TIMEOUT": "0", "POLYHAL_BUILD_AHEAD": "0"}
-            | dict(environment)
-        )
-        for i, given in enumerate(arguments):
-            errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed by _follow
+        # Workers neither benchmark devices nor start background builds of their own.
+        own = {"PYTHONPATH": path, "POLYHAL_MEASURE_TIMEOUT": "0", "POLYHAL_BUILD_AHEAD": "0"}
+        env = {**os.environ, **own, **(environment or {})}
+        for worker, args in enumerate(arguments):
+            stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed by _follow
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, *given],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace", env=env,
+                [sys.executable, "-P", "-m", module, *args],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace", env=env,
             )  # fmt: skip
             self._processes.append(process)
-            threading.Thread(target=self._follow, args=(i, process, errors), daemon=True).start()
+            threading.Thread(target=self._follow, args=(worker, process, stderr), daemon=True).start()
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -60,34 +59,35 @@ class Workers:
                 process.kill()
             process.wait()
 
-    def messages(self, silence: float) -> Iterator[Message]:
-        """What they say, until all have ended. Raises TimeoutError where nobody says anything for `silence` seconds."""
+    def messages(self, timeout: float) -> Iterator[Message]:
+        """Yield messages until all workers have exited. Raises TimeoutError if none arrives within `timeout` seconds."""
         running = len(self._processes)
         while running:
             try:
-                message = self._queue.get(timeout=silence)
+                message = self._queue.get(timeout=timeout)
             except queue.Empty:
-                raise TimeoutError(f"no answer within {silence:g} s") from None
-            running -= message.code is not None
+                raise TimeoutError(f"no answer within {timeout:g} s") from None
+            running -= message.exit_code is not None
             yield message
 
-    def _follow(self, worker: int, process: subprocess.Popen[str], errors: Any) -> None:
+    def _follow(self, worker: int, process: subprocess.Popen[str], stderr: IO[str]) -> None:
+        """Queue what one worker prints; runs in a thread."""
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
                 try:
                     content = json.loads(line)
-                except ValueError:  # drivers write what they like
+                except ValueError:  # drivers print to standard output, too
                     continue
                 if isinstance(content, dict):
                     self._queue.put(Message(worker, content))
-        code = process.wait()
-        with errors:
-            errors.seek(0)
-            said = [text for text in errors.read().splitlines() if text.strip()]
-        self._queue.put(Message(worker, {}, code, "\n".join(said[-_SAID:])))
+        exit_code = process.wait()
+        with stderr:
+            stderr.seek(0)
+            lines = [text for text in stderr.read().splitlines() if text.strip()]
+        self._queue.put(Message(worker, {}, exit_code, "\n".join(lines[-_SHOWN_LINES:])))
 
 
-def tell(**content: Any) -> None:
-    """In a worker: say something."""
+def send(**content: Any) -> None:
+    """In a worker: send a message to the command."""
     print(json.dumps(content), flush=True)

@@ -1,4 +1,7 @@
-"""The process in which `polyhal tune` searches: python -m polyhal.cli.workers.search REQUEST, which is JSON."""
+"""The worker of `polyhal tune`: searches for faster settings of kernels.
+
+Usage: python -m polyhal.cli.workers.search REQUEST, a JSON object with the keys device, budget, only, done and skip.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,26 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from polyhal.cli.workers.pool import tell
+from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.testing.tools.tuning import Refused, Trial, search
 
 
 def main(request: dict[str, Any]) -> int:
-    """Search as asked and tell of every event. Returns the exit code."""
+    """Search as requested and send every event. Returns the exit code."""
     done = {(family, shape) for family, shape in request["done"]}
     skip = {((family, shape), tuple(sorted(values.items()))) for (family, shape), values in request["skip"]}
     try:
         for event in search(Device(request["device"]), request["budget"], request["only"], done, skip):
             if isinstance(event, Trial):
-                tell(event="trial", key=event.key, values=event.values)
+                send(event="trial", key=event.key, values=event.values)
             elif isinstance(event, Refused):
-                tell(event="refused", key=event.key, values=event.values, problem=event.problem)
+                send(event="refused", key=event.key, values=event.values, problem=event.problem)
             else:
-                tell(event="result", **asdict(event))
-    except Exception as error:  # drivers raise anything; the command tells
-        tell(event="failed", problem=describe(error))
+                send(event="result", **asdict(event))
+    except Exception as error:  # drivers raise anything
+        send(event="failed", problem=describe(error))
         return 1
     return 0
 

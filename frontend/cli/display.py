@@ -1,0 +1,74 @@
+"""What commands share on the terminal: units, tables, plain lines, a status line, and JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def print_json(data: Any) -> None:
+    """Print `data` as indented JSON. Types that JSON lacks are converted to strings."""
+    json.dump(data, sys.stdout, indent=2, default=str)
+    sys.stdout.write("\n")
+
+
+def say(console: Console, line: str, style: str = "") -> None:
+    """Print one line without markup or wrapping, so that paths can be copied and searched for."""
+    console.print(line, style=style, markup=False, soft_wrap=True)
+
+
+def is_live(console: Console) -> bool:
+    """Whether the console is a terminal that can move its cursor, so that a line may be redrawn."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+@contextmanager
+def status_line(console: Console, text: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner with `text` on a terminal, and nothing elsewhere. Yields a function that changes the text."""
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status(text) as status:
+        yield lambda text: status.update(text)
+
+
+def plain_table(*titles: str, right: Iterable[str] = ()) -> Table:
+    """An empty table without borders. Columns in `right` are right-aligned and not wrapped; the others wrap."""
+    from rich.table import Table
+
+    out = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    numeric = set(right)
+    for title in titles:
+        if title in numeric:
+            out.add_column(title, justify="right", no_wrap=True)
+        else:
+            out.add_column(title, overflow="fold")
+    return out
+
+
+def memory(nbytes: int) -> str:
+    """A number of bytes in MiB or GiB; "unknown" for 0."""
+    if not nbytes:
+        return "unknown"
+    return f"{nbytes / 2**30:.1f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.0f} MiB"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as m:ss or h:mm:ss."""
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def kernel_time(seconds: float) -> str:
+    """The time of one kernel call, in ms or us."""
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
