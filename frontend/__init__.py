@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from polyhal.hal import errors
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics.profiler import profile
+from polyhal.hal.dispatch import on_replay, runtime_scalar
 from polyhal.hal.dtypes import (
     DType,
     bfloat16,
@@ -35,6 +36,8 @@ from polyhal.hal.settings.precision import (
     set_float32_matmul_precision,
 )
 from polyhal.tensor import Tensor, as_tensor
+
+from polyhal import binding  # isort: skip  # noqa: F401
 
 from polyhal.functions import *  # isort: skip  # noqa: F403
 from polyhal.autograd import checkpoint, enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled  # isort: skip
@@ -104,6 +107,7 @@ __all__ = [
     "models",
     "nn",
     "no_grad",
+    "on_replay",
     "ones",
     "ones_like",
     "optim",
@@ -113,6 +117,7 @@ __all__ = [
     "randn",
     "random",
     "randperm",
+    "runtime_scalar",
     "save",
     "save_checkpoint",
     "save_graph",

@@ -125,7 +125,7 @@ class _Search:
             return step.memory_report(size)
         making = StepRecorder()
         try:
-            with dispatch.capturing(making):  # so that a batch, too, is only recorded
+            with dispatch.executing(making):  # so that a batch, too, is only recorded
                 made = self._batch(size)
         finally:
             making.abandon()

@@ -15,10 +15,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from polyhal.amp.autocast import autocast, surroundings
+from polyhal.amp.autocast import autocast, autocast_dtype
 from polyhal.hal import dispatch
 from polyhal.hal.capture.recorder import StepRecorder
-from polyhal.hal.capture.result import CapturedConstant, CapturedGraph
+from polyhal.hal.capture.result import UNNAMED, CapturedConstant, CapturedGraph
 from polyhal.hal.errors import CaptureError, message
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.budget import plan_within
@@ -60,10 +60,10 @@ class Jitted(Generic[P, R]):
         self._lock = threading.RLock()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        runs, dtype = surroundings()
-        if not runs or dispatch.thread.capture is not None:
+        if not dispatch.thread.executor.replays_graphs:
             # Part of a larger step, or something wants to see each op: anomaly detection, profiling.
             return self._function(*args, **kwargs)
+        dtype = autocast_dtype()
         with self._lock:
             if not self._called:
                 # What a step makes once (optimizer state, caches of the user's) is made by a first call as it stands.
@@ -151,8 +151,8 @@ class Jitted(Generic[P, R]):
         if not other:
             return False
         first = other[0]
-        name, where = captured.graph.names.get(first, ""), captured.lines.get(first, "")
-        tensor = f"{name + ', ' if not name.startswith('held') else ''}a {captured.graph.specs[first]}, first used at {where}"
+        name, where = captured.graph.names.get(first, ""), captured.first_uses.get(first, "")
+        tensor = f"{name + ', ' if not name.startswith(UNNAMED) else ''}a {captured.graph.specs[first]}, first used at {where}"
         problem = (
             f"the step reads what its last call made ({tensor}): state that is replaced is lost on replay"
             if own
@@ -181,18 +181,18 @@ class Jitted(Generic[P, R]):
                 x = x.detach()
                 x.requires_grad = True
                 cut.append(x)
-            capture.argument(x)
+            capture.add_input(x)
             seen.append(x)
             return x
 
         def number(value: float) -> Any:
             place = next(places)
-            return capture.number(functools.partial(floats.__getitem__, place), f"float {place}")
+            return capture.runtime_scalar(functools.partial(floats.__getitem__, place), f"float {place}")
 
         args, kwargs = replaced(args, passed, number), replaced(kwargs, passed, number)
-        _, dtype = surroundings()
+        dtype = autocast_dtype()
         with ExitStack() as stack:
-            stack.enter_context(dispatch.capturing(capture))
+            stack.enter_context(dispatch.executing(capture))
             if dtype is not None:
                 stack.enter_context(autocast(dtype))
             result = self._function(*args, **kwargs)
@@ -234,7 +234,7 @@ class Jitted(Generic[P, R]):
         The function is recorded for it and everything is put back, unless it was recorded for such a call already. Raises
         CaptureError as a call does.
         """
-        _, dtype = surroundings()
+        dtype = autocast_dtype()
         with self._lock:
             arguments = Arguments(args, kwargs)
             key = (tuple(arguments.key), settings.key, dispatch.thread.grad_enabled, dtype)
@@ -269,7 +269,7 @@ def capture() -> Iterator[CapturedBlock]:
     recording = StepRecorder()
     block = CapturedBlock()
     try:
-        with dispatch.capturing(recording):
+        with dispatch.executing(recording):
             yield block
             captured = recording.finish(())
         block.step = CapturedStep(captured)

@@ -64,16 +64,11 @@ class Generator:
         """
         region = dispatch.thread.region
         if region is not None:
-            return region.draw(lambda: self._new(count))  # type: ignore[no-any-return]
-        return self._new(count)
+            return region.draw(lambda: dispatch.thread.executor.random(self, count))  # type: ignore[no-any-return]
+        return dispatch.thread.executor.random(self, count)
 
-    def _new(self, count: int) -> tuple[int, int]:
-        capture = dispatch.thread.capture
-        if capture is not None:
-            return capture.random(self._taken, self, count)  # type: ignore[no-any-return]
-        return self._taken(count)
-
-    def _taken(self, count: int) -> tuple[int, int]:
+    def advance(self, count: int) -> tuple[int, int]:
+        """Use up `count` words now. Returns the (seed, offset) under which they can be drawn."""
         with self._lock:
             offset = self._offset
             self._offset += -(-count // _WORDS)

@@ -139,7 +139,7 @@ class Tensor(Array, Methods):
 
     def numpy(self) -> np.ndarray:
         """The elements as a new NumPy array. Waits for the device."""
-        return self.device.download(self.ref)
+        return dispatch.thread.executor.read(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
@@ -257,22 +257,17 @@ class Tensor(Array, Methods):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that backward passes have added up here; None where there is none."""
-        if dispatch.thread.capture is not None:
-            dispatch.thread.capture.gradient_read(self)
+        dispatch.thread.executor.before_gradient_read(self)
         return self.stored_grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if dispatch.thread.capture is not None:
-            dispatch.thread.capture.gradient_set(self)
+        dispatch.thread.executor.before_gradient_write(self)
         self.stored_grad = value
 
     def detach(self) -> Tensor:
         """The same memory, cut off from the tape."""
-        out = wrap(self.device, self.buffer, self.ref)
-        if dispatch.thread.capture is not None:
-            dispatch.thread.capture.track(out)
-        return out
+        return dispatch.thread.executor.alias(self)  # type: ignore[no-any-return]
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Have gradients collected in `.grad`, or stop it. Raises AutogradError for results of ops and for integers."""
@@ -323,13 +318,13 @@ class Tensor(Array, Methods):
         self.check_in_place("copy_")
         if value.shape != self.shape:
             value = FUNCTIONS["broadcast_to"](value, self.shape)
-        dispatch.overwrite(self, value)
+        dispatch.thread.executor.overwrite(self, value)
         return self
 
     def fill_(self, value: Number) -> Self:
         """Overwrite every element with a number."""
         self.check_in_place("fill_")
-        dispatch.overwrite(self, value)
+        dispatch.thread.executor.overwrite(self, value)
         return self
 
     def zero_(self) -> Self:
@@ -439,21 +434,4 @@ def _move(x: Tensor, device: Device) -> Tensor:
 
     if x.requires_grad and dispatch.thread.grad_enabled:
         return transfer(x, device)
-    return moved(x, device)
-
-
-def moved(x: Tensor, device: Device) -> Tensor:
-    """The same elements on another device, off the tape."""
-    if dispatch.thread.capture is not None:
-        return dispatch.thread.capture.transfer(x, device)  # type: ignore[no-any-return]
-    buffer, ref = device.upload(x.numpy(), x.dtype)
-    return wrap(device, buffer, ref)
-
-
-def _convert(data: Any, device: Device) -> Tensor:
-    return Tensor(data, device=device)
-
-
-dispatch.frontend.wrap = wrap
-dispatch.frontend.convert = _convert
-dispatch.frontend.device = Device
+    return dispatch.thread.executor.transfer(x, device)  # type: ignore[no-any-return]

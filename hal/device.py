@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dispatch
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, message
@@ -113,9 +112,7 @@ class Device:
         return buffer, Ref(buffer.handle, spec, 0)
 
     def download(self, ref: Ref) -> np.ndarray:
-        """The elements of `ref` as a new NumPy array. Blocks. Raises CaptureError for what a capture only records."""
-        if dispatch.thread.capture is not None:
-            dispatch.thread.capture.refuse_reading(ref)
+        """Copy the elements of `ref` to a new NumPy array. Blocks."""
         out = np.empty(ref.shape, ref.dtype.numpy)
         if not out.size:
             return out

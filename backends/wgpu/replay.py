@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.runtime_scalars import Numbers
-from polyhal.hal.capture.runtime_scalars import RuntimeScalar, values
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar, current_values
 from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import Movable, RecordedLaunch
 
@@ -62,7 +62,7 @@ class RecordedDispatches:
         self._followers: dict[Movable, list[tuple[int, int, Ref]]] = {}
         """Launch, place among its arguments, and the operand there, by what it lies in."""
         self._numbers: Numbers[tuple[int, int]] = Numbers()
-        self._kept = [(launch, values(args)) for launch, args in launches]
+        self._kept = [(launch, current_values(args)) for launch, args in launches]
         self.dispatches: list[Dispatch | None] = []
         for i, (launch, args) in enumerate(launches):
             moving = [

@@ -16,26 +16,26 @@ _CASTABLE = frozenset({float16, bfloat16, float32})
 _CAST = OPS["cast"]
 
 
-class _Casting:
+class _Casting(dispatch.ForwardingExecutor):
     """An executor that casts the inputs of ops and passes them on."""
 
-    __slots__ = ("base", "dtype")
+    __slots__ = ("dtype",)
 
     def __init__(self, base: dispatch.Executor, dtype: DType) -> None:
-        self.base = base
+        super().__init__(base)
         self.dtype = dtype
 
-    def __call__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
         if op.autocast is not Autocast.INHERIT:
             dtype = self.dtype if op.autocast is Autocast.HALF else float32
             inputs = tuple(self._cast(x, dtype) for x in inputs)
-        return self.base(op, inputs, params, device)
+        return self.base.apply(op, inputs, params, device)
 
     def _cast(self, x: Any, target: DType) -> Any:
         dtype = getattr(x, "dtype", None)
         if dtype is target or dtype not in _CASTABLE:
             return x
-        return self.base(_CAST, (x,), (target,))
+        return self.base.apply(_CAST, (x,), (target,))
 
 
 class autocast:  # noqa: N801 - as PyTorch spells it
@@ -73,12 +73,10 @@ def is_autocast_enabled() -> bool:
     return isinstance(dispatch.thread.executor, _Casting)
 
 
-def surroundings() -> tuple[bool, DType | None]:
-    """Whether this thread's ops run at once, in no other executor than autocast's, and the dtype to which that casts."""
+def autocast_dtype() -> DType | None:
+    """The dtype that the calling thread's surrounding `autocast` block casts to; None outside."""
     executor = dispatch.thread.executor
-    if isinstance(executor, _Casting):
-        return executor.base is dispatch.eager, executor.dtype
-    return executor is dispatch.eager, None
+    return executor.dtype if isinstance(executor, _Casting) else None
 
 
 class AutocastError(PolyhalError, ValueError):

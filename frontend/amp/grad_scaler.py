@@ -8,7 +8,6 @@ from typing import Any
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
-from polyhal.hal.capture import runtime_scalars
 from polyhal.hal.errors import PolyhalError, message
 from polyhal.hal.ops import OPS
 from polyhal.nn.utils import chunks
@@ -107,7 +106,7 @@ class GradScaler:
             raise GradScalerError(message("GradScaler.unscale_", problem, fix="call update() after each step"))
         scale = self._known("unscale_")
         self._found[optimizer] = []
-        runtime_scalars.undo(self._forget)
+        dispatch.thread.executor.on_rollback(lambda: self._forget)
         gradients: dict[Any, list[Tensor]] = {}
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -177,7 +176,7 @@ class GradScaler:
         """The scale beside a tensor; its first call decides where the scale lives."""
         if self._scale is None:
             scale, steps = self._start
-            with dispatch.capturing(None):  # it outlives the runs of a captured step
+            with dispatch.executing(dispatch.EAGER):  # it outlives the runs of a captured step
                 self._scale = ops.full((), scale, device=outputs.device)
                 self._tracker = ops.full((), steps, "int32", device=outputs.device)
         return self._scale.to(outputs.device)

@@ -6,7 +6,6 @@ Source: Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from polyhal.autograd.modes import enable_grad
@@ -39,11 +38,11 @@ class Region:
     """One checkpointed call: how to run it again, and what its nodes saved when it last ran."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
-        from polyhal.amp.autocast import surroundings
+        from polyhal.amp.autocast import autocast_dtype
 
         self._call = call
-        self._parent: Region | None = None
-        self._casts_to = surroundings()[1]
+        self._parent: dispatch.CheckpointRegion | None = None
+        self._casts_to = autocast_dtype()
         self._device = dispatch.thread.device
         self._draws: list[Any] = []
         self._replayed: list[dict[str, Any] | None] | None = None
@@ -108,8 +107,7 @@ class Region:
         found = self._replayed = []
         self._position = 0
         self._differentiable = dispatch.thread.grad_enabled
-        capture = dispatch.thread.capture
-        again = nullcontext() if capture is None else capture.recomputing()
+        again = dispatch.thread.executor.recomputing()
         with again, enable_grad(), dispatch.default_device(self._device), self._casting():
             self._inside(self._call)
         if len(found) != len(self._nodes):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from polyhal.amp.autocast import autocast
-from polyhal.autograd import anomaly
 from polyhal.autograd.modes import set_grad_enabled
 from polyhal.autograd.parts import Parts
 from polyhal.autograd.rules import input_gradients
@@ -154,9 +152,8 @@ def _walk(
             i = wanted[id(parent), -1]
             found[i] = hooked if i not in found else _add(found[i], hooked)
 
-    capture = dispatch.thread.capture
-    naming = nullcontext() if capture is None else capture.names.differentiating()
-    with set_grad_enabled(create_graph), autocast(enabled=False), naming:
+    executor = dispatch.thread.executor
+    with set_grad_enabled(create_graph), autocast(enabled=False), executor.differentiating():
         for out, seed in zip(outputs, seeds, strict=True):
             deliver((out.node, out.index) if out.node is not None else out, seed)
         while queue:
@@ -178,13 +175,8 @@ def _walk(
                 if not retain_graph:
                     node.free()
                 continue
-            if capture is not None:
-                capture.names.gradient_of(node.order)
-            anomaly.state.backward_of = f"{node.op.name} at {node.line}" if node.line else node.op.name
-            try:
-                results = input_gradients(node, grads)
-            finally:
-                anomaly.state.backward_of = ""
+            executor.differentiate(node)
+            results = input_gradients(node, grads)
             for parent, spec, g in zip(node.parents, node.specs, results, strict=True):
                 if parent is None or g is None:
                     continue

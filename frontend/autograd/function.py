@@ -90,6 +90,7 @@ class Function:
 def attach(op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Any) -> Node:
     """Put one node with a rule of its own on the tape for `outs`; `op` is what `opaque` gave."""
     node = Node(op, inputs, (), outs)
+    dispatch.thread.executor.add_to_tape(node)
     node.saved.clear()
     node.rule = rule
     for i, out in enumerate(outs):
@@ -110,9 +111,7 @@ def opaque(name: str, outputs: int) -> OpDef:
 
 def transfer(x: Tensor, device: Device) -> Tensor:
     """Copy to another device; the gradient is copied back."""
-    from polyhal.tensor import moved
-
     home = x.device
-    out = moved(x, device)
+    out: Tensor = dispatch.thread.executor.transfer(x, device)
     attach(opaque("to", 1), (x,), (out,), lambda node, grads, needs: (None if grads[0] is None else grads[0].to(home),))
     return out

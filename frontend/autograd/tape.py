@@ -6,9 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.autograd import anomaly
 from polyhal.hal import dispatch
-from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OpDef
@@ -92,7 +90,7 @@ class Node:
         self.freed = False
         self.rule = None
         self.region = None
-        self.line = user_line() if anomaly.state.enabled else ""
+        self.line = ""
         self.saved = saved = {}
         if op.gradient is None:
             saved["inputs"] = tuple(_save(x) for x in inputs)
@@ -162,12 +160,14 @@ def _save(x: Any) -> Any:
 
 
 def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
-    """Write an op on the tape, if any of its results can have a gradient."""
+    """Put an op on the tape, if any of its results can have a gradient."""
     if outs[0].ref.spec.dtype.kind != "float" or (op.gradient is None and op.decompose is None):
         return
     node = Node(op, inputs, params, outs)
-    if dispatch.thread.region is not None:
-        dispatch.thread.region.add(node)
+    thread = dispatch.thread
+    thread.executor.add_to_tape(node)
+    if thread.region is not None:
+        thread.region.add(node)
     if len(outs) == 1:
         out = outs[0]
         out.node = node
@@ -178,6 +178,3 @@ def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tu
             out.node = node
             out.index = i
             out.requires_grad = True
-
-
-dispatch.frontend.record = record

@@ -12,10 +12,10 @@ from polyhal.graphs.saving import FORMAT, SCHEMA
 from polyhal.hal import dispatch
 from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, InputSource, StepInput
 from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
-from polyhal.hal.capture.scalar_records import refreshes, restore
+from polyhal.hal.capture.scalar_records import replay_actions, restore
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics.explain_graph import explain
-from polyhal.hal.errors import CaptureError, CorruptFileError, IncompatibleFileError, ShapeError, message
+from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, ShapeError, message
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent
@@ -84,7 +84,7 @@ class LoadedGraph:
             raise self._corrupt(f"arguments {positions}", "each position once")
         self.results = self._pattern(eager(data["results"]), len(graph.outputs), numbers)
         written = [s.buffer for i, s in enumerate(sources) if isinstance(s, CapturedConstant) and i in graph.updates]
-        notes = refreshes(numbers, self.numbers, streams)
+        notes = replay_actions(numbers, self.numbers, streams)
         self.captured = CapturedGraph(graph, sources, notes, [], list(range(len(graph.outputs))), written)
         self.program = Program(self.captured)
 
@@ -98,8 +98,9 @@ class LoadedGraph:
 
         Raises ShapeError for arguments of other shapes or dtypes, and CaptureError inside a capture.
         """
-        if dispatch.thread.capture is not None:
-            raise CaptureError(message("load_graph", "a loaded step is called in a capture", fix="call it outside"))
+        dispatch.thread.executor.require_execution(
+            "load_graph", "a loaded step is called in a capture", fix="call it outside"
+        )
         if len(args) != len(self._arguments):
             raise ShapeError(
                 message(
@@ -132,7 +133,7 @@ class LoadedGraph:
         except (KeyError, TypeError, ValueError) as error:
             raise self._corrupt(f"a random state is {data!r}") from error
         self.generators.append(generator)
-        stream = RandomStream(generator, generator.take)
+        stream = RandomStream(generator)
         stream.blocks = blocks
         return stream
 
@@ -237,6 +238,6 @@ def _fitting(argument: StepInput, x: Any) -> Tensor:
                 expected=f"{list(spec.strides)}",
             )
         )
-    with dispatch.executing(dispatch.eager):
+    with dispatch.executing(dispatch.EAGER):
         dense: Tensor = tensor.detach().copy()
     return dense

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.graphs.selection import recorded_step
-from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, InputSource, StepInput
+from polyhal.hal.capture.result import UNNAMED, CapturedConstant, CapturedGraph, InputSource, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scalar_records import ScalarTable
-from polyhal.hal.capture.scopes import distinct
+from polyhal.hal.capture.scopes import unique_name
 from polyhal.hal.errors import message
 from polyhal.hal.ir.serialize import describe
 from polyhal.hal.layout import Ref, contiguous, extent
@@ -52,7 +52,7 @@ def save_graph(step: Any, path: str | os.PathLike[str]) -> Path:
         "sources": sources,
         "results": _result_data(returned, captured.sources, sources, table),
         "numbers": table.entries,
-        "streams": [{"state": s.generator.get_state(), "blocks": s.blocks} for s in table.streams],  # type: ignore[attr-defined]
+        "streams": [{"state": s.source.get_state(), "blocks": s.blocks} for s in table.streams],
         "state": state,
     }
     return save(data, path)
@@ -80,8 +80,8 @@ def _source_data(
         source = CapturedConstant(x.buffer, x.ref, x.device)
         name = f"{_name_of(captured, gradient.leaf)}.grad"
     else:
-        name = captured.graph.names.get(i, "held")
-    name = distinct(name, state)
+        name = captured.graph.names.get(i, UNNAMED)
+    name = unique_name(name, state)
     ref = source.ref
     if not ref.is_contiguous:
         low, high = extent(ref.shape, ref.strides)
@@ -95,8 +95,8 @@ def _name_of(captured: CapturedGraph, x: Tensor) -> str:
     """What a tensor that the step uses is called."""
     for i, source in enumerate(captured.sources):
         if isinstance(source, CapturedConstant) and source.buffer is x.buffer and source.ref.offset == x.ref.offset:
-            return captured.graph.names.get(i, "held")
-    return "held"
+            return captured.graph.names.get(i, UNNAMED)
+    return UNNAMED
 
 
 def _result_data(found: Any, sources: Sequence[InputSource], told: Sequence[dict[str, Any]], table: ScalarTable) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 from polyhal import functions as ops
 from polyhal.creation import empty, zeros
 from polyhal.hal import dispatch, dtypes, layout
-from polyhal.hal.capture import runtime_scalars
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref
@@ -190,8 +189,8 @@ class KVCache:
 
     def start(self, count: int) -> Any:
         """Where `count` new positions begin, a number of each run in a capture. Raises ShapeError where they have no room."""
-        most = self.capacity if dispatch.thread.capture is None else self.reach
-        return runtime_scalars.number(partial(self._checked, count, most), "length")
+        most = dispatch.thread.executor.static_bound(self.capacity, self.reach)
+        return dispatch.runtime_scalar(partial(self._checked, count, most), "length")
 
     def _checked(self, count: int, most: int) -> int:
         if self.length + count > most:
@@ -216,7 +215,7 @@ class KVCache:
         None when causal order says it all.
         """
         start = self.start(count)
-        if dispatch.thread.capture is None and self.length == 0:
+        if dispatch.thread.executor.static_bound(self.length, self.reach) == 0:
             return None
         span = self._span(count)
         if count == 1:
@@ -227,8 +226,9 @@ class KVCache:
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Store the new keys and values (B, H, T, D) of a layer and attend to all of them; `mask` as `mask` gave it."""
         count = k.shape[2]
-        self._write(self._keys[layer], k)
-        self._write(self._values[layer], v)
+        start = self.start(count)
+        self._write(self._keys[layer], k, start)
+        self._write(self._values[layer], v, start)
         if mask is not None:
             span = self._span(count)
             k, v = self._keys[layer][:, :, :span], self._values[layer][:, :, :span]
@@ -237,25 +237,22 @@ class KVCache:
 
     def advance(self, count: int) -> None:
         """Count `count` positions as filled, after every layer has stored them. In a capture that is done at each run."""
-        runtime_scalars.each_run(partial(self._advance, count))
+        dispatch.on_replay(partial(self._advance, count))
 
     def _advance(self, count: int) -> None:
         self.length += count
 
     def _span(self, count: int) -> int:
-        if dispatch.thread.capture is not None:
-            return self.reach
-        wanted = self.length + count
-        return min(-(-wanted // self.granularity) * self.granularity, self.capacity)
+        rounded = -(-(self.length + count) // self.granularity) * self.granularity
+        return dispatch.thread.executor.static_bound(min(rounded, self.capacity), self.reach)
 
-    def _write(self, store: Tensor, new: Tensor) -> None:
-        """Copy into the slots after `length`. By hand: a view per position would leave a plan per position behind."""
-        if dispatch.thread.capture is not None:
-            start = self.start(new.shape[2])
+    def _write(self, store: Tensor, new: Tensor, start: Any) -> None:
+        """Copy into the slots from `start` on. By hand: a view per position would leave a plan per position behind."""
+        if type(start) is not int:  # known at each run only
             dispatch.apply_into(_STORE_ROWS, (store, new.cast(dtype=store.dtype), start), (), (store,))
             return
         spec = store.ref.spec
-        view = layout.slice_view(spec, (0, 0, self.length, 0), new.shape, (1, 1, 1, 1))
+        view = layout.slice_view(spec, (0, 0, start, 0), new.shape, (1, 1, 1, 1))
         target = Ref(store.ref.handle, layout.place(spec, view), store.ref.offset + view.offset)
         store.device.backend.copy(new.ref, target)
         store.buffer.version += 1

@@ -65,7 +65,7 @@ def _joined(module: Module, after: Module) -> str | None:
 
     Captured steps join kernels by themselves and know each module by name.
     """
-    if type(module) is not Linear or dispatch.thread.capture is not None:
+    if type(module) is not Linear or dispatch.thread.executor.fuses_later:
         return None
     if any((module._pre_hooks, module._post_hooks, after._pre_hooks, after._post_hooks)):
         return None

@@ -115,14 +115,10 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if dispatch.thread.capture is not None:
-            with dispatch.thread.capture.inside(self):
-                return self._call(*args, **kwargs)
-        return self._call(*args, **kwargs)
+        function = self._forward_with_hooks if self._pre_hooks or self._post_hooks else self.forward
+        return dispatch.thread.executor.call_module(self, function, args, kwargs)
 
-    def _call(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._pre_hooks and not self._post_hooks:
-            return self.forward(*args, **kwargs)
+    def _forward_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
         for hook in tuple(self._pre_hooks.values()):
             replaced = hook(self, args)
             if replaced is not None:

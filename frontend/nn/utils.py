@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
-from polyhal.hal.capture.user_line import user_line
-from polyhal.hal.errors import CaptureError, NonFiniteError, ShapeError, message
+from polyhal.hal.errors import NonFiniteError, ShapeError, message
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.tensor import Tensor
 
@@ -49,13 +48,11 @@ def clip_grad_norm_(
     NonFiniteError for a norm that is infinite or NaN, and CaptureError in a captured step, where there is no norm yet.
     Source: Pascanu et al., arXiv:1211.5063.
     """
-    if error_if_nonfinite and dispatch.thread.capture is not None:
-        raise CaptureError(
-            message(
-                "clip_grad_norm_",
-                f"error_if_nonfinite waits for the norm, which is only being recorded, at {user_line()}",
-                fix="return the norm from the step and look at it there, or leave bad steps out with amp.GradScaler",
-            )
+    if error_if_nonfinite:
+        dispatch.thread.executor.require_execution(
+            "clip_grad_norm_",
+            "error_if_nonfinite waits for the norm, which is only being recorded",
+            fix="return the norm from the step and look at it there, or leave bad steps out with amp.GradScaler",
         )
     grads = _gradients(parameters)
     if not grads:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture import runtime_scalars
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
 from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, fresh_state, setting
@@ -46,15 +45,15 @@ class Adam(Optimizer):
         return state
 
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
-        beta1, beta2 = (runtime_scalars.number(lambda i=i: float(group["betas"][i]), f"beta{i + 1}") for i in (0, 1))  # type: ignore[misc]
+        beta1, beta2 = (dispatch.runtime_scalar(lambda i=i: float(group["betas"][i]), f"beta{i + 1}") for i in (0, 1))  # type: ignore[misc]
         numbers = (setting(group, "lr"), beta1, beta2, setting(group, "eps"), setting(group, "weight_decay"))
         op = OPS["adam_step"]
         # Parameters may have missed steps for want of a gradient: each launch takes those of one step count.
         for _, ps in batches(params, lambda p: self._state(p)["step"]):
             states = [self.state[p] for p in ps]
             firsts, seconds = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]
-            runtime_scalars.each_run(partial(_count, states))
-            step = runtime_scalars.number(partial(states[0].__getitem__, "step"), "step", increment=1)
+            dispatch.on_replay(partial(_count, states))
+            step = dispatch.runtime_scalar(partial(states[0].__getitem__, "step"), "step", increment=1)
             turn = self.turn(step, ps[0].device)
             corrections = (1 - beta1**step, 1 - beta2**step) if turn is None else (turn,)
             inputs = (*ps, *map(dense_grad, ps), *firsts, *seconds, *numbers, *corrections)

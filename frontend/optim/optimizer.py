@@ -10,7 +10,6 @@ from polyhal import functions as ops
 from polyhal.autograd import enable_grad, no_grad
 from polyhal.creation import zeros
 from polyhal.hal import dispatch
-from polyhal.hal.capture import runtime_scalars
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.errors import message
@@ -78,9 +77,8 @@ class Optimizer:
         `closure`, if given, computes the loss first, which is returned. A step whose `skip`, a float32 tensor without axes,
         is not 0 changes nothing: the device sees to that. Raises ValueError where `skip` is given to an optimizer that cannot.
         """
-        capture = dispatch.thread.capture
-        if capture is not None:
-            capture.undo(partial(self._forget_new, {p: set(state) for p, state in self.state.items()}))
+        executor = dispatch.thread.executor
+        executor.on_rollback(self._snapshot)
         self._begin(skip)
         loss = None
         if closure is not None:
@@ -89,10 +87,12 @@ class Optimizer:
         with no_grad():
             for group in self.param_groups:
                 self.update(group, [p for p in group["params"] if p.grad is not None])
-            if capture is not None:
-                for p, state in self.state.items():
-                    capture.names.belongs(p, state)
+            executor.name_state(self.state)
         return loss
+
+    def _snapshot(self) -> Callable[[], None]:
+        """Note which state exists. Returns the function that removes what was added since."""
+        return partial(self._forget_new, {p: set(state) for p, state in self.state.items()})
 
     def _forget_new(self, before: Mapping[Tensor, set[str]]) -> None:
         """Have no more state than before."""
@@ -133,7 +133,7 @@ class Optimizer:
             self._settle()  # counts of steps that were left out begin together
             self._begun |= trained
         if self._skipped is None:
-            with dispatch.capturing(None):
+            with dispatch.executing(dispatch.EAGER):
                 self._skipped = ops.full((), 0.0, device=skip.device)
         with no_grad():
             left_out = ops.not_equal(skip.to(self._skipped.device), 0.0).float()
@@ -143,7 +143,7 @@ class Optimizer:
         """Bring the counts of steps up to date. Waits for the device if that had to decide."""
         if self._skipped is None:
             return
-        with dispatch.capturing(None):
+        with dispatch.executing(dispatch.EAGER):
             left_out = int(self._skipped.item())
             if left_out:
                 self.uncount(left_out)
@@ -220,13 +220,13 @@ class Optimizer:
 
 def fresh_state(p: Tensor) -> Tensor:
     """Zeros beside a parameter. They are made at once even in a capture, because they outlive its runs."""
-    with dispatch.capturing(None):
+    with dispatch.executing(dispatch.EAGER):
         return zeros(p.shape, state_dtype(p), p.device)
 
 
 def setting(group: Group, name: str) -> Any:
     """A number of a group. It may change from step to step, also of a captured one."""
-    return runtime_scalars.number(lambda: float(group[name]), name)
+    return dispatch.runtime_scalar(lambda: float(group[name]), name)
 
 
 def state_dtype(p: Tensor) -> DType:

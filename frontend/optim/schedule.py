@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polyhal.hal.capture import runtime_scalars
+from polyhal.hal import dispatch
 from polyhal.optim.optimizer import Optimizer
 
 
@@ -33,7 +33,7 @@ class Scheduler:
 
     def step(self) -> None:
         """Count a step and set the learning rates that follow. In a capture that is done at each run."""
-        runtime_scalars.each_run(self._advance)
+        dispatch.on_replay(self._advance)
 
     def _advance(self) -> None:
         self.last_epoch += 1

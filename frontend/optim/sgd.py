@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture import runtime_scalars
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
 from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, fresh_state, setting
@@ -71,9 +70,9 @@ class SGD(Optimizer):
                     self._counts[p] = 0
             buffers = [self.state[p]["momentum_buffer"] for p in ps]
             # The first gradient enters the buffer whole.
-            dampening = runtime_scalars.number(partial(self._dampening, group, ps[0]), "dampening")
-            runtime_scalars.each_run(partial(self._took, ps))
-            turn = self.turn(runtime_scalars.number(partial(self._count, ps[0]), "step", increment=1), ps[0].device)
+            dampening = dispatch.runtime_scalar(partial(self._dampening, group, ps[0]), "dampening")
+            dispatch.on_replay(partial(self._took, ps))
+            turn = self.turn(dispatch.runtime_scalar(partial(self._count, ps[0]), "step", increment=1), ps[0].device)
             inputs = (
                 *ps,
                 *map(dense_grad, ps),

@@ -17,10 +17,10 @@ from polyhal.autograd.rules import zeros
 from polyhal.autograd.tape import Node, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.capture.recorder import StepRecorder
-from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, FakeBuffer, StepInput
+from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.hal.errors import AutogradError, CaptureError, message
-from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.errors import AutogradError, message
+from polyhal.hal.layout import contiguous
 from polyhal.hal.scheduler.executable import Program
 from polyhal.tensor import Tensor, wrap
 
@@ -60,14 +60,12 @@ class Backward:
         if not leaves:
             return None
         following = StepRecorder(capture)
-        seeds = [_unbacked(x) for x in outputs]
-        for seed in seeds:
-            following.argument(seed)
+        seeds = [following.add_fake_input(x.device, contiguous(x.dtype, x.shape)) for x in outputs]
         hooks = [leaf.hooks for leaf in leaves]
         for leaf in leaves:
             leaf.hooks = None  # they are called where the gradients go on
         try:
-            with dispatch.capturing(following), no_grad():
+            with dispatch.executing(following), no_grad():
                 found = differentiate(outputs, seeds, leaves)
                 reached = [(leaf, g) for leaf, g in zip(leaves, found, strict=True) if g is not None]
                 values = [following.value_of(g) for _, g in reached]
@@ -105,14 +103,11 @@ class Backward:
                     fix="differentiate inside the captured function, or call the function without jit",
                 )
             )
-        if dispatch.thread.capture is not None:
-            raise CaptureError(
-                message(
-                    "jit",
-                    "a captured function was called outside and backward() inside of another captured function",
-                    fix="call both inside",
-                )
-            )
+        dispatch.thread.executor.require_execution(
+            "jit",
+            "a captured function was called outside and backward() inside of another captured function",
+            fix="call both inside",
+        )
         if any(buffer.version != version for buffer, version in held):
             raise AutogradError(
                 message(
@@ -143,13 +138,6 @@ def _frozen(captured: CapturedGraph) -> list[tuple[RuntimeScalar, list[Any]]]:
             captured.sources[i] = number
             captured.replay_actions.append(number.refresh)
     return found
-
-
-def _unbacked(like: Tensor) -> Tensor:
-    """A tensor that stands for a gradient which runs are given."""
-    spec = contiguous(like.dtype, like.shape)
-    pending = FakeBuffer(spec.nbytes)
-    return wrap(like.device, pending, Ref(pending.handle, spec, 0))  # type: ignore[arg-type]
 
 
 def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.hal.capture.result import FakeBuffer
+from polyhal.hal.capture.fake_buffer import FakeBuffer
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.steps.nested import mapped
 from polyhal.tensor import Tensor

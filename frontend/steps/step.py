@@ -60,13 +60,13 @@ class CapturedStep:
                 return False
             self._modes = dispatch.structure.modes
         read = self._gradients.read
-        return not read or all(g.holds(self._leaf(g.leaf, tensors)) for g in read)
+        return not read or all(g.matches(self._leaf(g.leaf, tensors)) for g in read)
 
     def run(self, tensors: Sequence[Tensor] = ()) -> Any:
         """Run once on tensors for the step's arguments, and return what the step returned, computed anew."""
         gradients, leaf = self._gradients, self._leaf
         given: list[Any] = [*tensors, *[leaf(g.leaf, tensors).stored_grad for g in gradients.passed]]
-        replaced = [(leaf(g.leaf, tensors), g.after) for g in gradients.replaced]
+        replaced = [(leaf(g.leaf, tensors), g.final) for g in gradients.replaced]
         outputs = self.program.run(given, len(self.captured.results))
         for position in self.captured.mutated_inputs:
             given[position].buffer.version += 1

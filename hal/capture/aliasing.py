@@ -1,66 +1,245 @@
-"""What a capture knows of the memory that a step uses: which value of the graph each part of a buffer holds."""
+"""Alias analysis while a step is recorded: which value of the graph each part of each buffer holds.
+
+Real tensors that the step meets become inputs of the graph, by the memory they are in. Changes in place become values that
+replace inputs when the graph has run.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
+from polyhal.hal.capture.incremental_graph import IncrementalGraph
+from polyhal.hal.capture.result import CapturedConstant, StepInput
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.user_line import user_line
+from polyhal.hal.dispatch import Array
+from polyhal.hal.dispatch.operands import NUMBERS
 from polyhal.hal.errors import CaptureError, message
-from polyhal.hal.layout import Ref, Spec, extent
+from polyhal.hal.ir.graph import Operand
+from polyhal.hal.layout import Ref, Spec, contiguous, extent
+from polyhal.hal.memory.buffer import Buffer
+from polyhal.hal.ops.opdef import OPS, Value
 
-
-class BufferContents:
-    """What is known of one buffer: the values its parts hold, by the way they are seen."""
-
-    __slots__ = ("buffer", "changed", "roots", "values", "version")
-
-    def __init__(self, buffer: Any) -> None:
-        self.buffer = buffer
-        self.version = buffer.version
-        """What it was before the capture."""
-        self.roots: list[AliasRoot] = []
-        self.values: dict[tuple[Spec, int], int] = {}
-        self.changed = False
-
-    def covering(self, ref: Ref) -> AliasRoot | None:
-        """The part that holds all of `ref`."""
-        return next((root for root in self.roots if root.covers(ref)), None)
-
-    def seen_as(self, ref: Ref) -> AliasRoot | None:
-        """The part that is laid out exactly as `ref`."""
-        return next((r for r in self.roots if r.ref.spec == ref.spec and r.ref.offset == ref.offset), None)
-
-    def replaced(self) -> list[AliasRoot]:
-        """Parts that were there before, and hold something else now."""
-        return [r for r in self.roots if r.source is not None and r.slot != r.source]
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
 
 
 @dataclass(slots=True)
 class AliasRoot:
-    """A contiguous part of a buffer that is one value: `slot` now, input `source` at first (None if a node made it)."""
+    """A part of a buffer that is one value: `value` now, the input `source` at first, or None if a node made it."""
 
     ref: Ref
-    slot: int
+    value: int
     source: int | None
 
+    def is_at(self, ref: Ref) -> bool:
+        """Whether this is exactly the memory of `ref`, in the same layout."""
+        return self.ref.spec == ref.spec and self.ref.offset == ref.offset
+
     def covers(self, ref: Ref) -> bool:
+        """Whether all of `ref` is inside, so that it is a window of this value."""
         low, high = extent(ref.shape, ref.strides)
         start = ref.offset - self.ref.offset
         return self.ref.is_contiguous and start + low >= 0 and start + high < self.ref.size
 
     def overlaps(self, ref: Ref) -> bool:
+        """Whether the spans of memory intersect."""
         low, high = extent(ref.shape, ref.strides)
         own_low, own_high = extent(self.ref.shape, self.ref.strides)
         return ref.offset + low <= self.ref.offset + own_high and self.ref.offset + own_low <= ref.offset + high
 
 
-def entangled(x: Any) -> CaptureError:
-    """The error for a tensor whose memory is changed by way of another one."""
+class BufferContents:
+    """The values that one buffer holds: its roots, and a cache of the values of views."""
+
+    __slots__ = ("buffer", "changed", "initial_version", "roots", "values")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.initial_version = buffer.version
+        self.roots: list[AliasRoot] = []
+        self.values: dict[tuple[Spec, int], int] = {}
+        """By spec and offset."""
+        self.changed = False
+
+    def covering(self, ref: Ref) -> AliasRoot | None:
+        """The root that covers all of `ref`."""
+        return next((root for root in self.roots if root.covers(ref)), None)
+
+    def at(self, ref: Ref) -> AliasRoot | None:
+        """The root in exactly the memory of `ref`."""
+        return next((root for root in self.roots if root.is_at(ref)), None)
+
+    def replaced(self) -> list[AliasRoot]:
+        """Roots that are inputs, and hold another value now."""
+        return [r for r in self.roots if r.source is not None and r.value != r.source]
+
+
+class AliasTable:
+    """The contents of all buffers that a step touches. Looking up a tensor may add an input or a view to the graph."""
+
+    def __init__(self, graph: IncrementalGraph, previous: AliasTable | None = None) -> None:
+        """`previous` is the table of a step that this one follows; what that step made or was passed is an input here."""
+        self._graph = graph
+        self._previous = previous
+        self._buffers: dict[int, BufferContents] = {}
+        self._host_reads: dict[int, tuple[str, Any]] = {}
+        """Handles whose contents were read on the host, with the user's line; the handle keeps its identity taken."""
+        self.forwarded: list[StepInput | int] = []
+        """What `previous` passes on: its inputs, and values of its graph."""
+        self.first_uses: dict[int, str] = {}
+        """The user's line that used a captured constant first, by value."""
+
+    def __iter__(self) -> Iterator[BufferContents]:
+        return iter(self._buffers.values())
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def operand(self, x: Any) -> Operand:
+        """The operand of a node for an array, a number, a runtime scalar or None."""
+        if x is None or type(x) in NUMBERS:
+            return x  # type: ignore[no-any-return]
+        return self._graph.scalar(x) if isinstance(x, RuntimeScalar) else Value(self.value_of(x))
+
+    def value_of(self, x: Array) -> int:
+        """The value that an array holds now."""
+        contents = self._contents(x.buffer)
+        key = (x.ref.spec, x.ref.offset)
+        value = contents.values.get(key)
+        if value is None:
+            value = contents.values[key] = self._new_view(contents, x)
+        return value
+
+    def add_input(self, x: Array) -> int:
+        """Register `x` as a graph input. Returns its position among the step's inputs."""
+        position, value = self._graph.add_step_input(x.ref.spec, x.device)
+        contents = self._contents(x.buffer)
+        key = (x.ref.spec, x.ref.offset)
+        if key not in contents.values:
+            contents.roots.append(AliasRoot(x.ref, value, value))
+            contents.values[key] = value
+        return position
+
+    def add_result(self, x: Array, value: int) -> None:
+        """Register `x` as the array, in a buffer of its own, of a value that a node makes."""
+        contents = self._contents(x.buffer)
+        contents.roots.append(AliasRoot(x.ref, value, None))
+        contents.values[x.ref.spec, x.ref.offset] = value
+
+    def add_view(self, x: Array, value: int) -> None:
+        """Register `x` as a view with the value of a node."""
+        self._contents(x.buffer).values[x.ref.spec, x.ref.offset] = value
+
+    def check_read(self, ref: Ref) -> None:
+        """Raise CaptureError for elements that do not exist yet, or will differ in another run."""
+        contents = next((c for c in self._buffers.values() if c.buffer.handle is ref.handle), None)
+        roots = [] if contents is None else contents.roots
+        first = (self._graph.sources.get(r.value if r.source is None else r.source) for r in roots)
+        changed = contents is not None and contents.changed
+        if ref.handle is FAKE_HANDLE or changed or any(isinstance(source, StepInput) for source in first):
+            raise _read_error(ref.spec, user_line())
+        self._host_reads.setdefault(id(ref.handle), (user_line(), ref.handle))
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def store(self, target: Array, value: Operand) -> None:
+        """Let the memory of `target` hold `value` from now on. Raises CaptureError for memory with overlapping roots."""
+        ref = target.ref
+        if not ref.size:
+            return
+        if ref.handle is not FAKE_HANDLE and id(ref.handle) in self._host_reads:
+            raise _read_error(ref.spec, self._host_reads[id(ref.handle)][0])
+        contents = self._contents(target.buffer)
+        root = contents.covering(ref)
+        if root is None:
+            if isinstance(target.buffer, FakeBuffer) or any(r.overlaps(ref) for r in contents.roots):
+                raise _overlap_error(ref)
+            root = self._new_constant(contents, _dense_span(ref), target.device)
+        if any(r is not root and r.overlaps(ref) for r in contents.roots):
+            raise _overlap_error(ref)
+        whole = root.ref.spec.shape == ref.shape and root.ref.offset == ref.offset and ref.is_contiguous
+        if whole and isinstance(value, Value) and self._graph.spec_of(value) == contiguous(ref.dtype, ref.shape):
+            root.value = value.index
+        else:
+            params = (ref.shape, ref.strides, ref.offset - root.ref.offset)
+            operands = (Value(root.value), value)
+            (root.value,), _ = self._graph.add_node(OPS["overwrite"], operands, params, target.device, (0,))
+        contents.changed = True
+        contents.values = {(r.ref.spec, r.ref.offset): r.value for r in contents.roots}
+        target.buffer.version += 1
+
+    def restore_versions(self) -> None:
+        """Give all buffers the versions that they had before."""
+        for contents in self:
+            contents.buffer.version = contents.initial_version
+
+    # --- inner workings ---------------------------------------------------------------------------------------------
+
+    def _contents(self, buffer: Buffer) -> BufferContents:
+        contents = self._buffers.get(id(buffer))
+        if contents is None:
+            contents = self._buffers[id(buffer)] = BufferContents(buffer)
+        return contents
+
+    def _new_view(self, contents: BufferContents, x: Array) -> int:
+        """The value of a part of a buffer that was not looked at in this layout before."""
+        root = contents.covering(x.ref) or self._forward(contents, x)
+        if root is not None:
+            return root.value if root.is_at(x.ref) else self._window(root, x.ref, x.device)
+        if isinstance(x.buffer, FakeBuffer):
+            raise CaptureError(message(None, f"a tensor of another capture is used, at {user_line()}"))
+        if contents.changed and any(root.overlaps(x.ref) for root in contents.roots):
+            raise _overlap_error(x.ref)
+        root = self._new_constant(contents, x.ref, x.device)
+        self.first_uses[root.value] = user_line()
+        return root.value
+
+    def _new_constant(self, contents: BufferContents, ref: Ref, device: Device) -> AliasRoot:
+        """A root for memory that stays where it is from run to run."""
+        value = self._graph.add_input(CapturedConstant(contents.buffer, ref, device), ref.spec)
+        root = AliasRoot(ref, value, value)
+        contents.roots.append(root)
+        return root
+
+    def _forward(self, contents: BufferContents, x: Array) -> AliasRoot | None:
+        """The part of a buffer that the previous step made or was passed, as an input of this one."""
+        previous = self._previous
+        earlier = None if previous is None else previous._buffers.get(id(contents.buffer))
+        origin = None if earlier is None else earlier.covering(x.ref) or earlier.at(x.ref)
+        if previous is None or origin is None:
+            return None
+        source = previous._graph.sources.get(origin.value)
+        if isinstance(source, CapturedConstant):
+            return None
+        _, value = self._graph.add_step_input(origin.ref.spec, x.device)
+        self.forwarded.append(source if isinstance(source, StepInput) else origin.value)
+        root = AliasRoot(origin.ref, value, value)
+        contents.roots.append(root)
+        return root
+
+    def _window(self, root: AliasRoot, ref: Ref, device: Device) -> int:
+        """A view of the memory of a root."""
+        params = (ref.shape, ref.strides, ref.offset - root.ref.offset)
+        (value,), _ = self._graph.add_node(OPS["window"], (Value(root.value),), params, device)
+        return value
+
+
+def _dense_span(ref: Ref) -> Ref:
+    """The contiguous memory that a layout spans; `ref` itself if that is contiguous."""
+    if ref.is_contiguous:
+        return ref
+    low, high = extent(ref.shape, ref.strides)
+    return Ref(ref.handle, contiguous(ref.dtype, (high - low + 1,)), ref.offset + low)
+
+
+def _overlap_error(ref: Ref) -> CaptureError:
     return CaptureError(
         message(
             None,
-            f"a tensor of shape {x.ref.shape} is changed in place, and another one that overlaps it in memory is used, "
+            f"a tensor of shape {ref.shape} is changed in place, and another one that overlaps it in memory is used, "
             f"at {user_line()}",
             expected="tensors that are changed in place to be seen through their own views only",
             fix="change a clone",
@@ -68,8 +247,7 @@ def entangled(x: Any) -> CaptureError:
     )
 
 
-def reading(spec: Spec, line: str) -> CaptureError:
-    """The error for a value that is wanted on the host at a line of the user's."""
+def _read_error(spec: Spec, line: str) -> CaptureError:
     return CaptureError(
         message(
             None,

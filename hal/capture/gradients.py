@@ -13,32 +13,33 @@ class LeafGradient:
     """What a step does with the `.grad` of one leaf."""
 
     leaf: Any
-    found: Any
-    """The tensor that was there before."""
+    initial: Any
+    """The gradient before the step, until `close`."""
     read: bool = False
-    """Whether the step looked at it. If there was one, it is passed with each run, at `position` among the arguments."""
+    """Whether the step read it. A gradient that existed is then passed with each run, at `position` among the inputs."""
     position: int | None = None
     spec: Spec | None = None
-    after: Any = None
-    """The gradient that the step leaves, where that is another one."""
+    """Of the gradient that was read; None if there was none."""
+    final: Any = None
+    """The gradient that the step leaves, if it replaces the first one."""
     replaced: bool = False
 
-    def holds(self, leaf: Any) -> bool:
-        """Whether the leaf has now what the step was recorded for."""
+    def matches(self, leaf: Any) -> bool:
+        """Whether a leaf has now what the step was recorded for."""
         if not self.read:
             return True
         now = leaf.stored_grad
         return (None if now is None else now.ref.spec) == self.spec
 
     def close(self) -> None:
-        """Note what the step leaves, and put back what it found: a run replaces that."""
+        """Note the gradient that the step leaves, and put the first one back: a run replaces it."""
         now = self.leaf.stored_grad
-        self.replaced = now is not self.found
-        self.after = now if self.replaced else None
-        self.leaf.stored_grad = self.found
-        self.found = None
+        self.replaced = now is not self.initial
+        self.final = now if self.replaced else None
+        self.leaf.stored_grad = self.initial
+        self.initial = None
 
-    def same(self, other: LeafGradient) -> bool:
+    def same_as(self, other: LeafGradient) -> bool:
         """Whether another step does the same with the same leaf."""
         mine, theirs = ((g.read, g.position, g.spec, g.replaced) for g in (self, other))
         return self.leaf is other.leaf and mine == theirs
@@ -61,18 +62,18 @@ class GradientTable:
         return gradient
 
     def read(self, leaf: Any) -> LeafGradient | None:
-        """Mark a leaf's gradient as read; its entry if the step has to be passed a gradient that was there before."""
+        """Mark a leaf's gradient as read. Returns its entry if an earlier gradient has to be passed to the step."""
         if id(leaf) in self._leaves:
             return None
         gradient = self.of(leaf)
         gradient.read = True
-        if gradient.found is None:
+        if gradient.initial is None:
             return None
-        gradient.spec = gradient.found.ref.spec
+        gradient.spec = gradient.initial.ref.spec
         return gradient
 
     def close(self) -> list[LeafGradient]:
-        """The entries, with what the step leaves in each; the leaves get back the gradients they had before."""
+        """The entries, with what the step leaves in each. The leaves get back the gradients they had before."""
         gradients = list(self._leaves.values())
         for gradient in gradients:
             gradient.close()

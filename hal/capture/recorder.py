@@ -1,394 +1,229 @@
-"""Recording a whole step as a graph: ops on ordinary tensors that have no memory while they are recorded.
+"""The recording executor: a whole step becomes a graph, made of ops on fake tensors that have no memory.
 
-A capture is what `dispatch` sends the ops of a thread to. Results are tensors whose buffer is `Pending`; real tensors that the
-step meets become inputs of the graph, under the memory that they lie in. Changes in place become values that replace
-inputs when the graph has run. The tape is written as usual, so the backward pass and the optimizer are ops like others.
+The tape is written as usual, so that the backward pass and the optimizer are ops like others.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.aliasing import AliasRoot, BufferContents, entangled, reading
+from polyhal.hal.capture.aliasing import AliasTable
+from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
 from polyhal.hal.capture.gradients import GradientTable
-from polyhal.hal.capture.result import (
-    FAKE_HANDLE,
-    CapturedConstant,
-    CapturedGraph,
-    FakeBuffer,
-    InputSource,
-    StepInput,
-)
-from polyhal.hal.capture.runtime_scalars import RandomStream, RuntimeScalar
-from polyhal.hal.capture.scopes import ModuleScopes
+from polyhal.hal.capture.incremental_graph import IncrementalGraph
+from polyhal.hal.capture.replay_log import ReplayLog
+from polyhal.hal.capture.result import CapturedGraph, StepInput
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
+from polyhal.hal.capture.scopes import Scopes
 from polyhal.hal.capture.user_line import user_line
-from polyhal.hal.dispatch import Array
+from polyhal.hal.dispatch import Array, RandomSource, TapeNode
 from polyhal.hal.errors import CaptureError, ShapeError, message
-from polyhal.hal.ir.graph import Graph, Node, Operand, Origin
-from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, extent, place
+from polyhal.hal.ir.graph import Graph
+from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.ops.opdef import OPS, OpDef, Value
-from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
-    from polyhal.hal.device import Device
+    import numpy as np
 
-_NUMBERS = (float, int, bool)
+    from polyhal.hal.device import Device
 
 
 class StepRecorder:
-    """Records one step. `executor` is what `dispatch` calls; `finish` gives the graph, `abandon` forgets it.
+    """An executor that records one step. See `Executor` for what its methods do; `finish` returns the graph.
 
-    `before` is the capture of a step that this one follows, as a backward pass does: what that one made is an argument here.
+    A step may follow a `previous` one, as a backward pass does: tensors that the previous step made or was passed become
+    inputs of this one, and `forwarded` lists them.
     """
 
-    def __init__(self, before: StepRecorder | None = None) -> None:
-        self._before = before
-        self.forwarded: list[StepInput | int] = []
-        """What is passed here on from `before`: its arguments, and values of its graph by number."""
-        self._passed = 0
-        self._undo: list[Callable[[], object]] = []
-        self._modes: list[tuple[Any, bool]] = []
-        self._lines: dict[int, str] = {}
-        self._read: dict[int, tuple[str, Any]] = {}
-        """Handles whose contents were read on the host, and where."""
-        self._specs: list[Any] = []
-        self._nodes: list[Node] = []
-        self._sources: dict[int, InputSource] = {}
-        self._memories: dict[int, BufferContents] = {}
-        self._notes: list[Callable[[], object]] = []
-        self._numbers: dict[int, int] = {}
-        self._streams: dict[int, RandomStream] = {}
-        self._tensors: list[weakref.ref[Any]] = []
-        self._again = self._recomputations = 0
+    fuses_later = True
+    replays_graphs = False
+
+    def __init__(self, previous: StepRecorder | None = None) -> None:
+        self._scopes = Scopes()
+        self._graph = IncrementalGraph(self._scopes)
+        self._aliases: AliasTable = AliasTable(self._graph, None if previous is None else previous._aliases)
         self._gradients = GradientTable()
-        self.names = ModuleScopes()
+        self._replay_log = ReplayLog()
+        self._rollbacks: list[Callable[[], object]] = []
+        self._tensors: list[weakref.ref[Any]] = []
+        """All that were made; those that outlive the recording are live-outs."""
 
-    # --- what the step is made of -----------------------------------------------------------------------------------
+    @property
+    def forwarded(self) -> list[StepInput | int]:
+        """What the previous step passes on: its inputs, and values of its graph."""
+        return self._aliases.forwarded
 
-    def argument(self, x: Array) -> int:
-        """Take `x` for a tensor that each run is given anew. Returns its position among the arguments."""
-        position = self._passed
-        self._passed += 1
-        slot = self._input(StepInput(position, x.ref.spec, x.device), x.ref.spec)
-        memory = self._memory(x.buffer)
-        key = (x.ref.spec, x.ref.offset)
-        if key not in memory.values:
-            memory.roots.append(AliasRoot(x.ref, slot, slot))
-            memory.values[key] = slot
-        return position
+    # --- ops and memory ---------------------------------------------------------------------------------------------
 
-    def number(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> RuntimeScalar:
-        """A number that is computed at each run."""
-        live = RuntimeScalar(compute, name, increment)
-        self._notes.append(live.refresh)
-        return live
-
-    def each_run(self, action: Callable[[], object]) -> None:
-        """Something for Python to do at each run. It is not done now."""
-        self._notes.append(action)
-
-    def undo(self, action: Callable[[], object]) -> None:
-        """Something that takes back what was done to a Python object, should the capture fail."""
-        self._undo.append(action)
-
-    def random(
-        self, take: Callable[[int], tuple[int, int]], stream: object, count: int
-    ) -> tuple[RuntimeScalar, RuntimeScalar]:
-        """The seed and offset of `count` words that each run takes from `stream` anew, by `take`."""
-        found = self._streams.get(id(stream))
-        if found is None:
-            found = self._streams[id(stream)] = RandomStream(stream, take)
-            self._notes.append(found.draw)
-        return found.reserve(count)
-
-    def track(self, x: Any) -> None:
-        """Know of a tensor that may outlive the capture."""
-        self._tensors.append(weakref.ref(x))
-
-    # --- executing --------------------------------------------------------------------------------------------------
-
-    def executor(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
-        """Record one op; the executor interface of `dispatch`."""
+    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
         inputs, device = dispatch.admitted(op, inputs, device)
-        params = dispatch.freeze(params)
-        slots = tuple(self._operand(x) for x in inputs)
-        made, moved = self._add(op, slots, params, device)
-        outs = []
-        for slot in made:
-            spec = self._specs[slot]
-            if moved is not None:
-                base = inputs[0]
-                out = dispatch.frontend.wrap(device, base.buffer, Ref(base.ref.handle, spec, base.ref.offset + moved))
-                self._memory(base.buffer).values[spec, out.ref.offset] = slot
-                self.track(out)
-            else:
-                out = self._pending(slot, device)
-            outs.append(out)
-        results = tuple(outs)
+        operands = tuple(self._aliases.operand(x) for x in inputs)
+        outputs, view_offset = self._graph.add_node(op, operands, dispatch.freeze(params), device)
+        if view_offset is None:
+            results = tuple(self._fake(value, device) for value in outputs)
+        else:
+            results = (self._view(inputs[0], outputs[0], view_offset),)
         if dispatch.thread.grad_enabled and any(hasattr(x, "ref") and x.requires_grad for x in inputs):
             dispatch.frontend.record(op, inputs, params, results)
-            if results[0].node is not None:
-                self.names.taped(results[0].node.order)
         return results if op.returns_tuple else results[0]
 
-    def transfer(self, x: Array, device: Device) -> Any:
-        """Record a copy of `x` on another device, off the tape."""
-        made, _ = self._add(OPS["transfer"], (self._operand(x),), (), device)
-        return self._pending(made[0], device)
-
-    def into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
-        """Record an op whose results are written over existing tensors (see `dispatch.apply_into`)."""
-        device = outs[0].device
-        slots = tuple(self._operand(x) for x in inputs)
-        held = [self._operand(out) for out in outs]
-        replaces = tuple(slots.index(h) if h in slots else -1 for h in held)
-        made, _ = self._add(op, slots, dispatch.freeze(params), device, replaces)
-        for out, slot in zip(outs, made, strict=True):
-            spec = self._specs[slot]
+    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+        operands = tuple(self._aliases.operand(x) for x in inputs)
+        targets = [Value(self._aliases.value_of(out)) for out in outs]
+        replaces = tuple(operands.index(t) if t in operands else -1 for t in targets)
+        values, _ = self._graph.add_node(op, operands, dispatch.freeze(params), outs[0].device, replaces)
+        for out, value in zip(outs, values, strict=True):
+            spec = self._graph.spec(value)
             if spec.shape != out.ref.shape or spec.dtype is not out.ref.dtype:
                 raise ShapeError(message(op.name, f"the result is {spec}", expected=f"the target's {out.ref.spec}"))
-            self._store(out, Value(slot))
+            self._aliases.store(out, Value(value))
 
     def overwrite(self, target: Array, value: Any) -> None:
-        """Record that `target`'s elements are replaced by a number, or by those of a tensor of the same shape."""
-        self._store(target, self._operand(value))
+        self._aliases.store(target, self._aliases.operand(value))
 
-    def gradient_read(self, leaf: Any) -> None:
-        """Note that a leaf's gradient is looked at."""
-        passed = self._gradients.read(leaf)
-        if passed is not None:
-            passed.position = self.argument(passed.found)
+    def transfer(self, x: Array, device: Device) -> Any:
+        (value,), _ = self._graph.add_node(OPS["transfer"], (Value(self._aliases.value_of(x)),), (), device)
+        return self._fake(value, device)
 
-    def gradient_set(self, leaf: Any) -> None:
-        """Note that a leaf's gradient is replaced, before that is done."""
+    def alias(self, x: Array) -> Any:
+        return self._track(dispatch.frontend.wrap(x.device, x.buffer, x.ref))
+
+    def read(self, x: Array) -> np.ndarray:
+        self._aliases.check_read(x.ref)
+        return x.device.download(x.ref)
+
+    def require_execution(self, op: str, problem: str, fix: str = "") -> None:
+        raise CaptureError(message(op, f"{problem}, at {user_line()}", fix=fix))
+
+    # --- what differs from run to run -------------------------------------------------------------------------------
+
+    def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> RuntimeScalar:
+        return self._replay_log.scalar(compute, name, increment)
+
+    def static_bound(self, value: int, bound: int) -> int:
+        return bound
+
+    def random(self, source: RandomSource, count: int) -> tuple[RuntimeScalar, RuntimeScalar]:
+        return self._replay_log.random(source, count)
+
+    def on_replay(self, action: Callable[[], object]) -> None:
+        self._replay_log.actions.append(action)
+
+    def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
+        self._rollbacks.append(snapshot())
+
+    # --- what ops belong to -----------------------------------------------------------------------------------------
+
+    def call_module(
+        self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        with self._scopes.within_module(module):
+            return function(*args, **kwargs)
+
+    def name_state(self, state: Mapping[Any, Mapping[str, Any]]) -> None:
+        self._scopes.name_state(state)
+
+    def before_gradient_read(self, leaf: Any) -> None:
+        gradient = self._gradients.read(leaf)
+        if gradient is not None:
+            gradient.position = self.add_input(gradient.initial)
+
+    def before_gradient_write(self, leaf: Any) -> None:
         self._gradients.of(leaf)
 
-    def refuse_reading(self, ref: Ref) -> None:
-        """Raise CaptureError when a value is wanted on the host that is not there yet, or that another run will not have."""
-        memory = next((m for m in self._memories.values() if m.buffer.handle is ref.handle), None)
-        passed = memory is not None and any(
-            isinstance(self._sources.get(r.slot if r.source is None else r.source), StepInput) for r in memory.roots
-        )
-        if ref.handle is FAKE_HANDLE or passed or (memory is not None and memory.changed):
-            raise reading(ref.spec, user_line())
-        self._read.setdefault(id(ref.handle), (user_line(), ref.handle))
+    def add_to_tape(self, node: TapeNode) -> None:
+        self._scopes.add_to_tape(node.order)
 
-    # --- modules and regions -----------------------------------------------------------------------------------------
+    def differentiating(self) -> AbstractContextManager[object]:
+        return self._scopes.differentiating()
 
-    def inside(self, module: Any) -> AbstractContextManager[None]:
-        """Have what is recorded in the block belong to `module`."""
-        if self.names.outermost:
-            self._modes += [(child, child.training) for _, child in module.named_modules()]
-        return self.names.inside(module)
+    def differentiate(self, node: TapeNode) -> None:
+        self._scopes.differentiate(node.order)
 
-    @contextmanager
-    def recomputing(self) -> Iterator[None]:
-        """Have what is recorded in the block computed again, and not kept from the first time."""
-        previous = self._again
-        self._recomputations += 1
-        self._again = self._recomputations
-        try:
-            yield
-        finally:
-            self._again = previous
+    def recomputing(self) -> AbstractContextManager[object]:
+        return self._scopes.recomputing()
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # --- the step as a whole ----------------------------------------------------------------------------------------
+
+    def add_input(self, x: Array) -> int:
+        """Register `x` as a graph input. Returns its position among the step's inputs."""
+        return self._aliases.add_input(x)
+
+    def add_fake_input(self, device: Device, spec: Spec) -> Any:
+        """Register an input of which only the spec is known. Returns a fake tensor for it."""
+        x = dispatch.frontend.wrap(device, FakeBuffer(spec.nbytes), Ref(FAKE_HANDLE, spec, 0))
+        self.add_input(x)
+        return x
 
     def value_of(self, x: Array) -> int:
-        """The number of the value that a tensor holds now; for `finish`."""
-        operand = self._operand(x)
-        assert isinstance(operand, Value)
-        return operand.index
+        """The value that a tensor holds now; for `finish`."""
+        return self._aliases.value_of(x)
 
     def finish(self, results: Iterable[int]) -> CapturedGraph:
-        """The graph of what was recorded, given the values that the step returns, by `value_of`."""
-        wanted = list(results)
-        alive = [t for t in (ref() for ref in self._tensors) if t is not None and isinstance(t.buffer, FakeBuffer)]
-        kept = [self.value_of(t) for t in alive]
-        order = [*self._sources, *[i for n in self._nodes for i in n.outputs]]
-        new = {old: i for i, old in enumerate(order)}
-        graph = Graph([self._specs[i] for i in self._sources])
-        graph.specs = [self._specs[i] for i in order]
-        graph.nodes = [
-            n._replace(
-                inputs=tuple(Value(new[x.index]) if isinstance(x, Value) else x for x in n.inputs),
-                outputs=tuple(new[i] for i in n.outputs),
-            )
-            for n in self._nodes
-        ]
-        graph.outputs = tuple(new[i] for i in (*wanted, *kept))
-        written, rewritten = {}, set()
-        for memory in self._memories.values():
-            for root in memory.replaced():
-                assert root.source is not None
-                source = self._sources[root.source]
-                graph.updates[new[root.source]] = new[root.slot]
-                if isinstance(source, StepInput):
-                    rewritten.add(source.position)
-                else:
-                    written[id(memory.buffer)] = memory.buffer
-        graph.names = {new[slot]: name for slot, name in self.names.of_inputs(self._sources.items())}
-        gradients = self._gradients.close()
+        """The graph of what was recorded, given the values that the step returns."""
+        returned = list(results)
+        tensors = [t for t in (ref() for ref in self._tensors) if t is not None and isinstance(t.buffer, FakeBuffer)]
+        graph, number = self._graph.finish([*returned, *map(self.value_of, tensors)])
+        sources = self._graph.sources
+        mutated_inputs, mutated_buffers = self._update_inputs(graph, number)
+        graph.names = {number[value]: name for value, name in self._scopes.input_names(sources.items())}
         return CapturedGraph(
             graph,
-            list(self._sources.values()),
-            self._notes,
-            [(t, len(wanted) + i) for i, t in enumerate(alive)],
-            list(range(len(wanted))),
-            list(written.values()),
-            gradients,
-            sorted(rewritten),
-            self._modes,
-            {new[slot]: line for slot, line in self._lines.items()},
+            list(sources.values()),
+            self._replay_log.actions,
+            [(t, len(returned) + i) for i, t in enumerate(tensors)],
+            list(range(len(returned))),
+            mutated_buffers,
+            self._gradients.close(),
+            mutated_inputs,
+            self._scopes.modes,
+            {number[value]: line for value, line in self._aliases.first_uses.items()},
             self._gradients.initial,
         )
 
     def abandon(self) -> None:
-        """Leave Python's objects as they were before, as far as they are known: gradients, and versions of buffers."""
-        for action in reversed(self._undo):
-            action()
+        """Roll back changes to Python's objects, as far as they are known: state, gradients, and versions of buffers."""
+        for rollback in reversed(self._rollbacks):
+            rollback()
         self._gradients.restore()
-        for memory in self._memories.values():
-            memory.buffer.version = memory.version
+        self._aliases.restore_versions()
 
     # --- inner workings ---------------------------------------------------------------------------------------------
 
-    def _add(
-        self,
-        op: OpDef,
-        slots: tuple[Operand, ...],
-        params: tuple[Any, ...],
-        device: Device,
-        replaces: tuple[int, ...] = (),
-    ) -> tuple[tuple[int, ...], int | None]:
-        """Append a node; its outputs, and where a view starts in what it views."""
-        specs = tuple(self._spec_of(s) for s in slots)
-        bound = op.bind(params)
-        inferred = dispatch.infer(op, specs, bound)
-        view = op.view(specs[0], bound) if op.view is not None and isinstance(specs[0], Spec) else None
-        outputs = [place(specs[0], view)] if view is not None else [contiguous(d, s) for d, s in inferred]
-        for spec in outputs:
-            device.check_dtype(spec.dtype, op.name)
-        first = len(self._specs)
-        self._specs.extend(outputs)
-        made = tuple(range(first, first + len(outputs)))
-        origin = Origin(device, settings.key, self.names.module, self._again)
-        self._nodes.append(Node(op, slots, tuple(bound.values()), made, origin, replaces))
-        return made, None if view is None else view.offset
+    def _update_inputs(self, graph: Graph, number: dict[int, int]) -> tuple[list[int], list[Buffer]]:
+        """Note updates in the graph. Returns the positions of step inputs, and buffers of constants, that change."""
+        positions: set[int] = set()
+        buffers: dict[int, Buffer] = {}
+        for contents in self._aliases:
+            for root in contents.replaced():
+                assert root.source is not None
+                graph.updates[number[root.source]] = number[root.value]
+                source = self._graph.sources[root.source]
+                if isinstance(source, StepInput):
+                    positions.add(source.position)
+                else:
+                    buffers[id(contents.buffer)] = contents.buffer
+        return sorted(positions), list(buffers.values())
 
-    def _pending(self, slot: int, device: Device) -> Any:
-        """A tensor for a value that a node makes."""
-        spec = self._specs[slot]
-        out = dispatch.frontend.wrap(device, FakeBuffer(spec.nbytes), Ref(FAKE_HANDLE, spec, 0))  # type: ignore[arg-type]
-        memory = self._memory(out.buffer)
-        memory.roots.append(AliasRoot(out.ref, slot, None))
-        memory.values[spec, 0] = slot
-        self.track(out)
-        return out
+    def _fake(self, value: int, device: Device) -> Any:
+        """A fake tensor for a value that a node makes."""
+        spec = self._graph.spec(value)
+        x = dispatch.frontend.wrap(device, FakeBuffer(spec.nbytes), Ref(FAKE_HANDLE, spec, 0))
+        self._aliases.add_result(x, value)
+        return self._track(x)
 
-    def _spec_of(self, operand: Operand) -> Any:
-        if isinstance(operand, Value):
-            return self._specs[operand.index]
-        return None if operand is None else ScalarSpec(dispatch.scalar_dtype(operand))
+    def _view(self, base: Array, value: int, offset: int) -> Any:
+        """A tensor over the memory of `base` for the value of a view."""
+        ref = Ref(base.ref.handle, self._graph.spec(value), base.ref.offset + offset)
+        x = dispatch.frontend.wrap(base.device, base.buffer, ref)
+        self._aliases.add_view(x, value)
+        return self._track(x)
 
-    def _input(self, source: InputSource, spec: Any) -> int:
-        slot = len(self._specs)
-        self._specs.append(spec)
-        self._sources[slot] = source
-        return slot
-
-    def _memory(self, buffer: Any) -> BufferContents:
-        memory = self._memories.get(id(buffer))
-        if memory is None:
-            memory = self._memories[id(buffer)] = BufferContents(buffer)
-        return memory
-
-    def _operand(self, x: Any) -> Operand:
-        """The value that an operand holds now."""
-        if x is None or type(x) in _NUMBERS:
-            return x  # type: ignore[no-any-return]
-        if isinstance(x, RuntimeScalar):
-            slot = self._numbers.get(id(x))
-            if slot is None:
-                spec = ScalarSpec(dispatch.scalar_dtype(x.value))
-                slot = self._numbers[id(x)] = self._input(x, spec)
-            return Value(slot)
-        memory = self._memory(x.buffer)
-        key = (x.ref.spec, x.ref.offset)
-        slot = memory.values.get(key)
-        if slot is None:
-            slot = memory.values[key] = self._seen(memory, x)
-        return Value(slot)
-
-    def _seen(self, memory: BufferContents, x: Any) -> int:
-        """The value of a part of a buffer that was not looked at in this way before."""
-        root = memory.covering(x.ref)
-        if root is None and self._before is not None:
-            root = self._handed_on(memory, x)
-        if root is not None:
-            exact = root.ref.spec == x.ref.spec and root.ref.offset == x.ref.offset
-            return root.slot if exact else self._window(root, x.ref, x.device)
-        if isinstance(memory.buffer, FakeBuffer):
-            raise CaptureError(message(None, f"a tensor of another capture is used, at {user_line()}"))
-        if memory.changed and any(root.overlaps(x.ref) for root in memory.roots):
-            raise entangled(x)
-        slot = self._input(CapturedConstant(memory.buffer, x.ref, x.device), x.ref.spec)
-        self._lines[slot] = user_line()
-        memory.roots.append(AliasRoot(x.ref, slot, slot))
-        return slot
-
-    def _handed_on(self, memory: BufferContents, x: Any) -> AliasRoot | None:
-        """The part of a buffer that the capture before this one made, or was passed, as an argument of this one."""
-        assert self._before is not None
-        known = self._before._memories.get(id(memory.buffer))
-        own = None if known is None else known.covering(x.ref) or known.seen_as(x.ref)
-        source = None if own is None else self._before._sources.get(own.slot)
-        if own is None or isinstance(source, CapturedConstant):
-            return None
-        slot = self._input(StepInput(self._passed, own.ref.spec, x.device), own.ref.spec)
-        self._passed += 1
-        self.forwarded.append(source if isinstance(source, StepInput) else own.slot)
-        found = AliasRoot(own.ref, slot, slot)
-        memory.roots.append(found)
-        return found
-
-    def _window(self, root: AliasRoot, ref: Ref, device: Device) -> int:
-        """A view of a root's memory."""
-        params = (ref.shape, ref.strides, ref.offset - root.ref.offset)
-        made, _ = self._add(OPS["window"], (Value(root.slot),), params, device)
-        return made[0]
-
-    def _store(self, target: Any, value: Operand) -> None:
-        """Let `target`'s memory hold `value` from now on."""
-        memory = self._memory(target.buffer)
-        ref = target.ref
-        if not ref.size:
-            return
-        if id(target.buffer.handle) in self._read and target.buffer.handle is not FAKE_HANDLE:
-            raise reading(ref.spec, self._read[id(target.buffer.handle)][0])
-        root = memory.covering(ref)
-        if root is None:
-            if isinstance(memory.buffer, FakeBuffer) or any(r.overlaps(ref) for r in memory.roots):
-                raise entangled(target)
-            low, high = extent(ref.shape, ref.strides)
-            flat = Ref(ref.handle, contiguous(ref.dtype, (high - low + 1,)), ref.offset + low)
-            whole = ref if ref.is_contiguous else flat
-            slot = self._input(CapturedConstant(memory.buffer, whole, target.device), whole.spec)
-            root = AliasRoot(whole, slot, slot)
-            memory.roots.append(root)
-        if any(r is not root and r.overlaps(ref) for r in memory.roots):
-            raise entangled(target)
-        exact = root.ref.spec.shape == ref.shape and root.ref.offset == ref.offset and ref.is_contiguous
-        if exact and isinstance(value, Value) and self._specs[value.index] == contiguous(ref.dtype, ref.shape):
-            root.slot = value.index
-        else:
-            params = (ref.shape, ref.strides, ref.offset - root.ref.offset)
-            made, _ = self._add(OPS["overwrite"], (Value(root.slot), value), params, target.device, (0,))
-            root.slot = made[0]
-        memory.changed = True
-        memory.values = {(root.ref.spec, root.ref.offset): root.slot for root in memory.roots}
-        target.buffer.version += 1
+    def _track(self, x: Any) -> Any:
+        self._tensors.append(weakref.ref(x))
+        return x

@@ -1,4 +1,4 @@
-"""What a capture finds: the graph of a step, where its inputs come from, and what Python does at each of its runs."""
+"""The result of a capture: the graph of a step, where its inputs come from, and what Python does before each replay."""
 
 from __future__ import annotations
 
@@ -16,31 +16,8 @@ if TYPE_CHECKING:
     from polyhal.hal.memory.buffer import Buffer
 
 
-class FakeHandle:
-    """Stands where a handle would be in tensors of a step that is being captured."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "no memory yet"
-
-
-FAKE_HANDLE = FakeHandle()
-
-
-class FakeBuffer:
-    """The buffer of a tensor that has no memory yet. Like a `Buffer` for the tape: it has a version."""
-
-    __slots__ = ("__weakref__", "handle", "nbytes", "version")
-
-    def __init__(self, nbytes: int) -> None:
-        self.handle = FAKE_HANDLE
-        self.nbytes = nbytes
-        self.version = 0
-
-
 class StepInput(NamedTuple):
-    """An input of the graph that is passed with each run: the tensor at `position` among the arguments."""
+    """A graph input that is passed with each run: the tensor at `position` among the step's inputs."""
 
     position: int
     spec: Spec
@@ -48,7 +25,7 @@ class StepInput(NamedTuple):
 
 
 class CapturedConstant(NamedTuple):
-    """An input of the graph that stays where it is: parameters, state, constants."""
+    """A graph input that stays where it is: parameters, state, constants. Its contents may change, its memory not."""
 
     buffer: Buffer
     ref: Ref
@@ -57,45 +34,48 @@ class CapturedConstant(NamedTuple):
 
 InputSource = StepInput | CapturedConstant | RuntimeScalar
 
+UNNAMED = "captured"
+"""The name of captured constants that no module knows."""
+
 
 @dataclass(slots=True)
 class CapturedGraph:
-    """What a capture found: the graph, where its inputs come from, and what Python does at each run."""
+    """The graph of a step, and what is needed to run it."""
 
     graph: Graph
     sources: list[InputSource]
-    """One for each input of the graph."""
+    """One for each graph input."""
     replay_actions: list[Callable[[], object]]
-    """Actions and refreshed numbers, in order, before the kernels of a run."""
+    """Called in order before the kernels of a replay."""
     live_outs: list[tuple[Any, int]]
-    """Tensors made in the step that something outside still refers to, with the number of the graph's output."""
+    """Tensors made in the step that are still referenced outside, with the number of the graph output."""
     results: list[int]
-    """The graph's outputs that the step returned, in order."""
-    written: list[Buffer] = field(default_factory=list)
-    """Buffers whose contents the step changes."""
+    """The graph outputs that the step returns, in order."""
+    mutated_buffers: list[Buffer] = field(default_factory=list)
+    """Buffers of captured constants that the step changes."""
     gradients: list[LeafGradient] = field(default_factory=list)
-    """The leaves whose gradients it reads or sets."""
+    """The leaves whose gradients it reads or replaces."""
     mutated_inputs: list[int] = field(default_factory=list)
-    """Positions of the arguments whose contents it changes."""
-    modes: list[tuple[Any, bool]] = field(default_factory=list)
+    """Positions of step inputs that it changes."""
+    training_modes: list[tuple[Any, bool]] = field(default_factory=list)
     """The modules that took part, and whether each was in training."""
-    lines: dict[int, str] = field(default_factory=dict)
-    """Where the user's program looked first at an input that is no parameter and no argument."""
-    before: list[tuple[Any, Any]] = field(default_factory=list)
-    """Leaves, and the gradients that they had before; the capture puts them back if it is abandoned."""
+    first_uses: dict[int, str] = field(default_factory=dict)
+    """The user's line that used a captured constant first, by graph input."""
+    initial_gradients: list[tuple[Any, Any]] = field(default_factory=list)
+    """Leaves, and the gradients they had before, which are restored if the capture is abandoned."""
 
     def write_only_gradients(self) -> frozenset[int]:
-        """The outputs that are gradients which a run replaces without a look at the old ones."""
-        made = {id(g.after) for g in self.gradients if g.replaced and not g.read}
-        return frozenset(output for tensor, output in self.live_outs if id(tensor) in made)
+        """The graph outputs that are gradients replaced without a read of the old ones."""
+        final = {id(g.final) for g in self.gradients if g.replaced and not g.read}
+        return frozenset(output for tensor, output in self.live_outs if id(tensor) in final)
 
     def release_gradients(self) -> None:
-        """Drop the gradients that a run replaces without a look at them, so that their memory is free for it."""
-        write_only_gradients = {id(g.leaf) for g in self.gradients if g.replaced and not g.read}
-        for leaf, _ in self.before:
-            if id(leaf) in write_only_gradients:
+        """Release old gradients that a run replaces without reading them, so that it can use their memory."""
+        write_only = {id(g.leaf) for g in self.gradients if g.replaced and not g.read}
+        for leaf, _ in self.initial_gradients:
+            if id(leaf) in write_only:
                 leaf.stored_grad = None
-        self.before[:] = [(leaf, gradient) for leaf, gradient in self.before if id(leaf) not in write_only_gradients]
+        self.initial_gradients[:] = [(x, gradient) for x, gradient in self.initial_gradients if id(x) not in write_only]
 
     def same_step(self, other: CapturedGraph) -> bool:
         """Whether another capture recorded the same ops on the same memory."""
@@ -108,11 +88,11 @@ class CapturedGraph:
             and len(self.sources) == len(other.sources)
             and all(_same_source(a, b) for a, b in zip(self.sources, other.sources, strict=True))
             and len(self.gradients) == len(other.gradients)
-            and all(a.same(b) for a, b in zip(self.gradients, other.gradients, strict=True))
+            and all(a.same_as(b) for a, b in zip(self.gradients, other.gradients, strict=True))
         )
 
     def rebound_constants(self, other: CapturedGraph) -> list[int]:
-        """The inputs for which another capture of the same ops found other memory; none if the ops differ."""
+        """The captured constants that are in other memory in another capture of the same ops; none if the ops differ."""
         mine, theirs = self.graph, other.graph
         if mine.specs != theirs.specs or mine.nodes != theirs.nodes or len(self.sources) != len(other.sources):
             return []
@@ -124,8 +104,8 @@ class CapturedGraph:
         ]
 
     def modes_match(self) -> bool:
-        """Whether the modules that took part are in the modes that they were in."""
-        return all(module.training is mode for module, mode in self.modes)
+        """Whether the modules that took part are in the modes they were recorded in."""
+        return all(module.training is mode for module, mode in self.training_modes)
 
 
 def _same_source(a: InputSource, b: InputSource) -> bool:
@@ -134,13 +114,3 @@ def _same_source(a: InputSource, b: InputSource) -> bool:
     if isinstance(a, StepInput) and isinstance(b, StepInput):
         return a == b
     return isinstance(a, RuntimeScalar) and isinstance(b, RuntimeScalar)
-
-
-__all__ = [
-    "FAKE_HANDLE",
-    "CapturedConstant",
-    "CapturedGraph",
-    "FakeBuffer",
-    "InputSource",
-    "StepInput",
-]

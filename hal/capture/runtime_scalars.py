@@ -1,7 +1,7 @@
-"""Python numbers of a captured step that are computed anew at each run: learning rates, step counts, random offsets.
+"""Runtime scalars: Python numbers of a captured step that are computed again before each replay.
 
-While a step is captured, `number` and `each_run` leave a note instead of acting: the replay reads the number, or acts, in
-the order of the notes. Outside a capture they act at once, so that code is written once for both.
+Learning rates, step counts and random offsets are such numbers. Arithmetic on one gives another one, so that code is written
+once for eager and captured execution.
 """
 
 from __future__ import annotations
@@ -10,31 +10,34 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from polyhal.hal import dispatch
 from polyhal.hal.capture.user_line import user_line
+from polyhal.hal.dispatch import RandomSource
 from polyhal.hal.errors import CaptureError, message
 
 Number = bool | int | float
 
+_WORDS = 4
+"""32-bit words in a block of the counter-based generator."""
+
 
 class RuntimeScalar:
-    """A number that may differ from run to run. Arithmetic on it gives another one; a comparison raises CaptureError."""
+    """A number that may differ from run to run. Arithmetic gives another one; a comparison raises CaptureError."""
 
     __slots__ = ("compute", "increment", "name", "value")
 
     def __init__(self, compute: Callable[[], Number], name: str = "", increment: int = 0) -> None:
-        """`increment` says by how much the number grows at each run, where that is all that happens to it."""
+        """`increment` says by how much the number grows from run to run if nothing else happens to it."""
         self.compute = compute
         self.name = name
         self.increment = increment
         self.value: Any = compute()
 
     def refresh(self) -> None:
-        """Compute the number of this run."""
+        """Compute the number for the next run."""
         self.value = self.compute()
 
     def __repr__(self) -> str:
-        return f"live {type(self.value).__name__}, now {self.value}"
+        return f"runtime {type(self.value).__name__}, now {self.value}"
 
     def _refuse(self, *args: Any) -> Any:
         raise CaptureError(
@@ -52,7 +55,7 @@ class RuntimeScalar:
 
 
 class DerivedScalar(RuntimeScalar):
-    """A live number computed from others whenever it is looked at: by `operation` of `operands`, if that has a name."""
+    """A runtime scalar computed from others whenever it is read: `operation` of `operands`, if it has a name."""
 
     __slots__ = ("operands", "operation")
 
@@ -68,46 +71,46 @@ class DerivedScalar(RuntimeScalar):
         return self.compute()
 
     def refresh(self) -> None:
-        """Nothing is kept."""
+        """Nothing is stored."""
 
 
-def values(operands: Iterable[Any]) -> list[Any]:
-    """Operands with today's values in place of live numbers."""
+def current_values(operands: Iterable[Any]) -> list[Any]:
+    """`operands` with runtime scalars replaced by their present values."""
     return [x.value if isinstance(x, RuntimeScalar) else x for x in operands]
 
 
 class SharedDerivation:
-    """Numbers that a function computes together from operands of which some are live."""
+    """Several numbers that one function computes together from operands, some of them runtime scalars."""
 
-    __slots__ = ("_function", "_given", "_operands", "_results")
+    __slots__ = ("_cached_for", "_function", "_operands", "_results")
 
     def __init__(self, function: Callable[..., Sequence[Number]], operands: Sequence[Any]) -> None:
         self._function = function
         self._operands = tuple(operands)
-        self._given: list[Any] | None = None
+        self._cached_for: list[Any] | None = None
         self._results: Sequence[Number] = ()
 
     def results(self) -> Sequence[Number]:
-        """Today's numbers: the same object as long as the operands stay as they are."""
-        now = values(self._operands)
-        if self._given != now:
-            self._given, self._results = now, self._function(*now)
+        """The present numbers: the same object as long as the operands stay as they are."""
+        values = current_values(self._operands)
+        if self._cached_for != values:
+            self._cached_for, self._results = values, self._function(*values)
         return self._results
 
 
 class ScalarElement(DerivedScalar):
-    """One of the numbers of a derivation."""
+    """One of the numbers of a shared derivation."""
 
-    __slots__ = ("derivation", "place")
+    __slots__ = ("derivation", "index")
 
-    def __init__(self, derivation: SharedDerivation, place: int) -> None:
-        super().__init__(lambda: derivation.results()[place])
+    def __init__(self, derivation: SharedDerivation, index: int) -> None:
+        super().__init__(lambda: derivation.results()[index])
         self.derivation = derivation
-        self.place = place
+        self.index = index
 
 
 def derive(function: Callable[..., Sequence[Number]], operands: Sequence[Any], count: int) -> Sequence[Any]:
-    """The `count` numbers of `function(*operands)`; live ones if an operand is live."""
+    """Return the `count` numbers of `function(*operands)`; runtime scalars if an operand is one."""
     if not any(isinstance(x, RuntimeScalar) for x in operands):
         return function(*operands)
     derivation = SharedDerivation(function, operands)
@@ -115,12 +118,12 @@ def derive(function: Callable[..., Sequence[Number]], operands: Sequence[Any], c
 
 
 class RandomScalar(RuntimeScalar):
-    """The seed of a random stream, or the offset of some of the words that a run takes from it."""
+    """The seed of a random stream, or the offset of some of the words that a run draws from it."""
 
     __slots__ = ("start", "stream")
 
     def __init__(self, stream: RandomStream, start: int | None = None) -> None:
-        """`start` counts blocks from the first that the run takes; None for the seed."""
+        """`start` counts blocks from the first that the run draws; None for the seed."""
         self.stream = stream
         self.start = start
         super().__init__(
@@ -130,90 +133,66 @@ class RandomScalar(RuntimeScalar):
 
 
 class RandomStream:
-    """The random numbers that a step takes from one generator, drawn in one go at each run."""
+    """The random numbers that a step draws from one source, all at once before each run."""
 
-    __slots__ = ("_take", "blocks", "generator", "numbers", "offset", "seed")
+    __slots__ = ("blocks", "offset", "scalars", "seed", "source")
 
-    def __init__(self, generator: object, take: Callable[[int], tuple[int, int]]) -> None:
-        self.generator = generator
-        """Kept so that its number stays its own."""
-        self._take = take
+    def __init__(self, source: RandomSource) -> None:
+        self.source = source
         self.blocks = 0
-        """How many blocks of four words a run takes."""
+        """Blocks of four words that a run draws."""
         self.seed = self.offset = 0
-        self.numbers: list[RuntimeScalar] = []
+        self.scalars: list[RuntimeScalar] = []
 
     def draw(self) -> None:
-        """Take the words of one run."""
-        self.seed, self.offset = self._take(4 * self.blocks)
-        for number in self.numbers:
-            number.refresh()
+        """Draw the words of one run."""
+        self.seed, self.offset = self.source.advance(_WORDS * self.blocks)
+        for scalar in self.scalars:
+            scalar.refresh()
 
     def reserve(self, count: int) -> tuple[RuntimeScalar, RuntimeScalar]:
         """Seed and offset of `count` words, counted in whole blocks as the generator does."""
-        found = RandomScalar(self), RandomScalar(self, self.blocks)
-        self.blocks += -(-count // 4)
-        self.numbers += found
-        return found
+        scalars = RandomScalar(self), RandomScalar(self, self.blocks)
+        self.blocks += -(-count // _WORDS)
+        self.scalars += scalars
+        return scalars
 
 
 OPERATIONS: dict[str, Callable[..., Number]] = {
     name: getattr(operator, name)
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs")
 }
-"""The arithmetic of live numbers, by Python's names."""
-_OF_ONE = ("neg", "pos", "abs")
+"""Arithmetic on runtime scalars, by Python's names."""
+_UNARY = ("neg", "pos", "abs")
 
 
-def derived(operation: str, *operands: Any) -> RuntimeScalar:
-    """The number that an operation gives at each run. Raises KeyError for one that is not listed."""
+def apply_operation(operation: str, *operands: Any) -> RuntimeScalar:
+    """Return the runtime scalar that an operation computes. Raises KeyError for one that is not in OPERATIONS."""
     function = OPERATIONS[operation]
-    return DerivedScalar(lambda: function(*values(operands)), operation, operands)
+    return DerivedScalar(lambda: function(*current_values(operands)), operation, operands)
 
 
 def _binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(self: RuntimeScalar, other: Any) -> Any:
-        return derived(name, self, other) if isinstance(other, (RuntimeScalar, int, float)) else NotImplemented
+        return apply_operation(name, self, other) if isinstance(other, (RuntimeScalar, int, float)) else NotImplemented
 
-    def backward(self: RuntimeScalar, other: Any) -> Any:
-        return derived(name, other, self) if isinstance(other, (int, float)) else NotImplemented
+    def reflected(self: RuntimeScalar, other: Any) -> Any:
+        return apply_operation(name, other, self) if isinstance(other, (int, float)) else NotImplemented
 
-    return forward, backward
+    return forward, reflected
 
 
 for _name in OPERATIONS:
-    if _name in _OF_ONE:
-        setattr(RuntimeScalar, f"__{_name}__", lambda self, name=_name: derived(name, self))
+    if _name in _UNARY:
+        setattr(RuntimeScalar, f"__{_name}__", lambda self, name=_name: apply_operation(name, self))
         continue
-    _forward, _backward = _binary(_name)
+    _forward, _reflected = _binary(_name)
     setattr(RuntimeScalar, f"__{_name}__", _forward)
-    setattr(RuntimeScalar, f"__r{_name}__", _backward)
+    setattr(RuntimeScalar, f"__r{_name}__", _reflected)
 
 
-def described(x: Any) -> str:
+def describe_scalar(x: Any) -> str:
     """What a number is, for people: its name, or how it is computed."""
     if isinstance(x, DerivedScalar) and x.operation:
-        return f"{x.operation}({', '.join(map(described, x.operands))})"
+        return f"{x.operation}({', '.join(map(describe_scalar, x.operands))})"
     return (x.name or "number") if isinstance(x, RuntimeScalar) else repr(x)
-
-
-def number(compute: Callable[[], Number], name: str = "", increment: int = 0) -> Any:
-    """`compute()`; in a capture a `RuntimeScalar` number that is computed at each run. See `RuntimeScalar` for `increment`."""
-    capture = dispatch.thread.capture
-    return compute() if capture is None else capture.number(compute, name, increment)
-
-
-def each_run(action: Callable[[], object]) -> None:
-    """Do `action` now; in a capture at each run, before its kernels and in the order of the notes."""
-    capture = dispatch.thread.capture
-    if capture is None:
-        action()
-    else:
-        capture.each_run(action)
-
-
-def undo(action: Callable[[], object]) -> None:
-    """Do `action` should the capture under way fail; nothing outside a capture."""
-    capture = dispatch.thread.capture
-    if capture is not None:
-        capture.undo(action)

@@ -1,4 +1,4 @@
-"""The numbers of a captured step as plain data: named ones with their values, arithmetic on them, and random offsets."""
+"""The runtime scalars of a captured step as plain data, for files: named values, arithmetic on them, and random offsets."""
 
 from __future__ import annotations
 
@@ -11,54 +11,55 @@ from polyhal.hal.capture.runtime_scalars import (
     RandomScalar,
     RandomStream,
     RuntimeScalar,
-    derived,
+    apply_operation,
 )
-from polyhal.hal.capture.scopes import distinct
+from polyhal.hal.capture.scopes import unique_name
 from polyhal.hal.errors import CorruptFileError, message
 
 _KINDS = (bool, int, float)
 
 
 class ScalarTable:
-    """Collects live numbers; `entries` and `streams` are plain data. An entry comes after those that it is made of."""
+    """Collects runtime scalars as plain data in `entries` and `streams`. Operands come before what is computed from them."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
         self.streams: list[RandomStream] = []
-        self._known: dict[int, int] = {}
+        self._indices: dict[int, int] = {}
         self._names: set[str] = set()
-        self._kept: list[RuntimeScalar] = []
+        self._scalars: list[RuntimeScalar] = []
+        """Keeps the identities in `_indices` taken."""
 
-    def add(self, live: RuntimeScalar) -> int:
-        """The number of the entry for a live number."""
-        if id(live) not in self._known:
-            entry = self._described(live)
-            self._known[id(live)] = len(self.entries)
-            self._kept.append(live)
+    def add(self, scalar: RuntimeScalar) -> int:
+        """The index of the entry of a scalar."""
+        if id(scalar) not in self._indices:
+            entry = self._entry(scalar)
+            self._indices[id(scalar)] = len(self.entries)
+            self._scalars.append(scalar)
             self.entries.append(entry)
-        return self._known[id(live)]
+        return self._indices[id(scalar)]
 
-    def _described(self, live: RuntimeScalar) -> dict[str, Any]:
-        if isinstance(live, RandomScalar):
-            if live.stream not in self.streams:
-                self.streams.append(live.stream)
-            return {"stream": self.streams.index(live.stream), "start": live.start}
-        if isinstance(live, DerivedScalar) and live.operation:
-            operands = [{"number": self.add(x)} if isinstance(x, RuntimeScalar) else x for x in live.operands]
-            return {"operation": live.operation, "operands": operands}
-        name = distinct(live.name or "number", self._names)
+    def _entry(self, scalar: RuntimeScalar) -> dict[str, Any]:
+        if isinstance(scalar, RandomScalar):
+            if scalar.stream not in self.streams:
+                self.streams.append(scalar.stream)
+            return {"stream": self.streams.index(scalar.stream), "start": scalar.start}
+        if isinstance(scalar, DerivedScalar) and scalar.operation:
+            operands = [{"number": self.add(x)} if isinstance(x, RuntimeScalar) else x for x in scalar.operands]
+            return {"operation": scalar.operation, "operands": operands}
+        name = unique_name(scalar.name or "number", self._names)
         self._names.add(name)
-        value = live.compute()
-        return {"name": name, "value": value, **({"grows": live.increment} if live.increment else {})}
+        value = scalar.compute()
+        return {"name": name, "value": value, **({"grows": scalar.increment} if scalar.increment else {})}
 
 
-class Numbers(MutableMapping[str, Any]):
-    """The named numbers of a loaded step: read them, set them; the next run uses what they are then."""
+class NamedScalars(MutableMapping[str, Any]):
+    """The named numbers of a loaded step. Set them; the next run uses the new values."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self.grow: dict[str, int] = {}
-        """By how much numbers grow at each run, before they are used."""
+        self._increments: dict[str, int] = {}
+        """By how much numbers grow before each run."""
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -84,54 +85,54 @@ class Numbers(MutableMapping[str, Any]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Numbers({self._values})"
+        return f"NamedScalars({self._values})"
 
-    def start(self, name: str, value: Any, increment: Any) -> RuntimeScalar:
-        """Have a number under a new name."""
+    def add(self, name: str, value: Any, increment: Any) -> RuntimeScalar:
+        """Add a number under a new name. Raises ValueError."""
         if name in self._values or type(value) not in _KINDS or type(increment) is not int:
             raise ValueError(f"number {name!r} is {value!r}")
         self._values[name] = value
         if increment:
-            self.grow[name] = increment
+            self._increments[name] = increment
         return RuntimeScalar(lambda: self._values[name], name, increment)
 
     def advance(self) -> None:
-        """Let the numbers grow that do so at each run."""
-        for name, step in self.grow.items():
-            self._values[name] += step
+        """Let numbers grow that do so from run to run."""
+        for name, increment in self._increments.items():
+            self._values[name] += increment
 
 
-def restore(entries: Any, streams: list[RandomStream], what: str) -> tuple[list[RuntimeScalar], Numbers]:
-    """The live numbers of `NumberTable.entries`, and those of them that can be set. Raises CorruptFileError."""
-    found: list[RuntimeScalar] = []
-    numbers = Numbers()
+def restore(entries: Any, streams: list[RandomStream], what: str) -> tuple[list[RuntimeScalar], NamedScalars]:
+    """The scalars of `ScalarTable.entries`, and those of them that can be set. Raises CorruptFileError."""
+    scalars: list[RuntimeScalar] = []
+    named = NamedScalars()
     for i, entry in enumerate(entries):
         try:
-            found.append(_restored(entry, found, streams, numbers))
+            scalars.append(_restored(entry, scalars, streams, named))
         # Entries are data from a file, of any shape.
         except Exception as error:
             raise CorruptFileError(
                 message("graph", f"number {i} of {what}: {type(error).__name__}: {error}")
             ) from error
-    return found, numbers
+    return scalars, named
 
 
 def _restored(
-    entry: dict[str, Any], before: list[RuntimeScalar], streams: list[RandomStream], numbers: Numbers
+    entry: dict[str, Any], earlier: list[RuntimeScalar], streams: list[RandomStream], named: NamedScalars
 ) -> RuntimeScalar:
     if "stream" in entry:
         start = entry["start"]
         if start is not None and type(start) is not int:
             raise ValueError(f"an offset of {start!r}")
-        drawn = RandomScalar(streams[_index(entry["stream"])], start)
-        drawn.stream.numbers.append(drawn)
-        return drawn
+        scalar = RandomScalar(streams[_index(entry["stream"])], start)
+        scalar.stream.scalars.append(scalar)
+        return scalar
     if "operation" in entry:
         if entry["operation"] not in OPERATIONS:
             raise ValueError(f"operation {entry['operation']!r}; expected one of {', '.join(OPERATIONS)}")
-        operands = [before[_index(x["number"])] if isinstance(x, dict) else _number(x) for x in entry["operands"]]
-        return derived(entry["operation"], *operands)
-    return numbers.start(str(entry["name"]), entry["value"], entry.get("grows", 0))
+        operands = [earlier[_index(x["number"])] if isinstance(x, dict) else _number(x) for x in entry["operands"]]
+        return apply_operation(entry["operation"], *operands)
+    return named.add(str(entry["name"]), entry["value"], entry.get("grows", 0))
 
 
 def _index(value: Any) -> int:
@@ -146,8 +147,8 @@ def _number(value: Any) -> Any:
     return value
 
 
-def refreshes(
-    live: Sequence[RuntimeScalar], numbers: Numbers, streams: Sequence[RandomStream]
+def replay_actions(
+    scalars: Sequence[RuntimeScalar], named: NamedScalars, streams: Sequence[RandomStream]
 ) -> list[Callable[[], object]]:
     """What a loaded step does before each run."""
-    return [numbers.advance, *[s.draw for s in streams], *[x.refresh for x in live]]
+    return [named.advance, *[s.draw for s in streams], *[x.refresh for x in scalars]]

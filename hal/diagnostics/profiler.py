@@ -15,6 +15,7 @@ from typing import Any, Self
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import Ability
 
 
@@ -58,30 +59,23 @@ class Profile:
     events: list[Event] = field(default_factory=list)
     elapsed: int = 0
     _begun: int = 0
-    _previous: Any = None
+    _previous: dispatch.Executor = dispatch.EAGER
     _active: list[Device] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._previous = dispatch.thread.executor
-        inner, perf_counter = self._previous, time.perf_counter_ns
         for device in self.devices:
             self._watch(device)
-
-        def timed(op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
-            begun = perf_counter()
-            result = inner(op, inputs, params, device)
-            elapsed = perf_counter() - begun
-            first = result[0] if isinstance(result, tuple) else result
-            if first.device not in self._active:
-                self._watch(first.device)
-            row = self.ops.setdefault(op.name, Row(op.name))
-            row.add(elapsed, _flops(op, inputs, params, result))
-            self.events.append(Event(op.name, begun, elapsed))
-            return result
-
-        dispatch.thread.executor = timed
-        self._begun = perf_counter()
+        dispatch.thread.executor = _TimingExecutor(self._previous, self)
+        self._begun = time.perf_counter_ns()
         return self
+
+    def add(self, event: Event, device: Device, flops: int) -> None:
+        """Count one op call on `device`."""
+        if device not in self._active:
+            self._watch(device)
+        self.ops.setdefault(event.name, Row(event.name)).add(event.duration, flops)
+        self.events.append(event)
 
     def _watch(self, device: Device) -> None:
         self._active.append(device)
@@ -124,6 +118,26 @@ class Profile:
 
     def __str__(self) -> str:
         return self.table()
+
+
+class _TimingExecutor(dispatch.ForwardingExecutor):
+    """Times every op that it passes on."""
+
+    __slots__ = ("_profile",)
+
+    replays_graphs = False
+
+    def __init__(self, base: dispatch.Executor, profile: Profile) -> None:
+        super().__init__(base)
+        self._profile = profile
+
+    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+        begin = time.perf_counter_ns()
+        result = self.base.apply(op, inputs, params, device)
+        elapsed = time.perf_counter_ns() - begin
+        first = result[0] if isinstance(result, tuple) else result
+        self._profile.add(Event(op.name, begin, elapsed), first.device, _flops(op, inputs, params, result))
+        return result
 
 
 def _flops(op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], result: Any) -> int:

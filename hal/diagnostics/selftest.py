@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polyhal.hal import dispatch, dtypes
+from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
+from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import DType, float32
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops import FUNCTIONS
@@ -49,7 +50,7 @@ def _check(name: str, op: str, device: Device, a: np.ndarray, b: np.ndarray, exp
     seconds: list[float] = []
     try:
         for _ in range(2):
-            x, y = (dispatch.frontend.wrap(device, *device.upload(v, float32)) for v in (a, b))
+            x, y = (Array(device, *device.upload(v, float32)) for v in (a, b))
             begin = time.perf_counter()
             got = device.download(FUNCTIONS[op](x, y).ref)
             seconds.append(time.perf_counter() - begin)
@@ -86,7 +87,7 @@ def _dtype_problem(device: Device, dtype: DType, *, computed: bool) -> str:
     given = small.astype(dtype.numpy)  # sums stay exact in every dtype
     try:
         buffer, ref = device.upload(given, dtype)
-        tensor = dispatch.frontend.wrap(device, buffer, ref)
+        tensor = Array(device, buffer, ref)
         backwards = Spec(dtype, ref.shape, (-1,), aligned=False)
         for name, expected, got in (
             ("a copy", given, device.download(ref)),

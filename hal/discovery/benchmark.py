@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyhal.hal import dispatch
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.discovery.probing import Candidate, kind
+from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import BackendError, PolyhalError
 from polyhal.hal.ops import FUNCTIONS
@@ -71,7 +71,7 @@ def measure(device: Device, sizes: Sizes | None = None) -> Figures:
     """Time the work on `device` beside NumPy. Raises BackendError where the results differ, or what the device raises."""
     sizes = sizes or (SMALL if kind(device.info) is DeviceType.CPU else LARGE)
     arrays = _arrays(sizes)
-    tensors = [dispatch.frontend.wrap(device, *device.upload(a, float32)) for a in arrays]
+    tensors = [Array(device, *device.upload(a, float32)) for a in arrays]
 
     def on_device() -> list[Any]:
         results = _pass(sizes, *tensors)

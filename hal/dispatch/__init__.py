@@ -1,39 +1,53 @@
 """The hot path from an op call to a launch: per-thread executors, eager execution, operands, writes in place."""
 
-from polyhal.hal.dispatch.eager import eager, make_plan, plan_key
+from polyhal.hal.dispatch.eager import EAGER, EagerExecutor
 from polyhal.hal.dispatch.executor import (
     Array,
+    CheckpointRegion,
     Executor,
+    RandomSource,
+    SegmentTimer,
+    TapeNode,
     apply,
-    capturing,
+    apply_into,
     default_device,
     executing,
-    frontend,
+    on_replay,
+    runtime_scalar,
     structure,
     thread,
 )
-from polyhal.hal.dispatch.inplace import OVERLAPPING, SEPARATE, apply_into, overwrite
+from polyhal.hal.dispatch.forwarding import ForwardingExecutor
+from polyhal.hal.dispatch.frontend import frontend
+from polyhal.hal.dispatch.inplace import OVERLAPPING, SEPARATE
 from polyhal.hal.dispatch.operands import admitted, freeze, infer, input_spec, scalar_dtype, unsupported_dtype
+from polyhal.hal.dispatch.plans import make_plan, plan_key
 
 __all__ = [
+    "EAGER",
     "OVERLAPPING",
     "SEPARATE",
     "Array",
+    "CheckpointRegion",
+    "EagerExecutor",
     "Executor",
+    "ForwardingExecutor",
+    "RandomSource",
+    "SegmentTimer",
+    "TapeNode",
     "admitted",
     "apply",
     "apply_into",
-    "capturing",
     "default_device",
-    "eager",
     "executing",
     "freeze",
     "frontend",
     "infer",
     "input_spec",
     "make_plan",
-    "overwrite",
+    "on_replay",
     "plan_key",
+    "runtime_scalar",
     "scalar_dtype",
     "structure",
     "thread",

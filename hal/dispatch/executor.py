@@ -1,26 +1,27 @@
-"""Which executor runs a thread's ops, and the rest of its dispatch state.
+"""The executor protocol: what a thread's ops, and everything else that differs between running and recording, go through.
 
-Every op call goes to the current thread's executor: normally `eager`, a tracer while a decomposition or a step is recorded.
+Normally a thread has the `EagerExecutor`. `StepRecorder` (hal/capture) and `Tracer` (hal/ir) build graphs instead; autocast,
+the profiler and anomaly detection stand in front of another executor. Callers never ask which one it is.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from polyhal.hal.device import Device
     from polyhal.hal.layout import Ref
     from polyhal.hal.memory.buffer import Buffer
     from polyhal.hal.ops.opdef import OpDef
 
-Executor = Callable[..., Any]
-
 
 class Array:
-    """A buffer seen through a layout on a device: what eager ops take and return. The frontend's Tensor extends it."""
+    """A buffer seen through a layout on a device: the operand and result of eager ops. The frontend's Tensor extends it."""
 
     __slots__ = ("buffer", "device", "ref", "requires_grad")
 
@@ -29,32 +30,190 @@ class Array:
     ref: Ref
     requires_grad: bool
 
+    def __init__(self, device: Device, buffer: Buffer, ref: Ref) -> None:
+        self.device = device
+        self.buffer = buffer
+        self.ref = ref
+        self.requires_grad = False
 
-class _Thread(threading.local):
+
+class TapeNode(Protocol):
+    """What executors know of a node of the frontend's tape."""
+
+    order: int
+    """Grows from node to node."""
+    op: OpDef
+    line: str
+    """Where the user's program called the op; empty if not recorded."""
+
+
+class RandomSource(Protocol):
+    """A stream of random words, addressed by seed and offset."""
+
+    def advance(self, count: int) -> tuple[int, int]:
+        """Use up `count` 32-bit words. Returns the seed and the offset of the first, in blocks of four words."""
+        ...
+
+    def get_state(self) -> dict[str, int]:
+        """The state as plain numbers."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs or records what one thread asks for.
+
+    "Recording" below means that ops become nodes of a graph, which is replayed later, any number of times, without Python.
+    """
+
+    @property
+    def fuses_later(self) -> bool:
+        """Whether ops are fused after they were recorded, so that callers keep them apart."""
+        ...
+
+    @property
+    def replays_graphs(self) -> bool:
+        """Whether a recorded graph may run in place of its ops; False where every op has to be seen."""
+        ...
+
+    # --- ops and memory ---------------------------------------------------------------------------------------------
+
+    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+        """Apply `op`. Returns one array, or a tuple if the op declares several outputs.
+
+        `device` places ops without array inputs. Inputs that require gradients put the op on the tape.
+        """
+        ...
+
+    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+        """Apply `op` with its results written over existing arrays, which may be inputs. Raises ShapeError."""
+        ...
+
+    def overwrite(self, target: Array, value: Any) -> None:
+        """Replace the elements of `target` by a number, or by those of an array of its shape, cast to its dtype."""
+        ...
+
+    def transfer(self, x: Array, device: Device) -> Any:
+        """Copy `x` to another device, off the tape."""
+        ...
+
+    def alias(self, x: Array) -> Any:
+        """Return another array over the memory of `x`, off the tape."""
+        ...
+
+    def read(self, x: Array) -> np.ndarray:
+        """Return the elements on the host; waits for the device. Raises CaptureError for values that are only recorded."""
+        ...
+
+    def require_execution(self, op: str, problem: str, fix: str = "") -> None:
+        """Raise CaptureError with this message if ops are only recorded."""
+        ...
+
+    # --- what differs from run to run -------------------------------------------------------------------------------
+
+    def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> Any:
+        """Return `compute()`; recording, a scalar that calls `compute` before each replay.
+
+        `increment` says by how much the number grows from run to run if nothing else happens to it.
+        """
+        ...
+
+    def static_bound(self, value: int, bound: int) -> int:
+        """Return `value`; recording, the `bound` that it never exceeds, because shapes hold for every replay."""
+        ...
+
+    def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
+        """Return seed and offset of `count` fresh random words; recording, runtime scalars that each replay draws."""
+        ...
+
+    def on_replay(self, action: Callable[[], object]) -> None:
+        """Call `action` now; recording, before each replay instead, in the order of these calls."""
+        ...
+
+    def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
+        """Register a rollback of a change to a Python object, called if the recording is abandoned.
+
+        `snapshot` is called only while recording; it notes the state before the change and returns the rollback.
+        """
+        ...
+
+    # --- what ops belong to -----------------------------------------------------------------------------------------
+
+    def call_module(
+        self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return `function(*args, **kwargs)`, whose ops belong to `module`."""
+        ...
+
+    def name_state(self, state: Mapping[Any, Mapping[str, Any]]) -> None:
+        """Name the arrays kept for a parameter after it: `state` maps parameters to arrays by name."""
+        ...
+
+    def before_gradient_read(self, leaf: Any) -> None:
+        """Prepare for a look at a leaf's gradient."""
+        ...
+
+    def before_gradient_write(self, leaf: Any) -> None:
+        """Prepare for a leaf's gradient to be replaced."""
+        ...
+
+    def add_to_tape(self, node: TapeNode) -> None:
+        """Note a node that was just made for the tape."""
+        ...
+
+    def differentiating(self) -> AbstractContextManager[object]:
+        """Enclose one walk over the tape."""
+        ...
+
+    def differentiate(self, node: TapeNode) -> None:
+        """Begin with the gradient of a node, within `differentiating`."""
+        ...
+
+    def recomputing(self) -> AbstractContextManager[object]:
+        """Enclose ops that compute dropped values again, so that they are not merged with the first computation."""
+        ...
+
+
+class CheckpointRegion(Protocol):
+    """A checkpointed call that a thread is in: it drops what nodes save, and repeats random draws when it runs again."""
+
+    def add(self, node: Any) -> None:
+        """Note a node that was just put on the tape."""
+        ...
+
+    def draw(self, take: Callable[[], Any]) -> Any:
+        """Return `take()` in the first run, and the same numbers again in later ones."""
+        ...
+
+
+class SegmentTimer(Protocol):
+    """Runs the segments of a recorded step one by one, to time them."""
+
+    def run(self, segments: Any) -> None:
+        """Run all `segments` in order."""
+        ...
+
+
+class _ThreadState(threading.local):
     """Per-thread dispatch state; class attributes are what a new thread starts with."""
 
     executor: Executor
     grad_enabled: bool = True
-    device: Any = None
-    """Where ops without tensor inputs run when they are not told: the default device if None."""
-    capture: Any = None
-    """The `Capture` that this thread's ops go to, if any."""
-    region: Any = None
-    """The checkpointed region that this thread runs, if any: it has a say in what the tape and random numbers do."""
-    watch: Any = None
-    """The `StepProfile` that runs the parts of captured steps, if any."""
+    device: Device | str | None = None
+    """Where ops without array inputs run unless told; None: the default device."""
+    region: CheckpointRegion | None = None
+    timer: SegmentTimer | None = None
 
 
-thread = _Thread()
+thread = _ThreadState()
 
 
 def set_default_executor(executor: Executor) -> None:
     """Have threads start with `executor`; the eager one installs itself by this."""
-    _Thread.executor = staticmethod(executor)
+    _ThreadState.executor = executor
 
 
-class Structure:
-    """Counts changes of what programs are made of, so that a captured step knows when to look again."""
+class StructureVersion:
+    """Counts changes of the structure of programs, so that a captured step knows when to check its guards again."""
 
     __slots__ = ("modes", "version")
 
@@ -63,34 +222,43 @@ class Structure:
         self.modes = 0
 
     def changed(self) -> None:
-        """Note that a module's parts, an optimizer's groups or a tensor's need of gradients changed."""
+        """Count a change of a module's parts, an optimizer's groups or a tensor's `requires_grad`."""
         self.version += 1
 
     def mode_changed(self) -> None:
-        """Note that a module was switched to training or to inference."""
+        """Count a module's switch to training or to evaluation."""
         self.modes += 1
 
 
-structure = Structure()
-
-
-class _Frontend:
-    """What the frontend contributes: how a result is wrapped, how an operand is taken in, how the tape is written."""
-
-    __slots__ = ("convert", "device", "record", "wrap")
-
-    wrap: Callable[[Device, Buffer, Ref], Any]
-    convert: Callable[[Any, Device], Any]
-    record: Callable[[OpDef, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]], None]
-    device: Callable[[Any], Device]
-
-
-frontend = _Frontend()
+structure = StructureVersion()
 
 
 def apply(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
-    """Run or record `op`. Returns one value, or a tuple where the op declares several outputs."""
-    return thread.executor(op, inputs, params, device)
+    """Apply `op` with the thread's executor. Returns one value, or a tuple if the op declares several outputs."""
+    return thread.executor.apply(op, inputs, params, device)
+
+
+def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+    """Apply `op` with its results written over existing arrays, which may be inputs; their versions advance.
+
+    Shapes and dtypes must be those that the op infers. Raises ShapeError.
+    """
+    thread.executor.apply_into(op, inputs, params, outs)
+
+
+def runtime_scalar(compute: Callable[[], Any], name: str = "", increment: int = 0) -> Any:
+    """Return `compute()`; in a captured step, a number that is computed before each replay.
+
+    The function `compute` returns a bool, int or float, of the same type each time. Arithmetic on the result works, also as
+    an operand of ops; in a captured step a comparison raises CaptureError. `name` appears in the graph. `increment` says by
+    how much the number grows from run to run if nothing else happens to it, so that a saved step counts on.
+    """
+    return thread.executor.runtime_scalar(compute, name, increment)
+
+
+def on_replay(action: Callable[[], object]) -> None:
+    """Call `action` now; in a captured step, before the kernels of each replay instead, in the order of these calls."""
+    thread.executor.on_replay(action)
 
 
 @contextmanager
@@ -105,19 +273,8 @@ def executing(executor: Executor) -> Iterator[None]:
 
 
 @contextmanager
-def capturing(capture: Any) -> Iterator[None]:
-    """Send this thread's ops, and what is done in place, to a `hal.capture.Capture` inside the block; None: run them."""
-    previous, thread.capture = thread.capture, capture
-    try:
-        with executing(_Thread.executor if capture is None else capture.executor):
-            yield
-    finally:
-        thread.capture = previous
-
-
-@contextmanager
-def default_device(device: Any) -> Iterator[None]:
-    """Have ops without tensor inputs run on `device` inside the block."""
+def default_device(device: Device | str | None) -> Iterator[None]:
+    """Have ops without array inputs run on `device` inside the block."""
     previous, thread.device = thread.device, device
     try:
         yield

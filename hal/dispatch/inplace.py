@@ -1,12 +1,11 @@
-"""Writing over existing arrays: ops whose results replace them, and assignments."""
+"""Running an op with its results written over existing arrays."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.dispatch.eager import plan_key
-from polyhal.hal.dispatch.executor import thread
 from polyhal.hal.dispatch.operands import arg, freeze, input_spec, mismatch
+from polyhal.hal.dispatch.plans import plan_key
 
 if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
@@ -15,14 +14,11 @@ SEPARATE, OVERLAPPING = -1, -2
 """How an output may relate to inputs, besides being one of them exactly."""
 
 
-def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
     """Run `op` with its results written over existing arrays; their version counters advance.
 
     An out array may be one of the inputs. Shapes and dtypes must be those that the op infers. Raises ShapeError.
     """
-    if thread.capture is not None:
-        thread.capture.into(op, inputs, params, outs)
-        return
     device = outs[0].device
     params = freeze(params)
     specs = tuple(input_spec(x) for x in inputs)
@@ -38,20 +34,6 @@ def apply_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
     plan.run([arg(x) for x in inputs], [o.ref for o in outs])
     for out in outs:
         out.buffer.version += 1
-
-
-def overwrite(target: Any, value: Any) -> None:
-    """Replace the elements of an array, seen in any way, by a number or by those of an array of its shape, cast."""
-    if thread.capture is not None:
-        thread.capture.overwrite(target, value)
-        return
-    if target.ref.size:
-        backend = target.device.backend
-        if hasattr(value, "ref"):
-            backend.copy(value.ref, target.ref)
-        else:
-            backend.fill(value, target.ref)
-    target.buffer.version += 1
 
 
 def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Operands of a call: taken in as arrays and numbers, on one device, and as the specs that a plan is made for."""
+"""Operands of a call: taken in as arrays and numbers on one device, and as the specs that a plan is made for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.dispatch.executor import frontend, thread
+from polyhal.hal.dispatch.executor import thread
+from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import DeviceMismatchError, PolyhalError, ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.protocol import InputSpec
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
 
 NUMBERS = (float, int, bool)
-"""The types of Python numbers, which stay numbers on their way to a launch."""
+"""The types of Python numbers, which are passed to launches as numbers."""
 
 
 def input_spec(x: Any) -> Any:
@@ -31,25 +32,25 @@ def input_spec(x: Any) -> Any:
 def infer(
     op: OpDef, specs: tuple[InputSpec | None, ...], params: dict[str, Any]
 ) -> list[tuple[DType, tuple[int, ...]]]:
-    """The op's shape and dtype rule, with plain ValueErrors turned into ShapeErrors that name the op."""
+    """Apply the op's shape and dtype rule. Plain ValueErrors become ShapeErrors that name the op."""
     try:
         return list(op.infer(specs, params))
     except PolyhalError:
         raise
     except (ValueError, TypeError, IndexError) as error:
-        listed = ", ".join("none" if s is None else str(s) for s in specs)
-        raise ShapeError(message(op.name, f"{error} (inputs: {listed})")) from error
+        inputs = ", ".join("none" if s is None else str(s) for s in specs)
+        raise ShapeError(message(op.name, f"{error} (inputs: {inputs})")) from error
 
 
 def scalar_dtype(value: Any) -> DType:
-    """The dtype that a Python number stands for when no tensor decides otherwise."""
+    """The dtype of a Python number if no tensor decides otherwise."""
     if isinstance(value, bool):
         return dtypes.bool_
     return dtypes.DEFAULT_INT if isinstance(value, int) else dtypes.DEFAULT_FLOAT
 
 
 def freeze(value: Any) -> Any:
-    """`value` with lists, arrays of integers and NumPy numbers turned into hashable Python ones."""
+    """Turn lists into tuples and NumPy numbers into Python ones, so that parameters can be part of a key."""
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
     if isinstance(value, np.generic):
@@ -58,19 +59,21 @@ def freeze(value: Any) -> Any:
 
 
 def admitted(op: OpDef, inputs: tuple[Any, ...], device: Any) -> tuple[tuple[Any, ...], Device]:
-    """Inputs as arrays and numbers, and the one device that they lie on. Raises DeviceMismatchError."""
+    """Inputs as arrays and numbers, and the one device that they are on. Raises DeviceMismatchError."""
+    from polyhal.hal.device import Device
+
     target = next((x.device for x in inputs if hasattr(x, "ref")), None)
     if target is None:
-        target = frontend.device(thread.device if device is None else device)
-    elif device is not None and frontend.device(device) is not target:
+        target = Device(thread.device if device is None else device)
+    elif device is not None and Device(device) is not target:
         raise mismatch(op, inputs)
     converted = tuple(_converted(x, target) for x in inputs)
-    if op.inputs and not op.creates and not any(hasattr(x, "ref") for x in converted):
+    if op.inputs and op.family != "random" and not any(hasattr(x, "ref") for x in converted):
         converted = (frontend.convert(converted[0], target), *converted[1:])
     return converted, target
 
 
-def _converted(x: Any, device: Any) -> Any:
+def _converted(x: Any, device: Device) -> Any:
     """An operand as a number or an array. NumPy numbers count as Python numbers, so that they do not widen a tensor."""
     if isinstance(x, np.generic):
         return x.item()

@@ -139,12 +139,13 @@ class Symbol(Methods):
         return len(self.spec.shape)
 
 
-class Tracer:
+class Tracer(dispatch.ForwardingExecutor):
     """An executor that records ops instead of running them."""
 
     __slots__ = ("graph",)
 
     def __init__(self, inputs: Sequence[InputSpec | None]) -> None:
+        super().__init__(dispatch.thread.executor)
         self.graph = Graph(inputs)
 
     def symbols(self) -> list[Symbol | None]:
@@ -197,7 +198,7 @@ def _spec(x: Any) -> InputSpec | None:
 def trace(function: Callable[..., Any], inputs: Sequence[InputSpec | None], params: dict[str, Any]) -> Graph:
     """The graph of `function(*inputs, **params)`, which returns a value or a tuple of values."""
     tracer = Tracer(inputs)
-    with dispatch.executing(tracer.apply):
+    with dispatch.executing(tracer):
         result = function(*tracer.symbols(), **params)
     results = result if isinstance(result, tuple) else (result,)
     tracer.graph.outputs = tuple(r.index for r in results)

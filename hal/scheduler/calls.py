@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from polyhal.hal.capture.runtime_scalars import values
+from polyhal.hal.capture.runtime_scalars import current_values
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Ref
 from polyhal.hal.ops.opdef import OPS, Value
@@ -35,7 +35,7 @@ class Call(NamedTuple):
             return partial(run, *inputs, *outputs, *workspace) if self.direct else partial(run, inputs, outputs)
 
         def refreshed() -> None:
-            now = values(inputs)
+            now = current_values(inputs)
             if self.direct:
                 run(*now, *outputs, *workspace)
             else:

@@ -228,12 +228,12 @@ class Program:
                     self._moved.append(result.moving.place)
         for note in self.captured.replay_actions:
             note()
-        if dispatch.thread.watch is not None:
-            dispatch.thread.watch.run(self.segments)
+        if dispatch.thread.timer is not None:
+            dispatch.thread.timer.run(self.segments)
         else:
             for step in self._steps:
                 step()
-        for buffer in self.captured.written:
+        for buffer in self.captured.mutated_buffers:
             buffer.version += 1
         for left in self._left:
             tensor = left.tensor

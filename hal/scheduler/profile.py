@@ -45,14 +45,14 @@ class StepProfile:
     def __init__(self) -> None:
         self.runs = 0
         self._times: dict[Any, NodeTime] = {}
-        self._previous: StepProfile | None = None
+        self._previous: dispatch.SegmentTimer | None = None
 
     def __enter__(self) -> Self:
-        self._previous, dispatch.thread.watch = dispatch.thread.watch, self
+        self._previous, dispatch.thread.timer = dispatch.thread.timer, self
         return self
 
     def __exit__(self, *exc: object) -> None:
-        dispatch.thread.watch = self._previous
+        dispatch.thread.timer = self._previous
 
     def run(self, segments: Sequence[Segment]) -> None:
         """Run a step once. Called by its program."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.hal.capture.result import CapturedConstant, StepInput
+from polyhal.hal.capture.result import UNNAMED, CapturedConstant, StepInput
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Spec
 from polyhal.hal.memory.pool import bucket
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 """Tensors listed for the arena; half as many for everything else."""
-_UNNAMED = ("held", "constant")
+_UNNAMED = (UNNAMED, "constant")
 """What inputs are called that nobody has a name for."""
 
 
@@ -186,7 +186,7 @@ class _Look:
 
     def _inputs(self) -> tuple[dict[str, Part], Part]:
         """What the step finds: memory that it holds by kind, and its arguments. Each buffer counts once."""
-        written = {id(b) for b in self._plan.captured.written}
+        written = {id(b) for b in self._plan.captured.mutated_buffers}
         leaves = {id(g.leaf.buffer) for g in self._plan.captured.gradients}
         seen: set[int] = set()
         held: dict[str, list[Entry]] = {"parameters": [], "state": [], "constants": []}
@@ -221,7 +221,7 @@ class _Look:
         returned: list[Entry] = []
         left: list[Entry] = []
         seen: set[int] = set()
-        named = {id(g.after): self._leaf_name(g.leaf) for g in captured.gradients if g.after is not None}
+        named = {id(g.final): self._leaf_name(g.leaf) for g in captured.gradients if g.final is not None}
         of_output = {output: named.get(id(t), "") for t, output in captured.live_outs}
         for output, value in enumerate(self._graph.outputs):
             place = storages.of[value]
@@ -249,7 +249,7 @@ class _Look:
         found = {}
         for g in self._plan.captured.gradients:
             now = g.leaf.stored_grad
-            if g.replaced and now is not None and now is not g.after and now.device is self._device:
+            if g.replaced and now is not None and now is not g.final and now.device is self._device:
                 found[id(now.buffer)] = now.buffer.nbytes
         return sum(found.values())
 

@@ -176,7 +176,7 @@ def _altered(change: str) -> Any:
         ("g['nodes'][0] = 3", "node 0 .* TypeError"),
         ("d['sources'][0] = {'state': 'gone'}", "input %0 .* comes from {'state': 'gone'}"),
         ("d['sources'].pop()", "1 sources; expected one for each of 2 inputs"),
-        ("d['state'] = {n: x[:1] for n, x in d['state'].items()}", r"held is float32\[1\]; expected float32\[2\]"),
+        ("d['state'] = {n: x[:1] for n, x in d['state'].items()}", r"captured is float32\[1\]; expected float32\[2\]"),
         ("d['numbers'] = [{'operation': 'eval', 'operands': []}]", "number 0 .* operation 'eval'"),
         ("d['numbers'] = [{'name': 'x', 'value': 'y'}]", "number 0 .* 'y'"),
         ("d['streams'] = [{'state': {}, 'blocks': 1}]", "a random state is"),

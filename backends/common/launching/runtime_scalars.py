@@ -20,7 +20,7 @@ class Numbers(Generic[T]):
     def follow(self, live: RuntimeScalar, follower: T) -> None:
         """Have `changed` give `follower` whenever `live` has another value."""
         if isinstance(live, ScalarElement):
-            self._add(live.derivation, live.derivation.results, live.place, follower)
+            self._add(live.derivation, live.derivation.results, live.index, follower)
         else:
             self._add(live, lambda: (live.value,), 0, follower)
 

@@ -38,7 +38,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: st
 
 def _is_fused(activation: str, *inputs: Tensor | None) -> bool:
     """Whether one op is best. Gradients of most activations need the product itself, and captured steps are fused later."""
-    if dispatch.thread.capture is not None:
+    if dispatch.thread.executor.fuses_later:
         return False
     taped = dispatch.thread.grad_enabled and any(x is not None and x.requires_grad for x in inputs)
     return activation == "relu" or not taped

@@ -56,7 +56,7 @@ class _Constants:
         self._numbers: dict[int, bool | int | float | None] = {}
         first = graph.inputs - len(graph.constants)
         for i, held in enumerate(graph.constants, first):
-            self._known[i] = dispatch.frontend.wrap(held.device, held.buffer, held.ref)
+            self._known[i] = dispatch.Array(held.device, held.buffer, held.ref)
         for node in graph.nodes:
             if self._is_constant(node):
                 self._makers.update(dict.fromkeys(node.outputs, node))
@@ -110,7 +110,7 @@ class _Constants:
             assert node.origin is not None
             inputs = tuple(self._value(x.index) if isinstance(x, Value) else x for x in node.inputs)
             with settings.restored(node.origin.settings):
-                made = dispatch.eager(node.op, inputs, node.params, node.origin.device)
+                made = dispatch.EAGER.apply(node.op, inputs, node.params, node.origin.device)
             self._known.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True))
         return self._known[v]
 

@@ -1,0 +1,102 @@
+"""A graph under construction: its inputs turn up one by one while nodes are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal import dispatch
+from polyhal.hal.capture.result import InputSource, StepInput
+from polyhal.hal.capture.runtime_scalars import RuntimeScalar
+from polyhal.hal.capture.scopes import Scopes
+from polyhal.hal.ir.graph import Graph, Node, Operand, Origin
+from polyhal.hal.layout import ScalarSpec, Spec, contiguous, place
+from polyhal.hal.ops.opdef import OpDef, Value
+from polyhal.hal.protocol import InputSpec
+from polyhal.hal.settings.state import settings
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
+
+class IncrementalGraph:
+    """Numbers values in order of appearance; `finish` renumbers them so that inputs come first, as `Graph` requires."""
+
+    def __init__(self, scopes: Scopes) -> None:
+        self.sources: dict[int, InputSource] = {}
+        """Where each input comes from, by value."""
+        self._scopes = scopes
+        self._specs: list[Any] = []
+        self._nodes: list[Node] = []
+        self._scalars: dict[int, Value] = {}
+        """Values of runtime scalars, by identity; `sources` keeps the scalars alive."""
+        self._step_inputs = 0
+
+    def add_input(self, source: InputSource, spec: InputSpec) -> int:
+        """Append an input. Returns its value."""
+        value = len(self._specs)
+        self._specs.append(spec)
+        self.sources[value] = source
+        return value
+
+    def add_step_input(self, spec: Spec, device: Device) -> tuple[int, int]:
+        """Append an input that is passed with each run. Returns its position among those, and its value."""
+        position = self._step_inputs
+        self._step_inputs += 1
+        return position, self.add_input(StepInput(position, spec, device), spec)
+
+    def scalar(self, x: RuntimeScalar) -> Value:
+        """The value of a runtime scalar, which becomes an input at its first use."""
+        value = self._scalars.get(id(x))
+        if value is None:
+            value = self._scalars[id(x)] = Value(self.add_input(x, ScalarSpec(dispatch.scalar_dtype(x.value))))
+        return value
+
+    def add_node(
+        self,
+        op: OpDef,
+        operands: tuple[Operand, ...],
+        params: tuple[Any, ...],
+        device: Device,
+        replaces: tuple[int, ...] = (),
+    ) -> tuple[tuple[int, ...], int | None]:
+        """Append a node. Returns its outputs, and for a view its offset in what it views."""
+        specs = tuple(self.spec_of(x) for x in operands)
+        bound = op.bind(params)
+        inferred = dispatch.infer(op, specs, bound)
+        view = op.view(specs[0], bound) if op.view is not None and isinstance(specs[0], Spec) else None
+        results = [place(specs[0], view)] if view is not None else [contiguous(d, s) for d, s in inferred]
+        for spec in results:
+            device.check_dtype(spec.dtype, op.name)
+        first = len(self._specs)
+        self._specs.extend(results)
+        outputs = tuple(range(first, first + len(results)))
+        origin = Origin(device, settings.key, self._scopes.module, self._scopes.recomputation)
+        self._nodes.append(Node(op, operands, tuple(bound.values()), outputs, origin, replaces))
+        return outputs, None if view is None else view.offset
+
+    def spec_of(self, operand: Operand) -> Any:
+        """The spec of an operand; None for an absent one."""
+        if isinstance(operand, Value):
+            return self._specs[operand.index]
+        return None if operand is None else ScalarSpec(dispatch.scalar_dtype(operand))
+
+    def spec(self, value: int) -> Spec:
+        """The spec of a value that is a tensor."""
+        return self._specs[value]  # type: ignore[no-any-return]
+
+    def finish(self, outputs: Iterable[int]) -> tuple[Graph, dict[int, int]]:
+        """The graph with these outputs, and the new number of each value."""
+        order = [*self.sources, *[v for n in self._nodes for v in n.outputs]]
+        number = {old: new for new, old in enumerate(order)}
+        graph = Graph([self._specs[v] for v in self.sources])
+        graph.specs = [self._specs[v] for v in order]
+        graph.nodes = [
+            n._replace(
+                inputs=tuple(Value(number[x.index]) if isinstance(x, Value) else x for x in n.inputs),
+                outputs=tuple(number[v] for v in n.outputs),
+            )
+            for n in self._nodes
+        ]
+        graph.outputs = tuple(number[v] for v in outputs)
+        return graph, number

@@ -1,0 +1,94 @@
+"""An executor that stands in front of another one and passes everything on; subclasses override what they change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal.dispatch.executor import Array, Executor, RandomSource, TapeNode
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from polyhal.hal.device import Device
+    from polyhal.hal.ops.opdef import OpDef
+
+
+class ForwardingExecutor:
+    """Passes every call to `base`. See `Executor` for what the methods do."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: Executor) -> None:
+        self.base = base
+
+    @property
+    def fuses_later(self) -> bool:
+        return self.base.fuses_later
+
+    @property
+    def replays_graphs(self) -> bool:
+        return self.base.replays_graphs
+
+    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
+        return self.base.apply(op, inputs, params, device)
+
+    def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+        self.base.apply_into(op, inputs, params, outs)
+
+    def overwrite(self, target: Array, value: Any) -> None:
+        self.base.overwrite(target, value)
+
+    def transfer(self, x: Array, device: Device) -> Any:
+        return self.base.transfer(x, device)
+
+    def alias(self, x: Array) -> Any:
+        return self.base.alias(x)
+
+    def read(self, x: Array) -> np.ndarray:
+        return self.base.read(x)
+
+    def require_execution(self, op: str, problem: str, fix: str = "") -> None:
+        self.base.require_execution(op, problem, fix)
+
+    def runtime_scalar(self, compute: Callable[[], Any], name: str = "", increment: int = 0) -> Any:
+        return self.base.runtime_scalar(compute, name, increment)
+
+    def static_bound(self, value: int, bound: int) -> int:
+        return self.base.static_bound(value, bound)
+
+    def random(self, source: RandomSource, count: int) -> tuple[Any, Any]:
+        return self.base.random(source, count)
+
+    def on_replay(self, action: Callable[[], object]) -> None:
+        self.base.on_replay(action)
+
+    def on_rollback(self, snapshot: Callable[[], Callable[[], object]]) -> None:
+        self.base.on_rollback(snapshot)
+
+    def call_module(
+        self, module: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return self.base.call_module(module, function, args, kwargs)
+
+    def name_state(self, state: Mapping[Any, Mapping[str, Any]]) -> None:
+        self.base.name_state(state)
+
+    def before_gradient_read(self, leaf: Any) -> None:
+        self.base.before_gradient_read(leaf)
+
+    def before_gradient_write(self, leaf: Any) -> None:
+        self.base.before_gradient_write(leaf)
+
+    def add_to_tape(self, node: TapeNode) -> None:
+        self.base.add_to_tape(node)
+
+    def differentiating(self) -> AbstractContextManager[object]:
+        return self.base.differentiating()
+
+    def differentiate(self, node: TapeNode) -> None:
+        self.base.differentiate(node)
+
+    def recomputing(self) -> AbstractContextManager[object]:
+        return self.base.recomputing()

@@ -1,0 +1,32 @@
+"""The interface between executors and the tensor library above hal: how results become tensors and reach its tape.
+
+The frontend sets these three functions when it is imported (frontend/binding.py). Everything else in hal works on `Array`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.dispatch.executor import Array
+    from polyhal.hal.layout import Ref
+    from polyhal.hal.memory.buffer import Buffer
+    from polyhal.hal.ops.opdef import OpDef
+
+
+class Frontend:
+    """Functions that the tensor library provides. They are on the hot path, so they are called without checks."""
+
+    __slots__ = ("convert", "record", "wrap")
+
+    wrap: Callable[[Device, Buffer, Ref], Any]
+    """Makes the result of an op from its memory."""
+    convert: Callable[[Any, Device], Array]
+    """Makes an operand from nested lists or a NumPy array. Raises TypeError."""
+    record: Callable[[OpDef, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]], None]
+    """Puts an op on the tape: op, inputs, parameters, results."""
+
+
+frontend = Frontend()

@@ -1,0 +1,26 @@
+"""The plans of a device: made once per op, parameters, settings and specs, then looked up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal.dispatch.operands import input_spec
+from polyhal.hal.settings.state import settings
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.planning.planner import Plan
+
+
+def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Plan:
+    """Plan `op` for the specs of `inputs` and remember it on the device."""
+    specs = tuple(input_spec(x) for x in inputs)
+    plan = device.planner.plan(op, specs, params)
+    device.plans[plan_key(op, params, specs)] = plan
+    return plan
+
+
+def plan_key(op: OpDef, params: tuple[Any, ...], specs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the plan of a call is remembered under, from what `input_spec` says of its inputs."""
+    return (op, params, settings.key, *[type(None) if s is None else s for s in specs])
