@@ -1,4 +1,4 @@
-"""The expression language of `backends.common.expressions` in OpenCL C, over the vector types of `lib/vectors.h`."""
+"""The expression language of `backends.common.codegen.expressions` in OpenCL C, over the vector types of `lib/vectors.h`."""
 
 from __future__ import annotations
 

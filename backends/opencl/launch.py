@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from polyhal.backends.common.launching.launch import Constant, Number, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.kernel_arguments import Bound, Struct
+from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
+from polyhal.backends.common.launching.launch import Constant, LocalMemory, Number, ScalarType, Table, Tensor, Workspace
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.program import Kernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
@@ -21,31 +23,9 @@ from polyhal.hal.protocol import Movable
 if TYPE_CHECKING:
     from polyhal.backends.opencl.runtime import Runtime
 
-_NUMPY: dict[str, type[np.generic]] = {
-    "int": np.int32,
-    "uint": np.uint32,
-    "long": np.int64,
-    "ulong": np.uint64,
-    "float": np.float32,
-    "double": np.float64,
-}
 CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "int": int, "uint": int, "long": int, "ulong": int, "float": float, "double": float,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class LocalMemory:
-    """`__local T *p` of that many bytes."""
-
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """`__global const int *p`: numbers that stay on the device as long as the launch."""
-
-    values: tuple[int, ...]
 
 
 Parameter = Tensor | Workspace | Number | Constant | LocalMemory | Table
@@ -58,10 +38,16 @@ def parameter_types(parameters: Sequence[Parameter]) -> tuple[Any, ...]:
         if isinstance(p, Tensor):
             types += [None, np.uint64]
         elif isinstance(p, (Number, Constant)):
-            types.append(_NUMPY[p.type])
+            types.append(NUMPY_TYPES[p.type])
         else:
             types.append(None)
     return tuple(types)
+
+
+def argument_types(signature: KernelSignature) -> tuple[Any, ...]:
+    """What pyopencl wants to know of each kernel parameter: the NumPy type of scalars and structs, None for memory."""
+    structs = signature.structs
+    return tuple(structs.get(p.name) if p.type is None else NUMPY_TYPES[p.type] for p in signature.parameters)
 
 
 class KernelLaunch:
@@ -85,7 +71,7 @@ class KernelLaunch:
         runtime: Runtime,
         name: str,
         kernel: Kernel,
-        parameters: Sequence[Parameter],
+        parameters: Sequence[Bound],
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
         workspace: tuple[int, ...] = (),
@@ -114,6 +100,8 @@ class KernelLaunch:
                 template.append(0)
             elif isinstance(p, Constant):
                 template.append(p.value)
+            elif isinstance(p, Struct):
+                template.append(p.data)
             elif isinstance(p, Table):
                 flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
                 template.append(cl.Buffer(runtime.context, flags, hostbuf=np.array(p.values or (0,), np.int32)))
@@ -176,7 +164,7 @@ class KernelLaunch:
                 values[place] = CONVERTERS[kind](given)
         for place, (value, kind) in enumerate(zip(values, shared.types, strict=True)):
             # What moves is set before each run; until then it is nowhere.
-            kernel.set_arg(place, value if kind is None else kind(value))
+            kernel.set_arg(place, kind(value) if isinstance(kind, type) else value)
         return BoundLaunch(self.name, kernel, self._global, self._local, values, movables, numbers)
 
 

@@ -18,6 +18,7 @@ import pyopencl as cl
 
 from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
 from polyhal.backends.common.launching.disk_cache import DiskCache
+from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
 from polyhal.backends.opencl import ptx
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.ptx import Target
@@ -71,6 +72,8 @@ class ProgramStore:
         self._name = info.name
         self.overrides = Overrides(info)
         self._sources = SourceFolder("polyhal.shaders.opencl", self.overrides.text)
+        self._declared = KernelSignatures(self._sources.read)
+        self._signatures: dict[tuple[Any, ...], KernelSignature] = {}
         self._programs: dict[tuple[Any, ...], cl.Program] = {}
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
         self._lock = threading.Lock()
@@ -120,6 +123,20 @@ class ProgramStore:
         assert kernel.types == types, f"{name} was bound before as {kernel.types}, now as {types}"
         return kernel
 
+    def signature(self, source: str, name: str, definitions: Definitions) -> KernelSignature:
+        """The parameters of a kernel of the file `source` with these definitions. Raises KernelBuildError."""
+        key = (source, tuple(definitions.items()), name)
+        with self._lock:
+            signature = self._signatures.get(key)
+            if signature is None:
+                try:
+                    signature = self._declared.of(source, name, {"HAVE_FP64": self._features.fp64, **definitions})
+                except ValueError as error:
+                    problem = f"the parameters of the kernel cannot be read: {error}"
+                    raise KernelBuildError(message(source, problem, device=self._name)) from None
+                self._signatures[key] = signature
+            return signature
+
     def claimed(self, source: str, definitions: Definitions, options: Sequence[str] = ()) -> bool:
         """Whether this process is to build and run that program (see `KernelLibrary.claim`)."""
         if self.claim is None:
@@ -151,6 +168,8 @@ class ProgramStore:
         """Read all files again and build all programs anew, from the disk where their text is unchanged."""
         with self._lock:
             self._sources.forget()
+            self._declared.forget()
+            self._signatures.clear()
             self._programs.clear()
             self._kernels.clear()
 

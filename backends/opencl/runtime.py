@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,13 @@ import pyopencl as cl
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import round_up
+from polyhal.backends.common.launching.kernel_arguments import Bound, bind
+from polyhal.backends.common.launching.launch import Arguments
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.driver import Driver
 from polyhal.backends.opencl.lanes import Lanes
-from polyhal.backends.opencl.launch import KernelLaunch, Parameter, parameter_types
+from polyhal.backends.opencl.launch import KernelLaunch, Parameter, argument_types, parameter_types
 from polyhal.backends.opencl.program import ProgramStore
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.seat import computes_in_waiting_threads, seat_for
@@ -70,7 +72,7 @@ class Runtime:
         name: str,
         source: str,
         definitions: Definitions,
-        parameters: Sequence[Parameter],
+        args: Arguments | Sequence[Parameter],
         items: tuple[int, ...],
         group: tuple[int, ...],
         *,
@@ -81,16 +83,21 @@ class Runtime:
     ) -> Launch:
         """A launch of `kernel` (named as the path by default, with `_` for `/`) from shaders/opencl/`source`.cl.
 
-        `items` counts the work-items needed; it is rounded up to whole groups, so the kernel must check its index.
-        `group` must not depend on the data's size: PoCL compiles anew for each group size. `target` is for NVIDIA's
-        devices only. Raises KernelBuildError.
+        `args` binds every parameter of the kernel by name (see `backends.opencl.lowering`). `items` counts the work-items
+        needed; it is rounded up to whole groups, so the kernel must check its index. `group` must not depend on the data's
+        size: PoCL compiles anew for each group size. `target` is for NVIDIA's devices only. Raises KernelBuildError, and
+        KernelArgumentError where `args` do not fit the kernel.
         """
         if not self.programs.claimed(f"{source}.cl", definitions, options):
             return SimpleLaunch(name, _nothing, workspace)
-        types = parameter_types(parameters)
-        built = self.programs.kernel(
-            f"{source}.cl", kernel or source.replace("/", "_"), definitions, types, options, target
-        )
+        file, kernel = f"{source}.cl", kernel or source.replace("/", "_")
+        parameters: Sequence[Bound]
+        if isinstance(args, Mapping):
+            signature = self.programs.signature(file, kernel, definitions)
+            parameters, types = bind(signature, args, offsets=True), argument_types(signature)
+        else:
+            parameters, types = args, parameter_types(args)
+        built = self.programs.kernel(file, kernel, definitions, types, options, target)
         rounded = tuple(round_up(n, g) for n, g in zip(items, group, strict=True))
         return KernelLaunch(self, name, built, parameters, rounded, group, workspace)
 

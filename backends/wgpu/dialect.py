@@ -1,4 +1,4 @@
-"""The expression language of `backends.common.expressions` in WGSL, on one element at a time."""
+"""The expression language of `backends.common.codegen.expressions` in WGSL, on one element at a time."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""What the parameters of a kernel are bound to, and several launches as one: the same for every shader language.
+"""What kernel parameters are bound to, and several launches as one: the same for every shader language.
 
-A kernel parameter is described by one of the small records below. `index` is a position in the argument list of a
-launch: inputs, outputs, workspace.
+`index` is a position in the argument list of a launch: inputs, outputs, workspace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,6 +40,42 @@ class Constant:
 
     value: int | float
     type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Argument `index`, a Python number: a scalar parameter, in the type that the kernel declares."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMemory:
+    """So many bytes of memory that a work-group shares."""
+
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Integers of 32 bits in memory that lives as long as the launch."""
+
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """Memory with its strides: as the argument `x` it binds `x`, `x_offset` and, for each name of a stride, `x_NAME`."""
+
+    memory: Tensor | Workspace
+    strides: Mapping[str, int | tuple[int, ...]]
+
+
+Argument = (
+    Tensor | Workspace | Strided | Table | LocalMemory | Scalar | Number | Constant | int | float | tuple[int, ...]
+)
+"""What a kernel parameter is bound to by name. Numbers take the declared type; tuples fill arrays in structs."""
+Arguments = Mapping[str, Argument]
 
 
 class LaunchSequence:

@@ -2,16 +2,34 @@
 
 To add a kernel:
 
-1. Write `shaders/opencl/NAME.cl`. It must compile alone (every constant has an `#ifndef` default) and may include
+1. Write `shaders/opencl/ROOM/NAME.cl`. It must compile alone (every constant has an `#ifndef` default) and may include
    `lib/dtypes.h` (LOAD, STORE, STORAGE, COMPUTE per dtype) and `lib/vectors.h`. Shapes are kernel arguments, not definitions:
    each set of definitions is a compilation. The same holds for group sizes, which on PoCL are compiled in.
-2. Write `lowering/FAMILY.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to function.
+2. Write `lowering/ROOM/NAME.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to function.
 3. Add the module to `_FAMILIES` here.
 
-A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)`. The
-parameters of a kernel are listed with the records of `backends.common.launch` and `LocalMemory`, by position in the
-argument list inputs + outputs + workspace. Several launches become one with `LaunchSequence`.
-`runtime.features` says what the device is like, for choosing among kernels.
+A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)`. Several
+launches become one with `LaunchSequence`. `runtime.features` says what the device is like, for choosing among kernels.
+
+Kernel arguments are given by name and checked against the kernel's source when the launch is made:
+
+    __kernel void scale(__global const float *x, const ulong x_offset, __global float *out, const ulong out_offset,
+                        const uint size, const long x_step, const float factor)
+
+    runtime.launch("scale", "pointwise/scale", definitions, {
+        "x": Strided(Tensor(0), {"step": spec.strides[0]}), "out": Tensor(2), "size": spec.size, "factor": Scalar(1),
+    }, (spec.size,), (group,))
+
+- `Tensor(i)` is input or output i of the op: memory `x`, and its offset in elements, `x_offset`, the next parameter.
+  `Workspace(i)` is temporary memory; if the kernel has an `x_offset` for it, that is 0. `Table` is constant memory,
+  `LocalMemory` is `__local`.
+- Numbers known now are Python numbers; they take the type that the kernel declares and must fit it. `Scalar(i)` is input i, a
+  number that may differ in each call.
+- `Strided(memory, {"row": r})` under the name `x` also binds `x_row`. Helpers such as `rows.args` return parts of the dict.
+- Beyond 20 numbers, a kernel takes those known now in one struct by value: `typedef struct {...} GemmGeometry;`, as its
+  parameter `const GemmGeometry geometry`. Members are bound by name like parameters. They are int, uint, long, ulong, float,
+  double, or arrays of these, bound to a tuple; members of 8 bytes come first, so that host and device agree on the layout.
+- The signature may use macros and `#if`, of the file, its headers and its definitions; it ends outside of `#if`.
 """
 
 from __future__ import annotations

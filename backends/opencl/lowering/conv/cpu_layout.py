@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Constant, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv_planes import Planes
 from polyhal.backends.opencl.capabilities import Features
-from polyhal.backends.opencl.launch import Parameter, Table
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm.arguments import ints, longs, uints
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec

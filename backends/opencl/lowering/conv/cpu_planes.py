@@ -1,4 +1,4 @@
-"""Convolution on CPUs, from planes in which every tap of a window is a plain shift (see backends.common.planes)."""
+"""Convolution on CPUs, from planes in which every tap of a window is a plain shift (see problems.conv_planes)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Geometry
 from polyhal.backends.common.problems.conv_planes import Phase, Planes, of_gradient, of_gradient_gapless, of_input
-from polyhal.backends.opencl.launch import Table
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     BAND,
     IMAGES_BYTES,

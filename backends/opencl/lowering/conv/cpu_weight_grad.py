@@ -1,4 +1,4 @@
-"""The gradient of a convolution's weight on CPUs, from planes (see backends.common.planes)."""
+"""The gradient of a convolution's weight on CPUs, from planes (see backends.common.problems.conv_planes)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Geometry
 from polyhal.backends.common.problems.conv_planes import Phase, Planes, of_input, of_slopes
-from polyhal.backends.opencl.launch import Parameter, Table
+from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     IMAGES_BYTES,
     PLACING,

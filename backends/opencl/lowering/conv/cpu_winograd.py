@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Geometry
 from polyhal.backends.common.problems.conv_planes import Phase, Planes, of_input, turned
-from polyhal.backends.opencl.launch import Table
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     BAND,
     Weights,

@@ -47,7 +47,7 @@ def total(runtime: Runtime, p: Product, shares: Shares, place: int) -> Launch:
         "matmul_sum", "gemm/split_k_reduce", definitions(p, finishing, WIDTH=width),
         [
             Workspace(place), *finishing_parameters, Tensor(p.out.place), Constant(size, "ulong"),
-            *uints(p.n, shares.count), *(uints(p.m, *p.batch[1:]) if finishing_parameters else []),
+            *uints(p.n, shares.count, p.m, *p.batch[1:]),
         ],
         (size // width,), (runtime.features.group_size,),
     )  # fmt: skip

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.common.problems import transpose
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise.elementwise import group
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
@@ -52,27 +51,25 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     t = transpose.find(source, target)
     if t is None:
         return None
-    parameters: list[Parameter] = [
-        Tensor(0), Tensor(1), Constant(t.rows, "ulong"), Constant(t.columns, "ulong"), Constant(t.source_step, "long"),
-        Constant(t.target_step, "long"), Constant(t.batch[1], "ulong"),
-        *[Constant(v, "long") for v in (*t.source_batch, *t.target_batch)],
-    ]  # fmt: skip
+    args: Arguments = {
+        "x": Strided(Tensor(0), {"column": t.source_step, "b0": t.source_batch[0], "b1": t.source_batch[1]}),
+        "out": Strided(Tensor(1), {"row": t.target_step, "b0": t.target_batch[0], "b1": t.target_batch[1]}),
+        "rows": t.rows, "columns": t.columns, "b1": t.batch[1],
+    }  # fmt: skip
     definitions: dict[str, str | int | bool] = {"UNIT": _UNITS[source.dtype.itemsize]}
     if runtime.features.cpu:
         definitions |= {"SIDE": _CPU_SIDE}
-        return runtime.launch(
-            "transpose", "pointwise/cpu_transpose", definitions, parameters, (t.tiles(_CPU_SIDE),), (1,)
-        )
+        return runtime.launch("transpose", "pointwise/cpu_transpose", definitions, args, (t.tiles(_CPU_SIDE),), (1,))
     size = min(_LOCAL_GROUP, runtime.features.group_size)
     if size == _LOCAL_GROUP and source.aligned and target.aligned and t.in_vectors(_BLOCK):
         return runtime.launch(
             "transpose",
             "pointwise/transpose_vectors",
             definitions,
-            parameters,
+            args,
             (t.tiles(_VECTOR_TILE) * size,),
             (size,),
         )
     definitions |= {"TILE": _LOCAL_TILE, "GROUP": size}
     items = t.tiles(_LOCAL_TILE) * size
-    return runtime.launch("transpose", "pointwise/transpose_local", definitions, parameters, (items,), (size,))
+    return runtime.launch("transpose", "pointwise/transpose_local", definitions, args, (items,), (size,))

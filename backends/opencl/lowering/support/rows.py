@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
-from polyhal.backends.common.launching.launch import Constant
+from polyhal.backends.common.launching.launch import Argument, Constant
 from polyhal.backends.common.problems.rows import Rows as Walk
 from polyhal.backends.common.problems.rows import walk
 from polyhal.backends.opencl.dialect import type_name
@@ -67,6 +67,10 @@ _SUMMING = 512
 """Work-items per compute unit of a GPU that sum over rows."""
 
 
+_STRIDES = ("0", "1", "2", "_step")
+"""What STRIDES appends to the name of an operand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """How a kernel over rows is compiled and launched."""
@@ -78,6 +82,15 @@ class Rows:
     """ROW_PARAMETERS and one STRIDES per operand."""
     items: tuple[int, ...]
     group: tuple[int, ...]
+    numbers: Mapping[str, int]
+    """ROW_PARAMETERS by name."""
+    strides: tuple[tuple[int, int, int, int], ...]
+    """STRIDES of each operand."""
+
+    def args(self, *operands: str) -> dict[str, Argument]:
+        """ROW_PARAMETERS, and the STRIDES of all operands, which the kernel calls so; "" leaves one out."""
+        strides = zip(operands, self.strides, strict=True)
+        return {**self.numbers, **{n + a: v for n, s in strides if n for a, v in zip(_STRIDES, s, strict=True)}}
 
 
 def arrange(
@@ -116,17 +129,14 @@ def arrange(
         "PTX_PART": runtime.features.compute_capability > 0 and dtype.itemsize == 2,
         "PTX_BFLOAT16": runtime.features.tensor_cores,
     }  # fmt: skip
-    parameters: list[Parameter] = [
-        Constant(found.count, "ulong"),
-        Constant(found.length, "uint"),
-        Constant(shape.each, "uint"),
-        Constant(found.outer[1], "uint"),
-        Constant(found.outer[2], "uint"),
-    ]
-    for step, stride in zip(found.steps, found.strides, strict=True):
-        parameters += [Constant(v, "long") for v in (*stride, step)]
+    numbers = {
+        "rows": found.count, "length": found.length, "rows_each": shape.each, "rows1": found.outer[1], "rows2": found.outer[2],
+    }  # fmt: skip
+    strides = tuple((*stride, step) for stride, step in zip(found.strides, found.steps, strict=True))
+    parameters = [Constant(v, "ulong" if name == "rows" else "uint") for name, v in numbers.items()]
+    parameters += [Constant(v, "long") for stride in strides for v in stride]
     items = ceil_div(found.count, shape.each) * shape.lanes
-    return Rows(found.count, found.length, definitions, tuple(parameters), (items,), (shape.group,))
+    return Rows(found.count, found.length, definitions, tuple(parameters), (items,), (shape.group,), numbers, strides)
 
 
 def _cpu_shape(runtime: Runtime, dtype: DType, found: Walk, fewest: bool) -> RowShape:

@@ -1,0 +1,247 @@
+"""A small C preprocessor for kernel files: conditionals, macros with and without parameters, and `##`.
+
+It finds the declarations that the host needs, kernels and the types of their parameters, without asking a driver: drivers keep
+no names of parameters, or only with an option that changes the program. Each file is scanned once; a set of definitions then
+costs one walk over the directives. What compilers predefine is unknown here, so signatures must not depend on it.
+
+Source: ISO/IEC 9899:1999, 6.10. Macros expand by D. Prosser's algorithm with hide sets (X3J11/86-196).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from polyhal.backends.common.codegen.constant_expression import evaluate
+from polyhal.backends.common.codegen.templating import Definitions
+
+_TOKEN = re.compile(r'[A-Za-z_]\w*|\d[\w.]*|"(?:\\.|[^"\\])*"|##|&&|\|\||<<|>>|[<>=!]=|\S')
+_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_DIRECTIVE = r"^[ \t]*\#[ \t]*(?P<directive>\w+)[ \t]*(?P<rest>[^\\\n]*(?:\\[\s\S][^\\\n]*)*)$"
+_INSIDE = re.compile(rf"{_DIRECTIVE}|(?P<mark>[{{}};])", re.MULTILINE)
+"""Where a declaration may be interrupted or end."""
+_DEFINE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
+_DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
+_CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "elif", "else", "endif"})
+_ACTIVE, _WAITING, _DONE = range(3)
+"""Of an `#if`: in the branch that counts, before it, and after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A macro. `parameters` is None for one without parentheses."""
+
+    name: str
+    parameters: tuple[str, ...] | None
+    body: str
+
+
+Macros = dict[str, Macro]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A directive, or, as `text`, a piece of a declaration; `last` ends the declaration."""
+
+    kind: str
+    text: str
+    macro: Macro | None = None
+    last: bool = False
+
+
+class Declarations:
+    """The declarations in a folder of kernel files: typedefs, and kernels up to their bodies."""
+
+    def __init__(self, read: Callable[[str], str], kernel_words: str) -> None:
+        """`read` gives a file's text; the pattern `kernel_words` matches the words that begin a kernel."""
+        self._read = read
+        self._outside = re.compile(rf"{_DIRECTIVE}|\b(?P<mark>{kernel_words}|typedef)\b", re.MULTILINE)
+        self._files: dict[str, list[_Item]] = {}
+
+    def forget(self) -> None:
+        """Read all files again."""
+        self._files.clear()
+
+    def of(self, name: str, definitions: Definitions) -> list[list[str]]:
+        """The tokens of each active declaration of a file and its headers, with macros expanded. Raises ValueError."""
+        macros: Macros = {}
+        for key, value in definitions.items():
+            macro = _macro(f"{key} {int(value) if isinstance(value, bool) else value}")
+            macros[macro.name] = macro
+        return list(self._walk(name, macros))
+
+    def _walk(self, name: str, macros: Macros) -> Iterator[list[str]]:
+        conditions = _Conditions(macros)
+        pieces: list[str] = []
+        for item in self._items(name):
+            kind = item.kind
+            if kind in _CONDITIONALS:
+                conditions.follow(kind, item.text)
+            elif conditions.inactive:
+                continue
+            elif item.macro is not None:
+                macros[item.macro.name] = item.macro
+            elif kind == "text":
+                pieces.append(item.text)
+                if item.last:
+                    yield expand(" ".join(pieces), macros)
+                    pieces.clear()
+            elif kind == "include":
+                yield from self._walk(item.text.strip('"'), macros)
+            elif kind == "undef":
+                macros.pop(item.text, None)
+        if pieces:
+            raise ValueError(f"{name}: the declaration that begins with {pieces[0]} must end outside of #if")
+
+    def _items(self, name: str) -> list[_Item]:
+        items = self._files.get(name)
+        if items is None:
+            text = _COMMENT.sub(lambda match: match.group(1) or " ", self._read(name))
+            items = self._files[name] = list(self._scan(text))
+        return items
+
+    def _scan(self, text: str) -> Iterator[_Item]:
+        """The directives of a text without comments, and its declarations, in pieces where directives interrupt them."""
+        at, depth, declared = 0, 0, ""
+        while match := (_INSIDE if declared else self._outside).search(text, at):
+            start, at, mark = at, match.end(), match["mark"]
+            if mark is None:
+                if declared:
+                    yield _Item("text", text[start : match.start()])
+                yield _directive(match["directive"], match["rest"].replace("\\\n", " ").strip())
+            elif not declared:
+                declared, depth = mark, 0
+                yield _Item("text", mark)
+            else:
+                depth += (mark == "{") - (mark == "}")
+                last = mark == "{" if declared != "typedef" else mark == ";" and not depth
+                yield _Item("text", text[start : match.start() if last else at], last=last)
+                declared = "" if last else declared
+
+
+class _Conditions:
+    """The `#if`s around a line."""
+
+    def __init__(self, macros: Macros) -> None:
+        self._macros = macros
+        self._states: list[int] = []
+        self.inactive = 0
+        """How many of them exclude the line."""
+
+    def follow(self, kind: str, text: str) -> None:
+        """Take a conditional directive into account."""
+        states = self._states
+        if kind == "endif":
+            self.inactive -= states.pop() != _ACTIVE
+        elif kind in ("elif", "else"):
+            if states[-1] == _ACTIVE:
+                states[-1] = _DONE
+                self.inactive += 1
+            elif states[-1] == _WAITING and self.inactive == 1 and (kind == "else" or self._holds("if", text)):
+                states[-1] = _ACTIVE
+                self.inactive -= 1
+        else:
+            states.append(_DONE if self.inactive else _ACTIVE if self._holds(kind, text) else _WAITING)
+            self.inactive += states[-1] != _ACTIVE
+
+    def _holds(self, kind: str, text: str) -> bool:
+        if kind != "if":
+            return (text in self._macros) == (kind == "ifdef")
+        text = _DEFINED.sub(lambda m: str(int((m.group(1) or m.group(2)) in self._macros)), text)
+        return evaluate(tuple(expand(text, self._macros))) != 0
+
+
+def _directive(kind: str, rest: str) -> _Item:
+    return _Item(kind, rest, _macro(rest) if kind == "define" else None)
+
+
+def _macro(text: str) -> Macro:
+    """The macro of a `#define`."""
+    match = _DEFINE.match(text)
+    if match is None:
+        raise ValueError(f"cannot read the macro {text!r}")
+    name, parameters, body = match.groups()
+    return Macro(name, None if parameters is None else tuple(p.strip() for p in parameters.split(",")), body)
+
+
+def expand(text: str, macros: Macros) -> list[str]:
+    """The tokens of a text after macro expansion. Raises ValueError where a macro lacks arguments."""
+    tokens = _tokens(text)
+    if not any(t in macros for t in tokens):
+        return list(tokens)
+    return [text for text, _ in _expand([(t, frozenset()) for t in tokens], macros)]
+
+
+@lru_cache(maxsize=4096)
+def _tokens(text: str) -> tuple[str, ...]:
+    return tuple(_TOKEN.findall(text))
+
+
+_Token = tuple[str, frozenset[str]]
+"""A token's text and its hide set: the macros that it results from, which do not expand in it again."""
+
+
+def _expand(tokens: list[_Token], macros: Macros) -> list[_Token]:
+    done: list[_Token] = []
+    rest = tokens[::-1]
+    while rest:
+        token = rest.pop()
+        text, hidden = token
+        macro = macros.get(text)
+        if macro is None or text in hidden:
+            done.append(token)
+        elif macro.parameters is None:
+            hidden |= {text}
+            rest += [(t, hidden | h) for t, h in reversed(_substituted(macro, {}, macros))]
+        elif rest and rest[-1][0] == "(":
+            arguments, closing = _arguments(macro, rest)
+            hidden = (hidden & closing) | {text}
+            rest += [(t, hidden | h) for t, h in reversed(_substituted(macro, arguments, macros))]
+        else:
+            done.append(token)
+    return done
+
+
+def _arguments(macro: Macro, rest: list[_Token]) -> tuple[dict[str, list[_Token]], frozenset[str]]:
+    """The arguments of a call, by parameter, taken from `rest` with their parentheses; the closing one's hide set."""
+    found: list[list[_Token]] = [[]]
+    depth = 0
+    while rest:
+        token = rest.pop()
+        text = token[0]
+        depth += (text == "(") - (text == ")")
+        if not depth:
+            break
+        if text == "," and depth == 1:
+            found.append([])
+        elif text != "(" or depth > 1:
+            found[-1].append(token)
+    else:
+        raise ValueError(f"the call of the macro {macro.name} has no end")
+    parameters = macro.parameters or ()
+    if len(found) != len(parameters):
+        raise ValueError(f"the macro {macro.name} has {len(parameters)} parameters and gets {len(found)} arguments")
+    return dict(zip(parameters, found, strict=True)), token[1]
+
+
+def _substituted(macro: Macro, arguments: dict[str, list[_Token]], macros: Macros) -> list[_Token]:
+    """The body with arguments in place of parameters: expanded, but as they are beside `##`, which joins two tokens."""
+    body = _tokens(macro.body)
+    out: list[_Token] = []
+    paste = False
+    for i, text in enumerate(body):
+        if text == "##":
+            paste = True
+            continue
+        joined = paste or body[i + 1 : i + 2] == ("##",)
+        tokens: list[_Token] = [(text, frozenset())]
+        if text in arguments:
+            tokens = list(arguments[text]) if joined else _expand(arguments[text], macros)
+        if paste and tokens and out:
+            before, hidden = out.pop()
+            tokens[0] = (before + tokens[0][0], hidden & tokens[0][1])
+        out += tokens
+        paste = False
+    return out

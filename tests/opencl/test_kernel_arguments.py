@@ -1,0 +1,61 @@
+"""Kernels that get numbers, and structs by value, from the host: at once, recorded, and recorded with numbers that change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.backends.common.launching.kernel_arguments import bind
+from polyhal.backends.common.launching.kernel_signature import KernelSignatures
+from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
+from polyhal.backends.opencl.launch import KernelLaunch, argument_types
+from polyhal.backends.opencl.program import Kernel
+from polyhal.backends.opencl.recording import record_as
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Ref, contiguous
+
+_ITEMS = 64
+_TEXT = """
+typedef struct {
+    long base, step[2];
+    uint rows, columns;
+    float scale;
+} Geometry;
+__kernel void f(__global float *out, const ulong out_offset, const Geometry geometry, const int extra, const uint last) {
+    const uint i = get_global_id(0);
+    const long at = geometry.base + i / geometry.columns % geometry.rows * geometry.step[0] +
+                    i % geometry.columns * geometry.step[1];
+    out[out_offset + i] = at * geometry.scale + extra + last;
+}
+"""
+
+
+def _launch(runtime: Any, program: Any, args: Arguments) -> KernelLaunch:
+    signature = KernelSignatures({"f.cl": _TEXT}.__getitem__).of("f.cl", "f", {})
+    kernel = Kernel(program, "f", argument_types(signature))
+    return KernelLaunch(runtime, "f", kernel, bind(signature, args, offsets=True), (_ITEMS,), (16,))
+
+
+def test_structs_arrive_as_the_host_fills_them(device: Any) -> None:
+    runtime = device.backend.runtime
+    args: Arguments = {
+        "out": Tensor(0), "base": -(1 << 40), "step": (1 << 33, -3), "rows": 4, "columns": 16, "scale": 0.5, "extra": Scalar(1),
+        "last": 9,
+    }  # fmt: skip
+    i = np.arange(_ITEMS)
+    at = -(1 << 40) + i // 16 % 4 * (1 << 33) - i % 16 * 3
+    program = runtime.programs.build("f.cl", _TEXT)
+    launch = _launch(runtime, program, args)
+    handle = device.backend.allocate(4 * (_ITEMS + 4))
+    out = Ref(handle, contiguous(dtypes.float32, (_ITEMS,)), 4)
+    recorded = [record_as(runtime, [lambda: launch(out, -7)], buffered=b) for b in (False, True)]
+    for run in (lambda: launch(out, -7), *(lambda r=r: r.replay(()) for r in recorded)):
+        result = np.zeros(_ITEMS + 4, np.float32)
+        device.backend.copy_to_device(memoryview(result).cast("B"), handle, 0)
+        run()
+        device.backend.copy_from_device(handle, 0, memoryview(result).cast("B"))
+        np.testing.assert_array_equal(
+            result[4:], (at * np.float32(0.5) + np.float32(-7) + np.float32(9)).astype(np.float32)
+        )
+    device.backend.deallocate(handle)
