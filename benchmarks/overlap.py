@@ -22,7 +22,7 @@ from polyhal.data import DataLoader, TensorDataset
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.diagnostics.profiler import profile
 from polyhal.hal.discovery.registry import registry
-from polyhal.hal.protocol import TRANSFER, Ability
+from polyhal.hal.protocol import TRANSFER, Feature
 
 _WIDTH = 1024
 _COLUMNS = {DeviceType.GPU: 4096}
@@ -87,7 +87,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     names = args.devices.split(",") if args.devices else [c.name for c in registry().candidates()]
-    devices = [d for d in map(Device, names) if d.abilities & Ability.STREAMS]
+    devices = [d for d in map(Device, names) if d.features & Feature.STREAMS]
     rows = [measure(d, args.batches, args.size) for d in devices]
     write(args.json, {"benchmark": "overlap", **describe(devices), "rows": rows})
     return 0

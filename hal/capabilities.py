@@ -1,4 +1,4 @@
-"""What a device is and can do: plain, frozen, JSON-able data that a backend states once."""
+"""What a device is and what it can do: plain, frozen data that converts to JSON and that a backend states once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyhal.hal.dtypes import DType
 
 
 class DeviceType(enum.StrEnum):
-    """The kind of hardware, in the order in which a default is chosen. Software rasterisers are CPUs."""
+    """The kind of hardware, in order of preference for the default device. Software rasterizers are CPUs."""
 
     GPU = "gpu"
     INTEGRATED_GPU = "integrated_gpu"
@@ -22,35 +22,33 @@ class DeviceType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """Identity of one device. `memory` is in bytes; `id` is stable across runs and equal for one physical card."""
+    """Identity of one device."""
 
     backend: str
     name: str
     type: DeviceType
     memory: int
+    """Size in bytes."""
     driver: str
     id: str
+    """Stable across runs, and equal for all backends that see the same physical card."""
     selector: str = "0"
-    """What follows the colon in `Device("backend:selector")`."""
+    """The part after the colon in `Device("backend:selector")`."""
     vendor: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain data."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Hard limits of a device; 0 means unknown or unlimited."""
+    """Limits of a device that the framework takes into account when it allocates and lays out tensors."""
 
     max_allocation: int = 0
-    local_memory: int = 0
-    max_group_size: int = 0
-    max_groups_per_axis: int = 0
-    compute_units: int = 0
-    alignment: int = 64
-    """Bytes: every allocation starts at a multiple of this, and sub-allocations keep it."""
+    """Size in bytes of the largest possible allocation; 0 if it is unknown or unlimited."""
     row_alignment: int = 1
-    """Bytes at multiples of which the rows of large matrices had better begin; 1 where it makes no difference."""
+    """Bytes. Matrices are faster if their rows start at multiples of this; 1 if it makes no difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +56,37 @@ class Capabilities:
     """What a backend can do on one device, beyond the required members of the contract."""
 
     storage: frozenset[DType] = frozenset(dtypes.ALL)
-    """Dtypes that may lie in device memory and that `copy` and `fill` handle."""
+    """Dtypes that device memory can hold and that `copy` and `fill` handle."""
     compute: frozenset[DType] = frozenset(dtypes.ALL)
-    """Dtypes that the arithmetic core methods accept; others are cast to one that holds them."""
+    """Dtypes that the arithmetic core methods accept. The framework casts other dtypes to one of these and back."""
     unary: frozenset[str] = frozenset()
-    """Names that `unary` takes beyond the required ones."""
+    """Names that `unary` accepts in addition to the required ones."""
     binary: frozenset[str] = frozenset()
-    """Names that `binary` takes beyond the required ones."""
+    """Names that `binary` accepts in addition to the required ones."""
     reduce: frozenset[str] = frozenset()
-    """Names that `reduce` takes beyond the required ones."""
+    """Names that `reduce` accepts in addition to the required ones."""
     unified_memory: bool = False
-    """Host and device share memory, so that mapping a buffer moves no bytes."""
-    float_atomics: bool = False
-    subgroups: bool = False
+    """Whether the device works in the host's own memory. The data loader then skips staging in pinned memory."""
     limits: Limits = field(default_factory=Limits)
     features: Mapping[str, str] = field(default_factory=dict)
-    """Probed extras, by the backend's own names, for `doctor`."""
+    """Further facts about hardware and driver under the backend's own names. `polyhal doctor` prints them."""
     settings: frozenset[str] = frozenset()
-    """Settings of the process that `lower` wants to find among the parameters: `precision`, `deterministic`."""
-    shared_blocks: bool = False
-    """Whether one launch may read and write different parts of one allocation, so that a step's tensors can share blocks."""
+    """Settings of the process that `lower` expects among its parameters: `precision`, `deterministic`."""
+    suballocation: bool = False
+    """Whether one launch may bind several ranges of one allocation, some to read and some to write.
+
+    Captured steps then place tensors together in arenas instead of giving each an allocation of its own.
+    """
     reference: bool = False
-    """Others are compared with it: captured steps run the ops as they were written, so that results agree bit by bit."""
-    placed: frozenset[str] = frozenset()
-    """Ops whose kernels, where `lower` has one, read and write tensors with any strides whose last is 1, results included."""
+    """Whether other backends are compared with this one.
+
+    Captured steps then run every op as written, unfused, so that results agree with eager execution bit by bit.
+    """
+    strided_ops: frozenset[str] = frozenset()
+    """Ops whose native kernels accept tensors, outputs included, with any strides as long as the last one is 1."""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain data, sets as sorted lists."""
         return {
             "storage": sorted(d.name for d in self.storage),
             "compute": sorted(d.name for d in self.compute),
@@ -91,12 +94,10 @@ class Capabilities:
             "binary": sorted(self.binary),
             "reduce": sorted(self.reduce),
             "unified_memory": self.unified_memory,
-            "float_atomics": self.float_atomics,
-            "subgroups": self.subgroups,
             "limits": asdict(self.limits),
             "features": dict(self.features),
             "settings": sorted(self.settings),
-            "shared_blocks": self.shared_blocks,
+            "suballocation": self.suballocation,
             "reference": self.reference,
-            "placed": sorted(self.placed),
+            "strided_ops": sorted(self.strided_ops),
         }

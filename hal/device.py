@@ -14,13 +14,14 @@ from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
 from polyhal.hal.memory.streams import Stream
 from polyhal.hal.planning.host import byte_view
 from polyhal.hal.planning.planner import Planner, Plans
-from polyhal.hal.protocol import Ability, ComputeBackend, abilities
+from polyhal.hal.protocol import ComputeBackend, Feature, features_of
 
 
 class Device:
     """An opened compute device. `Device("opencl:1")` and `Device.default()` return the same object every time."""
 
-    abilities: Ability
+    features: Feature
+    """The optional protocols of the contract that the backend implements."""
     backend: ComputeBackend
     idle_streams: list[tuple[Any, Pool]]
     """The backend's streams that no `Stream` uses, each with the memory that it works in."""
@@ -53,7 +54,7 @@ class Device:
         self = object.__new__(cls)
         self.name = name
         self.backend = backend
-        self.abilities = abilities(backend)
+        self.features = features_of(backend)
         self.pool = Pool(backend, name)
         self.plans = Plans()
         self.planner = Planner(self)
@@ -75,6 +76,11 @@ class Device:
     def synchronize(self) -> None:
         """Wait for everything enqueued on this device."""
         self.backend.synchronize()
+
+    def flush(self) -> None:
+        """Submit everything enqueued on this device without waiting, so that it works while the host does other things."""
+        if self.features & Feature.FLUSH:
+            self.backend.flush()  # type: ignore[attr-defined]
 
     def stream(self) -> Stream:
         """A stream, whose work may run beside that of the device's other streams: `with device.stream(): ...`."""

@@ -106,10 +106,6 @@ def as_dtype(value: object) -> DType:
         raise TypeError(f"{value!r} names no dtype of Polyhal; expected one of {names}") from None
 
 
-def is_float(dtype: DType) -> bool:
-    return dtype.kind == "float"
-
-
 def promote(a: DType, b: DType) -> DType:
     """The dtype that holds the result of an operation on `a` and `b`."""
     if a is b:

@@ -1,12 +1,13 @@
-"""The contract between a device and everything above it.
+"""The contract between a device and everything above it: the required members, then the optional protocols.
 
-A backend is any object with the members of `ComputeBackend`. The framework allocates every output and temporary, so
-a backend never decides where results go. Members may be called from any thread, and from several at once; what one thread
-enqueues runs in the order of its calls. Except for `copy` and `fill`, whose references may have any strides, core
-methods receive contiguous references of equal shape and of one dtype (booleans for conditions and comparison
-results). Sizes of zero never reach a backend.
+A backend is any object with the members of `ComputeBackend`. The framework allocates every output and temporary, so a
+backend never decides where results go. Members may be called from any thread and from several threads at once; the work
+of one thread runs in the order in which that thread enqueued it. All arguments are passed by position.
 
-Optional abilities are the small protocols further down. They are looked up once, when a device is opened.
+`copy` and `fill` accept references with any strides. All other core methods receive contiguous references of equal shape
+and of one dtype (bool for conditions and comparison results). No reference is ever empty.
+
+Optional protocols are looked up once, when a device is opened. Each one says who calls it and when.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.layout import Ref, ScalarSpec, Spec
 
-API_VERSION = 1
+API_VERSION = 2
+"""Raised whenever a backend written for the version before would no longer work."""
 
 Handle = Any
-"""A backend's own name for a piece of device memory; the framework only passes it back."""
+"""A backend's own object for an allocation; the framework only passes it back."""
 
 Number = bool | int | float
 
@@ -44,77 +46,80 @@ class ComputeBackend(Protocol):
     capabilities: Capabilities
 
     def memory_available(self) -> int:
-        """Bytes that can still be allocated, as far as the device tells."""
+        """Bytes that can still be allocated, as far as the device reports it."""
 
     def allocate(self, nbytes: int) -> Handle:
-        """Uninitialised device memory of at least `nbytes` > 0. Raises OutOfMemoryError."""
+        """Allocate at least `nbytes` > 0 of uninitialised device memory. Raises OutOfMemoryError."""
 
     def deallocate(self, handle: Handle) -> None:
-        """Give memory back. Work already enqueued on it must still complete correctly."""
+        """Release an allocation. Work already enqueued on it must still complete correctly.
+
+        Raises BackendError if the handle was released before and the backend can tell.
+        """
 
     def copy_to_device(self, src: memoryview, dst: Handle, offset: int) -> None:
-        """Copy the bytes of `src` to `dst` from byte `offset` on; `src` may change as soon as this returns."""
+        """Copy the bytes of `src` to `dst`, starting at byte `offset`. The caller may change `src` after the call returns."""
 
     def copy_from_device(self, src: Handle, offset: int, dst: memoryview) -> None:
-        """Fill `dst` from byte `offset` of `src` on, after all work enqueued before. Blocks."""
+        """Fill `dst` with bytes of `src`, starting at byte `offset`. Blocks until all work enqueued before is done."""
 
     def synchronize(self) -> None:
-        """Submit and wait for everything enqueued. Errors of asynchronous work surface here."""
+        """Submit all work and wait for it. Errors of asynchronous work surface here."""
 
     def fill(self, value: Number, out: Ref) -> None:
-        """Set every element of `out`, which may have any strides."""
+        """Set every element of `out` to `value`. `out` may have any strides."""
 
     def copy(self, src: Ref, out: Ref) -> None:
-        """Copy equal shapes of any strides (0 repeats an element) with a cast.
+        """Copy with a cast between references of equal shape and any strides; a stride of 0 repeats an element.
 
-        Casts follow C: floats truncate towards zero, integers wrap, anything non-zero is True. What C leaves open, a NaN or
-        an out-of-range float as an integer, is the backend's choice.
+        Casts follow C: floats truncate towards zero, integers wrap, anything non-zero is True. The backend decides what C
+        leaves undefined: the integer value of a NaN or of an out-of-range float.
         """
 
     def unary(self, op: str, x: Ref, out: Ref) -> None:
-        """`out = op(x)`, elementwise."""
+        """Compute `out = op(x)` elementwise."""
 
     def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
-        """`out = a op b`, elementwise."""
+        """Compute `out = a op b` elementwise."""
 
     def where(self, cond: Ref, a: Ref, b: Ref, out: Ref) -> None:
-        """`out = a if cond else b`, elementwise; `cond` is bool."""
+        """Compute `out = a if cond else b` elementwise; `cond` is bool."""
 
     def reduce(self, op: str, x: Ref, out: Ref) -> None:
-        """Reduce the last axis of `x` (length >= 1); `out` has the shape of the other axes."""
+        """Reduce the last axis of `x`, whose length is at least 1; `out` has the shape of the remaining axes."""
 
     def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
-        """`out[i] = a[i] @ b[i]` for shapes (B, M, K), (B, K, N), (B, M, N); accumulates in at least float32."""
+        """Compute `out[i] = a[i] @ b[i]` for shapes (B, M, K), (B, K, N), (B, M, N), accumulating in at least float32."""
 
     def gather(self, index: Ref, x: Ref, out: Ref) -> None:
-        """`out[i, :] = x[index[i], :]` for int32 or int64 `index` (I,), x (R, W), out (I, W). Indices out of range give 0."""
+        """Compute `out[i, :] = x[index[i], :]` for int32 or int64 `index` (I,), x (R, W), out (I, W).
+
+        Indices out of range give 0.
+        """
 
     def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
-        """`out[index[i], :] += src[i, :]` for index (I,), src (I, W), out (R, W). Indices out of range are skipped."""
-
-
-Arg = Ref | Number
+        """Compute `out[index[i], :] += src[i, :]` for index (I,), src (I, W), out (R, W). Skips indices out of range."""
 
 
 @runtime_checkable
 class Launch(Protocol):
-    """A kernel made ready for fixed specs. Called with inputs, then outputs, then workspace handles, in order."""
+    """A kernel prepared for fixed specs. Called with the inputs, then the outputs, then the workspace handles."""
 
     @property
     def name(self) -> str:
-        """What `explain` and the profiler call it."""
+        """The name that `explain` and the profiler show."""
 
     @property
     def workspace(self) -> tuple[int, ...]:
-        """Bytes of each temporary that the framework must provide as a further handle."""
+        """Sizes in bytes of the temporaries that the framework must pass as additional handles."""
 
     def __call__(self, *args: Any) -> None:
-        """Enqueue. `ScalarSpec` inputs arrive as Python numbers, all others as `Ref`, workspace as `Handle`."""
+        """Enqueue the kernel. `ScalarSpec` inputs arrive as Python numbers, all others as `Ref`, workspace as `Handle`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleLaunch:
-    """A `Launch` made of a plain function."""
+    """A `Launch` that calls a plain function."""
 
     name: str
     run: Callable[..., None]
@@ -126,7 +131,7 @@ class SimpleLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The answer of `lower` when there is no native kernel; the reason is shown by `explain`."""
+    """The answer of `lower` if there is no native kernel. `explain` shows the reason."""
 
     reason: str
 
@@ -135,45 +140,50 @@ InputSpec = Spec | ScalarSpec
 
 
 @runtime_checkable
-class Lowering(Protocol):
-    """Native kernels for whole ops."""
+class SupportsLowering(Protocol):
+    """Native kernels for whole ops.
+
+    The planner calls `lower` once for each new combination of op, specs and parameters, and keeps the launch. Graph passes
+    call it before they fuse ops, so that a fused op always has a kernel.
+    """
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """A launch for these specs, or why there is none. Absent optional inputs are None here and at the launch.
+        """Return a launch for these specs, or the reason why there is none.
 
-        `params` are the op's, and the settings of the process that the capabilities list and the op follows.
-        Outputs are contiguous and do not overlap inputs, except that an output may be exactly an
-        input of the same spec for elementwise ops and optimizer steps.
+        An absent optional input is None, here and in the call of the launch. `params` holds the op's parameters, and those
+        settings of the process that both `Capabilities.settings` and the op name. Outputs are contiguous and do not overlap
+        inputs, with one exception: an output of an elementwise op or an optimizer step may be exactly an input of the same
+        spec.
         """
 
 
 @runtime_checkable
-class Flush(Protocol):
-    """Work may be recorded first and submitted later."""
+class SupportsFlush(Protocol):
+    """Submission of work that the backend has only recorded so far.
+
+    The framework calls `flush` at the end of a captured step and of an optimizer step. The device then works while the host
+    prepares the next batch, instead of idling until the host waits for a result.
+    """
 
     def flush(self) -> None:
-        """Submit what was recorded, without waiting."""
+        """Submit everything enqueued, without waiting for it."""
 
 
 @runtime_checkable
-class PinnedMemory(Protocol):
-    """Page-locked host memory for fast asynchronous transfers."""
+class SupportsPinnedMemory(Protocol):
+    """Page-locked host memory for fast asynchronous transfers.
+
+    The data loader calls both members if the device also supports streams: it gathers each batch in pinned memory and copies
+    it while the device computes.
+    """
 
     def allocate_pinned(self, nbytes: int) -> memoryview:
-        """Writable page-locked host memory, freed with the last reference to it."""
+        """Allocate writable page-locked host memory. It is released with the last reference to the view."""
 
     def copy_to_device_async(self, src: memoryview, dst: Handle, offset: int) -> Event:
-        """Like `copy_to_device`, but `src` must stay unchanged until the event is complete."""
-
-
-@runtime_checkable
-class HostMapping(Protocol):
-    """Host access to device memory without a copy."""
-
-    def map(self, handle: Handle, offset: int, nbytes: int) -> memoryview:
-        """The bytes of a buffer as host memory, after all work enqueued before, until the view is released."""
+        """Copy like `copy_to_device`, but without staging: `src` must stay unchanged until the event is complete."""
 
 
 @runtime_checkable
@@ -181,34 +191,34 @@ class Event(Protocol):
     """A point in a device's work."""
 
     def wait(self) -> None:
-        """Block until everything before the event is done."""
+        """Block until all work before the event is done."""
 
     def is_complete(self) -> bool:
-        """Whether that is so already; does not block. Errors of the work surface in `wait` and `synchronize`."""
+        """Return whether all work before the event is done, without blocking. Errors surface in `wait` and `synchronize`."""
 
 
 TRANSFER = "copy to device"
-"""What `Profiling` calls a copy of `copy_to_device_async`."""
+"""The name under which `SupportsProfiling` lists a copy by `copy_to_device_async`."""
 
 
 @runtime_checkable
-class Profiling(Protocol):
-    """Device timestamps around launches."""
+class SupportsProfiling(Protocol):
+    """Device timestamps around launches. Called by the profilers, the tuner and the benchmarks."""
 
     def start_profiling(self) -> None:
-        """Time every launch from now on, which may make launches slower."""
+        """Record timestamps for every launch from now on. This may make launches slower."""
 
     def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
-        """(kernel name, start, end) of every launch since `start_profiling`, in nanoseconds of the device's clock.
+        """Return (kernel name, start, end) of every launch since `start_profiling`, in nanoseconds of the device's clock.
 
-        Copies that run beside launches may be listed too, as `TRANSFER`.
+        Copies that run beside launches may be listed too, named `TRANSFER`.
         """
 
 
-class Movable:
-    """Stands in a `Ref` for memory that is known when a recording is replayed: arguments and results of a step.
+class BindingSlot:
+    """A placeholder for memory that a command buffer is given at each submission: the arguments and results of a step.
 
-    The reference's offset then counts from `offset`, in elements.
+    A `Ref` whose handle is a slot has an offset relative to the slot's own `offset`. Offsets count elements.
     """
 
     __slots__ = ("handle", "offset")
@@ -219,95 +229,89 @@ class Movable:
 
 
 class RecordedLaunch(NamedTuple):
-    """One launch of a recording: the position of the call that it comes from, and its kernel's name."""
+    """One launch in a command buffer: the position of the call that made it, and the name of its kernel."""
 
     call: int
     kernel: str
 
 
-class Recorded(Protocol):
-    """Launches in a device's own form, ready to be submitted again and again."""
+class CommandBuffer(Protocol):
+    """Launches in the device's own form, which can be submitted any number of times."""
 
     @property
     def launches(self) -> Sequence[RecordedLaunch]:
-        """What a replay launches, in the order in which `Profiling` lists it."""
+        """The launches of one submission, in the order in which `SupportsProfiling` lists them."""
 
-    def replay(self, moved: Collection[Movable]) -> None:
-        """Submit the launches once, with today's values of live numbers; `moved` lists what changed place since the last."""
+    def submit(self, rebound: Collection[BindingSlot]) -> None:
+        """Enqueue the launches once, with the current values of runtime scalars.
 
-
-@runtime_checkable
-class Recording(Protocol):
-    """Launches may be kept instead of submitted."""
-
-    def record(self, calls: Sequence[Callable[[], None]]) -> Recorded:
-        """Keep what `calls` launch, in order, without submitting it.
-
-        They call launches, `copy` and `fill`, with `Movable` in place of handles and `Live` numbers in place of numbers that
-        change.
+        `rebound` lists the slots whose memory has changed since the last submission.
         """
 
 
 @runtime_checkable
-class PeerCopy(Protocol):
-    """Direct copies between two devices of this backend."""
+class SupportsCommandBuffers(Protocol):
+    """Recording of launches for repeated submission.
 
-    def copy_to_peer(
-        self, src: Handle, src_offset: int, peer: ComputeBackend, dst: Handle, dst_offset: int, nbytes: int
-    ) -> None:
-        """Copy bytes to a buffer of `peer`, after all work enqueued before on either device; later work of both sees it."""
+    A captured step records its launches when it is prepared and submits them at each replay. On other devices a replay calls
+    the launches one by one.
+    """
+
+    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
+        """Run `calls` and record what they launch, in order, instead of enqueueing it.
+
+        The calls use launches, `copy` and `fill`. They pass a `BindingSlot` in place of a handle, and a `RuntimeScalar` in
+        place of a number, if its value may change between submissions.
+        """
 
 
 @runtime_checkable
-class Streams(Protocol):
-    """Sequences of work that may run at once. What one thread enqueues goes to the stream that it has chosen.
+class SupportsStreams(Protocol):
+    """Queues whose work may overlap. `Device.stream` and the data loader use them.
 
-    Without a choice that is the device's own stream. `synchronize` waits for all of them.
+    Each thread enqueues to the stream that it has selected, by default the device's own. `synchronize` waits for all
+    streams.
     """
 
     def open_stream(self) -> Any:
-        """A new stream, for as long as the device is open."""
+        """Return a new stream, which lives as long as the device is open."""
 
     def switch_stream(self, stream: Any) -> Any:
-        """Choose for the calling thread; None is the device's own stream. Returns the choice before."""
+        """Select the stream of the calling thread, None for the device's own. Return the previous selection."""
 
     def mark(self) -> Event:
-        """A point in the thread's stream, after all that it was given so far. Submits, but does not wait."""
+        """Return an event after everything enqueued so far on the thread's stream. Submits without waiting."""
 
     def wait_for(self, event: Event) -> None:
-        """Let what the thread enqueues next on its stream begin after `event`. Does not block."""
+        """Make later work on the thread's stream wait for `event`. Does not block the host."""
 
 
-class Ability(enum.Flag):
-    """Which optional protocols a backend implements."""
+class Feature(enum.Flag):
+    """The optional protocols that a backend implements."""
 
     NONE = 0
     LOWERING = enum.auto()
     FLUSH = enum.auto()
     PINNED_MEMORY = enum.auto()
-    HOST_MAPPING = enum.auto()
     PROFILING = enum.auto()
-    PEER_COPY = enum.auto()
-    RECORDING = enum.auto()
+    COMMAND_BUFFERS = enum.auto()
     STREAMS = enum.auto()
 
 
-PROTOCOLS: dict[Ability, type] = {
-    Ability.LOWERING: Lowering,
-    Ability.FLUSH: Flush,
-    Ability.PINNED_MEMORY: PinnedMemory,
-    Ability.HOST_MAPPING: HostMapping,
-    Ability.PROFILING: Profiling,
-    Ability.PEER_COPY: PeerCopy,
-    Ability.RECORDING: Recording,
-    Ability.STREAMS: Streams,
+PROTOCOLS: dict[Feature, type] = {
+    Feature.LOWERING: SupportsLowering,
+    Feature.FLUSH: SupportsFlush,
+    Feature.PINNED_MEMORY: SupportsPinnedMemory,
+    Feature.PROFILING: SupportsProfiling,
+    Feature.COMMAND_BUFFERS: SupportsCommandBuffers,
+    Feature.STREAMS: SupportsStreams,
 }
 
 
-def abilities(backend: ComputeBackend) -> Ability:
-    """The optional protocols that `backend` implements. Costs tens of microseconds: call once per device."""
-    found = Ability.NONE
-    for bit, protocol in PROTOCOLS.items():
+def features_of(backend: ComputeBackend) -> Feature:
+    """Return the optional protocols that `backend` implements. Takes tens of microseconds: call once per device."""
+    features = Feature.NONE
+    for feature, protocol in PROTOCOLS.items():
         if isinstance(backend, protocol):
-            found |= bit
-    return found
+            features |= feature
+    return features

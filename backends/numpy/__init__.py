@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyhal.hal.hookspecs import BackendSpec, hookimpl
+from polyhal.hal.protocol import API_VERSION
 
 
 @hookimpl
@@ -14,6 +15,7 @@ def polyhal_backends() -> Sequence[BackendSpec]:
             "numpy",
             probe="polyhal.backends.numpy.backend:probe",
             create="polyhal.backends.numpy.backend:create",
+            api_version=API_VERSION,
             priority=-100,
             aliases=("np",),
         )

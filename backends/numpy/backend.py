@@ -95,7 +95,7 @@ class NumpyBackend:
             reduce=frozenset() if minimal else frozenset(REDUCE) - REQUIRED_REDUCE,
             unified_memory=True,
             limits=Limits(max_allocation=memory // 2),
-            shared_blocks=True,
+            suballocation=True,
             reference=True,
         )
         self._minimal = minimal
@@ -129,10 +129,6 @@ class NumpyBackend:
 
     def copy_from_device(self, src: Handle, offset: int, dst: memoryview) -> None:
         np.frombuffer(dst, np.uint8)[:] = src[offset : offset + dst.nbytes]
-
-    def map(self, handle: Handle, offset: int, nbytes: int) -> memoryview:
-        view: memoryview = handle[offset : offset + nbytes].data
-        return view
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""

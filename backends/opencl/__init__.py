@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyhal.hal.hookspecs import BackendSpec, hookimpl
+from polyhal.hal.protocol import API_VERSION
 
 
 @hookimpl
@@ -15,6 +16,7 @@ def polyhal_backends() -> Sequence[BackendSpec]:
             name="opencl",
             probe="polyhal.backends.opencl.discovery:probe",
             create="polyhal.backends.opencl.backend:create",
+            api_version=API_VERSION,
             priority=50,
             aliases=("cl", "ocl"),
             environment=(

@@ -12,7 +12,7 @@ from polyhal.backends.opencl.launch import CONVERTERS
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.launch import BoundLaunch
-    from polyhal.hal.protocol import Movable
+    from polyhal.hal.protocol import BindingSlot
 
 _TYPES = {
     "int": "int32_t", "uint": "uint32_t", "long": "int64_t", "ulong": "uint64_t", "float": "float", "double": "double",
@@ -38,7 +38,7 @@ class Changes:
     """The arguments of some launches that may be others at each run."""
 
     def __init__(self, launches: Sequence[BoundLaunch]) -> None:
-        self._followers: dict[Movable, list[_Follower]] = {}
+        self._followers: dict[BindingSlot, list[_Follower]] = {}
         self._numbers: Numbers[Cell] = Numbers()
         for i, b in enumerate(launches):
             kernel = pointer(b.kernel)
@@ -54,7 +54,7 @@ class Changes:
         memory = [c for found in self._followers.values() for f in found for c in (f.handle, f.offset)]
         return [*memory, *self._numbers]
 
-    def take(self, moved: Collection[Movable]) -> list[Cell]:
+    def take(self, moved: Collection[BindingSlot]) -> list[Cell]:
         """Those that changed since the last run: what lies in `moved`, and numbers that have another value."""
         changed: list[Cell] = []
         for movable in moved:

@@ -21,7 +21,7 @@ from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.call_log import Call, Record
 from polyhal.hal.kernels.library import KernelLibrary
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Number, Recorded
+from polyhal.hal.protocol import CommandBuffer, Declined, Event, Handle, InputSpec, Launch, Number
 
 _BUILDERS = Builders(
     group=elementwise.group,
@@ -62,7 +62,6 @@ class OpenCLBackend:
         self.copy_to_device: Callable[[memoryview, Handle, int], None] = memory.write
         self.allocate_pinned: Callable[[int], memoryview] = memory.pinned
         self.copy_to_device_async: Callable[[memoryview, Handle, int], Event] = memory.write_async
-        self.map: Callable[[Handle, int, int], memoryview] = memory.map
         self.synchronize: Callable[[], None] = self.runtime.finish
         self.fill: Callable[[Number, Ref], None] = core.fill
         self.copy: Callable[[Ref, Ref], None] = core.copy
@@ -83,7 +82,7 @@ class OpenCLBackend:
         with self.runtime.waiting():
             self._memory.read(src, offset, dst)
 
-    def record(self, calls: Sequence[Callable[[], None]]) -> Recorded:
+    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
         return record(self.runtime, calls)
 
     def flush(self) -> None:

@@ -13,7 +13,6 @@ from polyhal.backends.opencl.vendor_profile import Profile, choose, shipped
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
 
-_BITS_PER_BYTE = 8
 _GROUP = 64
 _AMPERE = 80
 _POCL = "portable computing language"
@@ -133,18 +132,11 @@ def capabilities(device: Any, found: Features) -> Capabilities:
         binary=frozenset(n for n in plain if arity[n] == 2),
         reduce=frozenset({"min", "mean", "any", "all"}),
         unified_memory=found.unified_memory,
-        float_atomics=found.float_atomics != "cas",
-        subgroups=found.subgroups,
-        shared_blocks=True,
-        placed=frozenset({"attention", "attention_grad"}),
+        suballocation=True,
+        strided_ops=frozenset({"attention", "attention_grad"}),
         limits=Limits(
             max_allocation=int(device.max_mem_alloc_size),
-            local_memory=found.local_memory,
-            max_group_size=int(device.max_work_group_size),
-            max_groups_per_axis=0,
-            compute_units=found.compute_units,
-            alignment=max(64, int(device.mem_base_addr_align) // _BITS_PER_BYTE),
-            # The lines of its caches, in which tensor cores are fed.
+            # Cache lines, the unit in which tensor cores are fed.
             row_alignment=128 if found.tensor_cores else 1,
         ),
         features={
@@ -158,6 +150,10 @@ def capabilities(device: Any, found: Features) -> Capabilities:
             "command_buffers": str(found.command_buffers),
             "correctly_rounded_divide": str(found.correct_divide),
             "vector_width": str(found.vector_width),
+            "subgroups": str(found.subgroups),
+            "local_memory": str(found.local_memory),
+            "max_group_size": str(found.max_group_size),
+            "compute_units": str(found.compute_units),
             "profile": found.profile,
             **({"workers": str(placement.decide())} if _POCL in found.platform.lower() else {}),
         },

@@ -18,7 +18,7 @@ from polyhal.backends.common.launching.launch import Constant, LocalMemory, Numb
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.program import Kernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.hal.protocol import Movable
+from polyhal.hal.protocol import BindingSlot
 
 if TYPE_CHECKING:
     from polyhal.backends.opencl.runtime import Runtime
@@ -146,11 +146,11 @@ class KernelLaunch:
         program: Any = shared.cl.get_info(cl.kernel_info.PROGRAM)
         kernel = self._runtime.driver.create_kernel(program, shared.name)
         values = self._template.copy()
-        movables: list[tuple[int, Movable, int]] = []
+        movables: list[tuple[int, BindingSlot, int]] = []
         numbers: list[tuple[int, RuntimeScalar, ScalarType]] = []
         for place, index in self._tensors:
             ref = args[index]
-            if isinstance(ref.handle, Movable):
+            if isinstance(ref.handle, BindingSlot):
                 movables.append((place, ref.handle, ref.offset))
             else:
                 values[place], values[place + 1] = ref.handle, ref.offset
@@ -177,6 +177,6 @@ class BoundLaunch:
     items: tuple[int, ...]
     group: tuple[int, ...]
     values: list[Any]
-    movables: list[tuple[int, Movable, int]]
+    movables: list[tuple[int, BindingSlot, int]]
     """Place among the arguments, what stands for the memory, and the offset from its start."""
     numbers: list[tuple[int, RuntimeScalar, ScalarType]]

@@ -16,7 +16,7 @@ import pyopencl as cl
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.opencl import faults
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.errors import OutOfMemoryError, message
+from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 from polyhal.hal.protocol import TRANSFER, Event
 
 _CHUNK = 8 * 2**20
@@ -52,6 +52,8 @@ class Memory:
         self._limit = int(runtime.device.max_mem_alloc_size)
         self._total = int(runtime.device.global_mem_size)
         self._used = 0
+        self._sizes: dict[int, int] = {}
+        """Bytes of each allocation by its address in the driver."""
         self._lock = threading.Lock()
         self._pending: deque[tuple[cl.Event, bytes]] = deque()
         self._staging: _StagingRing | None = None
@@ -81,13 +83,24 @@ class Memory:
             raise faults.translate(error, f"allocating {nbytes} bytes", self._runtime.info.name) from error
         with self._lock:
             self._used += nbytes
+            self._sizes[buffer.int_ptr] = nbytes
         return buffer
 
     def deallocate(self, handle: cl.Buffer) -> None:
-        """Release; OpenCL itself keeps memory alive for commands that were enqueued before."""
+        """Release an allocation. OpenCL keeps the memory alive for commands that were enqueued before.
+
+        Raises BackendError if the handle was released before.
+        """
+        # Under the lock, because the driver may give the address to another thread's allocation at once.
         with self._lock:
-            self._used -= handle.size
-        handle.release()
+            try:
+                handle.release()
+            except cl.LogicError as error:
+                raise BackendError(
+                    message(None, "this memory was released before", device=self._runtime.info.name)
+                ) from error
+            # Asking a released object for its size would crash both CPU drivers.
+            self._used -= self._sizes.pop(handle.int_ptr)
 
     def write(self, src: memoryview, dst: cl.Buffer, offset: int) -> None:
         """Copy host bytes to the device; `src` is free again on return."""
@@ -139,15 +152,6 @@ class Memory:
             raise faults.translate(
                 error, f"allocating {nbytes} bytes of pinned memory", self._runtime.info.name
             ) from error
-
-    def map(self, handle: cl.Buffer, offset: int, nbytes: int) -> memoryview:
-        """The bytes as host memory after all earlier work; releasing the view unmaps them."""
-        flags = cl.map_flags.READ | cl.map_flags.WRITE
-        try:
-            array = _mapped(self._runtime.queue, handle, flags, offset, nbytes)
-        except cl.Error as error:
-            raise faults.translate(error, f"mapping {nbytes} bytes", self._runtime.info.name) from error
-        return memoryview(array)  # type: ignore[arg-type]
 
     def _ring(self) -> _StagingRing:
         if self._staging is None:

@@ -25,7 +25,7 @@ from polyhal.hal.protocol import RecordedLaunch
 if TYPE_CHECKING:
     from polyhal.backends.opencl.launch import BoundLaunch
     from polyhal.backends.opencl.runtime import Runtime
-    from polyhal.hal.protocol import Movable
+    from polyhal.hal.protocol import BindingSlot
 
 _SAMPLE = 32
 """Launches by which command buffers are compared with single enqueues."""
@@ -47,7 +47,7 @@ class Recorder:
 
 
 def record(runtime: Runtime, calls: Sequence[Callable[[], None]]) -> RecordedLaunches:
-    """Keep what `calls` launch. Satisfies `polyhal.hal.protocol.Recording`."""
+    """Keep what `calls` launch. Satisfies `polyhal.hal.protocol.SupportsCommandBuffers`."""
     return record_as(runtime, calls, buffered=prefers_buffers(runtime))
 
 
@@ -65,7 +65,7 @@ def record_as(runtime: Runtime, calls: Sequence[Callable[[], None]], *, buffered
 
 
 class RecordedLaunches:
-    """A flat list of enqueues, or a command buffer where that is faster. Satisfies `polyhal.hal.protocol.Recorded`."""
+    """A flat list of enqueues, or a command buffer where that is faster. Satisfies `polyhal.hal.protocol.CommandBuffer`."""
 
     def __init__(
         self, runtime: Runtime, launches: Sequence[BoundLaunch], origins: Sequence[int], *, buffered: bool
@@ -87,10 +87,10 @@ class RecordedLaunches:
             lane = runtime.lanes.current()
             self._buffer = CommandBuffer(functions, lane, launches, self._changes.cells, runtime.info.name)
 
-    def replay(self, moved: Collection[Movable]) -> None:
+    def submit(self, rebound: Collection[BindingSlot]) -> None:
         """Submit all launches, after setting the arguments that changed."""
         runtime = self._runtime
-        changed = self._changes.take(moved)
+        changed = self._changes.take(rebound)
         if self._buffer is None:
             self._set(changed)
         else:
@@ -155,4 +155,4 @@ def _buffers_are_faster(runtime: Runtime) -> bool:
     fill, target = copy.fill(runtime, spec), Ref(memory, spec, 0)
     calls = [partial(fill, 0.0, target)] * _SAMPLE
     one_by_one, buffered = (record_as(runtime, calls, buffered=b) for b in (False, True))
-    return is_faster(lambda: one_by_one.replay(()), lambda: buffered.replay(()), runtime.finish)
+    return is_faster(lambda: one_by_one.submit(()), lambda: buffered.submit(()), runtime.finish)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyhal.hal.hookspecs import BackendSpec, hookimpl
+from polyhal.hal.protocol import API_VERSION
 
 
 @hookimpl
@@ -15,6 +16,7 @@ def polyhal_backends() -> Sequence[BackendSpec]:
             name="wgpu",
             probe="polyhal.backends.wgpu.discovery:probe",
             create="polyhal.backends.wgpu.backend:create",
+            api_version=API_VERSION,
             priority=40,
             aliases=("webgpu", "vulkan", "metal", "dx12"),
             environment=("WGPU_", "VK_"),

@@ -15,7 +15,7 @@ from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
 from polyhal.backends.wgpu.replay import record
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.protocol import Declined, Handle, InputSpec, Launch, Number, Recorded
+from polyhal.hal.protocol import CommandBuffer, Declined, Handle, InputSpec, Launch, Number
 
 _BUILDERS = Builders(
     group=elementwise.group,
@@ -72,7 +72,7 @@ class WGPUBackend:
         """A native kernel for `op`, or why there is none."""
         return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
 
-    def record(self, calls: Sequence[Callable[[], None]]) -> Recorded:
+    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
         return record(self.runtime, calls)
 
     def describe(self) -> dict[str, Any]:

@@ -131,15 +131,13 @@ def capabilities(adapter: Any, found: Features, limits: dict[str, int]) -> Capab
         storage=held,
         compute=held,
         unified_memory=found.cpu,
-        float_atomics=found.float_atomics,
-        subgroups=found.subgroups,
-        limits=Limits(
-            max_allocation=limits["max-buffer-size"] // 256 * 256,
-            local_memory=found.local_memory,
-            max_group_size=found.max_group_size,
-            max_groups_per_axis=found.max_groups,
-            alignment=256,
-        ),
+        limits=Limits(max_allocation=limits["max-buffer-size"] // 256 * 256),
         features={name: "yes" if name in adapter.features else "no" for name in WANTED_FEATURES}
-        | {"max_binding": str(found.max_binding), "subgroup_sizes": "-".join(map(str, found.subgroup_sizes))},
+        | {
+            "subgroup_sizes": "-".join(map(str, found.subgroup_sizes)),
+            "local_memory": str(found.local_memory),
+            "max_group_size": str(found.max_group_size),
+            "max_groups_per_axis": str(found.max_groups),
+            "max_binding": str(found.max_binding),
+        },
     )

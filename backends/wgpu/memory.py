@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.wgpu import faults
-from polyhal.hal.errors import OutOfMemoryError, message
+from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.runtime import Runtime
@@ -23,7 +23,7 @@ _LARGEST_STAGING = 1 << 26
 class Block:
     """A buffer of the device. `key` is never used again, unlike an address."""
 
-    __slots__ = ("buffer", "key", "large", "nbytes")
+    __slots__ = ("buffer", "key", "large", "nbytes", "released")
 
     def __init__(self, buffer: Any, key: int, nbytes: int, large: bool) -> None:
         self.buffer = buffer
@@ -31,6 +31,7 @@ class Block:
         self.nbytes = nbytes
         self.large = large
         """True when a kernel cannot see the whole of it at once."""
+        self.released = False
 
 
 class Memory:
@@ -73,7 +74,10 @@ class Memory:
         return Block(buffer, next(self._keys), size, size > self._runtime.features.max_binding)
 
     def deallocate(self, block: Block) -> None:
-        """Give a buffer back, after the work recorded on it was submitted."""
+        """Release a buffer, after submitting the work recorded on it. Raises BackendError if it was released before."""
+        if block.released:
+            raise BackendError(message(None, "this memory was released before", device=self._runtime.info.name))
+        block.released = True
         self._runtime.recorder.flush()
         self.held -= block.nbytes
         block.buffer.destroy()

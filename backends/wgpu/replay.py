@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.backends.common.launching.runtime_scalars import Numbers
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar, current_values
 from polyhal.hal.layout import Ref
-from polyhal.hal.protocol import Movable, RecordedLaunch
+from polyhal.hal.protocol import BindingSlot, RecordedLaunch
 
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.launch import KernelLaunch
@@ -38,7 +38,7 @@ class Tape:
 
 
 def record(runtime: Runtime, calls: Sequence[Callable[[], None]]) -> RecordedDispatches:
-    """Keep what `calls` launch. Satisfies `polyhal.hal.protocol.Recording`."""
+    """Keep what `calls` launch. Satisfies `polyhal.hal.protocol.SupportsCommandBuffers`."""
     origins: list[int] = []
     tape = runtime.tape = Tape()
     try:
@@ -51,7 +51,7 @@ def record(runtime: Runtime, calls: Sequence[Callable[[], None]]) -> RecordedDis
 
 
 class RecordedDispatches:
-    """A list of dispatches, made one submission at each replay. Satisfies `polyhal.hal.protocol.Recorded`."""
+    """A list of dispatches, made one submission at each replay. Satisfies `polyhal.hal.protocol.CommandBuffer`."""
 
     def __init__(
         self, runtime: Runtime, launches: Sequence[tuple[KernelLaunch, Arguments]], origins: Sequence[int]
@@ -59,14 +59,14 @@ class RecordedDispatches:
         """`origins` says which call each launch comes from."""
         self._recorder = runtime.recorder
         self.launches = tuple(RecordedLaunch(i, b.name) for i, (b, _) in zip(origins, launches, strict=True))
-        self._followers: dict[Movable, list[tuple[int, int, Ref]]] = {}
+        self._followers: dict[BindingSlot, list[tuple[int, int, Ref]]] = {}
         """Launch, place among its arguments, and the operand there, by what it lies in."""
         self._numbers: Numbers[tuple[int, int]] = Numbers()
         self._kept = [(launch, current_values(args)) for launch, args in launches]
         self.dispatches: list[Dispatch | None] = []
         for i, (launch, args) in enumerate(launches):
             moving = [
-                (place, x) for place, x in enumerate(args) if isinstance(x, Ref) and isinstance(x.handle, Movable)
+                (place, x) for place, x in enumerate(args) if isinstance(x, Ref) and isinstance(x.handle, BindingSlot)
             ]
             for place, ref in moving:
                 self._followers.setdefault(ref.handle, []).append((i, place, ref))
@@ -76,10 +76,10 @@ class RecordedDispatches:
             # Others are made at the first replay, which says where their operands lie.
             self.dispatches.append(None if moving else launch.prepare(self._kept[i][1]))
 
-    def replay(self, moved: Collection[Movable]) -> None:
+    def submit(self, rebound: Collection[BindingSlot]) -> None:
         """Submit all launches, after preparing those anew whose arguments changed."""
         changed: set[int] = set()
-        for movable in moved:
+        for movable in rebound:
             for i, place, ref in self._followers.get(movable, ()):
                 self._kept[i][1][place] = Ref(movable.handle, ref.spec, movable.offset + ref.offset)
                 changed.add(i)

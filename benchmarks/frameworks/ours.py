@@ -14,7 +14,7 @@ from benchmarks.measure import SETTLE_SECONDS
 from benchmarks.workloads import Workload
 from polyhal import Device, Tensor
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.protocol import Ability
+from polyhal.hal.protocol import Feature
 
 
 class _Runner:
@@ -58,7 +58,7 @@ class _Runner:
         return (time.perf_counter() - begun) / calls
 
     def device(self, calls: int) -> float:
-        if not self._device.abilities & Ability.PROFILING:
+        if not self._device.features & Feature.PROFILING:
             return self.wall(calls)
         backend: Any = self._device.backend
         backend.start_profiling()

@@ -17,7 +17,7 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.memory.streams import Stream
 from polyhal.hal.planning.host import byte_view
-from polyhal.hal.protocol import Ability, Event
+from polyhal.hal.protocol import Event, Feature
 from polyhal.tensor import Tensor, wrap
 
 _ALIGNMENT = 64
@@ -265,9 +265,9 @@ def _spec(device: Device, array: np.ndarray | Rows) -> Spec:
 
 def slot_maker(device: Device) -> Callable[[], Slot]:
     """What makes the slots of one loader."""
-    if not device.abilities & Ability.PINNED_MEMORY:
+    if not device.features & Feature.PINNED_MEMORY:
         return lambda: PlainSlot(device)
-    if not device.abilities & Ability.STREAMS:
+    if not device.features & Feature.STREAMS:
         return lambda: PinnedSlot(device)
     stream = device.stream()
     return lambda: StreamSlot(device, stream)

@@ -88,6 +88,8 @@ class Optimizer:
             for group in self.param_groups:
                 self.update(group, [p for p in group["params"] if p.grad is not None])
             executor.name_state(self.state)
+        for device in {p.device: None for p in self._ordered()}:
+            device.flush()
         return loss
 
     def _snapshot(self) -> Callable[[], None]:

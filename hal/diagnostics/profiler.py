@@ -16,7 +16,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.protocol import Ability
+from polyhal.hal.protocol import Feature
 
 
 @dataclass(slots=True)
@@ -79,14 +79,14 @@ class Profile:
 
     def _watch(self, device: Device) -> None:
         self._active.append(device)
-        if device.abilities & Ability.PROFILING:
+        if device.features & Feature.PROFILING:
             device.backend.start_profiling()  # type: ignore[attr-defined]
 
     def __exit__(self, *exc: Any) -> None:
         dispatch.thread.executor = self._previous
         for device in self._active:
             device.synchronize()
-            if device.abilities & Ability.PROFILING:
+            if device.features & Feature.PROFILING:
                 for name, start, end in device.backend.stop_profiling():  # type: ignore[attr-defined]
                     self.kernels.setdefault(name, Row(name)).add(end - start)
                     self.events.append(Event(name, start, end - start, device.name))

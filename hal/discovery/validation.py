@@ -96,7 +96,7 @@ def _capabilities(given: Any) -> Iterable[str]:
         return
     for f in fields(Limits):
         value = getattr(limits, f.name)
-        if not isinstance(value, int) or value < (f.name == "alignment"):
+        if not isinstance(value, int) or value < (f.name == "row_alignment"):
             yield f"capabilities.limits.{f.name} is {value!r}; expected a number, 0 where unknown"
     features: object = given.features
     if not isinstance(features, Mapping):

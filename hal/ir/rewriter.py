@@ -10,7 +10,7 @@ from polyhal.hal.ir.graph import Graph, Node, Operand, Origin
 from polyhal.hal.layout import Spec, contiguous, place
 from polyhal.hal.ops.opdef import OpDef, Value
 from polyhal.hal.planning.resolution import Step
-from polyhal.hal.protocol import Ability
+from polyhal.hal.protocol import Feature
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Rewriting:
 
 def has_groups(origin: Origin | None) -> bool:
     """Whether a node's device may have kernels for groups of ops, and may round otherwise than op by op."""
-    if origin is None or not origin.device.abilities & Ability.LOWERING:
+    if origin is None or not origin.device.features & Feature.LOWERING:
         return False
     return not origin.device.capabilities.reference
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from polyhal.hal.memory.pool import Pool
-from polyhal.hal.protocol import Ability
+from polyhal.hal.protocol import Feature
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -41,7 +41,7 @@ class Stream:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._backend: Any = None
-        if device.abilities & Ability.STREAMS:
+        if device.features & Feature.STREAMS:
             self._backend = device.backend
             own = _taken(device)
             self._stream, self._pool = own

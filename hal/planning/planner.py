@@ -28,7 +28,7 @@ from polyhal.hal.planning.decompose import decomposition
 from polyhal.hal.planning.host import reference, upload_run
 from polyhal.hal.planning.regions import assembly_run
 from polyhal.hal.planning.resolution import Resolution, Step, layout_of, subject
-from polyhal.hal.protocol import Ability, Declined, Launch, SimpleLaunch
+from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch
 from polyhal.hal.settings import env
 from polyhal.hal.settings.state import settings
 
@@ -101,7 +101,7 @@ class Planner:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._backend = device.backend
-        self._lowers = bool(device.abilities & Ability.LOWERING)
+        self._lowers = bool(device.features & Feature.LOWERING)
         self._warned: set[str] = set()
         self._quarantine: Quarantine | None = None
         self.record: list[Resolution] | None = None

@@ -56,10 +56,6 @@ class Resolution:
     skipped: list[str] = field(default_factory=list)
     parts: list[Resolution] = field(default_factory=list)
 
-    @property
-    def uses_host(self) -> bool:
-        return any(r.step is Step.HOST for r in self)
-
     def __iter__(self) -> Iterator[Resolution]:
         """This one and all parts of parts."""
         yield self

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.buffer import Buffer, Part
 from polyhal.hal.memory.pool import bucket
-from polyhal.hal.protocol import Movable
+from polyhal.hal.protocol import BindingSlot
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -21,7 +21,7 @@ class Moving:
     __slots__ = ("_refs", "place")
 
     def __init__(self) -> None:
-        self.place = Movable()
+        self.place = BindingSlot()
         self._refs: list[tuple[Ref, int]] = []
 
     def reference(self, spec: Spec, offset: int) -> Ref:

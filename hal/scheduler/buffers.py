@@ -118,7 +118,7 @@ class _Assignment:
             if node.op.name != "concat" or k in self._done or node.outputs[0] in self._graph.updates.values():
                 continue
             assert node.origin is not None
-            if not node.origin.device.capabilities.shared_blocks:
+            if not node.origin.device.capabilities.suballocation:
                 continue
             parts = self._parts(node, kept)
             if not parts:

@@ -17,7 +17,7 @@ from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.ops.opdef import Value
-from polyhal.hal.protocol import Ability, Movable, Recorded
+from polyhal.hal.protocol import BindingSlot, CommandBuffer, Feature
 from polyhal.hal.scheduler.bindings import Moving, Result
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.calls import Call
@@ -61,11 +61,13 @@ class Program:
         self._take_blocks()
         self._place_inputs()
         self._place_others()
-        self._moved: list[Movable] = []
+        self._moved: list[BindingSlot] = []
         """What changed place since the last run."""
         self.segments: list[Segment] = _recorded(self._bind() + self._endings(), self._moved)
         """What a run calls, in order."""
         self._steps = [s.run for s in self.segments]
+        self._devices = tuple({s.device: None for s in self.segments})
+        """Where the step has work, in the order of first use."""
 
     # --- preparing --------------------------------------------------------------------------------------------------
 
@@ -233,6 +235,8 @@ class Program:
         else:
             for step in self._steps:
                 step()
+        for device in self._devices:
+            device.flush()
         for buffer in self.captured.mutated_buffers:
             buffer.version += 1
         for left in self._left:
@@ -300,24 +304,24 @@ class Segment(NamedTuple):
     run: Callable[[], None]
     nodes: Sequence[Node | None]
     """What each call is for; None for copies."""
-    recorded: Recorded | None
+    recorded: CommandBuffer | None
 
 
-def _recorded(steps: Sequence[_Step], moved: Collection[Movable]) -> list[Segment]:
+def _recorded(steps: Sequence[_Step], moved: Collection[BindingSlot]) -> list[Segment]:
     found: list[Segment] = []
     for (device, recorded), group in itertools.groupby(steps, key=lambda s: (s.device, s.recorded)):
         calls = list(group)
         if recorded:
             backend: Any = device.backend
-            recording = backend.record([s.run for s in calls])
-            found.append(Segment(device, partial(recording.replay, moved), [s.node for s in calls], recording))
+            commands = backend.record([s.run for s in calls])
+            found.append(Segment(device, partial(commands.submit, moved), [s.node for s in calls], commands))
         else:
             found += [Segment(device, s.run, [s.node], None) for s in calls]
     return found
 
 
 def _records(device: Device) -> bool:
-    return bool(device.abilities & Ability.RECORDING)
+    return bool(device.features & Feature.COMMAND_BUFFERS)
 
 
 def _copy(device: Device, source: Ref, target: Ref) -> _Step:

@@ -84,7 +84,7 @@ def plan(captured: CapturedGraph, graph: Graph | None = None, *, apart: bool = F
     gradients = frozenset(
         n
         for n in storages.holding(graph, inside)
-        if storages.storages[n].device.capabilities.shared_blocks  # type: ignore[attr-defined]
+        if storages.storages[n].device.capabilities.suballocation  # type: ignore[attr-defined]
     )
     arenas = _arenas(graph, devices, storages, calls, copies, gradients)
     return Plan(captured, graph, sources, devices, storages, calls, copies, arenas, gradients)
@@ -140,5 +140,5 @@ def _arenas(
             arenas.setdefault(devices[copy.value], Arena()).add(Owner("copy", n), Need(nbytes, end, end))
     for device, arena in arenas.items():
         capabilities = device.capabilities
-        arena.placement = place(arena.needs, capabilities.limits.max_allocation, shared=capabilities.shared_blocks)
+        arena.placement = place(arena.needs, capabilities.limits.max_allocation, shared=capabilities.suballocation)
     return arenas

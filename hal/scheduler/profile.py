@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from polyhal.hal import dispatch
 from polyhal.hal.ir.graph import Node
-from polyhal.hal.protocol import TRANSFER, Ability
+from polyhal.hal.protocol import TRANSFER, Feature
 
 if TYPE_CHECKING:
     from polyhal.hal.scheduler.executable import Segment
@@ -59,7 +59,7 @@ class StepProfile:
         self.runs += 1
         for segment in segments:
             backend: Any = segment.device.backend
-            if not segment.device.abilities & Ability.PROFILING:
+            if not segment.device.features & Feature.PROFILING:
                 segment.device.synchronize()
                 begun = time.perf_counter_ns()
                 segment.run()

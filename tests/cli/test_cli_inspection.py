@@ -20,6 +20,7 @@ from polyhal.hal.discovery.plugins import Failure
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
+from polyhal.hal.protocol import API_VERSION
 from polyhal.hal.settings import env
 
 from .conftest import TINY, Command
@@ -136,7 +137,7 @@ def test_variables_that_a_backend_names_are_shown(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("VENDOR_TRACE", "1")
     assert "VENDOR_TRACE" not in doctor.examine(tests=False).environment
     registry = Registry()
-    registry.add(BackendSpec("vendor", probe=list, create=str, environment=("VENDOR_",)))
+    registry.add(BackendSpec("vendor", probe=list, create=str, api_version=API_VERSION, environment=("VENDOR_",)))
     monkeypatch.setattr(doctor, "registry", lambda: registry)
     assert doctor.examine(tests=False).environment["VENDOR_TRACE"] == "1"
 

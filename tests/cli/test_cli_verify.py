@@ -12,6 +12,7 @@ import pytest
 
 from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.protocol import API_VERSION
 from polyhal.hal.testing.certification import verification
 
 from .conftest import Command
@@ -40,6 +41,7 @@ def devices() -> Iterator[Registry]:
                 name,
                 probe=lambda backend=backend: [backend.info],
                 create=lambda selector, backend=backend: backend,
+                api_version=API_VERSION,
                 hidden=True,
             )
         )

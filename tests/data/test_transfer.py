@@ -12,14 +12,14 @@ import polyhal as ph
 from polyhal.data import DataLoader, Subset, TensorDataset
 from polyhal.data.transfer import StreamSlot, slot_maker
 from polyhal.hal.diagnostics.profiler import profile
-from polyhal.hal.protocol import TRANSFER, Ability
+from polyhal.hal.protocol import TRANSFER, Feature
 
 _DATA = np.random.default_rng(0).standard_normal((24, 64, 64)).astype(np.float32)
 
 
 @pytest.fixture
 def streaming(device: ph.Device) -> ph.Device:
-    if not device.abilities & Ability.STREAMS or not device.abilities & Ability.PINNED_MEMORY:
+    if not device.features & Feature.STREAMS or not device.features & Feature.PINNED_MEMORY:
         pytest.skip("the device copies in line with its other work")
     return device
 

@@ -18,6 +18,7 @@ from polyhal.backends.numpy.backend import NumpyBackend, array, create as open_n
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
 from polyhal.hal.hookspecs import BackendSpec, hookimpl
+from polyhal.hal.protocol import API_VERSION
 
 NAME = __name__.removesuffix("_plugin").replace("_", "-")
 INFO = replace(open_numpy("").info, backend=NAME, name=f"device of {NAME}", id=NAME, selector="")
@@ -33,7 +34,7 @@ def create(selector):
     return Backend()
 
 def spec(**rest):
-    return BackendSpec(**{"name": NAME, "probe": probe, "create": create, "priority": 99} | rest)
+    return BackendSpec(**{"name": NAME, "probe": probe, "create": create, "priority": 99, "api_version": API_VERSION} | rest)
 """
 """What every plug-in here starts with. Its priority would make each the default, if it worked."""
 
@@ -136,8 +137,14 @@ CASES = [
     _hook("returns-one", "spec()", "polyhal_backends returned BackendSpec(name='returns-one'"),
     _hook("returns-names", "['opencl']", "polyhal_backends returned 'opencl' in its sequence; expected a BackendSpec"),
     # --- specs ---
-    _spec("too-new", "api_version=2", "is written for contract version 2; this Polyhal has 1", "update polyhal"),
-    _spec("too-old", "api_version=0", "is written for contract version 0; this Polyhal has 1", UPDATE),
+    _spec("too-new", "api_version=3", "is written for contract version 3; this Polyhal has 2", "update polyhal"),
+    _spec("too-old", "api_version=1", "is written for contract version 1; this Polyhal has 2", UPDATE),
+    _hook(
+        "states-no-version",
+        "[BackendSpec(NAME, probe, create, 99)]",
+        "is written for contract version 1; this Polyhal has 2",
+        UPDATE,
+    ),
     _spec(
         "takes-a-name",
         "name='numpy'",
@@ -222,8 +229,8 @@ CASES = [
     ),
     _member(
         "strange-limits",
-        _initially("self.capabilities = Capabilities(limits=Limits(alignment=0))"),
-        "capabilities.limits.alignment is 0; expected a number",
+        _initially("self.capabilities = Capabilities(limits=Limits(row_alignment=0))"),
+        "capabilities.limits.row_alignment is 0; expected a number",
     ),
 ]
 

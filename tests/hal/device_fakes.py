@@ -11,6 +11,7 @@ from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.discovery.benchmark_cache import Measure
 from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.protocol import API_VERSION
 
 
 def info(name: str, kind: DeviceType, memory: int = 1 << 30, selector: str = "0", **rest: Any) -> DeviceInfo:
@@ -31,7 +32,7 @@ def fake(name: str, *devices: DeviceInfo, priority: int = 0, refuse: Sequence[st
             raise ValueError(f"no device {selector}")
         return NumpyBackend(found)
 
-    return BackendSpec(name, probe=lambda: listed, create=create, priority=priority, **rest)
+    return BackendSpec(name, probe=lambda: listed, create=create, priority=priority, api_version=API_VERSION, **rest)
 
 
 def with_backends(*specs: BackendSpec, measure: Measure | None = None) -> Registry:

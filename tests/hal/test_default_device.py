@@ -615,6 +615,7 @@ def crashing(tmp_path: Path) -> Iterator[Path]:
         "from dataclasses import replace\n"
         "from polyhal.backends.numpy.backend import NumpyBackend, create\n"
         "from polyhal.hal.hookspecs import BackendSpec, hookimpl\n"
+        "from polyhal.hal.protocol import API_VERSION\n"
         "INFO = replace(create('').info, backend='crashing', name='Crash', id='crash', selector='')\n"
         "class Crash(NumpyBackend):\n"
         "    def __init__(self):\n"
@@ -623,7 +624,7 @@ def crashing(tmp_path: Path) -> Iterator[Path]:
         "        os.abort()\n"
         "@hookimpl\n"
         "def polyhal_backends():\n"
-        "    return [BackendSpec('crashing', lambda: [INFO], lambda selector: Crash(), priority=99)]\n"
+        "    return [BackendSpec('crashing', lambda: [INFO], lambda selector: Crash(), priority=99, api_version=API_VERSION)]\n"
     )
     return folder
 

@@ -13,7 +13,7 @@ from polyhal.backends.numpy.backend import NumpyBackend, create
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import describe
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Ability, Declined, Launch, SimpleLaunch, abilities
+from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch, features_of
 
 
 class _Picky(NumpyBackend):
@@ -96,9 +96,9 @@ def test_explain_knows_its_ops(device: Device) -> None:
         assert op in polyhal.explain(op, device)
 
 
-def test_abilities_are_found_by_their_members() -> None:
-    assert abilities(create("")) == Ability.LOWERING | Ability.HOST_MAPPING
-    assert Ability.LOWERING not in Device("null").abilities or abilities(Device("null").backend) & Ability.LOWERING
+def test_optional_protocols_are_found_by_their_members() -> None:
+    assert features_of(create("")) == Feature.LOWERING
+    assert Feature.LOWERING not in Device("null").features or features_of(Device("null").backend) & Feature.LOWERING
 
 
 def test_plans_of_the_same_call_agree_on_every_device(device: Device) -> None:

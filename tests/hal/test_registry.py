@@ -18,6 +18,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import DeviceUnavailableError
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec, hookimpl
+from polyhal.hal.protocol import API_VERSION
 
 NUMPY_POINT = EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)
 
@@ -44,16 +45,20 @@ def _wrong_version() -> Sequence[BackendSpec]:
     return [BackendSpec("old", probe="x:y", create="x:z", api_version=99)]
 
 
+def _no_version() -> Sequence[BackendSpec]:
+    return [BackendSpec("old", probe="x:y", create="x:z")]
+
+
 def _no_spec() -> Sequence[Any]:
     return ["opencl"]
 
 
 def _duplicate() -> Sequence[BackendSpec]:
-    return [BackendSpec("numpy", probe="x:y", create="x:z")]
+    return [BackendSpec("numpy", probe="x:y", create="x:z", api_version=API_VERSION)]
 
 
 def _one() -> BackendSpec:
-    return BackendSpec("one", probe="x:y", create="x:z")
+    return BackendSpec("one", probe="x:y", create="x:z", api_version=API_VERSION)
 
 
 def _nothing() -> None:
@@ -73,6 +78,7 @@ def _takes_an_argument(surprise: object) -> Sequence[BackendSpec]:
     [
         (_raises, "RuntimeError: licence expired"),
         (_wrong_version, "contract version 99"),
+        (_no_version, "is written for contract version 1; this Polyhal has 2"),
         (_no_spec, "expected a BackendSpec"),
         (_duplicate, "'numpy' is registered already"),
         (_takes_an_argument, "surprise"),
@@ -81,7 +87,18 @@ def _takes_an_argument(surprise: object) -> Sequence[BackendSpec]:
         (_number, "returned 3; expected a sequence"),
         (None, "no function polyhal_backends"),
     ],
-    ids=["raises", "wrong version", "no spec", "duplicate name", "wrong signature", "one", "none", "number", "no hook"],
+    ids=[
+        "raises",
+        "wrong version",
+        "no version",
+        "no spec",
+        "duplicate name",
+        "wrong signature",
+        "one",
+        "none",
+        "number",
+        "no hook",
+    ],
 )
 def test_a_broken_plugin_is_recorded_and_hides_no_other(
     hook: Any, reason: str, monkeypatch: pytest.MonkeyPatch
@@ -122,7 +139,8 @@ def test_a_probe_that_raises_is_recorded_once() -> None:
         raise OSError("no driver; install one with apt")
 
     found = with_backends(
-        BackendSpec("broken", probe=probe, create="x:y"), fake("good", info("a", DeviceType.CPU, selector=""))
+        BackendSpec("broken", probe=probe, create="x:y", api_version=API_VERSION),
+        fake("good", info("a", DeviceType.CPU, selector="")),
     )
     assert found.open(None).name == "good"
     assert found.open("good").name == "good"
@@ -134,11 +152,16 @@ def test_a_probe_that_raises_is_recorded_once() -> None:
 def test_probe_and_create_may_be_strings() -> None:
     found = with_backends(
         BackendSpec(
-            "numpy", probe="polyhal.backends.numpy.backend:probe", create="polyhal.backends.numpy.backend:create"
+            "numpy",
+            probe="polyhal.backends.numpy.backend:probe",
+            create="polyhal.backends.numpy.backend:create",
+            api_version=API_VERSION,
         )
     )
     assert found.open("numpy").info.backend == "numpy"
-    lost = with_backends(BackendSpec("lost", probe="polyhal.nowhere:probe", create="polyhal.nowhere:create"))
+    lost = with_backends(
+        BackendSpec("lost", probe="polyhal.nowhere:probe", create="polyhal.nowhere:create", api_version=API_VERSION)
+    )
     with pytest.raises(DeviceUnavailableError, match="ModuleNotFoundError"):
         lost.open("lost")
 
@@ -210,7 +233,9 @@ def test_the_default_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_default_that_calls_itself_something_else_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POLYHAL_DEVICE", raising=False)
     listed, opened = (replace(info("x", CPU, selector=s), backend="a") for s in ("0", "first"))
-    found = with_backends(BackendSpec("a", probe=lambda: [listed], create=lambda selector: NumpyBackend(opened)))
+    found = with_backends(
+        BackendSpec("a", lambda: [listed], lambda selector: NumpyBackend(opened), api_version=API_VERSION)
+    )
     assert found.explain_default() == "a:first (x)"
 
 

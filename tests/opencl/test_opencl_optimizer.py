@@ -44,7 +44,7 @@ def test_adam(device: Any, rng: Any, decoupled: bool, dtype: dtypes.DType) -> No
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device, taken for a GPU."""
     runtime = device.backend.runtime
-    most = runtime.capabilities.limits.max_group_size
+    most = runtime.features.max_group_size
     monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False, group_size=min(most, 64)))
     return device
 

@@ -14,7 +14,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import BackendError
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.protocol import Movable
+from polyhal.hal.protocol import BindingSlot
 
 _SPEC = contiguous(dtypes.float32, (100,))
 
@@ -46,7 +46,7 @@ class _Step:
         backend = device.backend
         self.number = 2.0
         self.live = RuntimeScalar(lambda: self.number)
-        self.place = Movable()
+        self.place = BindingSlot()
         self.total, self.half, scratch = (_memory(device, 0) for _ in range(3))
         moving = Ref(self.place, _SPEC, 0)
         total = Ref(self.total, _SPEC, 0)
@@ -63,7 +63,7 @@ class _Step:
         self.live.refresh()
         moved = [] if self.place.handle is handle else [self.place]
         self.place.handle = handle
-        self.recorded.replay(moved)
+        self.recorded.submit(moved)
 
 
 def test_replays_follow_numbers_and_memory(device: Any, buffered: bool) -> None:

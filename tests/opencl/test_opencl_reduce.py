@@ -145,7 +145,7 @@ def test_short_columns_on_gpus(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], axis: int
 ) -> None:
     runtime = device.backend.runtime
-    most = runtime.capabilities.limits.max_group_size
+    most = runtime.features.max_group_size
     monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False, group_size=min(most, 64)))
     x = rng.standard_normal(shape).astype(np.float32)
     actual = device.run("sum", [device.upload(x)], dtypes.float32, _shape(shape, (axis,)), axis=(axis,))

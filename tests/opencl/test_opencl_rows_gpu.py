@@ -18,7 +18,7 @@ from polyhal.hal.settings.state import settings
 def gpu(device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device, taken for a GPU of four compute units."""
     runtime = device.backend.runtime
-    most = runtime.capabilities.limits.max_group_size
+    most = runtime.features.max_group_size
     found = replace(runtime.features, cpu=False, group_size=min(most, 64), vector_width=4, compute_units=4)
     monkeypatch.setattr(runtime, "features", found)
     return device

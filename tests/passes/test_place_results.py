@@ -40,7 +40,7 @@ def _placing() -> Device:
     """A device whose kernels of attention put their results anywhere."""
     device = rich_device()
     device.backend.capabilities = replace(  # type: ignore[misc]
-        device.backend.capabilities, placed=frozenset({"attention", "attention_grad"}), shared_blocks=True
+        device.backend.capabilities, strided_ops=frozenset({"attention", "attention_grad"}), suballocation=True
     )
     return device
 

@@ -192,7 +192,7 @@ def test_blocks_are_not_shared_where_a_launch_cannot_bind_one_twice(monkeypatch:
     from dataclasses import replace
 
     device = ph.Device("numpy")
-    monkeypatch.setattr(device.backend, "capabilities", replace(device.backend.capabilities, shared_blocks=False))
+    monkeypatch.setattr(device.backend, "capabilities", replace(device.backend.capabilities, suballocation=False))
 
     @ph.jit
     def step(x: ph.Tensor) -> ph.Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.protocol import Movable
+from polyhal.hal.protocol import BindingSlot
 
 _SPEC = contiguous(dtypes.float32, (100,))
 
@@ -21,7 +21,7 @@ def test_replays_follow_numbers_and_memory(device: Any) -> None:
     for handle, value in ((first, 1.0), (second, 10.0), (total, 0.0), (scratch, 0.0)):
         backend.fill(value, Ref(handle, _SPEC, 0))
     now = [2.0]
-    live, place = RuntimeScalar(lambda: now[0]), Movable()
+    live, place = RuntimeScalar(lambda: now[0]), BindingSlot()
     moving, sums, added = Ref(place, _SPEC, 0), Ref(total, _SPEC, 0), Ref(scratch, _SPEC, 0)
     calls = [partial(backend.fill, live, added), partial(backend.binary, "add", moving, added, moving)]
     # More than one submission takes.
@@ -35,7 +35,7 @@ def test_replays_follow_numbers_and_memory(device: Any) -> None:
         moved = [] if place.handle is handle else [place]
         place.handle = handle
         submissions = backend.runtime.recorder.submissions
-        recorded.replay(moved)
+        recorded.submit(moved)
         assert backend.runtime.recorder.submissions <= submissions + 3
         values[id(handle)] += number
         expected += 300 * values[id(handle)]
@@ -50,5 +50,5 @@ def test_a_short_recording_is_one_submission(device: Any) -> None:
     recorded = backend.record([partial(backend.fill, float(i), Ref(handle, _SPEC, 0)) for i in range(5)])
     backend.flush()
     before = backend.runtime.recorder.submissions
-    recorded.replay(())
+    recorded.submit(())
     assert backend.runtime.recorder.submissions == before + 1

@@ -18,7 +18,7 @@ from polyhal.backends.wgpu.capabilities import Features
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, DeviceLostError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
-from polyhal.hal.protocol import Ability, abilities
+from polyhal.hal.protocol import Feature, features_of
 
 
 def test_source_may_change_after_an_upload(device: Any) -> None:
@@ -69,6 +69,15 @@ def test_memory_given_back_while_in_use(device: Any) -> None:
     device.backend.unary("neg", x, y)
     device.backend.deallocate(x.handle)
     np.testing.assert_array_equal(device.download(y), -np.arange(1000, dtype=np.float32))
+
+
+def test_memory_that_is_released_twice_is_an_error(device: Any) -> None:
+    handle = device.backend.allocate(4096)
+    device.backend.deallocate(handle)
+    available = device.backend.memory_available()
+    with pytest.raises(BackendError, match="released before"):
+        device.backend.deallocate(handle)
+    assert device.backend.memory_available() == available
 
 
 def test_too_large_an_allocation_is_a_typed_error(device: Any) -> None:
@@ -227,7 +236,7 @@ def test_native_errors_become_typed_ones(words: str, expected: type[Exception]) 
 
 
 def test_profiling_times_every_launch(device: Any) -> None:
-    if not abilities(device.backend) & Ability.PROFILING:
+    if not features_of(device.backend) & Feature.PROFILING:
         pytest.skip("no timestamps on this device")
     x = device.upload(np.ones(1 << 16, np.float32))
     device.backend.start_profiling()

@@ -162,14 +162,12 @@ def _limits(console: Console, certificate: Certificate) -> None:
     figures = {
         "memory": memory(limits.get("memory", 0)),
         "largest allocation": memory(limits.get("max_allocation", 0)),
-        "local memory": f"{limits.get('local_memory', 0) / 1024:.0f} KiB",
-        "work-group": str(limits.get("max_group_size", 0)),
-        "groups per axis": str(limits.get("max_groups_per_axis", 0)),
-        "compute units": str(limits.get("compute_units", 0)),
     }
     unknown = {"unknown", "0", "0 KiB"}
     limits_text = ", ".join(f"{name} {value}" for name, value in figures.items() if value not in unknown)
     console.print(f"limits: {limits_text or 'none known'}", markup=False)
+    if features := ", ".join(f"{name} {value}" for name, value in certificate.info.get("features", {}).items()):
+        console.print(f"features: {features}", markup=False)
     console.print(f"dtypes: stores {_dtypes(certificate.storage)}, computes in {_dtypes(certificate.compute)}")
 
 

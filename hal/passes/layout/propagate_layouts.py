@@ -125,7 +125,7 @@ class _Wishes:
 
 def _places(node: Node) -> bool:
     """Whether the device's kernels for an op find and put tensors wherever these lie."""
-    return node.origin is not None and node.op.name in node.origin.device.capabilities.placed
+    return node.origin is not None and node.op.name in node.origin.device.capabilities.strided_ops
 
 
 def _ordered(strides: dict[int, int]) -> tuple[int, ...]:

@@ -166,7 +166,7 @@ def describe(device: Device, scope: Scope, only: str) -> dict[str, Any]:
     return {
         "name": device.name,
         "identity": identity(device),
-        "info": info.to_json(),
+        "info": {**info.to_json(), "features": dict(capabilities.features)},
         "limits": {"memory": info.memory, **asdict(capabilities.limits)},
         "storage": tuple(sorted(d.name for d in capabilities.storage)),
         "compute": tuple(sorted(d.name for d in capabilities.compute)),

@@ -14,7 +14,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.kernels.quarantine import Entry, Quarantine
 from polyhal.hal.ops import OPS
 from polyhal.hal.planning.resolution import Layout, Resolution, Step
-from polyhal.hal.protocol import Ability
+from polyhal.hal.protocol import Feature
 from polyhal.hal.testing.certification.verification import Outcome, attempt
 from polyhal.hal.testing.kit.cases import op_cases
 from polyhal.hal.testing.kit.failures import gist
@@ -82,7 +82,7 @@ def culprits_of_a_crash(device: Device, case: str, known: Quarantine) -> tuple[E
     kind, op, dtype = (*case.split("/"), "", "")[:3]
     if kind != "forward" or op not in OPS:
         return ()
-    native = bool(device.abilities & Ability.LOWERING) and not _names(known, Step.NATIVE, op, dtype)
+    native = bool(device.features & Feature.LOWERING) and not _names(known, Step.NATIVE, op, dtype)
     step = Step.NATIVE if native else Step.CORE
     today = datetime.now(UTC).date().isoformat()
     return (Entry(step, op, dtype, tuple(Layout), "the process ended during the check", case, today, fatal=True),)

@@ -30,7 +30,7 @@ def identity(device: Device) -> None:
     assert capabilities.compute <= capabilities.storage, "compute holds dtypes that storage lacks"
     for dtype in (dtypes.float32, dtypes.int32, dtypes.int64, dtypes.bool_):
         assert dtype in capabilities.storage, f"{dtype.name} must be storable"
-    assert capabilities.limits.alignment > 0, "alignment must be positive"
+    assert capabilities.limits.row_alignment > 0, "row_alignment must be positive"
     assert device.backend.memory_available() >= 0, "memory_available is negative"
 
 

@@ -15,7 +15,7 @@ from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.opdef import OPS, Sample
-from polyhal.hal.protocol import Ability, Profiling
+from polyhal.hal.protocol import Feature, SupportsProfiling
 from polyhal.hal.testing.kit.calling import given
 from polyhal.hal.testing.kit.forward import check_results, run
 from polyhal.hal.testing.kit.values import SEED, Call, Expectation
@@ -71,7 +71,7 @@ class Runner:
     def __init__(self, device: Device, call: Call) -> None:
         self._device, self._call = device, call
         # A launch takes the host several times as long as a small kernel takes a GPU, which has a clock of its own.
-        self._own_clock = device.type is not DeviceType.CPU and bool(device.abilities & Ability.PROFILING)
+        self._own_clock = device.type is not DeviceType.CPU and bool(device.features & Feature.PROFILING)
         self._inputs = tuple(given(v, device, 0) if isinstance(v, np.ndarray) else v for v in call.values)
         self._calls = 0
 
@@ -91,7 +91,7 @@ class Runner:
 
     def _seconds(self, calls: int) -> float:
         if self._own_clock:
-            backend = cast("Profiling", self._device.backend)
+            backend = cast("SupportsProfiling", self._device.backend)
             backend.start_profiling()
             for _ in range(calls):
                 self.run()

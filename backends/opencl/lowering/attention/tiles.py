@@ -80,7 +80,7 @@ def _choose(
         small = tiles is candidates[-1]
         if (
             memory <= runtime.features.static_local_memory
-            and tiles.group <= runtime.capabilities.limits.max_group_size
+            and tiles.group <= runtime.features.max_group_size
             and (registers <= _REGISTERS or small)
         ):
             return tiles

@@ -250,7 +250,7 @@ def _too_far(g: Geometry) -> str:
 
 def _refusal(runtime: Runtime, group: int, *specs: Spec) -> str:
     """Why these operands do not fit the kernels, or nothing."""
-    if runtime.capabilities.limits.max_group_size < group:
+    if runtime.features.max_group_size < group:
         return f"groups of {group} work-items are more than the device takes"
     for spec in specs:
         reach = sum((length - 1) * abs(step) for length, step in zip(spec.shape, spec.strides, strict=True))

@@ -36,7 +36,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
         return _small(runtime, p)
     if runtime.features.cpu:
         return cpu_panels.build(runtime, p)
-    if runtime.capabilities.limits.max_group_size < tiles.GROUP:
+    if runtime.features.max_group_size < tiles.GROUP:
         return _small(runtime, p)
     if _in_slices(runtime, p):
         return sliced_k.build(runtime, p)

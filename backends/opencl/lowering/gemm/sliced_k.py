@@ -36,8 +36,8 @@ class Tile:
 
 def suits(runtime: Runtime, p: Product) -> bool:
     """Whether a product is small enough; narrow ones may have any number of tiles."""
-    limits, features = runtime.capabilities.limits, runtime.features
-    if p.element.itemsize > 4 or limits.max_group_size < _GROUP or features.static_local_memory < _LOCAL_MEMORY:
+    features = runtime.features
+    if p.element.itemsize > 4 or features.max_group_size < _GROUP or features.static_local_memory < _LOCAL_MEMORY:
         return False
     if p.k > _MOST_TERMS:
         return False

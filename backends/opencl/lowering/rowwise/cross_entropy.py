@@ -119,7 +119,7 @@ def _in_one_group(
 ) -> Launch:
     """A launch of one group, each of whose work-items takes rows of `x` with their classes."""
     real = rows.real_type(x.dtype)
-    most = min(runtime.capabilities.limits.max_group_size, _LARGEST_GROUP)
+    most = min(runtime.features.max_group_size, _LARGEST_GROUP)
     group = 1 if runtime.features.cpu else min(most, max(_LEAST_GROUP, power_of_two_at_least(x.shape[0])))
     definitions: dict[str, str | int | bool] = {
         "DTYPE": x.dtype.name, "INDEX_DTYPE": target.dtype.name, "REAL": real, "GROUP": group,

@@ -175,7 +175,7 @@ def _shared_rows(runtime: Runtime, found: Walk, held: int, width: int) -> RowSha
     vectors = ceil_div(found.length, width)
     sharing = runtime.tuning.choose(SHARING, f"{size_class(found.count, found.length)} {held}", Sharing())
     most = (sharing.registers if width > 1 else _SCALARS) // width // max(held, 1)
-    limit = min(runtime.capabilities.limits.max_group_size, 1024)
+    limit = min(runtime.features.max_group_size, 1024)
     lanes = max(_LEAST_LANES, min(limit, power_of_two_at_least(ceil_div(vectors, max(most, 1)))))
     busy = sharing.busy * runtime.features.compute_units
     while lanes * 2 <= min(limit, vectors) and lanes * found.count < busy:

@@ -16,7 +16,7 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import BackendError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
 from polyhal.hal.ops import FUNCTIONS, OPS
-from polyhal.hal.protocol import Ability
+from polyhal.hal.protocol import Feature
 
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
@@ -202,8 +202,8 @@ def test_more_parameters_than_one_launch_takes(device: Any, rng: np.random.Gener
 # --- memory, errors, the rest of the contract -----------------------------------------------------------------------
 
 
-def test_abilities(device: Any) -> None:
-    assert device.abilities == Ability.LOWERING | Ability.PINNED_MEMORY | Ability.PROFILING
+def test_optional_protocols(device: Any) -> None:
+    assert device.features == Feature.LOWERING | Feature.PINNED_MEMORY | Feature.PROFILING
 
 
 def test_source_may_change_after_an_upload(device: Any, rng: np.random.Generator) -> None:

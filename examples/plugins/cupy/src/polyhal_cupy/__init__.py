@@ -15,6 +15,7 @@ def polyhal_backends() -> Sequence[BackendSpec]:
             name="cuda",
             probe="polyhal_cupy.discovery:probe",
             create="polyhal_cupy.backend:create",
+            api_version=2,
             priority=60,
             aliases=("cupy",),
             environment=("CUDA_", "CUPY_", "NVIDIA_VISIBLE_DEVICES"),

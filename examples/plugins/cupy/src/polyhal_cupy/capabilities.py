@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.backends.common.codegen.expressions import CONTRACT_NAMES, EXPRESSIONS
-from polyhal.hal.capabilities import Capabilities, Limits
-
-_ALIGNMENT = 256
-"""Bytes: what cudaMalloc promises."""
+from polyhal.hal.capabilities import Capabilities
 
 
 def capabilities(properties: dict[str, Any]) -> Capabilities:
@@ -20,14 +17,10 @@ def capabilities(properties: dict[str, Any]) -> Capabilities:
         binary=frozenset(n for n in plain if arity[n] == 2),
         reduce=frozenset({"min", "mean", "any", "all"}),
         unified_memory=bool(properties["integrated"]),
-        float_atomics=True,
-        subgroups=True,
-        limits=Limits(
-            local_memory=int(properties["sharedMemPerBlock"]),
-            max_group_size=int(properties["maxThreadsPerBlock"]),
-            max_groups_per_axis=int(properties["maxGridSize"][1]),
-            compute_units=int(properties["multiProcessorCount"]),
-            alignment=_ALIGNMENT,
-        ),
-        features={"compute_capability": f"{properties['major']}.{properties['minor']}"},
+        features={
+            "compute_capability": f"{properties['major']}.{properties['minor']}",
+            "compute_units": str(properties["multiProcessorCount"]),
+            "local_memory": str(properties["sharedMemPerBlock"]),
+            "max_group_size": str(properties["maxThreadsPerBlock"]),
+        },
     )

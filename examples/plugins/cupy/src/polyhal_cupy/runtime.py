@@ -25,7 +25,7 @@ class Runtime:
         self.info = info
         properties: dict[str, Any] = cuda.getDeviceProperties(number)
         self.capabilities: Capabilities = capabilities(properties)
-        self.units: int = self.capabilities.limits.compute_units
+        self.units: int = properties["multiProcessorCount"]
         try:
             cuda.setDevice(number)
             self.stream = cupy.cuda.Stream(non_blocking=True)

@@ -5,5 +5,6 @@ from polyhal.hal.hookspecs import BackendSpec, hookimpl
 
 @hookimpl
 def polyhal_backends() -> list[BackendSpec]:
-    """The one backend of this distribution; a low priority keeps it from being anyone's default."""
-    return [BackendSpec("tiny", "polyhal_tiny.backend:probe", "polyhal_tiny.backend:TinyBackend", priority=-200)]
+    """Return the one backend of this distribution. Its low priority keeps it from becoming the default device."""
+    probe, create = "polyhal_tiny.backend:probe", "polyhal_tiny.backend:TinyBackend"
+    return [BackendSpec("tiny", probe, create, priority=-200, api_version=2)]
