@@ -21,9 +21,9 @@ def draw_graph(step: Any, path: str | os.PathLike[str], profile: StepProfile | N
     A profile of the step adds times. Raises ValueError for another suffix, CaptureError as `save_graph` does, and OSError.
     """
     target = Path(path)
-    program = None if isinstance(step, Graph) else recorded_step(step).program
-    graph = step if program is None else program.graph
-    found = boxes(graph, program, profile)
+    executable = None if isinstance(step, Graph) else recorded_step(step).executable
+    graph = step if executable is None else executable.graph
+    found = boxes(graph, executable, profile)
     if target.suffix == ".html":
         text = graph_page.write(found, target.stem)
     elif target.suffix in (".dot", ".gv"):

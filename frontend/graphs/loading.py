@@ -20,7 +20,7 @@ from polyhal.hal.ir.graph import Graph
 from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent
 from polyhal.hal.ops.opdef import OPS, Value
-from polyhal.hal.scheduler.executable import Program
+from polyhal.hal.scheduler.executable import Executable
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.random import Generator
 from polyhal.serialize import load
@@ -86,7 +86,7 @@ class LoadedGraph:
         written = [s.buffer for i, s in enumerate(sources) if isinstance(s, CapturedConstant) and i in graph.updates]
         notes = replay_actions(numbers, self.numbers, streams)
         self.captured = CapturedGraph(graph, sources, notes, [], list(range(len(graph.outputs))), written)
-        self.program = Program(self.captured)
+        self.executable = Executable(self.captured)
 
     @property
     def graph(self) -> Graph:
@@ -110,12 +110,12 @@ class LoadedGraph:
         tensors: list[Any] = [None] * (1 + max((a.position for a in self._arguments), default=-1))
         for argument, x in zip(self._arguments, args, strict=True):
             tensors[argument.position] = _fitting(argument, x)
-        outputs = self.program.run(tensors)
+        outputs = self.executable.run(tensors)
         return filled(self.results, [wrap(device, buffer, ref) for device, buffer, ref in outputs])
 
     def explain(self) -> str:
         """What each pass made of the loaded graph, and how each op runs and why."""
-        return explain(self.program)
+        return explain(self.executable)
 
     @staticmethod
     def profile() -> StepProfile:

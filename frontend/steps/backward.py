@@ -21,7 +21,7 @@ from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, StepInpu
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import contiguous
-from polyhal.hal.scheduler.executable import Program
+from polyhal.hal.scheduler.executable import Executable
 from polyhal.tensor import Tensor, wrap
 
 
@@ -42,7 +42,7 @@ class Backward:
         self._leaves = leaves
         self._kept = kept
         self._numbers = _frozen(captured)
-        self._program: Program | None = None
+        self._executable: Executable | None = None
         self._op = opaque("captured_step", len(results))
         places = {id(x): i for i, x in enumerate(arguments)}
         self._places = {i: places[id(x)] for i, x in enumerate(leaves) if id(x) in places}
@@ -116,13 +116,13 @@ class Backward:
                     fix="call backward() before the optimizer's step",
                 )
             )
-        if self._program is None:
-            self._program = Program(self._captured)
+        if self._executable is None:
+            self._executable = Executable(self._captured)
         seeds = [zeros(s, node.device) if g is None else g for g, s in zip(grads, node.outputs, strict=True)]
         seeds = [g if g.is_contiguous else g.clone() for g in seeds]
         for (_, box), value in zip(self._numbers, numbers, strict=True):
             box[0] = value
-        outputs = self._program.run([*seeds, *node.load("kept")])
+        outputs = self._executable.run([*seeds, *node.load("kept")])
         found = [wrap(device, buffer, ref) for device, buffer, ref in outputs]
         return tuple(g if needed else None for g, needed in zip(found, needs, strict=True))
 

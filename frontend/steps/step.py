@@ -1,4 +1,4 @@
-"""A recorded step: its graph, and a program that runs it."""
+"""A recorded step: its graph, and the executable that runs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polyhal.hal.capture.gradients import LeafGradient
 from polyhal.hal.capture.result import CapturedGraph
 from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.ir.graph import Graph
-from polyhal.hal.scheduler.executable import Program
+from polyhal.hal.scheduler.executable import Executable
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.backward import Backward
@@ -19,7 +19,7 @@ from polyhal.tensor import Tensor, wrap
 
 
 class CapturedStep:
-    """A recorded step: its graph, and a program that runs it."""
+    """A recorded step: its graph, and the executable that runs it."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class CapturedStep:
         self._leaves = {id(x): i for i, x in enumerate(arguments)}
         """Positions of tensors whose own gradients the step may read or set."""
         self._gradients = _Gradients(captured.gradients)
-        self.program = Program(captured, budget)
+        self.executable = Executable(captured, budget)
 
     @property
     def graph(self) -> Graph:
@@ -67,7 +67,7 @@ class CapturedStep:
         gradients, leaf = self._gradients, self._leaf
         given: list[Any] = [*tensors, *[leaf(g.leaf, tensors).stored_grad for g in gradients.passed]]
         replaced = [(leaf(g.leaf, tensors), g.final) for g in gradients.replaced]
-        outputs = self.program.run(given, len(self.captured.results))
+        outputs = self.executable.run(given, len(self.captured.results))
         for position in self.captured.mutated_inputs:
             given[position].buffer.version += 1
         made = [wrap(device, buffer, ref) for device, buffer, ref in outputs]
@@ -79,11 +79,11 @@ class CapturedStep:
 
     def explain(self) -> str:
         """What each pass made of the recorded graph, and how each op runs and why."""
-        return explain(self.program)
+        return explain(self.executable)
 
     def memory_report(self) -> MemoryReport:
         """What memory the step needs, by kind, and its largest tensors."""
-        return self.program.memory_report()
+        return self.executable.memory_report()
 
     @staticmethod
     def profile() -> StepProfile:

@@ -9,8 +9,8 @@ from polyhal.hal import dispatch
 from polyhal.hal.capture.result import InputSource, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scopes import Scopes
-from polyhal.hal.ir.graph import Graph, Node, Operand, Origin
-from polyhal.hal.layout import ScalarSpec, Spec, contiguous, place
+from polyhal.hal.ir.graph import Graph, Node, Operand, Origin, infer_results
+from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.opdef import OpDef, Value
 from polyhal.hal.protocol import InputSpec
 from polyhal.hal.settings.state import settings
@@ -63,9 +63,7 @@ class IncrementalGraph:
         """Append a node. Returns its outputs, and for a view its offset in what it views."""
         specs = tuple(self.spec_of(x) for x in operands)
         bound = op.bind(params)
-        inferred = dispatch.infer(op, specs, bound)
-        view = op.view(specs[0], bound) if op.view is not None and isinstance(specs[0], Spec) else None
-        results = [place(specs[0], view)] if view is not None else [contiguous(d, s) for d, s in inferred]
+        results, view = infer_results(op, specs, bound)
         for spec in results:
             device.check_dtype(spec.dtype, op.name)
         first = len(self._specs)
@@ -90,13 +88,9 @@ class IncrementalGraph:
         order = [*self.sources, *[v for n in self._nodes for v in n.outputs]]
         number = {old: new for new, old in enumerate(order)}
         graph = Graph([self._specs[v] for v in self.sources])
-        graph.specs = [self._specs[v] for v in order]
-        graph.nodes = [
-            n._replace(
-                inputs=tuple(Value(number[x.index]) if isinstance(x, Value) else x for x in n.inputs),
-                outputs=tuple(number[v] for v in n.outputs),
-            )
-            for n in self._nodes
-        ]
+        for n in self._nodes:
+            operands = tuple(Value(number[x.index]) if isinstance(x, Value) else x for x in n.inputs)
+            renumbered = n._replace(inputs=operands, outputs=tuple(number[v] for v in n.outputs))
+            graph.append(renumbered, [self._specs[v] for v in n.outputs])
         graph.outputs = tuple(number[v] for v in outputs)
         return graph, number

@@ -12,15 +12,15 @@ from polyhal.hal.passes.pipeline import PASSES
 from polyhal.hal.planning.resolution import Resolution
 
 if TYPE_CHECKING:
-    from polyhal.hal.scheduler.executable import Program
+    from polyhal.hal.scheduler.executable import Executable
 
 
-def explain(program: Program) -> str:
+def explain(executable: Executable) -> str:
     """What was recorded, what the passes left out, joined and took apart, and how each remaining op runs and why."""
-    recorded, final = program.captured.graph, program.graph
-    calls = [c for c in program.calls if c is not None]
+    recorded, final = executable.captured.graph, executable.graph
+    calls = [c for c in executable.calls if c is not None]
     places = ", ".join(sorted({f"{n.origin.device} ({n.origin.device.info.name})" for n in final.nodes if n.origin}))
-    joined = sum(c is None and n.op.name == "concat" for n, c in zip(final.nodes, program.calls, strict=True))
+    joined = sum(c is None and not final.is_view(n) for n, c in zip(final.nodes, executable.calls, strict=True))
     run, views = len(calls), len(final.nodes) - len(calls) - joined
     others = f"{views} are views" + (f", {joined} concatenations are made in place" if joined else "")
     lines = [
@@ -33,7 +33,7 @@ def explain(program: Program) -> str:
     ]
     told: set[str] = set()
     for number, call in enumerate(calls, 1):
-        lines += _call(program.graph, number, call.node, call.resolution, told)
+        lines += _call(executable.graph, number, call.node, call.resolution, told)
     return "\n".join(lines)
 
 

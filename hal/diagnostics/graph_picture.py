@@ -13,7 +13,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import Value
 
 if TYPE_CHECKING:
-    from polyhal.hal.scheduler.executable import Program
+    from polyhal.hal.scheduler.executable import Executable
     from polyhal.hal.scheduler.profile import StepProfile
 
 INPUT = "input"
@@ -50,18 +50,18 @@ class Box:
         return COLOURS.get(self.family, OTHER)
 
 
-def boxes(graph: Graph, program: Program | None = None, profile: StepProfile | None = None) -> list[Box]:
-    """Inputs, then nodes in order. The program that runs the graph tells the kernels, a profile the times."""
+def boxes(graph: Graph, executable: Executable | None = None, profile: StepProfile | None = None) -> list[Box]:
+    """Inputs, then nodes in order. The executable that runs the graph tells the kernels, a profile the times."""
     found = [_input(graph, i) for i in range(graph.inputs)]
     maker = {i: i for i in range(graph.inputs)}
-    calls = {} if program is None else {id(c.node): c for c in program.calls if c is not None}
+    calls = {} if executable is None else {id(c.node): c for c in executable.calls if c is not None}
     for node in graph.nodes:
         box = _node(graph, node, len(found), maker)
         call = calls.get(id(node))
         if call is not None:
             box.kernel = call.resolution.how
             box.notes += [line.strip() for line in call.resolution.lines()[1:]]
-        elif program is not None:
+        elif executable is not None:
             box.kernel = "view: nothing runs"
         if profile is not None:
             box.nanoseconds = profile.time_of(node)

@@ -185,11 +185,11 @@ class CheckpointRegion(Protocol):
         ...
 
 
-class SegmentTimer(Protocol):
-    """Runs the segments of a recorded step one by one, to time them."""
+class PartitionTimer(Protocol):
+    """Runs the partitions of a recorded step one by one, to time them."""
 
-    def run(self, segments: Any) -> None:
-        """Run all `segments` in order."""
+    def run(self, partitions: Any) -> None:
+        """Run all `partitions` in order."""
         ...
 
 
@@ -201,7 +201,7 @@ class _ThreadState(threading.local):
     device: Device | str | None = None
     """Where ops without array inputs run unless told; None: the default device."""
     region: CheckpointRegion | None = None
-    timer: SegmentTimer | None = None
+    timer: PartitionTimer | None = None
 
 
 thread = _ThreadState()

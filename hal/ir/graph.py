@@ -1,7 +1,7 @@
-"""The captured form of a computation: values with specs, and nodes that apply ops to them.
+"""The intermediate representation of a computation: values with specs, and nodes that apply ops to them.
 
-The graph is in single-assignment form: every node defines new values, and views are nodes like any other. Decompositions are
-traced into one when a plan is made (see `trace`), whole steps when they are captured (see `capture`).
+A graph is in single-assignment form: every node defines new values, views are nodes like any other, and a write in place is
+a new value. The graph knows the producer and the users of every value, so that no pass builds maps of its own.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
-from polyhal.hal.dtypes import DType
-from polyhal.hal.layout import ScalarSpec, Spec, contiguous, place
-from polyhal.hal.ops.methods import Methods
+from polyhal.hal.layout import ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.ops.opdef import OpDef, Value
 from polyhal.hal.protocol import InputSpec, Number
 
@@ -21,24 +19,24 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 Operand = Value | Number | None
-"""A value by number, a literal Python number, or an absent optional input."""
+"""A value, a literal Python number, or an absent optional input."""
 
 
 class Origin(NamedTuple):
-    """Where a node of a captured step comes from, and what was in force there."""
+    """Where a node of a captured step was recorded, and what was in force there."""
 
     device: Device
     settings: tuple[Any, ...]
-    """`hal.settings` at the time."""
+    """Key of `hal.settings` at the time."""
     module: str = ""
-    """The path of the module whose forward pass, or whose gradient, it belongs to."""
-    again: int = 0
-    """Which checkpointed region it computes again; 0 if none."""
+    """Path of the module whose forward or backward pass the node belongs to."""
+    checkpoint: int = 0
+    """Number of the checkpointed region that recomputes the node; 0 for none."""
 
     @property
-    def alike(self) -> tuple[Any, ...]:
-        """What nodes that become one have in common. What is computed again must not be kept from the first time."""
-        return self.device, self.settings, self.again
+    def merge_key(self) -> tuple[Any, ...]:
+        """What nodes must have in common to become one. A recomputed node must not be merged with the first computation."""
+        return self.device, self.settings, self.checkpoint
 
 
 class Node(NamedTuple):
@@ -50,17 +48,78 @@ class Node(NamedTuple):
     outputs: tuple[int, ...]
     origin: Origin | None = None
     replaces: tuple[int, ...] = ()
-    """For each output the operand in whose memory it is to be made, if nobody reads that afterwards; -1 for none."""
+    """Per output, the operand whose buffer it may reuse if that operand is dead; -1 for none."""
+
+    @property
+    def reads(self) -> list[int]:
+        """The values among the operands, with repetitions."""
+        return [x.index for x in self.inputs if isinstance(x, Value)]
+
+    def value(self, position: int) -> int:
+        """The value that is the operand at `position`. Raises TypeError for a literal or absent one."""
+        x = self.inputs[position]
+        if not isinstance(x, Value):
+            raise TypeError(f"operand {position} of {self.op} is {x!r}; expected a value")
+        return x.index
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """Parameters by name."""
+        return self.op.bind(self.params)
+
+    @property
+    def place(self) -> Origin:
+        """The origin of a captured node. Raises TypeError for a node of a decomposition, which has none."""
+        if self.origin is None:
+            raise TypeError(f"{self.op} of a decomposition has no origin")
+        return self.origin
+
+    @property
+    def device(self) -> Device:
+        """The device on which a captured node runs."""
+        return self.place.device
+
+    def merges_with(self, other: Node) -> bool:
+        """Whether both were captured on one device, under the same settings and in the same checkpointed region."""
+        a, b = self.origin, other.origin
+        return a is not None and b is not None and a.merge_key == b.merge_key
+
+
+class _Uses(NamedTuple):
+    """Per value the positions of the nodes that read it, and how often it is read; the values that outlive the graph."""
+
+    users: list[list[int]]
+    counts: list[int]
+    live_outs: frozenset[int]
+
+
+class _Views(NamedTuple):
+    """Per node its view offset; per value the value whose memory it is a view of, and its offset in elements."""
+
+    offsets: list[int | None]
+    roots: list[int]
+    distances: list[int]
 
 
 class Graph:
-    """Values 0..n-1, of which the first are the inputs; nodes in execution order; the outputs.
+    """Values 0..n-1, the inputs first; nodes in execution order; outputs.
 
-    `updates` maps inputs to the values that replace them in their memory when the graph has run. The last of the inputs may
-    be `constants`, which passes computed.
+    `updates` maps inputs to the values that replace them in their memory after a run. The last inputs may be `constants`,
+    which passes computed. Questions about uses and views are answered for a complete graph, from tables built once.
     """
 
-    __slots__ = ("constants", "inputs", "names", "nodes", "outputs", "specs", "updates")
+    __slots__ = (
+        "_producers",
+        "_uses",
+        "_views",
+        "constants",
+        "inputs",
+        "names",
+        "nodes",
+        "outputs",
+        "specs",
+        "updates",
+    )
 
     def __init__(self, inputs: Sequence[InputSpec | None] = ()) -> None:
         self.specs: list[InputSpec | None] = list(inputs)
@@ -70,37 +129,41 @@ class Graph:
         self.updates: dict[int, int] = {}
         self.constants: list[CapturedConstant] = []
         self.names: dict[int, str] = {}
-        """What the inputs and outputs are called, as far as they are called anything."""
+        """Names of inputs and outputs, for those that have one."""
+        self._producers = [-1] * self.inputs
+        self._uses: _Uses | None = None
+        self._views: _Views | None = None
+
+    # --- building ---------------------------------------------------------------------------------------------------
+
+    def add_input(self, spec: InputSpec | None) -> int:
+        """Add an input, before all nodes. Returns its value."""
+        self.specs.append(spec)
+        self._producers.append(-1)
+        self.inputs += 1
+        return self.inputs - 1
 
     def add(
         self,
         op: OpDef,
         inputs: tuple[Operand, ...],
         params: tuple[Any, ...],
-        specs: Sequence[Spec],
+        specs: Sequence[InputSpec | None],
         origin: Origin | None = None,
         replaces: tuple[int, ...] = (),
     ) -> tuple[int, ...]:
-        """Append a node and return the numbers of its outputs."""
+        """Append a node whose outputs have `specs`. Returns the outputs."""
         first = len(self.specs)
-        self.specs.extend(specs)
         outputs = tuple(range(first, first + len(specs)))
-        self.nodes.append(Node(op, inputs, params, outputs, origin, replaces))
+        self.append(Node(op, inputs, params, outputs, origin, replaces), specs)
         return outputs
 
-    def spec_of(self, operand: Operand) -> InputSpec | None:
-        """What an operand is."""
-        if isinstance(operand, Value):
-            return self.specs[operand.index]
-        return None if operand is None else ScalarSpec(dispatch.scalar_dtype(operand))
-
-    def view_offset(self, node: Node) -> int | None:
-        """How far the first element of a view lies from that of what it views; None for nodes that make something."""
-        if node.op.view is None:
-            return None
-        spec = self.spec_of(node.inputs[0])
-        view = node.op.view(spec, node.op.bind(node.params)) if isinstance(spec, Spec) else None
-        return None if view is None else view.offset
+    def append(self, node: Node, specs: Sequence[InputSpec | None]) -> None:
+        """Append a node whose outputs are the next free values."""
+        self._producers += [len(self.nodes)] * len(specs)
+        self.nodes.append(node)
+        self.specs += specs
+        self._uses = self._views = None
 
     def returning(self, count: int) -> Graph:
         """The same graph with only the first `count` outputs."""
@@ -108,7 +171,122 @@ class Graph:
         for name in Graph.__slots__:
             setattr(graph, name, getattr(self, name))
         graph.outputs = self.outputs[:count]
+        graph._uses = None
         return graph
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def tensor(self, value: int) -> Spec:
+        """The spec of a tensor. Raises TypeError for a number or an absent input."""
+        spec = self.specs[value]
+        if not isinstance(spec, Spec):
+            raise TypeError(f"%{value} is {spec}; expected a tensor")
+        return spec
+
+    def is_tensor(self, value: int) -> bool:
+        """Whether a value is a tensor rather than a number."""
+        return isinstance(self.specs[value], Spec)
+
+    def spec_of(self, operand: Operand) -> InputSpec | None:
+        """The spec of an operand; None for an absent one."""
+        if isinstance(operand, Value):
+            return self.specs[operand.index]
+        return None if operand is None else ScalarSpec(dispatch.scalar_dtype(operand))
+
+    def output_specs(self, node: Node) -> tuple[Spec, ...]:
+        """The specs of a node's results."""
+        return tuple([self.tensor(v) for v in node.outputs])
+
+    # --- producers and users ----------------------------------------------------------------------------------------
+
+    def producer(self, value: int) -> Node | None:
+        """The node that makes `value`; None for an input."""
+        k = self._producers[value]
+        return None if k < 0 else self.nodes[k]
+
+    def producer_index(self, value: int) -> int:
+        """The position of the node that makes `value`; -1 for an input."""
+        return self._producers[value]
+
+    def users(self, value: int) -> list[Node]:
+        """The nodes that read `value`, each once, in execution order."""
+        return [self.nodes[k] for k in self._used().users[value]]
+
+    def user_indices(self, value: int) -> Sequence[int]:
+        """The positions of the nodes that read `value`, each once, in execution order."""
+        return self._used().users[value]
+
+    def use_count(self, value: int) -> int:
+        """How often `value` is read, by nodes and as an output or update."""
+        return self._used().counts[value]
+
+    def is_live_out(self, value: int) -> bool:
+        """Whether `value` is an output or update, and so outlives the nodes that read it."""
+        return value in self._used().live_outs
+
+    @property
+    def live_outs(self) -> frozenset[int]:
+        """The outputs, and the values of updates."""
+        return self._used().live_outs
+
+    def _used(self) -> _Uses:
+        if self._uses is None:
+            users: list[list[int]] = [[] for _ in self.specs]
+            counts = [0] * len(self.specs)
+            for k, node in enumerate(self.nodes):
+                for x in node.inputs:
+                    if isinstance(x, Value):
+                        counts[x.index] += 1
+                        positions = users[x.index]
+                        if not positions or positions[-1] != k:
+                            positions.append(k)
+            ends = (*self.outputs, *self.updates.values())
+            for v in ends:
+                counts[v] += 1
+            self._uses = _Uses(users, counts, frozenset(ends))
+        return self._uses
+
+    # --- views ------------------------------------------------------------------------------------------------------
+
+    def view_offset(self, node: Node) -> int | None:
+        """Elements between the first element of a view and that of its operand; None for a node that writes memory."""
+        return self._viewed().offsets[self._producers[node.outputs[0]]]
+
+    def is_view(self, node: Node) -> bool:
+        """Whether a node makes a view, so that nothing runs for it."""
+        return self._viewed().offsets[self._producers[node.outputs[0]]] is not None
+
+    def viewed(self, node: Node) -> int | None:
+        """The value of which a node makes a view; None for a node that writes memory."""
+        return node.value(0) if self.is_view(node) else None
+
+    def root(self, value: int) -> int:
+        """The value in whose memory `value` is a view, through any number of views; itself if it is none."""
+        return self._viewed().roots[value]
+
+    def root_offset(self, value: int) -> int:
+        """Elements between the first element of `value` and that of its root."""
+        return self._viewed().distances[value]
+
+    def _viewed(self) -> _Views:
+        if self._views is None:
+            views = _Views([], list(range(len(self.specs))), [0] * len(self.specs))
+            for node in self.nodes:
+                offset = self._offset(node)
+                views.offsets.append(offset)
+                if offset is not None:
+                    out, base = node.outputs[0], node.value(0)
+                    views.roots[out] = views.roots[base]
+                    views.distances[out] = views.distances[base] + offset
+            self._views = views
+        return self._views
+
+    def _offset(self, node: Node) -> int | None:
+        if node.op.view is None:
+            return None
+        spec = self.spec_of(node.inputs[0])
+        view = node.op.view(spec, node.bound) if isinstance(spec, Spec) else None
+        return None if view is None else view.offset
 
     def __str__(self) -> str:
         from polyhal.hal.ir.text import write
@@ -116,64 +294,28 @@ class Graph:
         return write(self)
 
 
-class Symbol(Methods):
-    """A value while it is traced: has a spec and no data, and takes part in ops like a tensor."""
+def infer_results(
+    op: OpDef, specs: tuple[InputSpec | None, ...], params: dict[str, Any]
+) -> tuple[list[Spec], View | None]:
+    """Specs of an op's results, and the view that makes the one result without a copy, if there is one.
 
-    __slots__ = ("index", "spec", "tracer")
-
-    def __init__(self, tracer: Tracer, index: int, spec: InputSpec) -> None:
-        self.tracer = tracer
-        self.index = index
-        self.spec = spec
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.spec.shape
-
-    @property
-    def dtype(self) -> DType:
-        return self.spec.dtype
-
-    @property
-    def ndim(self) -> int:
-        return len(self.spec.shape)
+    `params` may be normalised in place. Raises what the op's rules raise.
+    """
+    inferred = dispatch.infer(op, specs, params)
+    first = specs[0] if specs else None
+    view = op.view(first, params) if op.view is not None and isinstance(first, Spec) else None
+    if view is not None and isinstance(first, Spec):
+        return [place(first, view)], view
+    return [contiguous(dtype, shape) for dtype, shape in inferred], None
 
 
-class Tracer(dispatch.ForwardingExecutor):
-    """An executor that records ops instead of running them."""
-
-    __slots__ = ("graph",)
-
-    def __init__(self, inputs: Sequence[InputSpec | None]) -> None:
-        super().__init__(dispatch.thread.executor)
-        self.graph = Graph(inputs)
-
-    def symbols(self) -> list[Symbol | None]:
-        """The graph's inputs; None where an optional input is absent."""
-        return [None if s is None else Symbol(self, i, s) for i, s in enumerate(self.graph.specs)]
-
-    def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: object = None) -> Any:
-        """Record one op; the executor interface of `dispatch`."""
-        params = dispatch.freeze(params)
-        specs = tuple(_spec(x) for x in inputs)
-        slots = tuple(Value(x.index) if isinstance(x, Symbol) else x for x in inputs)
-        bound = op.bind(params)
-        inferred = dispatch.infer(op, specs, bound)
-        view = op.view(specs[0], bound) if op.view is not None and isinstance(specs[0], Spec) else None
-        if view is not None:
-            outputs = self.graph.add(op, slots, tuple(bound.values()), [place(specs[0], view)])  # type: ignore[arg-type]
-        elif op.view is not None and op.assemble is None:
-            from polyhal.hal.ops.layout.movement import contiguous as make_contiguous
-
-            return self.apply(op, (make_contiguous(inputs[0]),), params)
-        else:
-            outputs = self.graph.add(op, slots, tuple(bound.values()), [contiguous(d, s) for d, s in inferred])
-        symbols = tuple(Symbol(self, i, self.graph.specs[i]) for i in outputs)  # type: ignore[arg-type]
-        return symbols if op.returns_tuple else symbols[0]
+def operand_key(x: Operand) -> Any:
+    """A hashable key for an operand. In Python 1 == 1.0 == True and 0.0 == -0.0; type and repr tell them apart."""
+    return x if isinstance(x, Value) else (type(x), repr(x))
 
 
-def with_needs(number: int, needs: Callable[[int], Iterable[int]], done: set[int]) -> Iterator[int]:
-    """`number` after all that it needs, directly or not, without what is in `done`; what is given is added to that."""
+def postorder(number: int, needs: Callable[[int], Iterable[int]], done: set[int]) -> Iterator[int]:
+    """Yield what `number` needs, directly or not, and then itself, leaving out and extending `done`."""
     pending = [number]
     while pending:
         top = pending[-1]
@@ -187,22 +329,4 @@ def with_needs(number: int, needs: Callable[[int], Iterable[int]], done: set[int
             yield top
 
 
-def _spec(x: Any) -> InputSpec | None:
-    if x is None:
-        return None
-    if isinstance(x, Symbol):
-        return x.spec
-    return ScalarSpec(dispatch.scalar_dtype(x))
-
-
-def trace(function: Callable[..., Any], inputs: Sequence[InputSpec | None], params: dict[str, Any]) -> Graph:
-    """The graph of `function(*inputs, **params)`, which returns a value or a tuple of values."""
-    tracer = Tracer(inputs)
-    with dispatch.executing(tracer):
-        result = function(*tracer.symbols(), **params)
-    results = result if isinstance(result, tuple) else (result,)
-    tracer.graph.outputs = tuple(r.index for r in results)
-    return tracer.graph
-
-
-__all__ = ["Graph", "Node", "Symbol", "Tracer", "Value", "trace"]
+__all__ = ["Graph", "Node", "Operand", "Origin", "Value", "infer_results", "operand_key", "postorder"]

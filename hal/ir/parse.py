@@ -1,4 +1,4 @@
-"""Graphs read back from their text (see `text` for the form)."""
+"""Parses graphs from their text (see `text` for the grammar)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
-from polyhal.hal.ir.builder import Assembling
-from polyhal.hal.ir.graph import Graph, Operand, Origin
+from polyhal.hal.ir.builder import GraphBuilder
+from polyhal.hal.ir.graph import Graph, Operand, Origin, Value
 from polyhal.hal.ir.text import NOWHERE
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous_strides
-from polyhal.hal.ops.opdef import Value
 from polyhal.hal.protocol import InputSpec
 from polyhal.hal.settings.state import Settings
 
@@ -33,37 +32,37 @@ _WORDS = {"None": None, "True": True, "False": False}
 
 
 def parse(text: str, device: Device | str | None = None) -> Graph:
-    """The graph that `str(graph)` is `text` of; on `device`, if given, rather than where the text says.
+    """The graph of which `text` is `str(graph)`, on `device` if one is given and otherwise on those that the text names.
 
     Raises CorruptFileError, which names the line, and DeviceUnavailableError.
     """
-    return _Reader(device).read(text)
+    return _Parser(device).parse(text)
 
 
-class _Reader:
+class _Parser:
     def __init__(self, device: Device | str | None) -> None:
         self._device = None if device is None else Device(device)
-        self._assembling = Assembling("the graph's text")
+        self._builder = GraphBuilder("the graph's text")
         self._place: tuple[Device, tuple[Any, ...]] | None = None
 
-    def read(self, text: str) -> Graph:
-        assembling = self._assembling
+    def parse(self, text: str) -> Graph:
+        builder = self._builder
         ended = False
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
                 continue
             where = f"line {number}"
             if ended:
-                raise assembling.fail(where, "it comes after the results")
+                raise builder.fail(where, "it comes after the results")
             if line.startswith("on "):
-                with assembling.reading(where):
+                with builder.reading(where):
                     self._place = self._placed(line)
                 continue
-            with assembling.reading(where):
+            with builder.reading(where):
                 ended = self._line(where, _Line(line))
         if not ended:
-            raise assembling.fail("the end", "the results are missing", expected="a line `return ...`")
-        return assembling.graph
+            raise builder.fail("the end", "the results are missing", expected="a line `return ...`")
+        return builder.graph
 
     def _placed(self, line: str) -> tuple[Device, tuple[Any, ...]] | None:
         if line == NOWHERE:
@@ -78,20 +77,20 @@ class _Reader:
         return self._device or Device(name), tuple(values.values())
 
     def _line(self, where: str, line: _Line) -> bool:
-        """Take in a line; whether it is the last."""
-        assembling = self._assembling
+        """Parse a line. Returns whether it is the last."""
+        builder = self._builder
         if line.take_if("return"):
-            assembling.outputs(line.list_until_end(line.value))
+            builder.outputs(line.list_until_end(line.value))
             line.end()
             return True
         first = line.value()
         if line.take_if(":"):
             spec = line.spec()
-            if assembling.graph.nodes or first != len(assembling.graph.specs):
+            if builder.graph.nodes or first != len(builder.graph.specs):
                 raise ValueError(f"input %{first} out of order")
-            assembling.input(spec, line.end())
+            builder.input(spec, line.end())
         elif line.take_if("<-"):
-            assembling.update(first, line.value())
+            builder.update(first, line.value())
             line.end()
         else:
             self._node(where, first, line)
@@ -123,13 +122,13 @@ class _Reader:
         origin = None if self._place is None else Origin(*self._place, module, again)
         if not all(isinstance(r, Spec) for r in results):
             raise ValueError("a result that is no tensor")
-        made = self._assembling.node(where, op, operands, params, results, origin, over)
+        made = self._builder.node(where, op, operands, params, results, origin, over)
         if list(made) != values:
             raise ValueError(f"it defines {values}; expected {list(made)}")
 
 
 class _Line:
-    """The parts of one line, from left to right. What does not fit raises ValueError."""
+    """The tokens of one line, from left to right. Raises ValueError for an unexpected one."""
 
     def __init__(self, text: str) -> None:
         self._parts: list[tuple[str, str]] = []
@@ -154,11 +153,11 @@ class _Line:
         return text
 
     def take_if(self, text: str) -> bool:
-        """Go past a word or sign, if it comes next."""
+        """Skip a word or sign if it comes next. Returns whether it did."""
         kind, found = self._peek()
-        taken = found == text and kind in ("sign", "name")
-        self._next += taken
-        return taken
+        matches = found == text and kind in ("sign", "name")
+        self._next += matches
+        return matches
 
     def take(self, text: str) -> None:
         if not self.take_if(text):
@@ -171,7 +170,7 @@ class _Line:
         return self._kind("name")
 
     def keyword(self) -> str:
-        """The name of a parameter, if one comes next."""
+        """The name of a parameter, if one comes next; otherwise an empty string."""
         following = self._parts[self._next + 1] if self._next + 1 < len(self._parts) else ("", "")
         if self._peek()[0] != "name" or following != ("sign", "="):
             return ""
@@ -208,7 +207,7 @@ class _Line:
         raise ValueError(f"found {text!r}; expected a number, a string, a dtype or a tuple")
 
     def spec(self) -> InputSpec | None:
-        """What a value is."""
+        """The spec of a value."""
         name = self.name()
         if name == "none":
             return None
@@ -228,7 +227,7 @@ class _Line:
         return found
 
     def list_until_end(self, take: Callable[[], Any]) -> list[Any]:
-        """Parts between commas; none at the end of a line."""
+        """Items between commas; none at the end of a line."""
         if self._peek()[0] in ("end", "comment"):
             return []
         found = [take()]
@@ -237,7 +236,7 @@ class _Line:
         return found
 
     def end(self) -> str:
-        """Nothing but a comment may be left, which is returned."""
+        """Expect the end of the line. Returns the comment, if there is one."""
         kind, text = self._peek()
         if kind == "comment":
             self._next += 1

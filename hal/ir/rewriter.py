@@ -1,4 +1,8 @@
-"""What passes are written with: a new graph that grows while an old one is read, and who uses which value."""
+"""What passes are written with: a new graph that grows while an old one is read.
+
+Graphs are never changed. A pass walks the old graph and, for each node, copies it, or says which operand of the new graph
+stands for its results from then on.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.ir.graph import Graph, Node, Operand, Origin
-from polyhal.hal.layout import Spec, contiguous, place
+from polyhal.hal.ir.graph import Graph, Node, Operand, Origin, infer_results
+from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef, Value
 from polyhal.hal.planning.resolution import Step
-from polyhal.hal.protocol import Feature
+from polyhal.hal.protocol import Feature, InputSpec
 from polyhal.hal.settings.state import settings
 
 if TYPE_CHECKING:
     from polyhal.hal.capture.result import CapturedConstant
 
 
-class Rewriting:
-    """A graph in the making. Old nodes are kept, or their values are said to be others of the new graph."""
+class GraphRewriter:
+    """Builds `new` from `old`. Every value of `old` that is read later must be copied or replaced first."""
 
     def __init__(self, old: Graph, constants: Sequence[CapturedConstant] = ()) -> None:
         """`constants` become inputs of the new graph, after those of the old one."""
@@ -26,119 +30,123 @@ class Rewriting:
         self.new = Graph([*old.specs[: old.inputs], *[c.ref.spec for c in constants]])
         self.new.constants = [*old.constants, *constants]
         self.new.names = dict.fromkeys(range(old.inputs, self.new.inputs), "constant")
-        self.makers: dict[int, Node] = {}
-        """The nodes of the new graph by the values that they make."""
         self._now: dict[int, Operand] = {i: Value(i) for i in range(old.inputs)}
 
+    @classmethod
+    def probe(cls, graph: Graph) -> GraphRewriter:
+        """A rewriter to ask for kernels before anything is changed: it has every value of `graph` as an input."""
+        return cls(Graph(graph.specs))
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
     def operand(self, x: Operand) -> Operand:
-        """An operand of the old graph in the new one."""
+        """The operand of the new graph for one of the old graph."""
         return self._now[x.index] if isinstance(x, Value) else x
 
     def operands(self, node: Node) -> tuple[Operand, ...]:
-        """All operands of an old node in the new graph."""
+        """The operands of an old node in the new graph."""
         now = self._now
         return tuple([now[x.index] if isinstance(x, Value) else x for x in node.inputs])
 
+    def producer(self, x: Operand) -> Node | None:
+        """The node of the new graph that makes `x`; None for inputs, numbers and absent operands."""
+        return self.new.producer(x.index) if isinstance(x, Value) else None
+
+    def tensor(self, x: Operand) -> Spec:
+        """The spec of a tensor of the new graph. Raises TypeError for anything else."""
+        spec = self.new.spec_of(x)
+        if not isinstance(spec, Spec):
+            raise TypeError(f"operand {x} is {spec}; expected a tensor")
+        return spec
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
     def keep(self, node: Node) -> None:
-        """Take an old node over as it is."""
+        """Copy an old node."""
         operands, first = self.operands(node), len(self.new.specs)
-        if operands != node.inputs or node.outputs != tuple(range(first, first + len(node.outputs))):
-            self.put(node, [self.old.specs[v] for v in node.outputs])
+        specs = [self.old.specs[v] for v in node.outputs]
+        if operands != node.inputs or node.outputs != tuple(range(first, first + len(specs))):
+            self.keep_with(node, specs)
             return
         # Most passes leave most nodes alone, numbers included.
-        self.new.nodes.append(node)
+        self.new.append(node, specs)
         for v in node.outputs:
-            self.new.specs.append(self.old.specs[v])
             self._now[v] = Value(v)
-            self.makers[v] = node
 
-    def put(self, node: Node, specs: Sequence[Any]) -> None:
-        """Take an old node over with other layouts of its outputs."""
-        made = self._append(node._replace(inputs=self.operands(node)), specs)
+    def keep_with(self, node: Node, specs: Sequence[InputSpec | None]) -> None:
+        """Copy an old node with other layouts of its outputs."""
+        made = self.new.add(node.op, self.operands(node), node.params, specs, node.origin, node.replaces)
         for v, new in zip(node.outputs, made, strict=True):
             self._now[v] = Value(new)
-
-    def equate(self, value: int, operand: Operand) -> None:
-        """An old value is this operand of the new graph."""
-        self._now[value] = operand
 
     def add(
         self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], origin: Origin | None
     ) -> tuple[Value, ...]:
-        """Add a node of one's own; its specs follow from the op's rules."""
-        specs = tuple(self.new.spec_of(x) for x in inputs)
+        """Add a new node; its specs follow from the op's rules."""
         bound = op.bind(dispatch.freeze(params))
-        inferred = dispatch.infer(op, specs, bound)
-        first = specs[0] if specs else None
-        view = op.view(first, bound) if op.view is not None and isinstance(first, Spec) else None
-        outputs = [place(first, view)] if view is not None else [contiguous(d, s) for d, s in inferred]  # type: ignore[arg-type]
-        made = self._append(Node(op, tuple(inputs), tuple(bound.values()), (), origin), outputs)
-        return tuple(Value(v) for v in made)
+        specs, _ = infer_results(op, tuple(self.new.spec_of(x) for x in inputs), bound)
+        return tuple(map(Value, self.new.add(op, tuple(inputs), tuple(bound.values()), specs, origin)))
+
+    def replace(self, node: Node, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...]) -> None:
+        """Add a new node whose results stand for those of an old one, output by output."""
+        for v, made in zip(node.outputs, self.add(op, inputs, params, node.origin), strict=True):
+            self.replace_all_uses(v, made)
+
+    def replace_all_uses(self, value: int, operand: Operand) -> None:
+        """Let an operand of the new graph stand for an old value in all nodes that follow."""
+        self._now[value] = operand
 
     def inline(self, graph: Graph, inputs: Sequence[Operand], origin: Origin | None) -> list[Operand]:
         """Add the nodes of another graph, with `inputs` for its inputs. Returns its outputs."""
         now: dict[int, Operand] = dict(enumerate(inputs))
         for node in graph.nodes:
             operands = tuple(now[x.index] if isinstance(x, Value) else x for x in node.inputs)
-            specs = [graph.specs[v] for v in node.outputs]
-            made = self._append(Node(node.op, operands, node.params, (), origin), specs)
+            made = self.new.add(node.op, operands, node.params, [graph.specs[v] for v in node.outputs], origin)
             now.update(zip(node.outputs, map(Value, made), strict=True))
         return [now[v] for v in graph.outputs]
 
-    def infer(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...]) -> list[Spec]:
-        """What an op would make of operands of the new graph. Raises what the op's rules raise."""
-        specs = tuple(self.new.spec_of(x) for x in inputs)
-        return [contiguous(d, s) for d, s in dispatch.infer(op, specs, op.bind(dispatch.freeze(params)))]
-
-    def has_kernel(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], origin: Origin) -> bool:
-        """Whether the device has a kernel of its own for an op on operands of the new graph."""
-        specs = tuple(self.new.spec_of(x) for x in inputs)
-        bound = op.bind(dispatch.freeze(params))
-        outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
-        with settings.restored(origin.settings):
-            return origin.device.planner.resolve(op, specs, outputs, bound)[2].step is Step.NATIVE
-
-    def can_place(self, node: Node, inputs: Sequence[Operand], outputs: Sequence[Any]) -> bool:
-        """Whether the device has a kernel of its own for an old node on operands of the new graph, with these outputs."""
-        assert node.origin is not None
-        specs = tuple(self.new.spec_of(x) for x in inputs)
-        with settings.restored(node.origin.settings):
-            planner = node.origin.device.planner
-            return planner.resolve(node.op, specs, tuple(outputs), node.op.bind(node.params))[2].step is Step.NATIVE
-
     def finish(self) -> Graph:
         """The new graph, with the outputs and updates of the old one."""
-        self.new.outputs = tuple(self._slot(v) for v in self.old.outputs)
-        self.new.updates = {i: self._slot(v) for i, v in self.old.updates.items()}
+        self.new.outputs = tuple(self._result(v) for v in self.old.outputs)
+        self.new.updates = {i: self._result(v) for i, v in self.old.updates.items()}
         self.new.names |= {i: name for i, name in self.old.names.items() if i < self.old.inputs}
         return self.new
 
-    def _append(self, node: Node, specs: Sequence[Any]) -> tuple[int, ...]:
-        made = self.new.add(node.op, node.inputs, node.params, specs, node.origin, node.replaces)
-        for v in made:
-            self.makers[v] = self.new.nodes[-1]
-        return made
-
-    def _slot(self, value: int) -> int:
+    def _result(self, value: int) -> int:
         operand = self._now[value]
-        assert isinstance(operand, Value), "a result of a graph is a value"
+        if not isinstance(operand, Value):
+            raise TypeError(f"the graph's result %{value} became {operand}; expected a value")
         return operand.index
 
+    # --- asking the device ------------------------------------------------------------------------------------------
 
-def has_groups(origin: Origin | None) -> bool:
-    """Whether a node's device may have kernels for groups of ops, and may round otherwise than op by op."""
-    if origin is None or not origin.device.features & Feature.LOWERING:
+    def infer(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...]) -> list[Spec]:
+        """The contiguous results of an op on operands of the new graph. Raises what the op's rules raise."""
+        return self._inferred(op, inputs, op.bind(dispatch.freeze(params)))
+
+    def has_kernel(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], place: Origin) -> bool:
+        """Whether the device has a native kernel for an op on operands of the new graph."""
+        bound = op.bind(dispatch.freeze(params))
+        return self._is_native(op, inputs, self._inferred(op, inputs, bound), bound, place)
+
+    def can_write(self, node: Node, inputs: Sequence[Operand], outputs: Sequence[Spec]) -> bool:
+        """Whether the device has a native kernel for an old node that writes outputs of these layouts."""
+        return self._is_native(node.op, inputs, outputs, node.bound, node.place)
+
+    def _inferred(self, op: OpDef, inputs: Sequence[Operand], bound: dict[str, Any]) -> list[Spec]:
+        specs = tuple(self.new.spec_of(x) for x in inputs)
+        return [contiguous(dtype, shape) for dtype, shape in dispatch.infer(op, specs, bound)]
+
+    def _is_native(
+        self, op: OpDef, inputs: Sequence[Operand], outputs: Sequence[Spec], bound: dict[str, Any], place: Origin
+    ) -> bool:
+        specs = tuple(self.new.spec_of(x) for x in inputs)
+        with settings.restored(place.settings):
+            return place.device.planner.resolve(op, specs, tuple(outputs), bound)[2].step is Step.NATIVE
+
+
+def can_fuse(node: Node) -> bool:
+    """Whether a node's device may have kernels for groups of ops, and may round differently from ops run one by one."""
+    if node.origin is None or not node.origin.device.features & Feature.LOWERING:
         return False
-    return not origin.device.capabilities.reference
-
-
-def uses(graph: Graph) -> list[int]:
-    """How often each value is read: by nodes, and as an output or update."""
-    count = [0] * len(graph.specs)
-    for node in graph.nodes:
-        for x in node.inputs:
-            if isinstance(x, Value):
-                count[x.index] += 1
-    for v in (*graph.outputs, *graph.updates.values()):
-        count[v] += 1
-    return count
+    return not node.origin.device.capabilities.reference

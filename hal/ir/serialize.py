@@ -1,4 +1,4 @@
-"""A graph as plain data that JSON holds, and back. What is read is held to the rules of its ops (see `assembling`)."""
+"""Converts a graph to plain data for JSON, and back. Data read back is checked against the rules of its ops (see `builder`)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from polyhal.hal.dtypes import DType, as_dtype
-from polyhal.hal.ir.builder import Assembling
-from polyhal.hal.ir.graph import Graph, Operand, Origin
+from polyhal.hal.ir.builder import GraphBuilder
+from polyhal.hal.ir.graph import Graph, Operand, Origin, Value
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous_strides
-from polyhal.hal.ops.opdef import Value
 from polyhal.hal.settings.state import Precision, Settings
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 def describe(graph: Graph) -> dict[str, Any]:
     """`graph` as dictionaries, lists, strings and numbers.
 
-    Places (a device with its settings) are listed once and named by number. Operands are {"value": n} or literals; results
-    are numbered on from the inputs.
+    Places (a device with its settings) are listed once and referred to by number. Operands are {"value": n} or literals;
+    results are numbered after the inputs.
     """
     places: dict[tuple[Any, ...], int] = {}
     nodes = []
@@ -31,7 +30,7 @@ def describe(graph: Graph) -> dict[str, Any]:
         entry: dict[str, Any] = {
             "op": node.op.name,
             "inputs": [{"value": x.index} if isinstance(x, Value) else _plain(x) for x in node.inputs],
-            "params": {name: _plain(value) for name, value in node.op.bind(node.params).items()},
+            "params": {name: _plain(value) for name, value in node.bound.items()},
             "outputs": [spec_data(graph.specs[v]) for v in node.outputs],
         }
         if node.replaces:
@@ -40,8 +39,8 @@ def describe(graph: Graph) -> dict[str, Any]:
             entry["place"] = places.setdefault(node.origin[:2], len(places))
             if node.origin.module:
                 entry["module"] = node.origin.module
-            if node.origin.again:
-                entry["again"] = node.origin.again
+            if node.origin.checkpoint:
+                entry["again"] = node.origin.checkpoint
         nodes.append(entry)
     return {
         "places": [{"device": str(device), **Settings.named(key)} for device, key in places],
@@ -55,30 +54,29 @@ def describe(graph: Graph) -> dict[str, Any]:
     }
 
 
-def build(data: Any, what: str, device: Callable[[str], Device]) -> Graph:
-    """The graph that `describe` made `data` of, on the devices that `device` gives for their names.
+def build(data: Any, source: str, device: Callable[[str], Device]) -> Graph:
+    """The graph that `describe` turned into `data`; `device` opens devices by name, `source` names the data in messages.
 
-    `what` says in messages where it is from. Raises CorruptFileError, naming the node, for anything that no graph of
-    declared ops gives.
+    Raises CorruptFileError, naming the node, for data that is no graph of declared ops.
     """
-    assembling = Assembling(what)
-    with assembling.reading("the places"):
+    builder = GraphBuilder(source)
+    with builder.reading("the places"):
         places = [(device(str(p["device"])), _settings(p)) for p in data["places"]]
-    with assembling.reading("the inputs"):
+    with builder.reading("the inputs"):
         for entry in data["inputs"]:
-            assembling.input(_spec(entry["spec"]), str(entry.get("name", "")))
-    with assembling.reading("the list of nodes"):
+            builder.input(_spec(entry["spec"]), str(entry.get("name", "")))
+    with builder.reading("the list of nodes"):
         nodes = list(data["nodes"])
     for number, entry in enumerate(nodes):
         where = f"node {number}"
-        with assembling.reading(where):
-            where = f"node {number} ({entry['op']}, %{len(assembling.graph.specs)})"
-        with assembling.reading(where):
+        with builder.reading(where):
+            where = f"node {number} ({entry['op']}, %{len(builder.graph.specs)})"
+        with builder.reading(where):
             origin = _origin(places, entry) if "place" in entry else None
             results = [_spec(s) for s in entry["outputs"]]
             if not all(isinstance(r, Spec) for r in results):
                 raise ValueError("a result that is no tensor")
-            assembling.node(
+            builder.node(
                 where,
                 entry["op"],
                 [_operand(x) for x in entry["inputs"]],
@@ -87,12 +85,12 @@ def build(data: Any, what: str, device: Callable[[str], Device]) -> Graph:
                 origin,
                 tuple(_whole(entry.get("over", []))),
             )
-    with assembling.reading("the results"):
-        assembling.outputs(_whole(data["outputs"]))
-    with assembling.reading("the updates"):
+    with builder.reading("the results"):
+        builder.outputs(_whole(data["outputs"]))
+    with builder.reading("the updates"):
         for i, v in data["updates"]:
-            assembling.update(*_whole([i, v]))
-    return assembling.graph
+            builder.update(*_whole([i, v]))
+    return builder.graph
 
 
 def spec_data(spec: Any) -> Any:
@@ -137,7 +135,7 @@ def _settings(data: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter or literal: tuples become lists, dtypes and what JSON has no numbers for become marks."""
+    """A parameter or literal: tuples become lists; dtypes and non-finite numbers become tagged dictionaries."""
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
     if isinstance(value, DType):

@@ -1,4 +1,4 @@
-"""A graph as text, one line for each input, node and update. `parsing` reads it back.
+"""Prints a graph as text, one line for each input, node and update; `parse` reads it back.
 
     %0: float32[2, 3]  # argument 0
     %1: float32[3]  # mlp.bias
@@ -6,10 +6,10 @@
     %2 = add(%0, %1): float32[2, 3]  # mlp
     return %2
 
-A node's line gives its op, operands and parameters, and what its results are; the comment is the path of its module.
-`over [0]` says for each result the operand in whose memory it is to be made, `again 1` that the node is part of
-recomputation 1. A line `on` names the device of the nodes that follow, and settings other than the usual ones. `%1 <- %7`
-says that value 7 replaces input 1 when the graph has run.
+The line of a node holds its op, operands and parameters, and the specs of its results; the comment is the path of its
+module. `over [0]` names, per result, the operand whose buffer it may reuse; `again 1` marks a node of checkpointed region 1.
+A line `on` names the device of the nodes that follow, and the settings that differ from the defaults. `%1 <- %7` means that
+value 7 replaces input 1 after a run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from polyhal.hal.ir.graph import Graph, Node, Origin
 
 NOWHERE = "on no device"
-"""Before nodes without an origin that follow nodes with one."""
+"""Heads nodes without an origin that follow nodes with one."""
 
 
 def write(graph: Graph) -> str:
@@ -33,12 +33,12 @@ def write(graph: Graph) -> str:
     lines = [
         f"%{i}: {spec_text(s)}{comment(graph.names.get(i, ''))}" for i, s in enumerate(graph.specs[: graph.inputs])
     ]
-    place = NOWHERE
+    current = NOWHERE
     for node in graph.nodes:
-        now = place_text(node.origin)
-        if now != place:
-            lines.append(now)
-            place = now
+        place = place_text(node.origin)
+        if place != current:
+            lines.append(place)
+            current = place
         lines.append(node_text(graph, node))
     for i, value in graph.updates.items():
         lines.append(f"%{i} <- %{value}{comment(graph.names.get(i, ''))}")
@@ -47,15 +47,15 @@ def write(graph: Graph) -> str:
 
 
 def node_text(graph: Graph, node: Node) -> str:
-    """One node's line."""
-    given = [operand_text(x) for x in node.inputs]
-    given += [f"{name}={value!r}" for name, value in node.op.bind(node.params).items()]
-    made = ", ".join(f"%{i}" for i in node.outputs)
-    kinds = ", ".join(spec_text(graph.specs[i]) for i in node.outputs)
+    """The line of one node."""
+    arguments = [operand_text(x) for x in node.inputs]
+    arguments += [f"{name}={value!r}" for name, value in node.bound.items()]
+    outputs = ", ".join(f"%{i}" for i in node.outputs)
+    specs = ", ".join(spec_text(graph.specs[i]) for i in node.outputs)
     over = f" over {list(node.replaces)}" if node.replaces else ""
-    again = f" again {node.origin.again}" if node.origin is not None and node.origin.again else ""
+    again = f" again {node.origin.checkpoint}" if node.origin is not None and node.origin.checkpoint else ""
     module = node.origin.module if node.origin is not None else ""
-    return f"{made} = {node.op.name}({', '.join(given)}): {kinds}{over}{again}{comment(module)}"
+    return f"{outputs} = {node.op.name}({', '.join(arguments)}): {specs}{over}{again}{comment(module)}"
 
 
 def operand_text(x: Any) -> str:
@@ -64,7 +64,7 @@ def operand_text(x: Any) -> str:
 
 
 def spec_text(spec: Any) -> str:
-    """What a value is: `float32[2, 3] strides [1, 2] unaligned`, `int64 number`, or `none` for an absent input."""
+    """The spec of a value: `float32[2, 3] strides [1, 2] unaligned`, `int64 number`, or `none` for an absent input."""
     if spec is None:
         return "none"
     if not isinstance(spec, Spec):
@@ -76,16 +76,16 @@ def spec_text(spec: Any) -> str:
 
 
 def place_text(origin: Origin | None) -> str:
-    """A line that says where the nodes after it run."""
+    """The line that names the device and settings of the nodes after it."""
     if origin is None:
         return NOWHERE
-    usual = Settings.named(Settings().key)
-    changed = [f", {n} {v}" for n, v in Settings.named(origin.settings).items() if v != usual[n]]
+    default = Settings.named(Settings().key)
+    changed = [f", {n} {v}" for n, v in Settings.named(origin.settings).items() if v != default[n]]
     return f"on {origin.device}{''.join(changed)}"
 
 
 def comment(text: str) -> str:
-    """A name at the end of a line; quoted where it could be taken for something else."""
+    """A name at the end of a line, quoted where it could be misread."""
     if not text:
         return ""
     plain = text.isprintable() and text == text.strip() and not text.startswith('"')

@@ -1,10 +1,10 @@
-"""Ops for which the device has neither a kernel nor a core method become the ops that they are made of."""
+"""Decomposition: ops for which the device has neither a kernel nor a core method are replaced by the ops they consist of."""
 
 from __future__ import annotations
 
-from polyhal.hal.ir.graph import Graph, Node, trace
-from polyhal.hal.ir.rewriter import Rewriting
-from polyhal.hal.layout import Spec
+from polyhal.hal.ir.graph import Graph, Node
+from polyhal.hal.ir.rewriter import GraphRewriter
+from polyhal.hal.ir.trace import trace
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.planning.decompose import decomposition
 from polyhal.hal.planning.resolution import Step
@@ -12,40 +12,33 @@ from polyhal.hal.settings.state import settings
 
 
 def decompose(graph: Graph) -> Graph:
-    """Replace composed ops by their parts, until every op is one that its device runs as a whole."""
-    while True:
-        rewriting = Rewriting(graph)
-        found = False
-        for node in graph.nodes:
-            if node.op.decompose is None or not _is_composed(graph, node):
-                rewriting.keep(node)
-                continue
-            found = True
-            outputs = tuple(graph.specs[v] for v in node.outputs)
-            parts = trace(
-                decomposition(node.op, outputs),  # type: ignore[arg-type]
-                tuple(graph.spec_of(x) for x in node.inputs),
-                node.op.bind(node.params),
-            )
-            made = rewriting.inline(parts, rewriting.operands(node), node.origin)
-            for v, operand in zip(node.outputs, made, strict=True):
-                # What follows was recorded for the layout of the node's own result, views above all.
-                if rewriting.new.spec_of(operand) != graph.specs[v]:
-                    (operand,) = rewriting.add(OPS["contiguous"], [operand], (), node.origin)
-                rewriting.equate(v, operand)
-        if not found:
-            return graph
-        graph = rewriting.finish()
+    """Replace composed ops by their parts until every op is one that its device runs as a whole."""
+    while any(composed := [_is_composed(graph, node) for node in graph.nodes]):
+        rewriter = GraphRewriter(graph)
+        for node, expand in zip(graph.nodes, composed, strict=True):
+            if expand:
+                _inline(rewriter, node)
+            else:
+                rewriter.keep(node)
+        graph = rewriter.finish()
+    return graph
+
+
+def _inline(rewriter: GraphRewriter, node: Node) -> None:
+    graph = rewriter.old
+    specs = tuple(graph.spec_of(x) for x in node.inputs)
+    parts = trace(decomposition(node.op, graph.output_specs(node)), specs, node.bound)
+    for v, operand in zip(node.outputs, rewriter.inline(parts, rewriter.operands(node), node.origin), strict=True):
+        # The nodes that follow, above all views, were recorded for the layout of the op's own result.
+        if rewriter.new.spec_of(operand) != graph.specs[v]:
+            (operand,) = rewriter.add(OPS["contiguous"], [operand], (), node.origin)
+        rewriter.replace_all_uses(v, operand)
 
 
 def _is_composed(graph: Graph, node: Node) -> bool:
-    if graph.view_offset(node) is not None:
+    if node.op.decompose is None or graph.is_view(node):
         return False
-    assert node.origin is not None
-    inputs = tuple(graph.spec_of(x) for x in node.inputs)
-    outputs = tuple(graph.specs[v] for v in node.outputs)
-    assert all(isinstance(s, Spec) for s in outputs)
-    with settings.restored(node.origin.settings):
-        bound = node.op.bind(node.params)
-        _, _, note = node.origin.device.planner.resolve(node.op, inputs, outputs, bound)  # type: ignore[arg-type]
+    specs = tuple(graph.spec_of(x) for x in node.inputs)
+    with settings.restored(node.place.settings):
+        _, _, note = node.device.planner.resolve(node.op, specs, graph.output_specs(node), node.bound)
     return note.step is Step.COMPOSED

@@ -8,12 +8,12 @@ from __future__ import annotations
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
-from polyhal.hal.passes.fuse.epilogues import fuse_products
-from polyhal.hal.passes.fuse.match_patterns import recognize
-from polyhal.hal.passes.fuse.norm_relu import join_relu
-from polyhal.hal.passes.layout.pad_gemm import pad_logits
-from polyhal.hal.passes.layout.propagate_layouts import place_results
-from polyhal.hal.passes.layout.sink_reshapes import align_shapes
+from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
+from polyhal.hal.passes.fuse.match_patterns import match_patterns
+from polyhal.hal.passes.fuse.norm_relu import fuse_norm_relu
+from polyhal.hal.passes.layout.pad_gemm import pad_gemm
+from polyhal.hal.passes.layout.propagate_layouts import propagate_layouts
+from polyhal.hal.passes.layout.sink_reshapes import sink_reshapes
 from polyhal.hal.passes.simplify.algebra import simplify_algebra
 from polyhal.hal.passes.simplify.common_subexpressions import merge_common_subexpressions
 from polyhal.hal.passes.simplify.constant_folding import fold_constants
@@ -24,16 +24,16 @@ _TIDYING = (simplify_views, simplify_algebra, fold_constants, merge_common_subex
 
 PASSES = (
     *_TIDYING,
-    recognize,
+    match_patterns,
     decompose,
     *_TIDYING,
-    place_results,
+    propagate_layouts,
     simplify_views,
-    pad_logits,
-    fuse_products,
-    join_relu,
+    pad_gemm,
+    fuse_epilogues,
+    fuse_norm_relu,
     simplify_views,
-    align_shapes,
+    sink_reshapes,
     simplify_views,
     remove_dead_code,
     fuse_elementwise,

@@ -18,7 +18,8 @@ import numpy as np
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.errors import FallbackRefusedError, KernelBuildError, ShapeError, UnsupportedOpError, message
-from polyhal.hal.ir.graph import Graph, Value, trace
+from polyhal.hal.ir.graph import Graph
+from polyhal.hal.ir.trace import trace
 from polyhal.hal.kernels.quarantine import Quarantine, load
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.memory.pool import bucket
@@ -343,7 +344,7 @@ class Planner:
 
         steps: list[Any] = []
         for node in graph.nodes:
-            specs: Specs = tuple(_node_spec(graph, x) for x in node.inputs)
+            specs: Specs = tuple(graph.spec_of(x) for x in node.inputs)
             params = node.op.bind(node.params)
             outputs = tuple(graph.specs[i] for i in node.outputs)
             view = node.op.view(specs[0], params) if node.op.view is not None and isinstance(specs[0], Spec) else None
@@ -385,12 +386,6 @@ class Planner:
             self._backend,
             lambda args: reference(op, [download(x) if isinstance(x, Ref) else x for x in args], params),
         ), None
-
-
-def _node_spec(graph: Graph, x: Any) -> Any:
-    if isinstance(x, Value):
-        return graph.specs[x.index]
-    return None if x is None else ScalarSpec(dispatch.scalar_dtype(x))
 
 
 def _listed(specs: Specs) -> str:

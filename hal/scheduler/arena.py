@@ -1,4 +1,4 @@
-"""Offsets in blocks of memory for tensors whose lifetimes are known: tensors that never live together share memory.
+"""Arena planning: offsets in blocks of memory for tensors with known live intervals, so that those never live together share.
 
 Source: greedy by size, Pisarchyk and Lee, "Efficient memory management for deep neural net inference", arXiv:2001.03288.
 """
@@ -12,22 +12,22 @@ from typing import NamedTuple
 import numpy as np
 
 ALIGNMENT = 256
-"""Bytes. Whole vectors of every dtype begin at multiples of it."""
+"""Bytes. Whole vectors of every dtype start at multiples of it."""
 
 
-class Need(NamedTuple):
-    """Memory that is needed from step `first` to step `last`, both included."""
+class LiveInterval(NamedTuple):
+    """Bytes that are live from step `first` to step `last`, both included."""
 
     nbytes: int
     first: int
     last: int
     front: bool = False
-    """Whether it has to begin where its block begins, because it is passed as a handle without an offset."""
+    """Whether they must start where their block starts, because they are passed as a handle without an offset."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """For each need its block and the offset in it, in bytes; and the blocks' sizes."""
+class ArenaLayout:
+    """Per interval its block and the offset in it, in bytes; and the sizes of the blocks."""
 
     places: tuple[tuple[int, int], ...]
     blocks: tuple[int, ...]
@@ -38,39 +38,38 @@ class Placement:
         return sum(self.blocks)
 
 
-def place(needs: Sequence[Need], limit: int = 0, *, shared: bool = True) -> Placement:
-    """Places for `needs` in as little memory as greedy orders find, in blocks of at most `limit` bytes (0: no limit).
+def plan_arena(intervals: Sequence[LiveInterval], limit: int = 0, *, shared: bool = True) -> ArenaLayout:
+    """The smallest layout that several greedy orders find, in blocks of at most `limit` bytes (0: no limit).
 
-    A need larger than the limit gets a block of its own. Where blocks are not to be `shared` at one time, each need
-    begins at its block's start, and those in a block follow one another.
+    An interval larger than the limit gets a block of its own. Without `shared`, one interval at a time lies in a block, at
+    its start.
     """
-    least = peak(needs)
-    best: Placement | None = None
+    least = peak_bytes(intervals)
+    best: ArenaLayout | None = None
     for order in _ORDERS:
-        found = _placed(needs, sorted(range(len(needs)), key=lambda i: order(needs[i])), limit, shared)
-        if best is None or found.nbytes < best.nbytes:
-            best = found
+        layout = _packed(intervals, sorted(range(len(intervals)), key=lambda i: order(intervals[i])), limit, shared)
+        if best is None or layout.nbytes < best.nbytes:
+            best = layout
         if best.nbytes <= least:
             break
-    assert best is not None
-    return best
+    return best or ArenaLayout((), ())
 
 
-def peak(needs: Sequence[Need]) -> int:
-    """The most bytes that are needed at one step: no placement takes less."""
-    return int(profile(needs).max(initial=0))
+def peak_bytes(intervals: Sequence[LiveInterval]) -> int:
+    """The most bytes live at one step: a lower bound on every layout."""
+    return int(usage(intervals).max(initial=0))
 
 
-def profile(needs: Sequence[Need]) -> np.ndarray:
-    """The bytes that are needed at each step, from the earliest on."""
-    if not needs:
+def usage(intervals: Sequence[LiveInterval]) -> np.ndarray:
+    """The bytes live at each step, from the earliest on."""
+    if not intervals:
         return np.zeros(0, np.int64)
-    start = min(n.first for n in needs)
-    change = np.zeros(max(n.last for n in needs) - start + 2, np.int64)
-    for need in needs:
-        size = round_up(need.nbytes)
-        change[need.first - start] += size
-        change[need.last - start + 1] -= size
+    start = min(i.first for i in intervals)
+    change = np.zeros(max(i.last for i in intervals) - start + 2, np.int64)
+    for interval in intervals:
+        size = round_up(interval.nbytes)
+        change[interval.first - start] += size
+        change[interval.last - start + 1] -= size
     return np.cumsum(change)[:-1]
 
 
@@ -79,60 +78,61 @@ def round_up(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-# Needs that must begin a block come first: they find their places least easily.
-_ORDERS: tuple[Callable[[Need], tuple[int, ...]], ...] = (
-    lambda n: (not n.front, -n.nbytes, n.first),
-    lambda n: (not n.front, n.first - n.last, -n.nbytes),
-    lambda n: (not n.front, n.nbytes * (n.first - n.last - 1), n.first),
+# Intervals that must start a block come first: they are the hardest to place.
+_ORDERS: tuple[Callable[[LiveInterval], tuple[int, ...]], ...] = (
+    lambda i: (not i.front, -i.nbytes, i.first),
+    lambda i: (not i.front, i.first - i.last, -i.nbytes),
+    lambda i: (not i.front, i.nbytes * (i.first - i.last - 1), i.first),
 )
 
 
-def _placed(needs: Sequence[Need], order: Sequence[int], limit: int, shared: bool) -> Placement:
-    places: list[tuple[int, int]] = [(0, 0)] * len(needs)
-    blocks: list[_Block] = []
+def _packed(intervals: Sequence[LiveInterval], order: Sequence[int], limit: int, shared: bool) -> ArenaLayout:
+    places: list[tuple[int, int]] = [(0, 0)] * len(intervals)
+    blocks: list[_ArenaBlock] = []
     for i in order:
-        need = needs[i]
-        size = round_up(need.nbytes)
-        rooms = [b.room(need, size, shared) for b in blocks]
-        fitting = [k for k, room in enumerate(rooms) if room is not None and room + size <= blocks[k].nbytes]
-        growing = [k for k, room in enumerate(rooms) if room is not None and (not limit or room + size <= limit)]
-        if shared and not fitting and growing:
+        interval = intervals[i]
+        size = round_up(interval.nbytes)
+        offsets = [b.free_offset(interval, size, shared) for b in blocks]
+        free = [(k, offset) for k, offset in enumerate(offsets) if offset is not None]
+        fitting = [(k, offset) for k, offset in free if offset + size <= blocks[k].nbytes]
+        if shared and not fitting:
+            growable = [(k, offset) for k, offset in free if not limit or offset + size <= limit]
             # The block that grows least.
-            fitting = [min(growing, key=lambda k: rooms[k] + size - blocks[k].nbytes)]  # type: ignore[operator]
-        number = fitting[0] if fitting else len(blocks)
-        if number == len(blocks):
-            blocks.append(_Block(len(needs)))
-        offset = (rooms[number] or 0) if fitting else 0
-        blocks[number].take(need, size, offset)
+            fitting = sorted(growable, key=lambda pair: pair[1] + size - blocks[pair[0]].nbytes)
+        if not fitting:
+            blocks.append(_ArenaBlock(len(intervals)))
+        number, offset = fitting[0] if fitting else (len(blocks) - 1, 0)
+        blocks[number].take(interval, size, offset)
         places[i] = (number, offset)
-    return Placement(tuple(places), tuple(b.nbytes for b in blocks))
+    return ArenaLayout(tuple(places), tuple(b.nbytes for b in blocks))
 
 
-class _Block:
-    """Taken parts, in arrays: a step has thousands of them, and each is compared with all others."""
+class _ArenaBlock:
+    """The intervals of a block, in arrays: a step has thousands of them, and each is compared with all others."""
 
-    def __init__(self, most: int) -> None:
-        self._parts = np.zeros((4, most), np.int64)
+    def __init__(self, capacity: int) -> None:
+        self._taken = np.zeros((4, capacity), np.int64)
+        """First step, last step, start and end of each interval."""
         self._count = 0
         self.nbytes = 0
 
-    def room(self, need: Need, size: int, shared: bool) -> int | None:
-        """The lowest offset that is free all the time, or None where there is none."""
-        first, last, start, stop = self._parts[:, : self._count]
-        together = (first <= need.last) & (last >= need.first)
+    def free_offset(self, interval: LiveInterval, size: int, shared: bool) -> int | None:
+        """The lowest offset that is free during the whole interval, or None if there is none."""
+        first, last, start, stop = self._taken[:, : self._count]
+        overlapping = (first <= interval.last) & (last >= interval.first)
         if not shared:
-            return None if together.any() else 0
-        if need.front:
-            return None if (start[together] < size).any() else 0
-        start, stop = start[together], stop[together]
+            return None if overlapping.any() else 0
+        if interval.front:
+            return None if (start[overlapping] < size).any() else 0
+        start, stop = start[overlapping], stop[overlapping]
         order = np.argsort(start, kind="stable")
-        begins = start[order]
-        # What lies before a part may reach beyond the part before it, so ends are taken as far as any got.
+        starts = start[order]
+        # An interval may reach beyond the one that starts after it, so ends are taken as the furthest so far.
         ends = np.maximum.accumulate(np.concatenate(([0], stop[order])))
-        gaps = np.flatnonzero(begins - ends[:-1] >= size)
+        gaps = np.flatnonzero(starts - ends[:-1] >= size)
         return int(ends[gaps[0]] if gaps.size else ends[-1])
 
-    def take(self, need: Need, size: int, offset: int) -> None:
-        self._parts[:, self._count] = (need.first, need.last, offset, offset + size)
+    def take(self, interval: LiveInterval, size: int, offset: int) -> None:
+        self._taken[:, self._count] = (interval.first, interval.last, offset, offset + size)
         self._count += 1
         self.nbytes = max(self.nbytes, offset + size)

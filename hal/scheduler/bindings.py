@@ -1,4 +1,4 @@
-"""Memory of a replay that may be another at each run: arguments and results."""
+"""Rebindable memory of a replay: inputs and results that may lie elsewhere at each run."""
 
 from __future__ import annotations
 
@@ -15,72 +15,72 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 
-class Moving:
-    """Memory that moves, and the references into it."""
+class Rebindable:
+    """Memory whose address may change between runs, and the references into it."""
 
-    __slots__ = ("_refs", "place")
+    __slots__ = ("_refs", "slot")
 
     def __init__(self) -> None:
-        self.place = BindingSlot()
+        self.slot = BindingSlot()
+        """Stands for the memory in command buffers."""
         self._refs: list[tuple[Ref, int]] = []
 
     def reference(self, spec: Spec, offset: int) -> Ref:
-        """A reference that is moved along."""
+        """A reference that follows the memory, `offset` elements from its start."""
         ref = Ref(None, spec, offset)
         self._refs.append((ref, offset))
         return ref
 
     def recorded(self, ref: Ref) -> Ref:
-        """What stands for a reference in recordings."""
+        """The reference that stands for `ref` in command buffers."""
         offset = next(offset for own, offset in self._refs if own is ref)
-        return Ref(self.place, ref.spec, offset)
+        return Ref(self.slot, ref.spec, offset)
 
-    def put(self, handle: Any, offset: int) -> bool:
-        """Move; whether it lay somewhere else."""
-        place = self.place
-        if place.handle is handle and place.offset == offset:
+    def bind(self, handle: Any, offset: int) -> bool:
+        """Point to other memory. Returns whether the address changed."""
+        slot = self.slot
+        if slot.handle is handle and slot.offset == offset:
             return False
-        place.handle, place.offset = handle, offset
+        slot.handle, slot.offset = handle, offset
         for ref, delta in self._refs:
             ref.handle, ref.offset = handle, offset + delta
         return True
 
 
-class Result:
-    """Memory of a result: the same at every run, unless someone still holds the last result.
+class ResultMemory:
+    """Memory of a result: the same at every run, unless somebody still uses the previous result.
 
-    Tensors that the step itself leaves behind, such as gradients, get the new values in any case: that they hold the last
-    ones is no reason for new memory. `home`, a buffer and an offset in elements, is memory that the step uses for other
-    things until it makes the result.
+    Live-outs of the step, such as gradients, are rebound to the new values in any case, so they do not count as users. `home`,
+    a buffer and an offset in elements, is memory that the step uses for other values before the result is made.
     """
 
-    __slots__ = ("buffer", "device", "home", "left", "moving", "spec")
+    __slots__ = ("binding", "buffer", "device", "home", "live_outs", "spec")
 
     def __init__(self, spec: Spec, device: Device, home: tuple[Buffer, int] | None = None) -> None:
         self.spec = spec
         self.device = device
         self.home = home
-        self.moving = Moving()
+        self.binding = Rebindable()
         self.buffer: Buffer | None = None
-        self.left: Sequence[Any] = ()
-        """Tensors that the step leaves behind in this memory."""
+        self.live_outs: Sequence[Any] = ()
+        """Tensors of the step itself that lie in this memory."""
 
     def is_free(self) -> bool:
-        """Whether it has memory, and nobody else uses that."""
+        """Whether it has memory that nobody else uses."""
         buffer = self.buffer
         if buffer is None:
             return False
         # One reference is ours, one this function's, one the argument of getrefcount.
         others = sys.getrefcount(buffer) - 3
-        for tensor in self.left:
+        for tensor in self.live_outs:
             others -= tensor.buffer is buffer
         return not others
 
     def renew(self) -> bool:
-        """Have other memory; whether it lies elsewhere."""
+        """Take other memory. Returns whether the address changed."""
         if self.home is not None:
             whole, offset = self.home
             self.buffer = Part(whole)
-            return self.moving.put(whole.handle, offset)
+            return self.binding.bind(whole.handle, offset)
         self.buffer = self.device.pool.take(bucket(self.spec.nbytes))
-        return self.moving.put(self.buffer.handle, 0)
+        return self.binding.bind(self.buffer.handle, 0)

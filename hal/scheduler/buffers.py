@@ -1,8 +1,8 @@
-"""Which values of a graph may lie in the same memory because one replaces the other: views, results in place, updates.
+"""Buffer assignment: which values of a graph share memory because one replaces the other.
 
-A storage is a piece of memory that one value after the other lives in. Views share the storage of what they view. A result
-may take over the storage of an input that nobody reads any more, where the op allows that. The pieces of a concatenation
-that are laid out as its parts are made in its storage.
+An allocation is a piece of memory in which one value after another lies. A view shares the allocation of its operand. A result
+may take over the allocation of an operand that is dead by then, where the op allows it, and a new value that of the input
+that it updates. The operands of a concatenation whose layout is that of their region are computed in its allocation.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from polyhal.hal.ir.graph import Graph, Node
+from polyhal.hal.ir.graph import Graph, Node, Value
 from polyhal.hal.layout import Spec, contiguous, extent, place
-from polyhal.hal.ops.opdef import Value
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.traits import Trait
 
 
 @dataclass(slots=True)
-class Storage:
-    """`first` and `last` are the steps between which it is needed; an input's begins before step 0."""
+class Allocation:
+    """Memory that is needed from step `first` to step `last`; that of an input from before step 0."""
 
     spec: Spec
     device: object
@@ -26,208 +27,199 @@ class Storage:
     source: int | None = None
     """The graph's input that lies in it at first."""
     output: bool = False
-    """Whether it holds a result of the graph in the end."""
+    """Whether it holds an output of the graph at the end."""
 
 
 @dataclass(slots=True)
-class Storages:
-    """For each value its storage and the offset in it, in elements; for each node which outputs replace which inputs."""
+class BufferAssignment:
+    """Where values lie. A slice is the number of an allocation and an offset in elements."""
 
-    storages: list[Storage]
-    of: list[tuple[int, int] | None]
-    """None for numbers."""
+    allocations: list[Allocation]
+    slices: list[tuple[int, int] | None]
+    """Per value; None for numbers."""
     aliases: list[tuple[int, ...]]
+    """Per node and output, the operand that the output overwrites, or -1; empty for nodes for which nothing runs."""
     copies: list[tuple[int, int]] = field(default_factory=list)
     """(value, input) pairs to be copied after the last step, in order."""
 
-    def holding(self, graph: Graph, outputs: frozenset[int]) -> frozenset[int]:
-        """The storages that hold nothing in the end but those outputs of the graph, and no input at first."""
-        found: dict[int, bool] = {}
-        for output, value in enumerate(graph.outputs):
-            place = self.of[value]
-            assert place is not None
-            found[place[0]] = found.get(place[0], True) and output in outputs
-        return frozenset(n for n, only in found.items() if only and self.storages[n].source is None)
+    def slice_of(self, value: int) -> tuple[int, int]:
+        """The slice of a tensor. Raises TypeError for a number."""
+        found = self.slices[value]
+        if found is None:
+            raise TypeError(f"%{value} is a number; expected a tensor")
+        return found
+
+    def holding_only(self, graph: Graph, outputs: frozenset[int]) -> frozenset[int]:
+        """The allocations that hold no output but those at the given positions, and no input."""
+        only: dict[int, bool] = {}
+        for position, value in enumerate(graph.outputs):
+            number, _ = self.slice_of(value)
+            only[number] = only.get(number, True) and position in outputs
+        return frozenset(n for n, inside in only.items() if inside and self.allocations[n].source is None)
 
 
-def assign(graph: Graph, device_of: Callable[[int], object]) -> Storages:
-    """Storages for all values of `graph`; `device_of` says where a value lies."""
-    return _Assignment(graph, device_of).run()
+def assign_buffers(graph: Graph, device_of: Callable[[int], object]) -> BufferAssignment:
+    """Assign an allocation to every value of `graph`; `device_of` gives the device of a value."""
+    return _Assigner(graph, device_of).run()
 
 
-class _Assignment:
+class _Assigner:
     def __init__(self, graph: Graph, device_of: Callable[[int], object]) -> None:
         self._graph = graph
         self._device_of = device_of
         count = len(graph.specs)
-        self._root = list(range(count))
-        self._offset = [0] * count
+        self._root = [graph.root(v) for v in range(count)]
+        """The value in whose allocation each value lies, through views and concatenations."""
+        self._offset = [graph.root_offset(v) for v in range(count)]
         self._last = [-1] * count
-        """The last step that reads a root's value, through any view."""
-        self._maker = [-1] * count
-        self._done: set[int] = set()
-        """Nodes that have nothing to do: views, and concatenations of what is made in place."""
+        """The last step that reads a root, through any view."""
+        self._idle = {k for k, node in enumerate(graph.nodes) if graph.is_view(node)}
+        """Nodes for which nothing runs: views, and concatenations whose operands are computed in place."""
         self._end = len(graph.nodes)
-        self._storages: list[Storage] = []
-        self._of: list[int] = [-1] * count
-        """The storage of each root."""
+        self._allocations: list[Allocation] = []
+        self._of = [-1] * count
+        """The allocation of each root."""
         self._holds: list[int] = []
-        """The root whose value a storage holds at the moment."""
+        """The root that each allocation holds at the moment."""
 
-    def run(self) -> Storages:
+    def run(self) -> BufferAssignment:
         graph = self._graph
-        self._follow_views()
-        self._join_parts()
-        self._find_last_uses()
+        self._join_operands()
+        self._find_last_reads()
         for i in range(graph.inputs):
-            spec = graph.specs[i]
-            if isinstance(spec, Spec):
-                self._new(i, spec, -1, i)
-        wanted = {self._root[v]: i for i, v in graph.updates.items() if self._placed_alike(v, i)}
+            if graph.is_tensor(i):
+                self._allocate(i, -1, source=i)
+        targets = {self._root[v]: i for i, v in graph.updates.items() if self._fits_input(v, i)}
         aliases: list[tuple[int, ...]] = []
         for k, node in enumerate(graph.nodes):
-            if k in self._done:
-                aliases.append(())
-                continue
-            aliases.append(tuple(self._settle(k, node, i, v, wanted) for i, v in enumerate(node.outputs)))
-        copies = [(v, i) for i, v in graph.updates.items() if not self._is_at(v, i)]
+            outputs = enumerate(() if k in self._idle else node.outputs)
+            aliases.append(tuple([self._settle(k, node, i, v, targets.get(v)) for i, v in outputs]))
+        copies = [(v, i) for i, v in graph.updates.items() if not self._is_in_place(v, i)]
         for v in graph.outputs:
-            storage = self._storages[self._of[self._root[v]]]
-            storage.output = True
-        of: list[tuple[int, int] | None] = [
-            (self._of[r], self._offset[v]) if self._of[r] >= 0 else None for v, r in enumerate(self._root)
-        ]
-        return Storages(self._storages, of, aliases, copies)
+            self._allocations[self._of[self._root[v]]].output = True
+        slices = [(self._of[r], self._offset[v]) if self._of[r] >= 0 else None for v, r in enumerate(self._root)]
+        return BufferAssignment(self._allocations, slices, aliases, copies)
 
-    def _follow_views(self) -> None:
-        for k, node in enumerate(self._graph.nodes):
-            moved = self._graph.view_offset(node)
-            source = node.inputs[0] if node.inputs else None
-            for v in node.outputs:
-                self._maker[v] = k
-            if moved is not None and isinstance(source, Value):
-                out = node.outputs[0]
-                self._root[out] = self._root[source.index]
-                self._offset[out] = self._offset[source.index] + moved
-                self._done.add(k)
+    # --- concatenations ---------------------------------------------------------------------------------------------
 
-    def _join_parts(self) -> None:
-        """Let what is concatenated lie in the result, where it is laid out as there."""
-        kept = {self._root[v] for v in (*self._graph.outputs, *self._graph.updates.values())}
+    def _join_operands(self) -> None:
+        """Let the operands of concatenations lie in the result, where their layout is that of their region."""
+        live_out = {self._root[v] for v in self._graph.live_outs}
         for k, node in enumerate(self._graph.nodes):
-            if node.op.name != "concat" or k in self._done or node.outputs[0] in self._graph.updates.values():
+            if Trait.JOINS_OPERANDS not in node.op.traits or k in self._idle:
                 continue
-            assert node.origin is not None
-            if not node.origin.device.capabilities.suballocation:
+            if node.outputs[0] in self._graph.updates.values() or not node.device.capabilities.suballocation:
                 continue
-            parts = self._parts(node, kept)
-            if not parts:
+            regions = self._regions(node, live_out)
+            if not regions:
                 continue
-            self._done.add(k)
+            self._idle.add(k)
             for v, root in enumerate(self._root):
-                if root in parts:
+                if root in regions:
                     self._root[v] = node.outputs[0]
-                    self._offset[v] += parts[root]
+                    self._offset[v] += regions[root]
 
-    def _parts(self, node: Node, kept: set[int]) -> dict[int, int]:
-        """The roots that a concatenation puts together and their places in its result; none unless that is all it does."""
-        out = self._graph.specs[node.outputs[0]]
-        assert isinstance(out, Spec)
-        assert node.op.assemble is not None
-        specs = tuple(self._graph.spec_of(x) for x in node.inputs)
-        found: dict[int, int] = {}
-        for piece in node.op.assemble(specs, (out,), node.op.bind(node.params)):
-            x = node.inputs[piece.source] if piece.source is not None else None
-            if not isinstance(x, Value):
+    def _regions(self, node: Node, live_out: set[int]) -> dict[int, int]:
+        """The roots that a concatenation joins and their offsets in its result; none unless all can be computed there."""
+        graph = self._graph
+        (out,) = graph.output_specs(node)
+        specs = tuple(graph.spec_of(x) for x in node.inputs)
+        regions: dict[int, int] = {}
+        for piece in node.op.assemble(specs, (out,), node.bound) if node.op.assemble is not None else ():
+            if piece.source is None:
                 return {}
-            root, spec = self._root[x.index], specs[piece.source]  # type: ignore[index]
-            whole = self._graph.specs[root]
-            assert isinstance(spec, Spec)
-            assert isinstance(whole, Spec)
-            there = place(out, piece.target)
-            lies = _lie_alike(spec, there) and spec.size == whole.size and spec.size > 0
-            lies &= there.aligned or not whole.aligned
-            made = self._maker[root] >= 0 and self._maker[root] not in self._done and root not in kept
-            own = made and not self._graph.nodes[self._maker[root]].replaces and root not in found
-            if not (lies and own and self._device_of(root) is self._device_of(node.outputs[0])):
+            x = node.value(piece.source)
+            root, spec, target = self._root[x], graph.tensor(x), place(out, piece.target)
+            whole = graph.tensor(root)
+            fits = _same_layout(spec, target) and spec.size == whole.size and spec.size > 0
+            fits &= target.aligned or not whole.aligned
+            movable = root not in live_out and root not in regions and self._is_computed(root)
+            if not (fits and movable and self._device_of(root) is self._device_of(node.outputs[0])):
                 return {}
-            found[root] = piece.target.offset - self._offset[x.index]
-        return found
+            regions[root] = piece.target.offset - self._offset[x]
+        return regions
 
-    def _find_last_uses(self) -> None:
+    def _is_computed(self, root: int) -> bool:
+        """Whether a node that runs writes `root` to memory of its own choice."""
+        k = self._graph.producer_index(root)
+        return k >= 0 and k not in self._idle and not self._graph.nodes[k].replaces
+
+    # --- allocations ------------------------------------------------------------------------------------------------
+
+    def _find_last_reads(self) -> None:
         graph = self._graph
         for k, node in enumerate(graph.nodes):
             for v in node.outputs:
                 self._last[self._root[v]] = max(self._last[self._root[v]], k)
-            for x in node.inputs:
-                if isinstance(x, Value):
-                    self._last[self._root[x.index]] = k
-        for v in (*graph.outputs, *graph.updates.values()):
+            for v in node.reads:
+                self._last[self._root[v]] = k
+        for v in graph.live_outs:
             self._last[self._root[v]] = self._end
 
-    def _new(self, root: int, spec: Spec, first: int, source: int | None = None) -> None:
+    def _allocate(self, root: int, first: int, source: int | None = None) -> None:
+        spec = self._graph.tensor(root)
         _, high = extent(spec.shape, spec.strides)
         if high >= spec.size:
             spec = contiguous(spec.dtype, (high + 1,))
-        self._of[root] = len(self._storages)
-        self._storages.append(Storage(spec, self._device_of(root), first, self._last[root], source))
+        self._of[root] = len(self._allocations)
+        self._allocations.append(Allocation(spec, self._device_of(root), first, self._last[root], source))
         self._holds.append(root)
 
-    def _placed_alike(self, value: int, source: int) -> bool:
-        """Whether a value is laid out as the input that it replaces, so that it can be made in its place."""
-        spec, own = self._graph.specs[value], self._graph.specs[source]
-        return self._root[value] == value and _fits(spec, own)
+    def _fits_input(self, value: int, source: int) -> bool:
+        """Whether a value has the layout of the input that it updates, so that it can be computed in its place."""
+        return self._root[value] == value and _fits(self._graph.tensor(value), self._graph.tensor(source))
 
-    def _is_at(self, value: int, source: int) -> bool:
+    def _is_in_place(self, value: int, source: int) -> bool:
         root = self._root[value]
-        storage = self._storages[self._of[root]]
-        return storage.source == source and self._holds[self._of[root]] == root and self._placed_alike(value, source)
+        number = self._of[root]
+        held = self._allocations[number].source == source and self._holds[number] == root
+        return held and self._fits_input(value, source)
 
-    def _settle(self, k: int, node: Node, position: int, value: int, wanted: dict[int, int]) -> int:
-        """Find the storage of an output of node `k`. Returns the number of the operand that it replaces exactly, or -1."""
+    def _settle(self, k: int, node: Node, position: int, value: int, target: int | None) -> int:
+        """Assign an allocation to an output of node `k`. Returns the operand that it overwrites exactly, or -1.
+
+        `target` is the input that the output updates, if there is one.
+        """
         root = self._root[value]
-        spec = self._graph.specs[root]
-        assert isinstance(spec, Spec)
         if root != value:
             if self._of[root] < 0:
-                self._new(root, spec, k)
+                self._allocate(root, k)
             return -1
-        target = wanted.get(value)
-        if target is not None and self._of[target] >= 0 and self._free_before(self._of[target], k):
+        if target is not None and self._of[target] >= 0 and self._is_free(self._of[target], k):
             self._take_over(self._of[target], value)
             return -1
         for operand in self._candidates(node, position):
-            x = node.inputs[operand]
-            assert isinstance(x, Value)
-            if self._may_replace(k, node, operand, value, target):
-                self._take_over(self._of[self._root[x.index]], value)
+            if self._may_overwrite(k, node, operand, value, target):
+                self._take_over(self._of[self._root[node.value(operand)]], value)
                 return operand
-        self._new(value, spec, k)
+        self._allocate(value, k)
         return -1
 
     def _candidates(self, node: Node, position: int) -> list[int]:
-        """Operands that an output may replace, the best first."""
+        """Operands that an output may overwrite, the best first."""
         if node.replaces:
             return [node.replaces[position]] if node.replaces[position] >= 0 else []
-        if node.op.family == "elementwise" or (node.op.name == "fused_elementwise" and _keeps_shape(node)):
-            return [i for i, x in enumerate(node.inputs) if isinstance(x, Value) and self._of[self._root[x.index]] >= 0]
+        if Trait.POINTWISE in node.op.traits or _is_pointwise_group(node):
+            return [i for i, x in enumerate(node.inputs) if self._has_memory(x)]
         return []
 
-    def _may_replace(self, k: int, node: Node, operand: int, value: int, target: int | None) -> bool:
-        """Whether nothing is lost when `value` is written over an operand of its own node."""
-        x = node.inputs[operand]
-        assert isinstance(x, Value)
-        root = self._root[x.index]
+    def _has_memory(self, x: object) -> bool:
+        return isinstance(x, Value) and self._of[self._root[x.index]] >= 0
+
+    def _may_overwrite(self, k: int, node: Node, operand: int, value: int, target: int | None) -> bool:
+        """Whether nothing is lost if `value` is written over an operand of its own node."""
+        graph, x = self._graph, node.value(operand)
+        root = self._root[x]
         number = self._of[root]
-        storage = self._storages[number]
-        spec, own = self._graph.specs[value], self._graph.specs[x.index]
-        whole = self._offset[x.index] == 0 and _fits(spec, self._graph.specs[root])
+        allocation = self._allocations[number]
+        spec, own = graph.tensor(value), graph.tensor(x)
+        whole = self._offset[x] == 0 and _fits(spec, graph.tensor(root))
         if not whole or not _fits(spec, own) or self._last[root] != k or self._holds[number] != root:
             return False
-        if storage.source is not None:
-            # An input's memory may be written only where the graph replaces it in the end, and by nothing that is kept
-            # for long: the final value must find it free.
-            if storage.source not in self._graph.updates or (target is not None and target != storage.source):
+        if allocation.source is not None:
+            # The memory of an input may be overwritten only if the graph updates that input in the end, and only by values
+            # that are dead by then: the final value must find it free.
+            if allocation.source not in graph.updates or (target is not None and target != allocation.source):
                 return False
             if target is None and self._last[value] == self._end:
                 return False
@@ -236,32 +228,30 @@ class _Assignment:
         if any(self._of[v] == number for v in node.outputs):
             return False
         same = [i for i, y in enumerate(node.inputs) if isinstance(y, Value) and self._root[y.index] == root]
-        return same == [operand] or all(self._graph.specs[node.inputs[i].index] == own for i in same)  # type: ignore[union-attr]
+        return same == [operand] or all(graph.tensor(node.value(i)) == own for i in same)
 
-    def _free_before(self, number: int, k: int) -> bool:
-        """Whether what a storage holds is read by no step from `k` on."""
+    def _is_free(self, number: int, k: int) -> bool:
+        """Whether no step from `k` on reads what an allocation holds."""
         return self._last[self._holds[number]] < k
 
     def _take_over(self, number: int, value: int) -> None:
         self._of[value] = number
         self._holds[number] = value
-        storage = self._storages[number]
-        storage.last = max(storage.last, self._last[value])
+        allocation = self._allocations[number]
+        allocation.last = max(allocation.last, self._last[value])
 
 
-def _lie_alike(a: Spec, b: Spec) -> bool:
-    """Whether elements of the same indices lie at the same distances."""
-    steps = zip(a.shape, a.strides, b.strides, strict=False)
-    return a.dtype is b.dtype and a.shape == b.shape and all(n == 1 or s == t for n, s, t in steps)
+def _same_layout(a: Spec, b: Spec) -> bool:
+    """Whether elements of equal indices are equally far apart."""
+    strides = zip(a.shape, a.strides, b.strides, strict=False)
+    return a.dtype is b.dtype and a.shape == b.shape and all(n == 1 or s == t for n, s, t in strides)
 
 
-def _fits(spec: object, own: object) -> bool:
-    """Whether a value of one spec can be made where one of another lies: kernels move aligned results in vectors."""
-    if not isinstance(spec, Spec) or not isinstance(own, Spec):
-        return False
+def _fits(spec: Spec, own: Spec) -> bool:
+    """Whether a value of one spec can be written where one of another lies: kernels store aligned results in vectors."""
     return spec[:3] == own[:3] and (own.aligned or not spec.aligned)
 
 
-def _keeps_shape(node: Node) -> bool:
-    """Whether a fused group ends without a reduction."""
-    return node.op.bind(node.params)["reduction"] is None
+def _is_pointwise_group(node: Node) -> bool:
+    """Whether a node is a group of pointwise ops that does not end with a reduction."""
+    return node.op is OPS["fused_elementwise"] and node.bound["reduction"] is None

@@ -1,4 +1,4 @@
-"""How the nodes of a graph run: the calls of a replay, before they are bound to memory."""
+"""Kernel selection for the nodes of a graph: the calls of a replay, before they are bound to memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from polyhal.hal.capture.runtime_scalars import current_values
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Ref
-from polyhal.hal.ops.opdef import OPS, Value
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.host import byte_view
 from polyhal.hal.planning.resolution import Resolution, Step
 from polyhal.hal.settings.state import settings
 
 
-class Call(NamedTuple):
-    """One step of a run: what is called, with values of the graph (by number) and literals."""
+class NodeCall(NamedTuple):
+    """How a node runs: a function, with values of the graph and literals for arguments."""
 
     run: Callable[..., None]
     inputs: tuple[Any, ...]
@@ -28,10 +28,12 @@ class Call(NamedTuple):
     node: Node
     resolution: Resolution
 
-    def bound(self, inputs: list[Any], outputs: list[Any], workspace: list[Any], *, live: bool) -> Callable[[], None]:
-        """This call without arguments; `live` numbers among the inputs are looked at each time."""
+    def bound(
+        self, inputs: list[Any], outputs: list[Any], workspace: list[Any], *, runtime_scalars: bool
+    ) -> Callable[[], None]:
+        """This call without arguments; `runtime_scalars` among the inputs are read at each run."""
         run = self.run
-        if not live:
+        if not runtime_scalars:
             return partial(run, *inputs, *outputs, *workspace) if self.direct else partial(run, inputs, outputs)
 
         def refreshed() -> None:
@@ -44,47 +46,38 @@ class Call(NamedTuple):
         return refreshed
 
 
-def prepare(graph: Graph, node: Node, aliases: tuple[int, ...]) -> Call | None:
-    """Choose how a node runs, given which operand each output replaces; None for views, for which there are none."""
-    assert node.origin is not None
-    if not aliases:
-        return None
-    specs = tuple(graph.spec_of(x) for x in node.inputs)
-    outputs = tuple(graph.specs[i] for i in node.outputs)
-    replaced = aliases if any(a >= 0 for a in aliases) else ()
-    with settings.restored(node.origin.settings):
-        run, launch, note = node.origin.device.planner.resolve(
-            node.op,
-            specs,
-            outputs,  # type: ignore[arg-type]
-            node.op.bind(node.params),
-            replaced,
-        )
-    if launch is not None:
-        return Call(launch, node.inputs, node.outputs, launch.workspace, True, node, note)
-    return Call(run, node.inputs, node.outputs, (), False, node, note)
-
-
-def prepared(graph: Graph, aliases: Sequence[tuple[int, ...]], devices: Sequence[Any]) -> list[Call | None]:
-    """The calls of all nodes, given the devices of all values."""
+def select_calls(graph: Graph, aliases: Sequence[tuple[int, ...]], devices: Sequence[Any]) -> list[NodeCall | None]:
+    """The calls of all nodes, given the operands that outputs overwrite and the devices of all values; None for views."""
     return [
-        _transfer(graph, n, devices) if n.op is OPS["transfer"] else prepare(graph, n, a)
+        _transfer(graph, n, devices) if Trait.CROSS_DEVICE in n.op.traits else _select(graph, n, a)
         for n, a in zip(graph.nodes, aliases, strict=True)
     ]
 
 
-def _transfer(graph: Graph, node: Node, devices: Sequence[Any]) -> Call:
-    """A copy between devices, through the host: what every device can do."""
-    (x,) = node.inputs
-    assert isinstance(x, Value)
-    assert node.origin is not None
-    home, device = devices[x.index], node.origin.device
+def _select(graph: Graph, node: Node, aliases: tuple[int, ...]) -> NodeCall | None:
+    """Resolve a node; `aliases` gives the operand that each output overwrites, and is empty if nothing runs for the node."""
+    if not aliases:
+        return None
+    specs = tuple(graph.spec_of(x) for x in node.inputs)
+    overwritten = aliases if any(a >= 0 for a in aliases) else ()
+    with settings.restored(node.place.settings):
+        planner = node.device.planner
+        run, launch, note = planner.resolve(node.op, specs, graph.output_specs(node), node.bound, overwritten)
+    if launch is not None:
+        return NodeCall(launch, node.inputs, node.outputs, launch.workspace, True, node, note)
+    return NodeCall(run, node.inputs, node.outputs, (), False, node, note)
+
+
+def _transfer(graph: Graph, node: Node, devices: Sequence[Any]) -> NodeCall:
+    """A copy between devices through the host, which every device can do."""
+    source_device, device = devices[node.value(0)], node.device
 
     def run(inputs: Sequence[Ref], outputs: Sequence[Ref]) -> None:
         source, target = inputs[0], outputs[0]
         if source.size:
             offset = target.offset * target.dtype.itemsize
-            device.backend.copy_to_device(byte_view(home.download(source)), target.handle, offset)
+            device.backend.copy_to_device(byte_view(source_device.download(source)), target.handle, offset)
 
-    note = Resolution(node.op.name, str(graph.specs[x.index]), f"from {home} through the host", Step.CORE)
-    return Call(run, node.inputs, node.outputs, (), False, node, note)
+    spec = graph.tensor(node.value(0))
+    note = Resolution(node.op.name, str(spec), f"from {source_device} through the host", Step.CORE)
+    return NodeCall(run, node.inputs, node.outputs, (), False, node, note)

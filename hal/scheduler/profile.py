@@ -1,7 +1,7 @@
-"""Where the time of captured steps goes: device time by node, with the modules that the nodes belong to.
+"""Profiles captured steps: device time by node and by module.
 
-A profiled run makes the same launches as any other, with timestamps around each; a device that has none is waited for
-after every node or recording.
+A profiled run makes the same launches as any other, with timestamps around each; a device without timestamps is synchronized
+after every node or command buffer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from polyhal.hal.ir.graph import Node
 from polyhal.hal.protocol import TRANSFER, Feature
 
 if TYPE_CHECKING:
-    from polyhal.hal.scheduler.executable import Segment
+    from polyhal.hal.scheduler.executable import Partition
 
 
 @dataclass(slots=True)
@@ -26,9 +26,9 @@ class NodeTime:
     op: str
     module: str
     node: Node | None
-    """None for copies at the end of a step, and for recordings whose parts the device does not time."""
+    """None for copies at the end of a step, and for command buffers whose launches the device does not time."""
     kernels: dict[str, int] = field(default_factory=dict)
-    """Names of the kernels, with the time of each."""
+    """Time by name of the kernel."""
     launches: int = 0
     total: int = 0
 
@@ -45,7 +45,7 @@ class StepProfile:
     def __init__(self) -> None:
         self.runs = 0
         self._times: dict[Any, NodeTime] = {}
-        self._previous: dispatch.SegmentTimer | None = None
+        self._previous: dispatch.PartitionTimer | None = None
 
     def __enter__(self) -> Self:
         self._previous, dispatch.thread.timer = dispatch.thread.timer, self
@@ -54,40 +54,42 @@ class StepProfile:
     def __exit__(self, *exc: object) -> None:
         dispatch.thread.timer = self._previous
 
-    def run(self, segments: Sequence[Segment]) -> None:
-        """Run a step once. Called by its program."""
+    def run(self, partitions: Sequence[Partition]) -> None:
+        """Run a step once. Called by its executable."""
         self.runs += 1
-        for segment in segments:
-            backend: Any = segment.device.backend
-            if not segment.device.features & Feature.PROFILING:
-                segment.device.synchronize()
-                begun = time.perf_counter_ns()
-                segment.run()
-                segment.device.synchronize()
-                self._time(segment, 0 if len(segment.nodes) == 1 else None, "", time.perf_counter_ns() - begun)
+        for partition in partitions:
+            backend: Any = partition.device.backend
+            if not partition.device.features & Feature.PROFILING:
+                partition.device.synchronize()
+                start = time.perf_counter_ns()
+                partition.run()
+                partition.device.synchronize()
+                self._time(partition, 0 if len(partition.nodes) == 1 else None, "", time.perf_counter_ns() - start)
                 continue
             backend.start_profiling()
             try:
-                segment.run()
+                partition.run()
             finally:
                 events = [e for e in backend.stop_profiling() if e[0] != TRANSFER]
-            calls = [0] * len(events) if segment.recorded is None else [x.call for x in segment.recorded.launches]
+            calls = [0] * len(events) if partition.recorded is None else [x.call for x in partition.recorded.launches]
             for call, (kernel, start, end) in zip(calls, events, strict=True):
-                self._time(segment, call, kernel, end - start)
+                self._time(partition, call, kernel, end - start)
 
-    def _time(self, segment: Segment, call: int | None, kernel: str, elapsed: int) -> None:
-        node = None if call is None else segment.nodes[call]
-        key = id(segment) if node is None else id(node)
-        found = self._times.get(key)
-        if found is None:
-            op = f"recording of {len(segment.nodes)} ops" if call is None else "copy" if node is None else node.op.name
+    def _time(self, partition: Partition, call: int | None, kernel: str, elapsed: int) -> None:
+        node = None if call is None else partition.nodes[call]
+        key = id(partition) if node is None else id(node)
+        record = self._times.get(key)
+        if record is None:
+            op = (
+                f"recording of {len(partition.nodes)} ops" if call is None else "copy" if node is None else node.op.name
+            )
             module = node.origin.module if node is not None and node.origin is not None else ""
-            found = self._times[key] = NodeTime(op, module, node)
-        found.add(kernel, elapsed)
+            record = self._times[key] = NodeTime(op, module, node)
+        record.add(kernel, elapsed)
 
     @property
     def nodes(self) -> list[NodeTime]:
-        """Every node that ran, the slowest first."""
+        """All nodes that ran, the slowest first."""
         return sorted(self._times.values(), key=lambda t: -t.total)
 
     @property
@@ -96,19 +98,19 @@ class StepProfile:
         return sum(t.total for t in self._times.values())
 
     def modules(self) -> list[tuple[str, int]]:
-        """Nanoseconds by module, the slowest first; "" for what belongs to none."""
-        found: dict[str, int] = {}
+        """Nanoseconds by module, the slowest first; "" for nodes outside all modules."""
+        totals: dict[str, int] = {}
         for t in self._times.values():
-            found[t.module] = found.get(t.module, 0) + t.total
-        return sorted(found.items(), key=lambda pair: -pair[1])
+            totals[t.module] = totals.get(t.module, 0) + t.total
+        return sorted(totals.items(), key=lambda pair: -pair[1])
 
     def time_of(self, node: Node) -> int | None:
-        """Mean nanoseconds of a run in a node of a program's graph; None if it was not timed."""
-        found = self._times.get(id(node))
-        return None if found is None else found.total // self.runs
+        """Mean nanoseconds per run of a node of an executable's graph; None if it was not timed."""
+        record = self._times.get(id(node))
+        return None if record is None else record.total // self.runs
 
     def table(self, limit: int = 30) -> str:
-        """Nodes and modules by their mean time in a run, the slowest first."""
+        """Nodes and modules with their mean time per run, the slowest first."""
         if not self.runs:
             return "no captured step ran"
         whole = self.total or 1
@@ -131,7 +133,7 @@ class StepProfile:
 
 
 def _aligned(rows: Iterable[Sequence[str]], right: int) -> list[str]:
-    """Rows as lines with columns of equal width, the first `right` of them flush right."""
+    """Rows as lines with columns of equal width, the first `right` of them right-aligned."""
     table = list(rows)
     widths = [max(len(r[i]) for r in table) for i in range(len(table[0]))]
     return [

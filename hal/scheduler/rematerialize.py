@@ -1,226 +1,224 @@
-"""Values computed again instead of kept: less memory for more work, until a step fits a budget.
+"""Rematerialization: recomputes values instead of keeping them, less memory for more work, until a step fits a budget.
 
-Where the most memory is needed, some values only wait for a reader much later, as activations wait for the backward
-pass. Such a value can be let go after its early readers and made again before the late ones, from what is still there then:
-by its own node, or by a chain of nodes when their inputs are gone as well. The same kernels run on the same values, so
-results stay the same to the last bit. Random numbers are no exception: they follow from their seed and offset.
+At the step that needs the most memory, some values only wait for a much later user, as activations wait for the backward pass.
+Such a value can be freed after its early users and recomputed before the late ones from what is still live there: by its own
+node, or by a chain of nodes if their operands are dead as well. The same kernels run on the same values, so results agree to
+the last bit. Random numbers are no exception: they follow from their seed and offset.
 
-Source: Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604.06174; the choice by bytes won for each
-unit of work follows Kirisame et al., "Dynamic tensor rematerialization", arXiv:2006.09616.
+Sources: Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604.06174; the choice by bytes saved per unit of
+work follows Kirisame et al., "Dynamic tensor rematerialization", arXiv:2006.09616.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polyhal.hal.ir.graph import Graph, Node
-from polyhal.hal.ir.rewriter import Rewriting
+from polyhal.hal.ir.graph import Graph, Node, Value
+from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import Value
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.passes.simplify.dead_code import remove_dead_code
-from polyhal.hal.scheduler.liveness import needed
-from polyhal.hal.scheduler.schedule import graph_roots, slots
+from polyhal.hal.scheduler.liveness import live_bytes
+from polyhal.hal.scheduler.schedule import live_out_roots
 
-_LONGEST_CHAIN = 40
+_MAX_CHAIN = 40
 _FLOPS_PER_BYTE = 8
-"""How many operations take as long as moving a byte: a cautious figure, which the order of choices hardly depends on."""
-_MOST_FAILURES = 12
-"""Rounds in a row that bring nothing, after which the graph is taken as it is."""
-_UNREPEATABLE = frozenset({"scatter_add", "scatter_rows", "transfer"})
-"""Ops whose sums may run in another order each time, and copies that devices wait for."""
+"""Operations that take as long as moving a byte: a cautious figure, on which the order of candidates hardly depends."""
+_MAX_FAILURES = 12
+"""Rounds in a row without progress after which the search stops."""
+_MIN_SAVING = 8
+"""A dead operand is recomputed too, rather than kept, if it has more than one in so many bytes of the result."""
 
 
-def recomputed(graph: Graph, budget: int, inside: frozenset[int] = frozenset()) -> Graph:
-    """A graph whose own values need at most `budget` bytes at each step, or as little as is found.
+def rematerialize(graph: Graph, budget: int, inside: frozenset[int] = frozenset()) -> Graph:
+    """A graph whose own values need at most `budget` bytes at each step, or as few as is found; `inside` as for `live_bytes`.
 
-    Rounds go on as long as each brings the steps beyond the budget closer to it. `inside` is as for `lifetimes.needed`.
+    Rounds continue as long as each brings the steps over the budget closer to it.
     """
-    best, missing = graph, _missing(graph, budget, inside)
+    best, excess = graph, _excess(graph, budget, inside)
     barred: set[int] = set()
     failures = 0
-    while missing[0] and failures < _MOST_FAILURES:
-        round_ = _Round(best, budget, barred, inside)
-        choices = round_.choices()
-        if not choices:
+    while excess[0] and failures < _MAX_FAILURES:
+        search = _Round(best, budget, barred, inside)
+        candidates = search.candidates()
+        if not candidates:
             break
-        found = round_.applied(choices)
-        now = _missing(found, budget, inside)
-        if now < missing:
-            best, missing, failures = found, now, 0
+        result = search.applied(candidates)
+        remaining = _excess(result, budget, inside)
+        if remaining < excess:
+            best, excess, failures = result, remaining, 0
             barred = set()
         else:
             failures += 1
-            barred |= {c.value for c in choices[:1]}
+            barred |= {c.value for c in candidates[:1]}
     return best
 
 
-def _missing(graph: Graph, budget: int, inside: frozenset[int]) -> tuple[int, int]:
-    """How far the fullest step is beyond the budget, and all steps together."""
-    beyond = (needed(graph, inside) - budget).clip(min=0)
+def _excess(graph: Graph, budget: int, inside: frozenset[int]) -> tuple[int, int]:
+    """Bytes over the budget, at the peak and summed over all steps."""
+    beyond = (live_bytes(graph, inside) - budget).clip(min=0)
     return int(beyond.max(initial=0)), int(beyond.sum())
 
 
 @dataclass(slots=True)
-class _Choice:
-    """A value to make again before node `at`, by the nodes of `chain`, in order."""
+class _Candidate:
+    """A value to recompute before node `at` by the nodes of `chain`, in order."""
 
     value: int
     at: int
     chain: list[int]
-    won: int
-    """Bytes less at the fullest step."""
+    saved: int
+    """Bytes saved at the peak."""
     work: float
+    """Cost of the chain, in bytes moved."""
 
 
 @dataclass(slots=True)
 class _Chain:
     nodes: set[int] = field(default_factory=set)
     kept: dict[int, int] = field(default_factory=dict)
-    """Roots that have to be kept for it, beyond the fullest step, with their bytes."""
+    """Roots that must be kept past the peak for it, with their bytes."""
 
 
 class _Round:
-    """One look at a graph: at its fullest step, which values might be made again?"""
+    """One look at a graph: which values that are live at its peak could be recomputed?"""
 
     def __init__(self, graph: Graph, budget: int, barred: set[int], inside: frozenset[int]) -> None:
         self._graph = graph
         self._barred = barred
-        self._roots, self._views = graph_roots(graph)
-        self._maker = {v: k for k, n in enumerate(graph.nodes) for v in n.outputs}
-        self._readers: dict[int, list[int]] = {}
+        self._users: dict[int, list[int]] = {}
+        """Positions of the nodes that read each root, views left out."""
         for k, node in enumerate(graph.nodes):
-            if not self._views[k]:
-                for r in {self._roots[v] for v in slots(node)}:
-                    self._readers.setdefault(r, []).append(k)
-        self._kept = {self._roots[v] for v in (*graph.outputs, *graph.updates.values())}
-        self._updated = {i: self._maker.get(v, -1) for i, v in graph.updates.items()}
-        usage = needed(graph, inside)
-        self._fullest = int(usage.argmax())
-        self._excess = int(usage[self._fullest]) - budget
+            if not graph.is_view(node):
+                for r in {graph.root(v) for v in node.reads}:
+                    self._users.setdefault(r, []).append(k)
+        self._live_out = live_out_roots(graph)
+        self._updated_at = {i: graph.producer_index(v) for i, v in graph.updates.items()}
+        live = live_bytes(graph, inside)
+        self._peak = int(live.argmax())
+        self._excess = int(live[self._peak]) - budget
 
-    def choices(self) -> list[_Choice]:
-        """Enough of the best ones to meet the budget at the fullest step, none of which disturbs another."""
-        found = [c for c in map(self._choice, range(self._graph.inputs, len(self._graph.specs))) if c is not None]
-        found.sort(key=lambda c: (c.work / c.won, c.value))
-        taken: list[_Choice] = []
+    def candidates(self) -> list[_Candidate]:
+        """The best candidates, enough to meet the budget at the peak, none of which needs what another frees."""
+        values = range(self._graph.inputs, len(self._graph.specs))
+        ranked = sorted((c for v in values if (c := self._candidate(v))), key=lambda c: (c.work / c.saved, c.value))
+        chosen: list[_Candidate] = []
         touched: set[int] = set()
-        won = 0
-        for choice in found:
-            uses = {self._roots[v] for k in choice.chain for v in slots(self._graph.nodes[k])} | {choice.value}
-            if won >= self._excess:
+        saved = 0
+        for candidate in ranked:
+            nodes = (self._graph.nodes[k] for k in candidate.chain)
+            reads = {self._graph.root(v) for n in nodes for v in n.reads} | {candidate.value}
+            if saved >= self._excess:
                 break
-            if uses & {t.value for t in taken} or choice.value in touched:
+            if reads & {c.value for c in chosen} or candidate.value in touched:
                 continue
-            taken.append(choice)
-            touched |= uses
-            won += choice.won
-        return taken
+            chosen.append(candidate)
+            touched |= reads
+            saved += candidate.saved
+        return chosen
 
     def _bytes(self, value: int) -> int:
         spec = self._graph.specs[value]
         return spec.nbytes if isinstance(spec, Spec) else 0
 
-    def _last(self, root: int) -> int:
-        if root in self._kept:
+    def _last_use(self, root: int) -> int:
+        if root in self._live_out:
             return len(self._graph.nodes)
-        readers = self._readers.get(root)
-        return readers[-1] if readers else -1
+        users = self._users.get(root)
+        return users[-1] if users else -1
 
-    def _choice(self, value: int) -> _Choice | None:
-        """How `value` would be made again, if it waits across the fullest step and can be."""
-        k, size = self._fullest, self._bytes(value)
-        if self._roots[value] != value or value in self._kept or not size or value in self._barred:
+    def _candidate(self, value: int) -> _Candidate | None:
+        """How to recompute `value`, if it is live across the peak, not used there, and can be recomputed."""
+        graph, size = self._graph, self._bytes(value)
+        if graph.root(value) != value or value in self._live_out or not size or value in self._barred:
             return None
-        readers = self._readers.get(value, ())
-        late = next((r for r in readers if r > k), None)
-        if late is None or self._maker[value] >= k or k in readers:
+        producer, users = graph.producer_index(value), self._users.get(value, ())
+        late = next((u for u in users if u > self._peak), None)
+        if late is None or producer >= self._peak or self._peak in users:
             return None
         chain = _Chain()
-        if not self._extend(chain, self._maker[value], late):
+        if not self._extend(chain, producer, late):
             return None
-        won = size - sum(chain.kept.values())
+        saved = size - sum(chain.kept.values())
         nodes = sorted(chain.nodes)
-        if won <= 0:
+        if saved <= 0:
             return None
-        return _Choice(value, late, nodes, won, sum(self._work(self._graph.nodes[n]) for n in nodes))
+        return _Candidate(value, late, nodes, saved, sum(self._work(graph.nodes[n]) for n in nodes))
 
     def _extend(self, chain: _Chain, k: int, late: int) -> bool:
-        """Add node `k`, and what it reads and is gone before node `late`, to a chain; whether that is possible."""
-        node = self._graph.nodes[k]
-        if not _is_repeatable(node) or len(chain.nodes) >= _LONGEST_CHAIN:
+        """Add node `k` to a chain, and the producers of its operands that are dead before node `late`; whether that works."""
+        graph, node = self._graph, self._graph.nodes[k]
+        if not _is_repeatable(node) or len(chain.nodes) >= _MAX_CHAIN:
             return False
         chain.nodes.add(k)
-        for v in slots(node):
-            root = self._roots[v]
-            if root < self._graph.inputs:
-                if root in self._updated and self._updated[root] < late:
+        for v in node.reads:
+            root = graph.root(v)
+            if root < graph.inputs:
+                if root in self._updated_at and self._updated_at[root] < late:
                     return False
-                continue
-            if self._maker[root] in chain.nodes:
+            elif graph.producer_index(root) in chain.nodes:
                 self._add_views(chain, v)
-                continue
-            if self._last(root) >= min(self._fullest, late):
-                continue
-            if root in chain.kept:
-                continue
-            trial = _Chain(set(chain.nodes), dict(chain.kept))
-            if self._bytes(root) * 8 > self._bytes(node.outputs[0]) and self._extend(trial, self._maker[root], late):
-                chain.nodes, chain.kept = trial.nodes, trial.kept
-                self._add_views(chain, v)
-            else:
-                chain.kept[root] = self._bytes(root)
+            elif self._last_use(root) < min(self._peak, late) and root not in chain.kept:
+                trial = _Chain(set(chain.nodes), dict(chain.kept))
+                large = self._bytes(root) * _MIN_SAVING > self._bytes(node.outputs[0])
+                if large and self._extend(trial, graph.producer_index(root), late):
+                    chain.nodes, chain.kept = trial.nodes, trial.kept
+                    self._add_views(chain, v)
+                else:
+                    chain.kept[root] = self._bytes(root)
         return True
 
     def _add_views(self, chain: _Chain, value: int) -> None:
-        """Have the views between a value and its root made again, too."""
-        while self._roots[value] != value:
-            k = self._maker[value]
+        """Recompute the views between a value and its root, too."""
+        while self._graph.root(value) != value:
+            k = self._graph.producer_index(value)
             chain.nodes.add(k)
-            value = slots(self._graph.nodes[k])[0]
+            value = self._graph.nodes[k].value(0)
 
     def _work(self, node: Node) -> float:
-        """What a node costs, in bytes moved."""
+        """Cost of a node, in bytes moved."""
         specs = tuple(self._graph.spec_of(x) for x in node.inputs)
-        outputs = tuple(self._graph.specs[v] for v in node.outputs)
+        outputs = self._graph.output_specs(node)
         moved = sum(s.nbytes for s in (*specs, *outputs) if isinstance(s, Spec))
         if node.op.flops is None:
             return float(moved)
-        flops = node.op.flops(specs, outputs, node.op.bind(node.params))  # type: ignore[arg-type]
-        return moved + flops / _FLOPS_PER_BYTE
+        return moved + node.op.flops(specs, outputs, node.bound) / _FLOPS_PER_BYTE
 
-    def applied(self, choices: list[_Choice]) -> Graph:
-        """The graph in which the chosen values are made again."""
-        rewriting = Rewriting(self._graph)
-        due: dict[int, list[_Choice]] = {}
-        for choice in choices:
-            due.setdefault(choice.at, []).append(choice)
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def applied(self, candidates: list[_Candidate]) -> Graph:
+        """The graph in which the chosen values are recomputed."""
+        rewriter = GraphRewriter(self._graph)
+        due: dict[int, list[_Candidate]] = {}
+        for candidate in candidates:
+            due.setdefault(candidate.at, []).append(candidate)
         for k, node in enumerate(self._graph.nodes):
-            for choice in due.get(k, ()):
-                self._make_again(rewriting, choice)
-            rewriting.keep(node)
-        # A value that is made again before anyone reads it need not be made the first time.
-        return remove_dead_code(rewriting.finish())
+            for candidate in due.get(k, ()):
+                self._recompute(rewriter, candidate)
+            rewriter.keep(node)
+        # A value that is recomputed before anything reads it need not be computed the first time.
+        return remove_dead_code(rewriter.finish())
 
-    def _make_again(self, rewriting: Rewriting, choice: _Choice) -> None:
-        """Add a choice's chain, and let the later nodes read its value and that value's views from it."""
-        made: dict[int, Value] = {}
+    def _recompute(self, rewriter: GraphRewriter, candidate: _Candidate) -> None:
+        """Add a candidate's chain, and let the nodes that follow read its value, and views of it, from there."""
+        graph = self._graph
         views = [
-            self._maker[v]
-            for v in range(self._graph.inputs, len(self._graph.specs))
-            if self._roots[v] == choice.value and v != choice.value and self._maker[v] < choice.at
+            graph.producer_index(v)
+            for v in range(graph.inputs, len(graph.specs))
+            if graph.root(v) == candidate.value and v != candidate.value and graph.producer_index(v) < candidate.at
         ]
-        for k in (*choice.chain, *(k for k in views if k not in choice.chain)):
-            node = self._graph.nodes[k]
+        copies: dict[int, Value] = {}
+        for k in (*candidate.chain, *(k for k in views if k not in candidate.chain)):
+            node = graph.nodes[k]
             operands = tuple(
-                made.get(x.index) or rewriting.operand(x) if isinstance(x, Value) else x for x in node.inputs
+                copies.get(x.index) or rewriter.operand(x) if isinstance(x, Value) else x for x in node.inputs
             )
-            specs = [self._graph.specs[v] for v in node.outputs]
-            outputs = rewriting.new.add(node.op, operands, node.params, specs, node.origin)  # type: ignore[arg-type]
-            made.update(zip(node.outputs, map(Value, outputs), strict=True))
-        for v, slot in made.items():
-            if self._roots[v] == choice.value:
-                rewriting.equate(v, slot)
+            outputs = rewriter.new.add(node.op, operands, node.params, graph.output_specs(node), node.origin)
+            copies.update(zip(node.outputs, map(Value, outputs), strict=True))
+        for v, copy in copies.items():
+            if graph.root(v) == candidate.value:
+                rewriter.replace_all_uses(v, copy)
 
 
 def _is_repeatable(node: Node) -> bool:
-    return not (node.replaces or node.op.mutates or node.op.name in _UNREPEATABLE)
+    return not (node.replaces or node.op.mutates or Trait.UNREPEATABLE & node.op.traits)

@@ -1,4 +1,4 @@
-"""What memory a step needs: predicted from its plan, before anything is allocated or run."""
+"""Predicts the memory of a step from its plan, before anything is allocated or run."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ import numpy as np
 
 from polyhal.hal.capture.result import UNNAMED, CapturedConstant, StepInput
 from polyhal.hal.ir.graph import Graph, Node
-from polyhal.hal.layout import Spec
 from polyhal.hal.memory.pool import bucket
-from polyhal.hal.scheduler.arena import profile
-from polyhal.hal.scheduler.calls import Call
-from polyhal.hal.scheduler.plan import Arena, Plan
+from polyhal.hal.scheduler.arena import LiveInterval, usage
+from polyhal.hal.scheduler.calls import NodeCall
+from polyhal.hal.scheduler.plan import Arena, Owner, StepPlan
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _SHOWN = 8
-"""Tensors listed for the arena; half as many for everything else."""
+"""Tensors listed for the arena; half as many for every other kind of memory."""
 _UNNAMED = (UNNAMED, "constant")
-"""What inputs are called that nobody has a name for."""
+"""Names of inputs that have no name of their own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One tensor, or one temporary of a kernel: what it is, where it comes from, and between which steps it lives."""
+class MemoryEntry:
+    """One tensor, or one temporary of a kernel: its spec, its origin, and the steps between which it is live."""
 
     nbytes: int
     what: str
@@ -40,50 +39,50 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MemoryKind:
     """A kind of memory: its bytes and its tensors, the largest first."""
 
     nbytes: int = 0
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[MemoryEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """What a step needs on one device, in bytes by kind."""
+    """The memory of a step on one device, in bytes by kind."""
 
     device: str
-    parameters: Part
-    """Leaves that get gradients, and what modules else have that is only read."""
-    state: Part
-    """What else the step changes in place: optimizer state, running statistics."""
-    constants: Part
-    """What else it only reads."""
-    arguments: Part
-    results: Part
-    """What it returns."""
-    gradients: Part
-    """Gradients, and other tensors that outlive it without being returned."""
+    parameters: MemoryKind
+    """Leaves that get gradients, and the other tensors of modules that are only read."""
+    state: MemoryKind
+    """The other tensors that the step changes in place: optimizer state, running statistics."""
+    constants: MemoryKind
+    """The other tensors that it only reads."""
+    arguments: MemoryKind
+    results: MemoryKind
+    """Tensors that it returns."""
+    gradients: MemoryKind
+    """Gradients, and other tensors that outlive the step without being returned."""
     shared: int
-    """The bytes of those of them that lie in the arena."""
-    arena: Part
-    """What lives only within a run, and shares memory; the entries are those at the step that needs the most."""
-    workspace: Part
-    """Temporaries of kernels. They lie in the arena and are no more on top of it."""
+    """Bytes of these gradients that lie in the arena."""
+    arena: MemoryKind
+    """Tensors that are live only within a run, and share memory; the entries are those at the peak."""
+    workspace: MemoryKind
+    """Temporaries of kernels, which lie in the arena and are counted there."""
     transient: int
-    """The most that one core method takes for copies of its operands."""
+    """The most that one core method needs for copies of its operands."""
     elsewhere: int
-    """What else is in use on the device, by tensors that the step does not know."""
+    """Bytes in use on the device by tensors that the step does not know."""
     largest_step: str
-    """The step of the run that needs the most of the arena."""
+    """The step at which the arena is fullest."""
 
     @property
     def own(self) -> int:
-        """What a run needs beside what is there before it."""
+        """The memory of a run beyond that in use before it."""
         return self.arena.nbytes + self.results.nbytes + self.gradients.nbytes - self.shared + self.transient
 
     @property
     def step(self) -> int:
-        """What the step needs altogether."""
+        """The memory of the step altogether."""
         return sum(p.nbytes for p in (self.parameters, self.state, self.constants, self.arguments)) + self.own
 
     @property
@@ -94,20 +93,20 @@ class DeviceMemory:
     def __str__(self) -> str:
         lines = [f"{self.device}: at most {_size(self.peak).strip()} in use during a run"]
         for name in ("parameters", "state", "constants", "arguments", "results", "gradients", "arena"):
-            part: Part = getattr(self, name)
-            if not part.nbytes:
+            kind: MemoryKind = getattr(self, name)
+            if not kind.nbytes:
                 continue
             within = (
                 f", {_size(self.shared).strip()} of them in the arena" if name == "gradients" and self.shared else ""
             )
-            lines.append(f"  {name:<11}{_size(part.nbytes)}{within}")
+            lines.append(f"  {name:<11}{_size(kind.nbytes)}{within}")
             if name == "arena" and self.largest_step:
                 lines.append(f"    fullest at {self.largest_step}:")
             shown = _SHOWN if name == "arena" else _SHOWN // 2
-            lines += [f"    {entry}" for entry in part.entries[:shown]]
-            if len(part.entries) > shown:
-                rest = sum(e.nbytes for e in part.entries[shown:])
-                lines.append(f"    {_size(rest)}  in {len(part.entries) - shown} more")
+            lines += [f"    {entry}" for entry in kind.entries[:shown]]
+            if len(kind.entries) > shown:
+                rest = sum(e.nbytes for e in kind.entries[shown:])
+                lines.append(f"    {_size(rest)}  in {len(kind.entries) - shown} more")
         if self.workspace.nbytes:
             lines.append(f"  workspace  {_size(self.workspace.nbytes)}  at most, within the arena")
             lines += [f"    {entry}" for entry in self.workspace.entries[: _SHOWN // 4]]
@@ -120,7 +119,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """What a step needs on each of its devices. As text it is meant to be read."""
+    """The memory of a step on each of its devices; `str` makes it readable."""
 
     devices: tuple[DeviceMemory, ...]
 
@@ -133,33 +132,31 @@ class MemoryReport:
         return "\n".join(map(str, self.devices))
 
 
-def report(plan: Plan, taken: Callable[[Device], int] = lambda device: 0) -> MemoryReport:
-    """The report of a plan; `taken` says what a program that is made of it has from a device's pool already."""
+def report(plan: StepPlan, allocated: Callable[[Device], int] = lambda device: 0) -> MemoryReport:
+    """The report of a plan; `allocated` gives the bytes that its executable already has from a device's pool."""
     devices = {d for d in plan.devices if d is not None}
-    return MemoryReport(tuple(_Look(plan, d).memory(taken(d)) for d in sorted(devices, key=str)))
+    return MemoryReport(tuple(_DeviceReport(plan, d).memory(allocated(d)) for d in sorted(devices, key=str)))
 
 
-class _Look:
+class _DeviceReport:
     """A plan, seen from one device."""
 
-    def __init__(self, plan: Plan, device: Device) -> None:
+    def __init__(self, plan: StepPlan, device: Device) -> None:
         self._plan = plan
         self._device = device
         self._graph: Graph = plan.graph
         self._names = plan.graph.names
-        self._makers: dict[int, Node] = {}
-        """The node that first writes each storage."""
+        self._writers: dict[int, Node] = {}
+        """The node that first writes each allocation."""
         for node in self._graph.nodes:
             for v in node.outputs:
-                found = plan.storages.of[v]
-                if found is not None:
-                    self._makers.setdefault(found[0], node)
+                self._writers.setdefault(plan.buffers.slice_of(v)[0], node)
 
-    def memory(self, taken: int) -> DeviceMemory:
+    def memory(self, allocated: int) -> DeviceMemory:
         held, arguments = self._inputs()
         results, gradients, shared = self._results()
         arena = self._plan.arenas.get(self._device, Arena())
-        step, at_most = self._fullest(arena)
+        step, at_peak = self._peak(arena)
         workspace = self._workspace(arena)
         known = sum(p.nbytes for p in (*held.values(), arguments))
         return DeviceMemory(
@@ -171,32 +168,32 @@ class _Look:
             results=results,
             gradients=gradients,
             shared=shared,
-            arena=Part(arena.placement.nbytes, at_most),
+            arena=MemoryKind(arena.layout.nbytes, at_peak),
             workspace=workspace,
             transient=max((c.resolution.temporary for c in self._calls()), default=0),
-            elsewhere=max(self._device.pool.used - taken - known - self._replaced(), 0),
+            elsewhere=max(self._device.pool.used - allocated - known - self._replaced(), 0),
             largest_step=step,
         )
 
-    def _calls(self) -> Iterator[Call]:
+    def _calls(self) -> Iterator[NodeCall]:
         """The calls that run on the device."""
         for call in self._plan.calls:
-            if call is not None and call.node.origin is not None and call.node.origin.device is self._device:
+            if call is not None and call.node.device is self._device:
                 yield call
 
-    def _inputs(self) -> tuple[dict[str, Part], Part]:
-        """What the step finds: memory that it holds by kind, and its arguments. Each buffer counts once."""
+    def _inputs(self) -> tuple[dict[str, MemoryKind], MemoryKind]:
+        """The captured memory by kind, and the arguments. Each buffer counts once."""
         written = {id(b) for b in self._plan.captured.mutated_buffers}
         leaves = {id(g.leaf.buffer) for g in self._plan.captured.gradients}
         seen: set[int] = set()
-        held: dict[str, list[Entry]] = {"parameters": [], "state": [], "constants": []}
+        held: dict[str, list[MemoryEntry]] = {"parameters": [], "state": [], "constants": []}
         arguments = []
         for i, source in enumerate(self._plan.sources):
-            spec = self._graph.specs[i]
-            if not isinstance(spec, Spec):
+            if not self._graph.is_tensor(i):
                 continue
+            spec = self._graph.tensor(i)
             if isinstance(source, StepInput) and source.device is self._device:
-                arguments.append(Entry(bucket(spec.nbytes), str(spec), self._names.get(i, "")))
+                arguments.append(MemoryEntry(bucket(spec.nbytes), str(spec), self._names.get(i, "")))
             if (
                 not isinstance(source, CapturedConstant)
                 or source.device is not self._device
@@ -211,85 +208,83 @@ class _Look:
                 kind = "state"
             else:
                 kind = "constants" if name.partition("~")[0] in _UNNAMED else "parameters"
-            held[kind].append(Entry(source.buffer.nbytes, str(spec), self._names.get(i, "")))
-        return {kind: _part(entries) for kind, entries in held.items()}, _part(arguments)
+            held[kind].append(MemoryEntry(source.buffer.nbytes, str(spec), self._names.get(i, "")))
+        return {kind: _kind_of(entries) for kind, entries in held.items()}, _kind_of(arguments)
 
-    def _results(self) -> tuple[Part, Part, int]:
-        """Memory of what the step returns, of what it leaves behind, and how much of that lies in the arena."""
-        captured, storages = self._plan.captured, self._plan.storages
+    def _results(self) -> tuple[MemoryKind, MemoryKind, int]:
+        """The memory of results, that of live-outs, and the bytes of live-outs in the arena."""
+        captured, buffers = self._plan.captured, self._plan.buffers
         shared = 0
-        returned: list[Entry] = []
-        left: list[Entry] = []
+        returned: list[MemoryEntry] = []
+        live_outs: list[MemoryEntry] = []
         seen: set[int] = set()
         named = {id(g.final): self._leaf_name(g.leaf) for g in captured.gradients if g.final is not None}
         of_output = {output: named.get(id(t), "") for t, output in captured.live_outs}
         for output, value in enumerate(self._graph.outputs):
-            place = storages.of[value]
-            spec = self._graph.specs[value]
-            assert place is not None
-            assert isinstance(spec, Spec)
+            number, _ = buffers.slice_of(value)
+            spec = self._graph.tensor(value)
             if self._plan.devices[value] is not self._device:
                 continue
-            storage = storages.storages[place[0]]
-            if storage.source is None:
-                if place[0] in seen:
+            allocation = buffers.allocations[number]
+            if allocation.source is None:
+                if number in seen:
                     continue
-                seen.add(place[0])
-                spec = storage.spec
+                seen.add(number)
+                spec = allocation.spec
             name = of_output.get(output, "")
-            within = place[0] in self._plan.gradients
+            within = number in self._plan.gradients
             nbytes = spec.nbytes if within else bucket(spec.nbytes)
             shared += nbytes if within else 0
-            entry = Entry(nbytes, str(spec), f"gradient of {name}" if name else self._made(place[0]))
-            (left if output in of_output else returned).append(entry)
-        return _part(returned), _part(left), shared
+            entry = MemoryEntry(nbytes, str(spec), f"gradient of {name}" if name else self._writer(number))
+            (live_outs if output in of_output else returned).append(entry)
+        return _kind_of(returned), _kind_of(live_outs), shared
 
     def _replaced(self) -> int:
-        """Gradients that lie there now and that a run replaces."""
-        found = {}
+        """Bytes of the present gradients that a run replaces."""
+        nbytes = {}
         for g in self._plan.captured.gradients:
             now = g.leaf.stored_grad
             if g.replaced and now is not None and now is not g.final and now.device is self._device:
-                found[id(now.buffer)] = now.buffer.nbytes
-        return sum(found.values())
+                nbytes[id(now.buffer)] = now.buffer.nbytes
+        return sum(nbytes.values())
 
-    def _fullest(self, arena: Arena) -> tuple[str, tuple[Entry, ...]]:
-        """The step that needs the most of an arena, and what lives then."""
-        if not arena.needs:
+    def _peak(self, arena: Arena) -> tuple[str, tuple[MemoryEntry, ...]]:
+        """The step at which an arena is fullest, and what is live then."""
+        if not arena.intervals:
             return "", ()
-        k = min(n.first for n in arena.needs) + int(np.argmax(profile(arena.needs)))
+        k = min(i.first for i in arena.intervals) + int(np.argmax(usage(arena.intervals)))
         entries = [
-            self._entry(owner, need)
-            for owner, need in zip(arena.owners, arena.needs, strict=True)
-            if need.first <= k <= need.last
+            self._entry(owner, interval)
+            for owner, interval in zip(arena.owners, arena.intervals, strict=True)
+            if interval.first <= k <= interval.last
         ]
         if k >= len(self._graph.nodes):
-            return "the end", _part(entries).entries
+            return "the end", _kind_of(entries).entries
         node = self._graph.nodes[k]
-        return f"step {k} of {len(self._graph.nodes)}, {_place(node)}", _part(entries).entries
+        return f"step {k} of {len(self._graph.nodes)}, {_described(node)}", _kind_of(entries).entries
 
-    def _workspace(self, arena: Arena) -> Part:
-        """The temporaries of kernels; the bytes are those of the kernel that needs the most."""
+    def _workspace(self, arena: Arena) -> MemoryKind:
+        """The temporaries of kernels, with the bytes of the kernel that needs the most."""
         totals: dict[int, int] = {}
         entries = []
-        for owner, need in zip(arena.owners, arena.needs, strict=True):
+        for owner, interval in zip(arena.owners, arena.intervals, strict=True):
             if owner.kind == "call":
-                totals[owner.number] = totals.get(owner.number, 0) + need.nbytes
-                entries.append(self._entry(owner, need))
-        return Part(max(totals.values(), default=0), _part(entries).entries)
+                totals[owner.number] = totals.get(owner.number, 0) + interval.nbytes
+                entries.append(self._entry(owner, interval))
+        return MemoryKind(max(totals.values(), default=0), _kind_of(entries).entries)
 
-    def _entry(self, owner: Any, need: Any) -> Entry:
-        steps = (max(need.first, 0), need.last)
-        if owner.kind == "storage":
-            storage = self._plan.storages.storages[owner.number]
-            return Entry(need.nbytes, str(storage.spec), self._made(owner.number), steps)
+    def _entry(self, owner: Owner, interval: LiveInterval) -> MemoryEntry:
+        steps = (max(interval.first, 0), interval.last)
+        if owner.kind == "allocation":
+            allocation = self._plan.buffers.allocations[owner.number]
+            return MemoryEntry(interval.nbytes, str(allocation.spec), self._writer(owner.number), steps)
         if owner.kind == "call":
-            return Entry(need.nbytes, "workspace", _place(self._graph.nodes[owner.number]), steps)
-        return Entry(need.nbytes, "copy", "of a value on its way to another's memory", steps)
+            return MemoryEntry(interval.nbytes, "workspace", _described(self._graph.nodes[owner.number]), steps)
+        return MemoryEntry(interval.nbytes, "copy", "of a value on its way to another's memory", steps)
 
-    def _made(self, storage: int) -> str:
-        node = self._makers.get(storage)
-        return "" if node is None else _place(node)
+    def _writer(self, allocation: int) -> str:
+        node = self._writers.get(allocation)
+        return "" if node is None else _described(node)
 
     def _leaf_name(self, leaf: Any) -> str:
         for i, source in enumerate(self._plan.sources):
@@ -298,18 +293,18 @@ class _Look:
         return str(leaf.ref.spec)
 
 
-def _place(node: Node) -> str:
-    """What a node does, and in which module."""
+def _described(node: Node) -> str:
+    """The op of a node, and its module."""
     op = node.op.name
     if op == "fused_elementwise":
-        op = "+".join(step[0] for step in node.op.bind(node.params)["steps"])
+        op = "+".join(step[0] for step in node.bound["steps"])
     module = node.origin.module if node.origin is not None else ""
     return f"{op} in {module}" if module else op
 
 
-def _part(entries: Iterable[Entry]) -> Part:
+def _kind_of(entries: Iterable[MemoryEntry]) -> MemoryKind:
     ordered = tuple(sorted(entries, key=lambda e: -e.nbytes))
-    return Part(sum(e.nbytes for e in ordered), ordered)
+    return MemoryKind(sum(e.nbytes for e in ordered), ordered)
 
 
 def _size(nbytes: int) -> str:
@@ -319,4 +314,4 @@ def _size(nbytes: int) -> str:
     return f"{nbytes:8d} B  "
 
 
-__all__ = ["DeviceMemory", "Entry", "MemoryReport", "Part", "report"]
+__all__ = ["DeviceMemory", "MemoryEntry", "MemoryKind", "MemoryReport", "report"]

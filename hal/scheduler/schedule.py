@@ -1,166 +1,149 @@
-"""The order of a graph's nodes: one in which less memory is needed at a time, where there is one.
+"""Scheduling: an order of a graph's nodes that needs less memory at a time, if there is one.
 
-What lets go of more memory than it takes comes as early as it can, and what only takes memory as late as it can. Optimizer
-steps, for one, directly follow the gradients that they use up. No value depends on the order.
+Nodes that free more memory than they allocate run as early as possible, nodes that only allocate as late as possible. Optimizer
+steps, for one, directly follow the gradients that they consume. No value depends on the order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyhal.hal.ir.graph import Graph, Node, with_needs
-from polyhal.hal.ir.rewriter import Rewriting
+from polyhal.hal.ir.graph import Graph, postorder
+from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import Value
-from polyhal.hal.scheduler.liveness import greatest
+from polyhal.hal.scheduler.liveness import peak_live_bytes
 
-_LOOK_AHEAD = 4
+_LOOKAHEAD = 4
+"""Nodes considered together where each frees exactly what it allocates."""
 
 
-def ordered(graph: Graph, inside: frozenset[int] = frozenset()) -> Graph:
-    """The graph with its nodes in the best order that is found, or as it is; `inside` is as for `greatest`."""
-    best, least = graph, greatest(graph, inside)
-    for found in (_Order(graph).written(), _Order(_sunk(graph)).written()):
-        needed = greatest(found, inside)
-        if needed < least:
-            best, least = found, needed
+def schedule(graph: Graph, inside: frozenset[int] = frozenset()) -> Graph:
+    """The graph in the order with the lowest peak that is found, its own included; `inside` as for `live_bytes`."""
+    best, least = graph, peak_live_bytes(graph, inside)
+    for candidate in (_ListScheduler(graph).run(), _ListScheduler(_sunk(graph)).run()):
+        peak = peak_live_bytes(candidate, inside)
+        if peak < least:
+            best, least = candidate, peak
     return best
 
 
-def rearranged(graph: Graph, order: Sequence[int]) -> Graph:
+def reorder(graph: Graph, order: Sequence[int]) -> Graph:
     """The graph with its nodes in the given order."""
-    rewriting = Rewriting(graph)
+    rewriter = GraphRewriter(graph)
     for k in order:
-        rewriting.keep(graph.nodes[k])
-    return rewriting.finish()
+        rewriter.keep(graph.nodes[k])
+    return rewriter.finish()
+
+
+def live_out_roots(graph: Graph) -> set[int]:
+    """The values in whose memory outputs and updates lie."""
+    return {graph.root(v) for v in graph.live_outs}
 
 
 def _sunk(graph: Graph) -> Graph:
-    """Nodes that use nothing up directly before the first one that reads from them."""
-    roots, _ = graph_roots(graph)
-    readers: dict[int, list[int]] = {}
-    last: dict[int, int] = {}
-    for k, node in enumerate(graph.nodes):
-        for v in slots(node):
-            readers.setdefault(v, []).append(k)
-            last[roots[v]] = k
-    kept = {roots[v] for v in (*graph.outputs, *graph.updates.values())}
-    place = [float(k) for k in range(len(graph.nodes))]
+    """The graph with each node that frees nothing directly before its first user."""
+    last = {graph.root(v): k for k, node in enumerate(graph.nodes) for v in node.reads}
+    live_out = live_out_roots(graph)
+    position = [float(k) for k in range(len(graph.nodes))]
     for k in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[k]
-        used_up = any(roots[v] >= graph.inputs and roots[v] not in kept and last[roots[v]] <= k for v in slots(node))
-        first = min((place[r] for v in node.outputs for r in readers.get(v, ())), default=None)
-        changed = any(roots[v] in graph.updates for v in slots(node))
-        if first is not None and not (used_up or changed or node.replaces):
-            place[k] = first
-    return rearranged(graph, sorted(range(len(place)), key=lambda k: (place[k], k)))
+        roots = [graph.root(v) for v in node.reads]
+        frees = any(r >= graph.inputs and r not in live_out and last[r] <= k for r in roots)
+        first = min((position[user] for v in node.outputs for user in graph.user_indices(v)), default=None)
+        reads_updated = any(r in graph.updates for r in roots)
+        if first is not None and not (frees or reads_updated or node.replaces):
+            position[k] = first
+    return reorder(graph, sorted(range(len(position)), key=lambda k: (position[k], k)))
 
 
-def slots(node: Node) -> list[int]:
-    """The values that a node reads."""
-    return [x.index for x in node.inputs if isinstance(x, Value)]
-
-
-def graph_roots(graph: Graph) -> tuple[list[int], list[bool]]:
-    """For each value the one in whose memory it is a view, itself if none; for each node whether it makes a view."""
-    roots = list(range(len(graph.specs)))
-    views = []
-    for node in graph.nodes:
-        source = node.inputs[0] if node.inputs else None
-        views.append(isinstance(source, Value) and graph.view_offset(node) is not None)
-        if views[-1]:
-            assert isinstance(source, Value)
-            roots[node.outputs[0]] = roots[source.index]
-    return roots, views
-
-
-class _Order:
-    """Repeatedly takes a node that lets go of memory, or else the next one of the old order. Views take no part."""
+class _ListScheduler:
+    """Takes a ready node that frees memory, or else the next one of the old order. Views directly precede their users."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._roots, self._views = graph_roots(graph)
-        self._maker = {v: k for k, n in enumerate(graph.nodes) for v in n.outputs}
-        kept = {self._roots[v] for v in (*graph.outputs, *graph.updates.values())}
+        self._is_view = [graph.is_view(node) for node in graph.nodes]
+        live_out = live_out_roots(graph)
         self._bytes = [
-            spec.nbytes if isinstance(spec, Spec) and v >= graph.inputs and v not in kept else 0
+            spec.nbytes if isinstance(spec, Spec) and v >= graph.inputs and v not in live_out else 0
             for v, spec in enumerate(graph.specs)
         ]
-        """What a value takes from the arena."""
-        self._reads: list[set[int]] = [{self._roots[v] for v in slots(n)} for n in graph.nodes]
-        self._left: dict[int, int] = {}
-        """How many nodes are still to read from a root."""
-        for k, reads in enumerate(self._reads):
-            if not self._views[k]:
-                for r in reads:
-                    self._left[r] = self._left.get(r, 0) + 1
-        self._needs = self._dependencies()
+        """Bytes that a value takes in the arena."""
+        self._reads: list[set[int]] = [{graph.root(v) for v in node.reads} for node in graph.nodes]
+        """The roots that each node reads."""
+        self._users_left: dict[int, int] = {}
+        """Number of unscheduled nodes that read each root."""
+        for k, roots in enumerate(self._reads):
+            if not self._is_view[k]:
+                for r in roots:
+                    self._users_left[r] = self._users_left.get(r, 0) + 1
+        self._waiting = self._dependencies()
+        """For each node the unscheduled nodes that must precede it."""
+        self._dependents: dict[int, list[int]] = {}
+        for k, needs in enumerate(self._waiting):
+            if not self._is_view[k]:
+                for n in needs:
+                    self._dependents.setdefault(n, []).append(k)
 
     def _dependencies(self) -> list[set[int]]:
-        """For each node those that must come before it: makers of what it reads, and readers of what it replaces."""
+        """For each node the producers of what it reads, and the readers of what it overwrites."""
         graph = self._graph
-        replaced_by = {v: i for i, v in graph.updates.items()}
+        updated_by = {v: i for i, v in graph.updates.items()}
         readers: dict[int, list[int]] = {}
-        found: list[set[int]] = []
+        dependencies: list[set[int]] = []
         for k, node in enumerate(graph.nodes):
-            needs = {self._maker[r] for r in self._reads[k] if r in self._maker}
-            replaced = {self._roots[node.inputs[p].index] for p in node.replaces if p >= 0}  # type: ignore[union-attr]
-            replaced |= {replaced_by[v] for v in node.outputs if v in replaced_by}
-            for r in replaced:
+            needs = {graph.producer_index(r) for r in self._reads[k]}
+            overwritten = {graph.root(node.value(p)) for p in node.replaces if p >= 0}
+            overwritten |= {updated_by[v] for v in node.outputs if v in updated_by}
+            for r in overwritten:
                 needs.update(readers.get(r, ()))
-            if not self._views[k]:
+            if not self._is_view[k]:
                 for r in self._reads[k]:
                     readers.setdefault(r, []).append(k)
-            found.append(needs - {k})
-        return found
+            dependencies.append(needs - {k, -1})
+        return dependencies
 
-    def written(self) -> Graph:
+    def run(self) -> Graph:
         """The graph in the order found."""
-        waiting: list[set[int]] = [set(n) for n in self._needs]
-        followers: dict[int, list[int]] = {}
-        for k, needs in enumerate(waiting):
-            if not self._views[k]:
-                for n in needs:
-                    followers.setdefault(n, []).append(k)
-        ready = [k for k, needs in enumerate(waiting) if not needs and not self._views[k]]
+        ready = [k for k, needs in enumerate(self._waiting) if not needs and not self._is_view[k]]
         order: list[int] = []
         done: set[int] = set()
         while ready:
-            k = min(ready, key=lambda n: (self._gain(n, waiting, followers), n))
+            k = min(ready, key=lambda n: (self._gain(n), n))
             ready.remove(k)
-            order += with_needs(k, self._makers, done)
+            order += postorder(k, self._producers, done)
             for r in self._reads[k]:
-                self._left[r] -= 1
-            for f in followers.get(k, ()):
-                waiting[f].discard(k)
-                if not waiting[f]:
-                    ready.append(f)
+                self._users_left[r] -= 1
+            for dependent in self._dependents.get(k, ()):
+                self._waiting[dependent].discard(k)
+                if not self._waiting[dependent]:
+                    ready.append(dependent)
         order += [k for k in range(len(self._graph.nodes)) if k not in done]
-        return rearranged(self._graph, order)
+        return reorder(self._graph, order)
 
-    def _gain(self, k: int, waiting: Sequence[set[int]], followers: dict[int, list[int]]) -> int:
-        """The bytes, as a negative number, that node `k` lets go of; 0 if it takes as many or more.
+    def _gain(self, k: int) -> int:
+        """The bytes that node `k` frees, as a negative number; 0 if it allocates as many or more.
 
-        A node that takes as many as it lets go of is looked at together with what then can follow it.
+        A node that allocates as many as it frees is considered together with those that can then follow it.
         """
-        done: list[int] = []
-        while len(done) < _LOOK_AHEAD:
-            change = self._change(k, done)
+        before: list[int] = []
+        while len(before) < _LOOKAHEAD:
+            change = self._change(k, before)
             if change:
                 return min(change, 0)
-            done.append(k)
-            next_ = next((f for f in followers.get(k, ()) if waiting[f] == {k}), None)
-            if next_ is None:
+            before.append(k)
+            following = next((d for d in self._dependents.get(k, ()) if self._waiting[d] == {k}), None)
+            if following is None:
                 return 0
-            k = next_
+            k = following
         return 0
 
-    def _change(self, k: int, done: Sequence[int]) -> int:
-        """How many bytes more are taken after node `k` than before it, when `done` came first."""
-        made = sum(self._bytes[v] for v in self._graph.nodes[k].outputs)
-        reads = self._reads[k]
-        return made - sum(self._bytes[r] for r in reads if self._left[r] == 1 + sum(r in self._reads[d] for d in done))
+    def _change(self, k: int, before: Sequence[int]) -> int:
+        """The bytes allocated minus those freed by node `k`, run after the nodes `before`."""
+        allocated = sum(self._bytes[v] for v in self._graph.nodes[k].outputs)
+        freed = (r for r in self._reads[k] if self._users_left[r] == 1 + sum(r in self._reads[b] for b in before))
+        return allocated - sum(self._bytes[r] for r in freed)
 
-    def _makers(self, k: int) -> list[int]:
-        """The nodes that make what a node reads, views among them."""
-        return [self._maker[v] for v in slots(self._graph.nodes[k]) if v in self._maker]
+    def _producers(self, k: int) -> list[int]:
+        """The nodes that make what a node reads, views included."""
+        producers = (self._graph.producer_index(v) for v in self._graph.nodes[k].reads)
+        return [p for p in producers if p >= 0]

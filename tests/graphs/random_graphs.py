@@ -35,9 +35,8 @@ def graphs(draw: st.DrawFn) -> Graph:
         name = draw(NAMES)
         if name:
             graph.names[len(graph.specs)] = name
-        graph.specs.append(spec)
-    graph.specs.append(contiguous(dtypes.float32, (2, 3)))
-    graph.inputs = len(graph.specs)
+        graph.add_input(spec)
+    graph.add_input(contiguous(dtypes.float32, (2, 3)))
     for _ in range(draw(st.integers(1, 8))):
         _grow(draw, graph)
     made = range(graph.inputs, len(graph.specs))

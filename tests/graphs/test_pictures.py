@@ -67,7 +67,7 @@ def test_page(numpy_device: ph.Device, tmp_path: Path) -> None:
     text = ph.draw_graph(step, tmp_path / "step.html", profile).read_text()
     page = _Page(text)
     assert not page.open
-    graph = recorded_step(step).program.graph
+    graph = recorded_step(step).executable.graph
     assert len(page.rows) == graph.inputs + len(graph.nodes)
     assert page.headings[:2] == ["inputs", "0"]
     assert text.count(">step</") == 2
@@ -119,8 +119,8 @@ def test_explanation_and_profile(device: ph.Device) -> None:
             assert np.array_equal(step(x).numpy(), plain)
     step(x)
     assert profile.runs == 3
-    program = recorded_step(step).program
-    for call in program.calls:
+    executable = recorded_step(step).executable
+    for call in executable.calls:
         if call is not None:
             assert profile.time_of(call.node) is not None, call.node.op.name
     assert profile.total == sum(n for _, n in profile.modules())

@@ -10,7 +10,7 @@ from polyhal import Tensor
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import float32
-from polyhal.hal.ir.graph import trace
+from polyhal.hal.ir.trace import trace
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
 from polyhal.hal.testing.kit.bare import bare

@@ -7,10 +7,10 @@ import pytest
 from polyhal.hal.device import Device
 from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
-from polyhal.hal.passes.fuse.epilogues import fuse_products
-from polyhal.hal.passes.fuse.match_patterns import recognize
-from polyhal.hal.passes.fuse.norm_relu import join_relu
-from polyhal.hal.passes.layout.sink_reshapes import align_shapes
+from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
+from polyhal.hal.passes.fuse.match_patterns import match_patterns
+from polyhal.hal.passes.fuse.norm_relu import fuse_norm_relu
+from polyhal.hal.passes.layout.sink_reshapes import sink_reshapes
 
 from .golden import check
 from .rich_device import rich_device
@@ -42,7 +42,7 @@ def test_a_composed_op_becomes_its_parts() -> None:
 
 def test_softmax_written_out() -> None:
     check(
-        recognize,
+        match_patterns,
         """
         %0: float32[2, 3]
         on it
@@ -75,7 +75,7 @@ def test_what_is_read_on_the_way_is_left_alone() -> None:
         %5 = divide(%3, %4): float32[2, 3]
         return %5, %3
         """
-    check(recognize, text, text)
+    check(match_patterns, text, text)
     text = """
         %0: float32[2, 3]
         on it
@@ -84,12 +84,12 @@ def test_what_is_read_on_the_way_is_left_alone() -> None:
         %3 = divide(%1, %2): float32[2, 3]
         return %3
         """
-    check(recognize, text, text)
+    check(match_patterns, text, text)
 
 
 def test_layer_norm_written_out() -> None:
     check(
-        recognize,
+        match_patterns,
         """
         %0: float32[2, 4]
         %1: float32[4]
@@ -134,15 +134,15 @@ _GELU = """
 
 def test_gelu_written_out() -> None:
     after = "%0: float32[4]\non it\n%1 = gelu(%0, approximate='tanh'): float32[4]\nreturn %1"
-    check(recognize, _GELU.format(cubic=0.044715), after)
+    check(match_patterns, _GELU.format(cubic=0.044715), after)
     other = _GELU.format(cubic=0.0447)
-    check(recognize, other, other)
+    check(match_patterns, other, other)
 
 
 def test_a_product_finishes_its_results() -> None:
     """Bias, activation and residual, the last behind a reshape."""
     check(
-        fuse_products,
+        fuse_epilogues,
         """
         %0: float32[6, 4]
         %1: float32[5, 4]
@@ -179,7 +179,7 @@ def test_a_product_that_others_read_stays() -> None:
         %3 = relu(%2): float32[6, 5]
         return %3, %2
         """
-    check(fuse_products, text, text)
+    check(fuse_epilogues, text, text)
 
 
 _NORM_AND_RELU = """
@@ -218,10 +218,10 @@ def test_relu_joins_batch_norm() -> None:
     %8, %9, %10 = batch_norm_grad(%7, %0, %1, %5, %6, eps=1e-05): float32[4, 3], float32[3], float32[3]
     return %4, %8, %9, %10
     """
-    check(join_relu, text, _JOINED_NORM.rstrip() + both)
-    check(join_relu, text, _JOINED_NORM.rstrip() + forward, rich_device("batch_norm_relu_grad"))
-    check(join_relu, text, text, rich_device("batch_norm_relu"))
-    check(join_relu, read, read)
+    check(fuse_norm_relu, text, _JOINED_NORM.rstrip() + both)
+    check(fuse_norm_relu, text, _JOINED_NORM.rstrip() + forward, rich_device("batch_norm_relu_grad"))
+    check(fuse_norm_relu, text, text, rich_device("batch_norm_relu"))
+    check(fuse_norm_relu, read, read)
 
 
 def test_a_device_without_epilogues_keeps_products() -> None:
@@ -233,12 +233,12 @@ def test_a_device_without_epilogues_keeps_products() -> None:
         %3 = relu(%2): float32[6, 5]
         return %3
         """
-    check(fuse_products, text, text, rich_device("fused_matmul"))
+    check(fuse_epilogues, text, text, rich_device("fused_matmul"))
 
 
 def test_reshapes_move_behind_what_follows() -> None:
     check(
-        align_shapes,
+        sink_reshapes,
         """
         %0: float32[2, 3, 4]
         %1: float32[4]

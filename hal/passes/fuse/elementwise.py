@@ -1,219 +1,195 @@
-"""Neighbouring elementwise ops of one shape, and a reduction after them, become one op: one kernel instead of several.
+"""Groups neighbouring pointwise ops of one shape, and a reduction that follows them, into one op that runs as one kernel.
 
-Every value between two kernels is written to memory and read again; within a group it stays in registers. A group may not
-need, by way of ops outside it, what it makes itself.
+Values between two kernels are written to memory and read back; inside a group they stay in registers. A group must not depend
+on its own results by way of ops outside of it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyhal.hal.ir.graph import Graph, Node, Operand, with_needs
-from polyhal.hal.ir.rewriter import Rewriting, has_groups, uses
-from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import OPS, Value
-from polyhal.hal.ops.pointwise.elementwise import OPERANDS
-from polyhal.hal.ops.pointwise.fused_elementwise import REDUCTIONS, GroupStep
+from polyhal.hal.ir.graph import Graph, Node, Operand, Value, operand_key, postorder
+from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
+from polyhal.hal.ops.traits import Trait
 
-_MOST_STEPS = 48
-_MOST_AGAIN = 4
-"""Steps that may be done once for each element of a larger shape to save a launch, ..."""
-_CHEAP = frozenset({
-    "add", "subtract", "multiply", "divide", "negative", "abs", "square", "sqrt", "rsqrt", "reciprocal", "maximum", "minimum",
-    "clip", "cast", "where", "less", "greater", "less_equal", "greater_equal", "equal", "not_equal", "logical_and",
-    "logical_or", "logical_not",
-})  # fmt: skip
-"""... if they are of these ops."""
-_MOST_TENSORS = 12
-"""Inputs and results of a group together. Kernels take few arguments on some devices, and registers are few."""
+_MAX_STEPS = 48
+_MAX_REPEATED = 4
+"""Cheap steps that may be repeated for each element of a larger shape to save a launch."""
+_MAX_TENSORS = 12
+"""Inputs and results of a group together. Some devices allow few kernel arguments, and registers are scarce."""
 
 
 def fuse_elementwise(graph: Graph) -> Graph:
-    """Group elementwise ops, on devices that have kernels for groups."""
-    return _Fusion(graph).run()
+    """Group pointwise ops, on devices that have kernels for groups."""
+    return _Grouping(graph).run()
 
 
 @dataclass(slots=True, eq=False)
-class _Unit:
-    """Nodes that run as one, by number, in order. `shape` is None for nodes that are no group."""
+class _Group:
+    """Positions of nodes that run as one, in order. `shape` is None for a single node that is not pointwise."""
 
     nodes: list[int]
     shape: tuple[int, ...] | None
     needs: set[int] = field(default_factory=set)
-    """Numbers of the units outside that it reads from."""
+    """The other groups that it reads from."""
 
 
-class _Fusion:
+class _Grouping:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._uses = uses(graph)
-        self._maker = {v: k for k, n in enumerate(graph.nodes) for v in n.outputs}
-        self._unit_of: list[int] = []
-        self._units: dict[int, _Unit] = {}
+        self._group_of: list[int] = []
+        """The group of each node: a key of `_groups`."""
+        self._groups: dict[int, _Group] = {}
 
     def run(self) -> Graph:
-        """Find groups, then write the graph anew in an order in which every unit follows what it needs."""
+        """Form groups, then write the graph in an order in which every group follows those that it needs."""
         for k, node in enumerate(self._graph.nodes):
-            self._start(k, node)
-        rewriting = Rewriting(self._graph)
-        for unit in self._ordered():
-            if len(unit.nodes) == 1 or not self._emit(rewriting, unit):
-                for k in unit.nodes:
-                    rewriting.keep(self._graph.nodes[k])
-        return rewriting.finish()
+            self._place(k, node)
+        rewriter = GraphRewriter(self._graph)
+        for group in self._ordered():
+            if len(group.nodes) == 1 or not self._emit(rewriter, group):
+                for k in group.nodes:
+                    rewriter.keep(self._graph.nodes[k])
+        return rewriter.finish()
 
     # --- grouping ---------------------------------------------------------------------------------------------------
 
-    def _start(self, k: int, node: Node) -> None:
-        """Give a node a unit of its own, and join it to the units that it reads from where that is possible."""
-        sources = [self._unit_of[self._maker[v]] for v in _values(node) if v in self._maker]
-        fusible = _is_fusible(node)
-        shape = self._graph.specs[node.outputs[0]].shape if fusible else None  # type: ignore[union-attr]
-        self._unit_of.append(k)
-        self._units[k] = _Unit([k], shape, set(sources))
+    def _place(self, k: int, node: Node) -> None:
+        """Give a node a group of its own, and join that with the groups that it reads from where possible."""
+        graph = self._graph
+        producers = [graph.producer_index(v) for v in node.reads]
+        sources = [self._group_of[p] for p in producers if p >= 0]
+        fusible = Trait.POINTWISE in node.op.traits and can_fuse(node)
+        shape = graph.tensor(node.outputs[0]).shape if fusible else None
+        self._group_of.append(k)
+        self._groups[k] = _Group([k], shape, set(sources))
         if fusible:
             for source in sorted(set(sources), reverse=True):
-                self._join(self._unit_of[self._units[source].nodes[0]] if source in self._units else source, k)
-        elif node.op.name in REDUCTIONS and sources and may_end(node):
-            (v,) = _values(node)
-            before = self._units[sources[0]]
-            if before.shape is not None and self._uses[v] == 1 and self._results(before.nodes) == [v]:
+                self._join(self._group_of[self._groups[source].nodes[0]] if source in self._groups else source, k)
+        elif sources and may_end(node):
+            v = node.value(0)
+            before = self._groups[sources[0]]
+            if before.shape is not None and graph.use_count(v) == 1 and self._results(before.nodes) == [v]:
                 self._merge(sources[0], k, ends=True)
 
     def _join(self, a: int, b: int) -> None:
-        """Make one group of two where shape, device, size and order allow it."""
-        b = self._unit_of[b]
-        if a == b or a not in self._units:
+        """Merge two groups where shape, device, size and order allow it."""
+        b = self._group_of[b]
+        if a == b or a not in self._groups:
             return
-        first, second = self._units[a], self._units[b]
-        if first.shape is None or second.shape is None or not self._alike(first, second):
+        first, second = self._groups[a], self._groups[b]
+        if first.shape is None or second.shape is None:
+            return
+        if not self._graph.nodes[first.nodes[0]].merges_with(self._graph.nodes[second.nodes[0]]):
             return
         if first.shape != second.shape and not self._is_worth_repeating(first, second):
             return
         nodes = sorted((*first.nodes, *second.nodes))
         outside = (first.needs | second.needs) - {a, b}
-        if len(nodes) > _MOST_STEPS or any(self._depends(u, {a, b}) for u in outside):
+        if len(nodes) > _MAX_STEPS or any(self._depends(u, {a, b}) for u in outside):
             return
-        if len(self._tensors(nodes)) + len(self._results(nodes)) <= _MOST_TENSORS:
+        if len(self._tensors(nodes)) + len(self._results(nodes)) <= _MAX_TENSORS:
             self._merge(a, b)
 
-    def _is_worth_repeating(self, first: _Unit, second: _Unit) -> bool:
-        """Whether a group of a smaller shape had better be computed for each element of the one that alone reads it."""
-        ops = [self._graph.nodes[k].op.name for k in first.nodes]
-        assert first.shape is not None
-        assert second.shape is not None
-        if len(ops) > _MOST_AGAIN or not _CHEAP.issuperset(ops) or not broadcasts(first.shape, second.shape):
+    def _is_worth_repeating(self, first: _Group, second: _Group) -> bool:
+        """Whether to compute a group of a smaller shape again for each element of the larger group, its only user."""
+        graph = self._graph
+        nodes = [graph.nodes[k] for k in first.nodes]
+        if len(nodes) > _MAX_REPEATED or any(Trait.CHEAP not in n.op.traits for n in nodes):
             return False
-        read: dict[int, int] = {}
-        for k in (*first.nodes, *second.nodes):
-            for v in _values(self._graph.nodes[k]):
-                read[v] = read.get(v, 0) + 1
-        return all(self._uses[v] == read.get(v, 0) for k in first.nodes for v in self._graph.nodes[k].outputs)
+        if first.shape is None or second.shape is None or not broadcasts(first.shape, second.shape):
+            return False
+        reads = self._reads((*first.nodes, *second.nodes))
+        return all(graph.use_count(v) == reads[v] for n in nodes for v in n.outputs)
 
     def _merge(self, a: int, b: int, *, ends: bool = False) -> None:
-        """Let unit `b` become part of `a`."""
-        first, second = self._units[a], self._units.pop(b)
+        """Make group `b` part of `a`."""
+        first, second = self._groups[a], self._groups.pop(b)
         first.nodes = sorted((*first.nodes, *second.nodes))
         first.needs = (first.needs | second.needs) - {a, b}
         first.shape = None if ends else second.shape
         for k in second.nodes:
-            self._unit_of[k] = a
-        for unit in self._units.values():
-            if b in unit.needs:
-                unit.needs.discard(b)
-                unit.needs.add(a)
+            self._group_of[k] = a
+        for group in self._groups.values():
+            if b in group.needs:
+                group.needs.discard(b)
+                group.needs.add(a)
 
-    def _alike(self, a: _Unit, b: _Unit) -> bool:
-        x, y = (self._graph.nodes[u.nodes[0]].origin for u in (a, b))
-        return x is not None and y is not None and x.alike == y.alike
-
-    def _depends(self, unit: int, on: set[int]) -> bool:
-        """Whether a unit reads, directly or through others, from one of `on`."""
-        first = min(self._units[u].nodes[0] for u in on)
-        pending, seen = [unit], {unit}
+    def _depends(self, group: int, on: set[int]) -> bool:
+        """Whether a group reads, directly or through others, from one of `on`."""
+        first = min(self._groups[u].nodes[0] for u in on)
+        pending, seen = [group], {group}
         while pending:
-            needs = self._units[pending.pop()].needs
+            needs = self._groups[pending.pop()].needs
             if needs & on:
                 return True
-            # A unit all of whose nodes come before the first one of `on` cannot depend on it.
-            found = {u for u in needs - seen if self._units[u].nodes[-1] > first}
-            seen |= found
-            pending += found
+            # A group whose nodes all precede the first one of `on` cannot depend on it.
+            later = {u for u in needs - seen if self._groups[u].nodes[-1] > first}
+            seen |= later
+            pending += later
         return False
 
+    def _reads(self, nodes: Sequence[int]) -> Counter[int]:
+        """How often each value is read by these nodes."""
+        return Counter(v for k in nodes for v in self._graph.nodes[k].reads)
+
     def _tensors(self, nodes: Sequence[int]) -> set[int]:
-        """Values from outside that the nodes read, numbers left out."""
+        """Tensors from outside that the nodes read."""
         made = {v for k in nodes for v in self._graph.nodes[k].outputs}
-        read = {v for k in nodes for v in _values(self._graph.nodes[k])}
-        return {v for v in read - made if isinstance(self._graph.specs[v], Spec)}
+        return {v for v in self._reads(nodes).keys() - made if self._graph.is_tensor(v)}
 
     def _results(self, nodes: Sequence[int]) -> list[int]:
-        """Values that the nodes make and something else reads."""
-        inner: dict[int, int] = {}
-        for k in nodes:
-            for x in self._graph.nodes[k].inputs:
-                if isinstance(x, Value):
-                    inner[x.index] = inner.get(x.index, 0) + 1
+        """Values of the nodes that something else reads."""
+        inside = self._reads(nodes)
         made = [v for k in nodes for v in self._graph.nodes[k].outputs]
-        return [v for v in made if self._uses[v] > inner.get(v, 0)]
+        return [v for v in made if self._graph.use_count(v) > inside[v]]
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def _ordered(self) -> Iterator[_Unit]:
-        """Units after those that they need, otherwise in the order of their last nodes."""
+    def _ordered(self) -> Iterator[_Group]:
+        """Groups after those that they need, otherwise in the order of their last nodes."""
         done: set[int] = set()
-        for number in sorted(self._units, key=lambda u: self._units[u].nodes[-1]):
-            for found in with_needs(number, lambda u: sorted(self._units[u].needs), done):
-                yield self._units[found]
+        for number in sorted(self._groups, key=lambda u: self._groups[u].nodes[-1]):
+            for ready in postorder(number, lambda u: sorted(self._groups[u].needs), done):
+                yield self._groups[ready]
 
-    def _emit(self, rewriting: Rewriting, unit: _Unit) -> bool:
-        """Add a group as one op. False where the device has no kernel for it."""
-        nodes = [self._graph.nodes[k] for k in unit.nodes]
-        ending = nodes.pop() if unit.shape is None else None
-        results = self._results(unit.nodes[: len(nodes)])
-        inputs: list[Operand] = []
-        places: dict[Any, int] = {}
-        for node in nodes:
-            for x in node.inputs:
-                key = _identity(x)
-                if x is not None and key not in places and not (isinstance(x, Value) and self._is_made(x, unit)):
-                    places[key] = len(inputs)
-                    inputs.append(rewriting.operand(x))
-        steps: list[GroupStep] = []
-        for node in nodes:
-            arguments = tuple(None if x is None else places[_identity(x)] for x in node.inputs)
-            places[_identity(Value(node.outputs[0]))] = len(inputs) + len(steps)
-            steps.append((node.op.name, arguments, node.params))
-        reduction = None
-        if ending is not None:
-            bound = ending.op.bind(ending.params)
-            reduction = (ending.op.name, bound["axis"], bound["keepdims"])
-        params = (tuple(steps), tuple(places[_identity(Value(v))] for v in results), reduction)
-        origin = nodes[0].origin
-        assert origin is not None
-        if not rewriting.has_kernel(OPS["fused_elementwise"], inputs, params, origin):
+    def _emit(self, rewriter: GraphRewriter, group: _Group) -> bool:
+        """Add a group as one op. Returns False where the device has no kernel for it."""
+        nodes = [self._graph.nodes[k] for k in group.nodes]
+        end = nodes.pop() if group.shape is None else None
+        results = self._results(group.nodes[: len(nodes)])
+        steps, numbers, operands = grouped(nodes)
+        inputs = [rewriter.operand(x) for x in operands]
+        reduction = None if end is None else (end.op.name, end.bound["axis"], end.bound["keepdims"])
+        params = (steps, tuple(numbers[v] for v in results), reduction)
+        op, origin = OPS["fused_elementwise"], nodes[0].place
+        if not rewriter.has_kernel(op, inputs, params, origin):
             return False
-        made = rewriting.add(OPS["fused_elementwise"], inputs, params, origin)
-        for v, slot in zip(results if ending is None else ending.outputs, made, strict=True):
-            rewriting.equate(v, slot)
+        made = rewriter.add(op, inputs, params, origin)
+        for v, value in zip(results if end is None else end.outputs, made, strict=True):
+            rewriter.replace_all_uses(v, value)
         return True
 
-    def _is_made(self, x: Value, unit: _Unit) -> bool:
-        return x.index in self._maker and self._maker[x.index] in unit.nodes
 
-
-def _values(node: Node) -> list[int]:
-    return [x.index for x in node.inputs if isinstance(x, Value)]
-
-
-def _identity(x: Operand) -> Any:
-    return x if isinstance(x, Value) else (type(x), repr(x))
-
-
-def _is_fusible(node: Node) -> bool:
-    return node.op.name in OPERANDS and has_groups(node.origin)
+def grouped(nodes: Sequence[Node]) -> tuple[tuple[GroupStep, ...], dict[int, int], list[Operand]]:
+    """Pointwise nodes as the steps of one op: the steps, the number of each node's result in the group, and the operands."""
+    made = {v for n in nodes for v in n.outputs}
+    operands: dict[Any, Operand] = {}
+    for x in (x for n in nodes for x in n.inputs):
+        if x is not None and not (isinstance(x, Value) and x.index in made):
+            operands.setdefault(operand_key(x), x)
+    numbers = {key: i for i, key in enumerate(operands)}
+    steps: list[GroupStep] = []
+    for node in nodes:
+        arguments = tuple(None if x is None else numbers[operand_key(x)] for x in node.inputs)
+        steps.append((node.op.name, arguments, node.params))
+        numbers[Value(node.outputs[0])] = len(operands) + len(steps) - 1
+    return tuple(steps), {v: numbers[Value(v)] for v in made}, list(operands.values())
 
 
 def broadcasts(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
@@ -222,5 +198,5 @@ def broadcasts(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
 
 
 def may_end(node: Node) -> bool:
-    """Whether a reduction is one that a group may end with."""
-    return set(node.op.params) == {"axis", "keepdims"} and node.op.bind(node.params)["axis"] is not None
+    """Whether a group may end with this node: a reduction over given axes."""
+    return Trait.FUSIBLE_REDUCTION in node.op.traits and node.bound["axis"] is not None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polyhal.hal.ir.graph import Graph, Node, Operand
-from polyhal.hal.ir.rewriter import Rewriting, has_groups, uses
+from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS, Value
 from polyhal.hal.ops.pointwise.elementwise import OPERANDS
@@ -22,7 +22,7 @@ _MOST_OPERANDS = 4
 _MOST_STEPS = 8
 
 
-def fuse_products(graph: Graph) -> Graph:
+def fuse_epilogues(graph: Graph) -> Graph:
     """Let products finish their results, on devices that have kernels for it."""
     search = _Search(graph)
     chains: dict[int, _Chain] = {}
@@ -35,13 +35,13 @@ def fuse_products(graph: Graph) -> Graph:
                 left_out |= chain.nodes - {chain.last}
                 break
             chain = search.shorter(chain)
-    rewriting = Rewriting(graph)
+    rewriter = GraphRewriter(graph)
     for k, node in enumerate(graph.nodes):
         if k in chains:
-            _emit(rewriting, search, chains[k])
+            _emit(rewriter, search, chains[k])
         elif k not in left_out:
-            rewriting.keep(node)
-    return rewriting.finish()
+            rewriter.keep(node)
+    return rewriter.finish()
 
 
 @dataclass(slots=True)
@@ -61,10 +61,10 @@ class _Chain:
 class _Search:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._uses = uses(graph)
+        self._uses = graph._used().counts
         self._maker = {v: k for k, n in enumerate(graph.nodes) for v in n.outputs}
         # A graph that has every value for an input, to which the views are added that a chain would need.
-        self._trial = Rewriting(Graph(graph.specs))
+        self._trial = GraphRewriter.probe(graph)
         self._readers: dict[int, list[int]] = {}
         for k, node in enumerate(graph.nodes):
             for x in dict.fromkeys(x for x in node.inputs if isinstance(x, Value)):
@@ -122,7 +122,11 @@ class _Search:
         made, result = self.graph.specs[node.outputs[0]], self.graph.specs[product.outputs[0]]
         assert isinstance(made, Spec)
         assert isinstance(result, Spec)
-        if node.origin.alike != product.origin.alike or made.dtype is not result.dtype or made.size != result.size:
+        if (
+            node.origin.merge_key != product.origin.merge_key
+            or made.dtype is not result.dtype
+            or made.size != result.size
+        ):
             return False
         others = [x for x in node.inputs if isinstance(x, Value) and x.index not in own]
         if len(self._others(chain) | {x.index for x in others}) > _MOST_OPERANDS:
@@ -145,7 +149,7 @@ class _Search:
 
 
 def _is_product(graph: Graph, node: Node) -> bool:
-    if node.op.name not in ("matmul", "linear") or not has_groups(node.origin):
+    if node.op.name not in ("matmul", "linear") or not can_fuse(node):
         return False
     x, y = (graph.spec_of(operand) for operand in node.inputs[:2])
     (out,) = (graph.specs[v] for v in node.outputs)
@@ -153,17 +157,17 @@ def _is_product(graph: Graph, node: Node) -> bool:
     return alike and x is not None and x.ndim > 1 and out is not None and out.dtype.is_floating_point
 
 
-def _described(rewriting: Rewriting, search: _Search, chain: _Chain) -> tuple[list[Operand], tuple[Any, ...]]:
+def _described(rewriter: GraphRewriter, search: _Search, chain: _Chain) -> tuple[list[Operand], tuple[Any, ...]]:
     """The inputs and the parameters of the op that a chain becomes. Views that it needs are added to the new graph."""
     graph = search.graph
     product = graph.nodes[chain.product]
     (result,) = (graph.specs[v] for v in product.outputs)
     assert isinstance(result, Spec)
-    inputs: list[Operand] = list(rewriting.operands(product)[:2])
+    inputs: list[Operand] = list(rewriter.operands(product)[:2])
     bias: Operand = None
     if product.op.name == "linear":
         assert isinstance(inputs[1], Value)
-        (inputs[1],) = rewriting.add(OPS["permute"], [inputs[1]], ((1, 0),), product.origin)
+        (inputs[1],) = rewriter.add(OPS["permute"], [inputs[1]], ((1, 0),), product.origin)
         bias = product.inputs[2]
     nodes = [graph.nodes[k] for k in chain.steps]
     inside = {v for k in chain.nodes for v in graph.nodes[k].outputs}
@@ -171,7 +175,7 @@ def _described(rewriting: Rewriting, search: _Search, chain: _Chain) -> tuple[li
     tensors = list(dict.fromkeys(x for x in [bias, *read] if isinstance(x, Value) and x.index not in inside))
     numbers = list({(type(x), repr(x)): x for x in read if isinstance(x, (bool, int, float))}.values())
     places: dict[Any, int] = {_key(x): 1 + i for i, x in enumerate((*tensors, *numbers))}
-    inputs += [_beside(rewriting, rewriting.operand(x), result, product) for x in tensors]
+    inputs += [_beside(rewriter, rewriter.operand(x), result, product) for x in tensors]
     first = 1 + len(tensors) + len(numbers)
     steps: list[GroupStep] = []
     now = 0
@@ -192,26 +196,26 @@ def _key(x: Operand) -> Any:
     return x if isinstance(x, Value) else (type(x), repr(x))
 
 
-def _beside(rewriting: Rewriting, x: Operand, result: Spec, product: Node) -> Operand:
+def _beside(rewriter: GraphRewriter, x: Operand, result: Spec, product: Node) -> Operand:
     """An operand of a step in a shape that broadcasts to the product's."""
-    spec = rewriting.new.spec_of(x)
+    spec = rewriter.new.spec_of(x)
     assert isinstance(spec, Spec)
     shape: Sequence[int] = spec.shape
     if spec.size == result.size and spec.size != 1:
         shape = result.shape
     elif spec.ndim > 1:
         shape = spec.shape[-1:] if spec.size > 1 else ()
-    return x if tuple(shape) == spec.shape else rewriting.add(OPS["reshape"], [x], (tuple(shape),), product.origin)[0]
+    return x if tuple(shape) == spec.shape else rewriter.add(OPS["reshape"], [x], (tuple(shape),), product.origin)[0]
 
 
-def _emit(rewriting: Rewriting, search: _Search, chain: _Chain) -> None:
+def _emit(rewriter: GraphRewriter, search: _Search, chain: _Chain) -> None:
     """Add a chain as one op, and give its result the shape that the last step had."""
     graph = search.graph
     product, last = graph.nodes[chain.product], graph.nodes[chain.last]
-    inputs, params = _described(rewriting, search, chain)
-    (made,) = rewriting.add(OPS["fused_matmul"], inputs, params, product.origin)
+    inputs, params = _described(rewriter, search, chain)
+    (made,) = rewriter.add(OPS["fused_matmul"], inputs, params, product.origin)
     wanted = graph.specs[last.outputs[0]]
     assert isinstance(wanted, Spec)
-    if rewriting.new.specs[made.index] != wanted:
-        (made,) = rewriting.add(OPS["reshape"], [made], (wanted.shape,), product.origin)
-    rewriting.equate(last.outputs[0], made)
+    if rewriter.new.specs[made.index] != wanted:
+        (made,) = rewriter.add(OPS["reshape"], [made], (wanted.shape,), product.origin)
+    rewriter.replace_all_uses(last.outputs[0], made)

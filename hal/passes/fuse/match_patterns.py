@@ -7,21 +7,21 @@ within the tolerance that the op declares. A formula that overflows where the op
 from __future__ import annotations
 
 from polyhal.hal.ir.graph import Graph
-from polyhal.hal.ir.rewriter import Rewriting, has_groups
+from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.passes.fuse.patterns import FORMULAS
 from polyhal.hal.passes.fuse.patterns.reader import Match, Reader
 
 
-def recognize(graph: Graph) -> Graph:
+def match_patterns(graph: Graph) -> Graph:
     """Replace formulas, the largest first, on devices that have kernels for them."""
     reader = Reader(graph)
     found: dict[int, Match] = {}
     gone: set[int] = set()
-    trial = Rewriting(Graph(graph.specs))
+    trial = GraphRewriter.probe(graph)
     for k in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[k]
-        if k in gone or not has_groups(node.origin):
+        if k in gone or not can_fuse(node):
             continue
         assert node.origin is not None
         for formula in FORMULAS.get(node.op.name, ()):
@@ -36,12 +36,12 @@ def recognize(graph: Graph) -> Graph:
                 found[k] = match
                 gone |= inside
                 break
-    rewriting = Rewriting(graph)
+    rewriter = GraphRewriter(graph)
     for k, node in enumerate(graph.nodes):
         if k in found:
-            inputs = [rewriting.operand(x) for x in found[k].inputs]
-            made = rewriting.add(OPS[found[k].op], inputs, found[k].params, node.origin)
-            rewriting.equate(node.outputs[0], made[0])
+            inputs = [rewriter.operand(x) for x in found[k].inputs]
+            made = rewriter.add(OPS[found[k].op], inputs, found[k].params, node.origin)
+            rewriter.replace_all_uses(node.outputs[0], made[0])
         elif k not in gone:
-            rewriting.keep(node)
-    return rewriting.finish()
+            rewriter.keep(node)
+    return rewriter.finish()

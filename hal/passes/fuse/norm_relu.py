@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyhal.hal.ir.graph import Graph, Node, Operand
-from polyhal.hal.ir.rewriter import Rewriting, has_groups, uses
+from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.ops.opdef import OPS, Value
 
 
-def join_relu(graph: Graph) -> Graph:
+def fuse_norm_relu(graph: Graph) -> Graph:
     """Join relu and batch norm, on devices that have kernels for both together."""
     search = _Search(graph)
     norms = search.norms
@@ -21,22 +21,22 @@ def join_relu(graph: Graph) -> Graph:
         return graph
     gradients = search.gradients()
     left_out = {*norms.values(), *(found.relu_grad for found in gradients.values())}
-    rewriting = Rewriting(graph)
+    rewriter = GraphRewriter(graph)
     for k, node in enumerate(graph.nodes):
         if k in norms:
             relu = graph.nodes[norms[k]]
-            out, *statistics = rewriting.add(OPS["batch_norm_relu"], rewriting.operands(node), node.params, node.origin)
-            rewriting.equate(relu.outputs[0], out)
+            out, *statistics = rewriter.add(OPS["batch_norm_relu"], rewriter.operands(node), node.params, node.origin)
+            rewriter.replace_all_uses(relu.outputs[0], out)
             for value, made in zip(node.outputs[1:], statistics, strict=True):
-                rewriting.equate(value, made)
+                rewriter.replace_all_uses(value, made)
         elif k in gradients:
-            inputs = [rewriting.operand(x) for x in gradients[k].inputs]
-            results = rewriting.add(OPS["batch_norm_relu_grad"], inputs, node.params, node.origin)
+            inputs = [rewriter.operand(x) for x in gradients[k].inputs]
+            results = rewriter.add(OPS["batch_norm_relu_grad"], inputs, node.params, node.origin)
             for value, made in zip(node.outputs, results, strict=True):
-                rewriting.equate(value, made)
+                rewriter.replace_all_uses(value, made)
         elif k not in left_out:
-            rewriting.keep(node)
-    return rewriting.finish()
+            rewriter.keep(node)
+    return rewriter.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,8 @@ class _Gradient:
 class _Search:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._uses = uses(graph)
         self._maker = {v: k for k, n in enumerate(graph.nodes) for v in n.outputs}
-        self._trial = Rewriting(Graph(graph.specs))
+        self._trial = GraphRewriter.probe(graph)
         self.norms: dict[int, int] = {}
         """Nodes of batch norm, and those of the relu that alone reads their results."""
         for k, node in enumerate(graph.nodes):
@@ -73,7 +72,7 @@ class _Search:
         """Whether a norm and the relu after it become one."""
         norm = self._graph.nodes[k]
         out = norm.outputs[0]
-        if not has_groups(norm.origin) or self._uses[out] != 1 or norm.replaces or relu.replaces:
+        if not can_fuse(norm) or self._graph.use_count(out) != 1 or norm.replaces or relu.replaces:
             return False
         alike = self._graph.specs[relu.outputs[0]] == self._graph.specs[out]
         return alike and self._has_kernel("batch_norm_relu", norm, relu, norm.inputs)
@@ -86,7 +85,7 @@ class _Search:
         relu_grad = self._graph.nodes[slope]
         relu = self._made_by(relu_grad.inputs[1], "relu")
         norm = None if relu is None else self._made_by(self._graph.nodes[relu].inputs[0], "batch_norm")
-        if norm is None or self.norms.get(norm) != relu or self._uses[relu_grad.outputs[0]] != 1:
+        if norm is None or self.norms.get(norm) != relu or self._graph.use_count(relu_grad.outputs[0]) != 1:
             return None
         made = self._graph.nodes[norm]
         own = (*made.inputs[:2], *map(Value, made.outputs[1:]), *made.params)
@@ -97,7 +96,7 @@ class _Search:
 
     def _has_kernel(self, op: str, node: Node, other: Node, inputs: tuple[Operand, ...]) -> bool:
         """Whether the device takes two nodes, which were made alike, as one `op`."""
-        if node.origin is None or other.origin is None or node.origin.alike != other.origin.alike:
+        if node.origin is None or other.origin is None or node.origin.merge_key != other.origin.merge_key:
             return False
         return self._trial.has_kernel(OPS[op], inputs, node.params, node.origin)
 

@@ -1,118 +1,105 @@
-"""Results are laid out as their readers want them, by devices whose kernels can write them so, which saves copies.
+"""Layout propagation: results are written in the layout that their users want, which saves copies.
 
-Attention makes (batch, head, time, feature), and what follows wants (batch, time, head, feature) without gaps: laid out like
-that, the result is what the copy would be. Likewise the pieces of a concatenation are laid out as parts of its result; they
-are made there then (see `hal.scheduler.storage`).
+Attention makes (batch, head, time, feature), and its users want (batch, time, head, feature) without gaps: written in that
+layout, the result is what the copy would be. Likewise the operands of a concatenation get the strides of their region of its
+result, so that they can be computed there (see `hal.scheduler.buffers`). Only ops whose kernels can write any layout take part.
 """
 
 from __future__ import annotations
 
 from polyhal.hal import layout
 from polyhal.hal.ir.graph import Graph, Node
-from polyhal.hal.ir.rewriter import Rewriting
-from polyhal.hal.layout import Spec, contiguous, contiguous_strides, place
-from polyhal.hal.ops.opdef import Value
-
-_FOLLOWED = frozenset({"permute", "reshape", "slice", "contiguous"})
-"""Ops that see the elements of a result, and not its place in memory."""
+from polyhal.hal.ir.rewriter import GraphRewriter
+from polyhal.hal.layout import Spec, contiguous_strides, place
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.traits import Trait
 
 
-def place_results(graph: Graph) -> Graph:
-    """Give results the layout of the copies that would be made of them, where that leaves all other views what they are."""
-    wishes = _Wishes(graph).found
-    if not wishes:
+def propagate_layouts(graph: Graph) -> Graph:
+    """Give results the layout of the copies that would be made of them, where all other views stay views."""
+    layouts = _Demand(graph).layouts
+    if not layouts:
         return graph
-    rewriting = Rewriting(graph)
+    rewriter = GraphRewriter(graph)
     for node in graph.nodes:
-        specs = [wishes.get(v, graph.specs[v]) for v in node.outputs]
-        inputs = rewriting.operands(node)
-        if any(v in wishes for v in node.outputs) and rewriting.can_place(node, inputs, specs):
-            rewriting.put(node, specs)
-        elif graph.view_offset(node) is not None or node.op.name == "contiguous":
-            (made,) = rewriting.add(node.op, inputs, node.params, node.origin)
-            rewriting.equate(node.outputs[0], made)
+        specs = [layouts.get(v, spec) for v, spec in zip(node.outputs, graph.output_specs(node), strict=True)]
+        inputs = rewriter.operands(node)
+        if any(v in layouts for v in node.outputs) and rewriter.can_write(node, inputs, specs):
+            rewriter.keep_with(node, specs)
+        elif graph.is_view(node) or Trait.LAYOUT_TRANSPARENT in node.op.traits:
+            rewriter.replace(node, node.op, inputs, node.params)
         else:
-            rewriting.keep(node)
-    return rewriting.finish()
+            rewriter.keep(node)
+    return rewriter.finish()
 
 
-class _Wishes:
-    """The layouts that are wanted of results, by value."""
+class _Demand:
+    """The layouts that copies and concatenations ask of results, by value."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._maker = {v: n for n in graph.nodes for v in n.outputs}
-        self._kept = {*graph.outputs, *graph.updates.values()}
-        self._readers: dict[int, list[Node]] = {}
+        self.layouts: dict[int, Spec] = {}
         for node in graph.nodes:
-            for x in dict.fromkeys(x.index for x in node.inputs if isinstance(x, Value)):
-                self._readers.setdefault(x, []).append(node)
-        self.found: dict[int, Spec] = {}
-        for node in graph.nodes:
-            self._ask(node)
+            self._collect(node)
 
-    def _ask(self, node: Node) -> None:
-        """Note what a copy or a concatenation wants of all its operands, if all can be had."""
-        wanted: dict[int, Spec] = {}
-        for x, spec in self._copied(node):
-            found = self._traced(x, spec)
-            if found is None or found[0] in self.found or found[0] in wanted or not self._admits(*found):
+    def _collect(self, node: Node) -> None:
+        """Note what a copy or concatenation asks of its operands, if all of it can be had."""
+        demands: dict[int, Spec] = {}
+        for value, spec in self._copied(node):
+            demand = self._traced(value, spec)
+            if demand is None or demand[0] in self.layouts or demand[0] in demands or not self._admits(*demand):
                 return
-            wanted[found[0]] = found[1]
-        self.found |= wanted
+            demands[demand[0]] = demand[1]
+        self.layouts |= demands
 
     def _copied(self, node: Node) -> list[tuple[int, Spec]]:
-        """The operands that a node only copies, and how they lie in its result."""
-        out = self._graph.specs[node.outputs[0]]
-        assert isinstance(out, Spec)
-        if node.op.name not in ("contiguous", "concat") or self._graph.view_offset(node) is not None or node.replaces:
+        """The operands that a node only copies, and the layout of their region of its result."""
+        joins = Trait.JOINS_OPERANDS in node.op.traits and node.op.assemble is not None
+        if not joins or node.op.assemble is None or self._graph.is_view(node) or node.replaces:
             return []
-        if node.op.name == "contiguous":
-            (x,) = node.inputs
-            return [(x.index, contiguous(out.dtype, out.shape))] if isinstance(x, Value) else []
-        if any(not isinstance(x, Value) or self._graph.specs[x.index].dtype is not out.dtype for x in node.inputs):  # type: ignore[union-attr]
-            return []
-        assert node.op.assemble is not None
         specs = tuple(self._graph.spec_of(x) for x in node.inputs)
-        pieces = node.op.assemble(specs, (out,), node.op.bind(node.params))
-        return [(node.inputs[p.source].index, place(out, p.target)) for p in pieces if p.source is not None]  # type: ignore[union-attr]
+        (out,) = self._graph.output_specs(node)
+        if any(not isinstance(s, Spec) or s.dtype is not out.dtype for s in specs):
+            return []
+        pieces = node.op.assemble(specs, (out,), node.bound)
+        return [(node.value(p.source), place(out, p.target)) for p in pieces if p.source is not None]
 
     def _traced(self, value: int, wanted: Spec) -> tuple[int, Spec] | None:
-        """The result that a value is a view of, and the layout of it that lays out the value as wanted."""
-        node = self._maker.get(value)
+        """The result of which a value is a view, and the layout that gives the value the layout `wanted`."""
+        node = self._graph.producer(value)
         if node is None:
             return None
-        if _places(node):
+        if _writes_any_layout(node):
             return value, wanted
-        source = node.inputs[0] if node.inputs else None
-        if not isinstance(source, Value) or self._graph.view_offset(node) is None:
+        source = self._graph.viewed(node)
+        if source is None:
             return None
-        before = self._graph.specs[source.index]
-        assert isinstance(before, Spec)
-        if node.op.name == "permute":
-            strides = dict(zip(node.op.bind(node.params)["axes"], wanted.strides, strict=True))
-            return self._traced(source.index, wanted._replace(shape=before.shape, strides=_ordered(strides)))
-        view = layout.reshape(wanted, before.shape) if node.op.name == "reshape" else None
-        return None if view is None else self._traced(source.index, place(wanted, view))
+        before = self._graph.tensor(source)
+        if node.op is OPS["permute"]:
+            strides = dict(zip(node.bound["axes"], wanted.strides, strict=True))
+            ordered = tuple(strides[axis] for axis in sorted(strides))
+            return self._traced(source, wanted._replace(shape=before.shape, strides=ordered))
+        view = layout.reshape(wanted, before.shape) if node.op is OPS["reshape"] else None
+        return None if view is None else self._traced(source, place(wanted, view))
 
     def _admits(self, value: int, wanted: Spec) -> bool:
-        """Whether a result may be laid out as wanted: nobody depends on how it lies now."""
-        spec = self._graph.specs[value]
-        assert isinstance(spec, Spec)
+        """Whether a result may have the layout `wanted`: no user depends on the present one."""
+        spec, node = self._graph.tensor(value), self._graph.producer(value)
         rows = spec.ndim >= 2 and spec.strides == contiguous_strides(spec.shape) and wanted.strides[-1] == 1
-        return rows and not self._maker[value].replaces and self._keeps_views(value, wanted)
+        return rows and node is not None and not node.replaces and self._keeps_views(value, wanted)
 
     def _keeps_views(self, value: int, spec: Spec) -> bool:
-        """Whether the views of a value stay views when it lies as `spec` says, and all other readers take it as it lies."""
-        if value in self._kept:
+        """Whether views of a value stay views if its layout is `spec`, and its other users take any layout."""
+        if self._graph.is_live_out(value):
             return False
-        for node in self._readers.get(value, ()):
-            if node.op.name == "concat" or (_places(node) and not node.replaces):
+        for node in self._graph.users(value):
+            copies = Trait.JOINS_OPERANDS in node.op.traits and node.op.view is None
+            if copies or (_writes_any_layout(node) and not node.replaces):
                 continue
-            if node.op.name not in _FOLLOWED or node.op.view is None:
+            if Trait.LAYOUT_TRANSPARENT not in node.op.traits or node.op.view is None:
                 return False
-            view = node.op.view(spec, node.op.bind(node.params))
-            if view is None and self._graph.view_offset(node) is not None:
+            view = node.op.view(spec, node.bound)
+            if view is None and self._graph.is_view(node):
                 return False
             if view is None:
                 continue
@@ -123,10 +110,6 @@ class _Wishes:
         return True
 
 
-def _places(node: Node) -> bool:
-    """Whether the device's kernels for an op find and put tensors wherever these lie."""
-    return node.origin is not None and node.op.name in node.origin.device.capabilities.strided_ops
-
-
-def _ordered(strides: dict[int, int]) -> tuple[int, ...]:
-    return tuple(strides[axis] for axis in sorted(strides))
+def _writes_any_layout(node: Node) -> bool:
+    """Whether the device's kernels for an op read and write tensors of any layout."""
+    return node.origin is not None and node.op.name in node.device.capabilities.strided_ops

@@ -1,21 +1,20 @@
-"""Nodes whose results nobody reads are left out."""
+"""Dead-code elimination."""
 
 from __future__ import annotations
 
 from polyhal.hal.ir.graph import Graph
-from polyhal.hal.ir.rewriter import Rewriting
-from polyhal.hal.ops.opdef import Value
+from polyhal.hal.ir.rewriter import GraphRewriter
 
 
 def remove_dead_code(graph: Graph) -> Graph:
-    """Keep the nodes that outputs and updates depend on."""
-    needed = {*graph.outputs, *graph.updates.values()}
-    kept = []
+    """Keep only the nodes on which outputs and updates depend."""
+    needed = set(graph.live_outs)
+    live = []
     for node in reversed(graph.nodes):
         if needed.intersection(node.outputs):
-            kept.append(node)
-            needed.update(x.index for x in node.inputs if isinstance(x, Value))
-    rewriting = Rewriting(graph)
-    for node in reversed(kept):
-        rewriting.keep(node)
-    return rewriting.finish()
+            live.append(node)
+            needed.update(node.reads)
+    rewriter = GraphRewriter(graph)
+    for node in reversed(live):
+        rewriter.keep(node)
+    return rewriter.finish()

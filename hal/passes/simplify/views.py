@@ -1,66 +1,71 @@
-"""Views that change nothing are left out, and views of views of the same kind become one."""
+"""Removes views that change nothing, and composes chains of views of one kind."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from polyhal.hal.ir.graph import Graph, Node
-from polyhal.hal.ir.rewriter import Rewriting
-from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import Value
+from polyhal.hal.ir.graph import Graph, Node, Value
+from polyhal.hal.ir.rewriter import GraphRewriter
+
+Parameters = tuple[Any, ...]
 
 
 def simplify_views(graph: Graph) -> Graph:
-    """Equate views with what they view where the layouts agree; chains of reshapes, permutations and broadcasts become one."""
-    rewriting = Rewriting(graph)
+    """Replace views by their operand where the layouts agree, and chains of reshapes, permutations or broadcasts by one."""
+    rewriter = GraphRewriter(graph)
     views: dict[int, _View] = {}
     for node in graph.nodes:
-        source = node.inputs[0] if node.inputs else None
-        if not isinstance(source, Value) or graph.view_offset(node) is None:
-            rewriting.keep(node)
+        source = graph.viewed(node)
+        if source is None:
+            rewriter.keep(node)
             continue
         (out,) = node.outputs
-        view = _whole(graph, node, source, views)
-        views[out] = view
-        old, new = graph.specs[view.base.index], graph.specs[out]
-        if old == new and (view.params is not None or graph.view_offset(node) == 0):
-            rewriting.equate(out, rewriting.operand(view.base))
-        elif view.params is None or view.base is source:
-            rewriting.keep(node)
+        view = views[out] = _composed(graph, node, source, views)
+        same = graph.specs[view.base] == graph.specs[out]
+        base = rewriter.operand(Value(view.base))
+        if same and (view.params is not None or graph.view_offset(node) == 0):
+            rewriter.replace_all_uses(out, base)
+        elif view.params is None or view.base == source:
+            rewriter.keep(node)
         else:
-            (slot,) = rewriting.add(node.op, [rewriting.operand(view.base)], view.params, node.origin)
-            rewriting.equate(out, slot)
-    return rewriting.finish()
+            rewriter.replace(node, node.op, [base], view.params)
+    return rewriter.finish()
 
 
 class _View(NamedTuple):
-    """A value as a view of `base`, by one op with `params`; None where those are only the last of several ops'."""
+    """A value as a view of `base` by `op` with `params`, which are None for ops that do not compose."""
 
-    base: Value
+    base: int
     op: str
-    params: tuple[Any, ...] | None
+    params: Parameters | None
 
 
-def _whole(graph: Graph, node: Node, source: Value, views: dict[int, _View]) -> _View:
-    """A view in terms of what the views before it start from, as far as these are of its kind."""
+def _composed(graph: Graph, node: Node, source: int, views: dict[int, _View]) -> _View:
+    """A view, composed with the views of the same kind before it."""
     name = node.op.name
-    before = views.get(source.index)
+    compose = _COMPOSE.get(name)
+    before = views.get(source)
+    if compose is None:
+        return _View(source, name, None)
     if before is None or before.op != name or before.params is None:
-        joined = name in _JOINED
-        return _View(source, name, node.params if joined else None)
-    spec = graph.specs[before.base.index]
-    if name == "reshape" and not (isinstance(spec, Spec) and spec.is_contiguous):
         return _View(source, name, node.params)
-    return _View(before.base, name, _JOINED[name](before.params, node.params))
+    if name == "reshape" and not graph.tensor(before.base).is_contiguous:
+        return _View(source, name, node.params)
+    return _View(before.base, name, compose(before.params, node.params))
 
 
-def _permutation(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (tuple(first[0][a] for a in second[0]),)
+def _last(first: Parameters, second: Parameters) -> Parameters:
+    return second
 
 
-_JOINED = {
-    "reshape": lambda first, second: second,
-    "broadcast_to": lambda first, second: second,
+def _permutation(first: Parameters, second: Parameters) -> Parameters:
+    return (tuple(first[0][axis] for axis in second[0]),)
+
+
+_COMPOSE: dict[str, Callable[[Parameters, Parameters], Parameters]] = {
+    "reshape": _last,
+    "broadcast_to": _last,
     "permute": _permutation,
 }
-"""The parameters of one op that does what two of its kind do one after the other."""
+"""Parameters of the one view that equals two of its kind, the first applied first."""

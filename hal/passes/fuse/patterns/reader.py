@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from polyhal.hal.ir.graph import Graph, Node, Operand
-from polyhal.hal.ir.rewriter import uses
 from polyhal.hal.layout import Spec, normalize_axes
 from polyhal.hal.ops.opdef import Value
 
@@ -29,7 +28,7 @@ class Reader:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._uses = uses(graph)
+        self._uses = graph._used().counts
         self._numbers = {v: k for k, n in enumerate(graph.nodes) for v in n.outputs}
 
     def node(self, x: Operand, *ops: str) -> Node | None:

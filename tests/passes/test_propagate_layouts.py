@@ -8,7 +8,7 @@ import numpy as np
 
 import polyhal as ph
 from polyhal import Device, Tensor, jit
-from polyhal.hal.passes.layout.propagate_layouts import place_results
+from polyhal.hal.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.nn import functional as F
 
 from .golden import check
@@ -46,7 +46,7 @@ def _placing() -> Device:
 
 
 def test_heads_are_made_side_by_side() -> None:
-    check(place_results, _LAID_BY_HEADS, _LAID_BY_TIME, _placing())
+    check(propagate_layouts, _LAID_BY_HEADS, _LAID_BY_TIME, _placing())
 
 
 def test_others_see_to_it_that_a_result_stays_what_it_is() -> None:
@@ -60,7 +60,7 @@ def test_others_see_to_it_that_a_result_stays_what_it_is() -> None:
         %5 = exp(%1): float32[2, 3, 5, 4]
         return %4, %5
         """
-    check(place_results, graph, graph, _placing())
+    check(propagate_layouts, graph, graph, _placing())
 
 
 def test_a_captured_step_makes_no_copies_of_heads() -> None:
@@ -82,6 +82,6 @@ def test_a_captured_step_makes_no_copies_of_heads() -> None:
         found = [t.numpy() for t in jitted(x)]
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
-    made = [c.node.op.name for c in jitted.steps[0].program.calls if c is not None]
+    made = [c.node.op.name for c in jitted.steps[0].executable.calls if c is not None]
     assert "attention_grad" in made
     assert not {"contiguous", "concat"} & set(made)

@@ -10,7 +10,7 @@ import pytest
 import polyhal
 from polyhal import Device, Tensor, jit
 from polyhal.amp import autocast
-from polyhal.hal.passes.layout.pad_gemm import pad_logits
+from polyhal.hal.passes.layout.pad_gemm import pad_gemm
 from polyhal.nn import functional as F
 
 from .golden import check
@@ -41,7 +41,7 @@ def _aligned(device: Device, alignment: int = 128) -> Device:
 
 def test_logits_and_gradient() -> None:
     check(
-        pad_logits,
+        pad_gemm,
         _LOGITS,
         """
         %0: bfloat16[2, 4, 8]
@@ -65,13 +65,13 @@ def test_logits_and_gradient() -> None:
 
 def test_nothing_where_rows_may_begin_anywhere() -> None:
     for device in (rich_device(), _aligned(rich_device("cross_entropy_rows_grad"), 2)):
-        check(pad_logits, _LOGITS, _LOGITS, device)
+        check(pad_gemm, _LOGITS, _LOGITS, device)
 
 
 def test_results_of_the_graph_lie_as_they_were_recorded() -> None:
     text = _LOGITS.replace("return %6, %9", "return %6, %5, %8")
     check(
-        pad_logits,
+        pad_gemm,
         text,
         text.replace("    %9 = matmul(%8, %1, out_dtype=None): bfloat16[8, 8]\n", ""),
         _aligned(rich_device()),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import polyhal as ph
 from polyhal.hal.layout import Spec
-from polyhal.hal.scheduler.plan import Plan
+from polyhal.hal.scheduler.plan import StepPlan
 
 DEVICES = ["numpy", "numpy:contiguous_only"]
 
@@ -83,10 +83,10 @@ def _run(steps: list[tuple[str, int, int]], state: list[Any], concatenate: Any, 
     return values[len(state) :]
 
 
-def _check_places(plan: Plan) -> None:
-    """No two storages of an arena that live at one time overlap."""
+def _check_places(plan: StepPlan) -> None:
+    """No two allocations of an arena that live at one time overlap."""
     for arena in plan.arenas.values():
-        spots = list(zip(arena.needs, arena.placement.places, strict=True))
+        spots = list(zip(arena.intervals, arena.layout.places, strict=True))
         for i, (need, (block, at)) in enumerate(spots):
             for other, (other_block, other_at) in spots[:i]:
                 together = need.first <= other.last and other.first <= need.last
@@ -117,7 +117,7 @@ def test_random_steps_agree_with_numpy(name: str, steps: list[tuple[str, int, in
         for x, y in zip(tensors, expected_state, strict=True):
             np.testing.assert_allclose(x.numpy(), y, rtol=1e-12, atol=1e-12)
     for recorded in jitted.steps:
-        _check_places(recorded.program.plan)
+        _check_places(recorded.executable.plan)
 
 
 def test_results_that_are_held_keep_their_values() -> None:
@@ -141,11 +141,11 @@ def test_a_result_is_made_in_place_only_where_it_is_as_aligned_as_kernels_believ
     want = np.arange(33, dtype=np.float32)
     want[start : start + 32] *= 4
     np.testing.assert_array_equal(x.numpy(), want)
-    plan = block.recorded().program.plan
-    for value, found in enumerate(plan.storages.of):
+    plan = block.recorded().executable.plan
+    for value, found in enumerate(plan.buffers.slices):
         spec = plan.graph.specs[value]
         if found is not None and isinstance(spec, Spec):
-            assert plan.storages.storages[found[0]].spec.aligned >= spec.aligned
+            assert plan.buffers.allocations[found[0]].spec.aligned >= spec.aligned
 
 
 def test_gradients_stay_where_they_are_from_run_to_run() -> None:
@@ -183,9 +183,9 @@ def test_blocks_keep_to_the_largest_allocation(monkeypatch: pytest.MonkeyPatch) 
     x = ph.Tensor(np.random.default_rng(0).standard_normal((32, 32)), device=device)
     eager = step(x).numpy()
     np.testing.assert_array_equal(step(x).numpy(), eager)
-    (arena,) = step.steps[0].program.plan.arenas.values()
-    assert len(arena.placement.blocks) > 1
-    assert max(arena.placement.blocks) <= 8192
+    (arena,) = step.steps[0].executable.plan.arenas.values()
+    assert len(arena.layout.blocks) > 1
+    assert max(arena.layout.blocks) <= 8192
 
 
 def test_blocks_are_not_shared_where_a_launch_cannot_bind_one_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,8 +204,8 @@ def test_blocks_are_not_shared_where_a_launch_cannot_bind_one_twice(monkeypatch:
     x = ph.Tensor(np.random.default_rng(0).standard_normal((16, 16)), device=device)
     eager = step(x).numpy()
     np.testing.assert_array_equal(step(x).numpy(), eager)
-    plan = step.steps[0].program.plan
+    plan = step.steps[0].executable.plan
     (arena,) = plan.arenas.values()
-    assert all(offset == 0 for _, offset in arena.placement.places)
-    assert 1 < len(arena.placement.blocks) < sum(isinstance(s, Spec) for s in plan.graph.specs)
+    assert all(offset == 0 for _, offset in arena.layout.places)
+    assert 1 < len(arena.layout.blocks) < sum(isinstance(s, Spec) for s in plan.graph.specs)
     _check_places(plan)

@@ -31,14 +31,14 @@ def test_a_budget_is_kept_and_changes_no_bit(part: float) -> None:
     found, again = _trained("gpt", "numpy", budget)
     assert found == plain
     assert again.memory_report().devices[0].step <= budget
-    assert len(again.program.graph.nodes) > len(step.program.graph.nodes)
+    assert len(again.executable.graph.nodes) > len(step.executable.graph.nodes)
 
 
 def test_no_more_is_computed_again_than_the_budget_asks_for() -> None:
     _, step = _trained("mlp", "numpy", None)
     budget = step.memory_report().devices[0].step
     _, same = _trained("mlp", "numpy", budget)
-    assert len(same.program.graph.nodes) == len(step.program.graph.nodes)
+    assert len(same.executable.graph.nodes) == len(step.executable.graph.nodes)
 
 
 def test_a_budget_that_nothing_can_keep_is_an_error() -> None:
