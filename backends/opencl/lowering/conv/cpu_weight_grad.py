@@ -121,7 +121,10 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
     total = runtime.launch(
         "matmul_sum", "gemm/split_k_reduce",
         {"OUT_DTYPE": out.dtype.name, "DTYPE": out.dtype.name, "REAL": real, "BIAS": False},
-        [Workspace(5), Tensor(2), Constant(out.size, "ulong"), *uints(g.taps, made.splits)],
+        {
+            "partial": Workspace(5), "out": Tensor(2), "size": out.size, "n": g.taps, "splits": made.splits,
+            "m": g.filters, "batch1": 1, "batch2": 1,
+        },
         (out.size,), (runtime.features.group_size,),
     )  # fmt: skip
     sums_bytes = made.splits * out.size * itemsize(real)
