@@ -15,7 +15,7 @@
 
 GATHER(gather_values, private, VALUE_VECTORS, QUERIES, 1, *factors[r])
 
-__kernel AS_WRITTEN void attention_cpu(
+__kernel NO_AUTOVEC void attention_cpu(
     __global const REAL *q, const ulong q_offset, __global const REAL *k, const ulong k_offset, __global const REAL *v,
     const ulong v_offset, MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset, LENGTHS, PLACES(out),
     STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
@@ -53,10 +53,10 @@ __kernel AS_WRITTEN void attention_cpu(
             for (uint j = 0; j < keys; j++) top = LARGER(top, column[j * VECTORS]);
             // While everything was masked there is nothing to subtract: exp(-inf - 0) is 0.
             const V shift = top == (V)(-INFINITY) ? (V)(0) : top;
-            const V shrink = EXP_PART(tops[i] - shift);
+            const V shrink = EXP_FAST(tops[i] - shift);
             V sum = (V)(0);
             for (uint j = 0; j < keys; j++) {
-                const V p = EXP_PART(column[j * VECTORS] - shift);
+                const V p = EXP_FAST(column[j * VECTORS] - shift);
                 sum += p;
                 column[j * VECTORS] = p;
             }

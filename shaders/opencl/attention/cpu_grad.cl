@@ -20,7 +20,7 @@ GATHER(gather_keys, private, KEY_VECTORS, QUERIES, 1, )
 GATHER(gather_queries, global, KEY_VECTORS, 1, QUERIES, )
 GATHER(gather_slopes, global, VALUE_VECTORS, 1, QUERIES, )
 
-__kernel AS_WRITTEN void attention_cpu_grad(
+__kernel NO_AUTOVEC void attention_cpu_grad(
     __global const REAL *g, const ulong g_offset, __global const REAL *q, const ulong q_offset, __global const REAL *k,
     const ulong k_offset, __global const REAL *v, const ulong v_offset, MASK_OPERAND OPERAND(DTYPE, out),
     __global const REAL *lse, const ulong lse_offset, RESULT(DTYPE, dq), __global REAL *dk, const ulong dk_offset,
@@ -91,7 +91,7 @@ __kernel AS_WRITTEN void attention_cpu_grad(
                     for (uint i = 0; i < VECTORS; i++) {
                         __private V *share = (__private V *)(p_tile + r * QUERIES) + i;
                         __private V *slope = (__private V *)(ds_tile + r * QUERIES) + i;
-                        *share = EXP_PART(*share - ((__private const V *)subtracted)[i]);
+                        *share = EXP_FAST(*share - ((__private const V *)subtracted)[i]);
                         *slope = *share * (*slope - ((__private const V *)centres)[i]) * scale;
                     }
             }

@@ -16,7 +16,7 @@
 
 typedef VEC(REAL) V;
 
-__kernel AS_WRITTEN void attention_cpu_pack(OPERAND(DTYPE, x), __global REAL *rows, const uint length,
+__kernel NO_AUTOVEC void attention_cpu_pack(OPERAND(DTYPE, x), __global REAL *rows, const uint length,
                                    const uint features, const uint pitch, const uint rows_each,
                                    const uint batch1, const uint batch2, STRIDES(x)) {
     const uint first = get_global_id(0) * rows_each, head = get_global_id(1);

@@ -16,7 +16,7 @@
 
 typedef VEC(REAL) V;
 
-__kernel AS_WRITTEN void attention_cpu_split_reduce(__global const REAL *partial, __global STORAGE(DTYPE) *out,
+__kernel NO_AUTOVEC void attention_cpu_split_reduce(__global const REAL *partial, __global STORAGE(DTYPE) *out,
                                    const ulong out_offset, const uint rows, const uint features,
                                    const uint pitch, const uint splits, const uint rows_each, const uint length,
                                    const uint batch1, const uint batch2, PLACES(out)) {

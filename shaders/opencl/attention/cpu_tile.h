@@ -48,21 +48,21 @@ typedef VEC(REAL) V;
 
 // turned[c * QUERIES + r] = rows[r * pitch + c] * factor for the features c of QUERIES rows; those from `count` on repeat the
 // last one.
-INLINED void turn_rows(__global const REAL *rows, const long pitch, const uint count, const uint depth, const REAL factor,
+FORCE_INLINE void turn_rows(__global const REAL *rows, const long pitch, const uint count, const uint depth, const REAL factor,
                        __private REAL *turned) {
     for (uint r = 0; r < QUERIES; r += WIDTH)
         for (uint c = 0; c < depth; c += WIDTH) {
             V square[WIDTH];
 #pragma unroll
             for (uint i = 0; i < WIDTH; i++) square[i] = VECTOR_LOAD(REAL, rows + min(r + i, count - 1) * pitch + c) * factor;
-            TURN(square)
+            TRANSPOSE(square)
 #pragma unroll
             for (uint i = 0; i < WIDTH; i++) *(__private V *)(turned + (c + i) * QUERIES + r) = square[i];
         }
 }
 
 // tile = rows x turned: MR rows, of which those from `count` on repeat the last one, by QUERIES queries over `depth` features.
-INLINED void multiply_tile(__global const REAL *rows, const long pitch, const uint count, __private const REAL *turned,
+FORCE_INLINE void multiply_tile(__global const REAL *rows, const long pitch, const uint count, __private const REAL *turned,
                            const uint depth, __private REAL *tile) {
     V sums[MR][VECTORS];
     __global const REAL *row[MR];
@@ -139,7 +139,7 @@ INLINED void multiply_tile(__global const REAL *rows, const long pitch, const ui
 // results = results FACTOR + weights x rows: MR rows of results, `result_pitch` apart, of which the first `held` exist; `terms`
 // rows of features, `pitch` apart, in panels of PER vectors. A weight is at weights[term * TERM_STEP + result * RESULT_STEP].
 #define GATHER(name, SPACE, PER, TERM_STEP, RESULT_STEP, FACTOR)                                                       \
-    INLINED void name(__private const REAL *weights, __global const REAL *rows, const long pitch, const uint terms,    \
+    FORCE_INLINE void name(__private const REAL *weights, __global const REAL *rows, const long pitch, const uint terms,    \
                       const uint width, const uint held, __private const REAL *factors, SPACE_##SPACE REAL *results,   \
                       const uint result_pitch) {                                                                       \
         for (uint c = 0; c < width; c += PER * WIDTH) {                                                                \

@@ -26,7 +26,7 @@
 #include "attention/arguments.h"
 #include "lib/vectors.h"
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(LANES *TEAMS, 1, 1))) void attention_delta(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(LANES *TEAMS, 1, 1))) void attention_delta(
     OPERAND(DTYPE, g), OPERAND(DTYPE, out),
 #if STATISTICS
     __global const REAL *lse, const ulong lse_offset,

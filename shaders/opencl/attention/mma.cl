@@ -13,7 +13,7 @@
 #include "attention/arguments.h"
 #include "attention/mma_tile.h"
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_mma(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_mma(
     OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND RESULT(OUT_DTYPE, out), __global float *lse,
     const ulong lse_offset, LENGTHS, PLACES(out), STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
     __local uint queries[TILE_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));

@@ -19,7 +19,7 @@
     STORE_ROWS(results, factor, name, first, limit, length, features)
 
 // `statistics` are what attention/delta.cl makes of each query: its logsumexp, for a power of two, and delta.
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_mma_grad(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_mma_grad(
     OPERANDS, MASK_OPERAND __global const float2 *statistics, GRADIENTS(OUT_DTYPE), LENGTHS, GRADIENT_PLACES, ALL_STRIDES MASK_STRIDES) {
     __local uint own_first[TILE_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
     __local uint other_first[STAGES * TILE_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));

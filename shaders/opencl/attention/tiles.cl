@@ -14,7 +14,7 @@
 #include "attention/arguments.h"
 #include "attention/local_tile.h"
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles(
     OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse,
     const ulong lse_offset, LENGTHS, PLACES(out), STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
     __local REAL queries[ROWS * PITCH(FEATURES)] __attribute__((aligned(32)));

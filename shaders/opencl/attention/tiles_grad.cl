@@ -49,7 +49,7 @@ inline void gather_columns(Quad results[4 * TURNED][VECTORS(FEATURES)], __local 
 #endif
 
 // `statistics` are what attention/delta.cl makes of each query: its logsumexp, for a power of two, and delta.
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles_grad(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles_grad(
     OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), LENGTHS, GRADIENT_PLACES, ALL_STRIDES MASK_STRIDES) {
     __local REAL own_first[ROWS * PITCH(FEATURES)] __attribute__((aligned(32)));
     __local REAL own_second[ROWS * PITCH(VALUES)] __attribute__((aligned(32)));

@@ -8,7 +8,7 @@
 #ifndef POLYHAL_HEAD_WGMMA
 #define POLYHAL_HEAD_WGMMA
 
-#define TEAM 128
+#define WARPGROUP 128
 #define LINE 64
 #define LINE_WORDS 32
 // Words between rows, all panels together.
@@ -135,7 +135,7 @@ inline float element_at(__local const uint *memory, const uint row, const uint c
             for (uint p_ = 0; p_ < PART_PRODUCTS; p_++)                                                             \
                 for (uint c_ = 0; c_ < (features); c_++)                                                       \
                     sum_ += element_at((own) + LEFT_PART(p_) * (own_rows) * PITCH(features),                   \
-                                       get_local_id(0) % TEAM / WARP * 16 + SUM_ROW(i_), c_, own_rows) *       \
+                                       get_local_id(0) % WARPGROUP / WARP * 16 + SUM_ROW(i_), c_, own_rows) *       \
                             element_at((memory) + RIGHT_PART(p_) * COLUMNS * PITCH(features),                  \
                                        BLOCK_COLUMN(n_, i_), c_, COLUMNS);                                     \
             sums[0][n_][i_] = sum_;                                                                            \

@@ -63,7 +63,7 @@ typedef VEC(REAL) V;
 
 // The NR columns from `first` on of the panels from `first_panel` to `last_panel`. `planes` and `out` are those of one image
 // and group; `last` is where the last tile of a plane may begin without reading past it.
-INLINED void make_columns(__global const REAL *planes, __global const REAL *weights, BIASES __global STORAGE(OUT_DTYPE) *out,
+FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL *weights, BIASES __global STORAGE(OUT_DTYPE) *out,
                           SHAPES, const long channel_step, OUT_STEPS, const uint group, const uint phase, const uint first,
                           const uint first_panel, const uint last_panel) {
     const uint panels = (filters + ROWS - 1) / ROWS;
@@ -149,7 +149,7 @@ INLINED void make_columns(__global const REAL *planes, __global const REAL *weig
 
 #if LAID_OUT
 // The planes were laid out before: every work-item makes NR columns of one image for `block` panels.
-__kernel AS_WRITTEN void conv_cpu_planes(__global const REAL *planes, const ulong planes_offset, __global const REAL *weights,
+__kernel NO_AUTOVEC void conv_cpu_planes(__global const REAL *planes, const ulong planes_offset, __global const REAL *weights,
                                      BIASES __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, SHAPES,
                                      const uint block, const long image_step, const long channel_step, OUT_STEPS) {
     const uint panels = (filters + ROWS - 1) / ROWS;
@@ -165,7 +165,7 @@ __kernel AS_WRITTEN void conv_cpu_planes(__global const REAL *planes, const ulon
 }
 #else
 // Every work-item takes some of the images, and lays out one after the other in memory of its own, which stays in its caches.
-__kernel AS_WRITTEN void conv_cpu_planes(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes,
+__kernel NO_AUTOVEC void conv_cpu_planes(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes,
                                      __global const int *layout, __global const REAL *weights,
                                      BIASES __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, SHAPES,
                                      const uint images, const uint workers, const uint columns, const long x_image,

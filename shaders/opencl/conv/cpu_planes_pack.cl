@@ -25,7 +25,7 @@
 #include "conv/planes.h"
 
 // A work-item makes `band` rows of one plane of each of `together` channels.
-__kernel AS_WRITTEN void pack_planes(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes,
+__kernel NO_AUTOVEC void pack_planes(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes,
                                      __global const int *layout, const uint images, const uint channels, const uint together,
                                      const int band, const long x_image, const long x_channel, const long x_row,
                                      const long x_column) {

@@ -24,13 +24,13 @@ typedef CONCAT(MASK, HALF) Choice;
 // WIDTH elements of a row, of which those of the last windows may be fewer.
 #define LOAD_ROW(r, p) \
     VEC(REAL) r; \
-    if (left == WIDTH) { LOAD_UNIT(DTYPE, r, p) } else { LOAD_UNIT_PART(DTYPE, r, p) }
+    if (left == WIDTH) { LOAD_CONTIGUOUS(DTYPE, r, p) } else { LOAD_CONTIGUOUS_PART(DTYPE, r, p) }
 #define STORE_ROW(r, p) \
-    if (left == WIDTH) { STORE_UNIT(DTYPE, r, p) } else { STORE_UNIT_PART(DTYPE, r, p) }
+    if (left == WIDTH) { STORE_CONTIGUOUS(DTYPE, r, p) } else { STORE_CONTIGUOUS_PART(DTYPE, r, p) }
 // Whether `later`, behind `value` in a window, is larger; a NaN is larger than any number, and no later one than an earlier.
 #define OVERTAKES(later, value) (~((later) <= (value)) & ((value) == (value)))
 
-__kernel AS_WRITTEN void max_pool_pairs(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+__kernel NO_AUTOVEC void max_pool_pairs(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                         __global STORAGE(DTYPE) *out, const ulong out_offset, GEOMETRY, STEPS(x)) {
     for (uint plane = (uint)get_global_id(0) * each; plane < LAST_PLANE; plane++) {
         __global const STORAGE(DTYPE) *upper = PLANE_OF(x, plane), *lower = upper + x_row;
@@ -54,7 +54,7 @@ __kernel AS_WRITTEN void max_pool_pairs(__global const STORAGE(DTYPE) *x, const 
 }
 
 // A window's gradient goes to its first largest element: one that no later element overtakes, and that overtakes all before.
-__kernel AS_WRITTEN void max_pool_pairs_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+__kernel NO_AUTOVEC void max_pool_pairs_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                              __global const STORAGE(DTYPE) *x, const ulong x_offset,
                                              __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY, STEPS(g),
                                              STEPS(x)) {
@@ -105,7 +105,7 @@ __kernel AS_WRITTEN void max_pool_pairs_grad(__global const STORAGE(DTYPE) *g, c
     p += WIDTH;                                \
     if (column == across) p += 2 * (length) - 2 * across;
 
-__kernel AS_WRITTEN void max_pool_fours(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+__kernel NO_AUTOVEC void max_pool_fours(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                                         __global STORAGE(DTYPE) *out, const ulong out_offset, GEOMETRY, STEPS(x)) {
     for (uint plane = (uint)get_global_id(0) * each; plane < LAST_PLANE; plane++) {
         __global const STORAGE(DTYPE) *from = PLANE_OF(x, plane);
@@ -129,7 +129,7 @@ __kernel AS_WRITTEN void max_pool_fours(__global const STORAGE(DTYPE) *x, const 
     }
 }
 
-__kernel AS_WRITTEN void max_pool_fours_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+__kernel NO_AUTOVEC void max_pool_fours_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                              __global const STORAGE(DTYPE) *x, const ulong x_offset,
                                              __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY, STEPS(g),
                                              STEPS(x)) {

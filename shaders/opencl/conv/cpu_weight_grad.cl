@@ -45,7 +45,7 @@ typedef VEC(REAL) V;
 #define STEPS const long slopes_image, const long slopes_channel, const long planes_image, const long planes_channel
 
 // The sums of the filters from `first_filter` to `last_filter` over columns from `begin` to `end` of some images of one group.
-INLINED void add_weights(__global const REAL *slopes, __global const REAL *planes, __global REAL *sums, SHAPE, STEPS,
+FORCE_INLINE void add_weights(__global const REAL *slopes, __global const REAL *planes, __global REAL *sums, SHAPE, STEPS,
                          const uint images, const uint first_filter, const uint last_filter, const uint begin, const uint end,
                          const bool first_time) {
     const uint columns = channels * taps;
@@ -123,7 +123,7 @@ INLINED void add_weights(__global const REAL *slopes, __global const REAL *plane
 // Both operands were laid out before. A work-item makes `block` filters, `chunk` columns of `together` images at a time: the
 // gradients of a tile stay in the first-level cache and the planes in the second. Where that gives too few work-items,
 // `splits` of them share the chunks, each with sums of its own.
-__kernel AS_WRITTEN void conv_cpu_weight_grad(__global const REAL *slopes, const ulong slopes_offset,
+__kernel NO_AUTOVEC void conv_cpu_weight_grad(__global const REAL *slopes, const ulong slopes_offset,
                                                  __global const REAL *planes, const ulong planes_offset,
                                                  __global REAL *sums, const ulong sums_offset, SHAPE, const uint images,
                                                  const uint groups, const uint count, const uint together, const uint splits,
@@ -144,7 +144,7 @@ __kernel AS_WRITTEN void conv_cpu_weight_grad(__global const REAL *slopes, const
 #else
 // A work-item takes `together` images at a time and lays them out in memory of its own, which stays in its caches. It makes all
 // filters, or its share of their sums. SLOPES_THERE: the gradients are read where they are.
-__kernel AS_WRITTEN void conv_cpu_weight_grad(
+__kernel NO_AUTOVEC void conv_cpu_weight_grad(
     __global const STORAGE(DTYPE) *g, const ulong g_offset, __global REAL *slopes, __global const int *slopes_layout,
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes, __global const int *layout,
     __global REAL *sums, const ulong sums_offset, SHAPE, const uint images, const uint groups, const uint count,

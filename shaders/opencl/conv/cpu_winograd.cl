@@ -63,7 +63,7 @@ typedef struct __attribute__((packed)) {
     t3 = c;
 
 // G w G^T of BAND channels for ROWS filters: packed[group][panel][element][channel][row]. Rows past the end are zeros.
-__kernel AS_WRITTEN void winograd_weights(__global const STORAGE(DTYPE) *w, const ulong w_offset, __global REAL *packed,
+__kernel NO_AUTOVEC void winograd_weights(__global const STORAGE(DTYPE) *w, const ulong w_offset, __global REAL *packed,
                                const uint groups, const uint channels, const uint filters, const long w_start,
                                const long w_group, const long w_filter, const long w_channel, const long w_row,
                                const long w_column) {
@@ -127,7 +127,7 @@ inline void transform_tiles(__global const REAL *plane, __global const int *plac
     }
 }
 
-__kernel AS_WRITTEN void conv_cpu_winograd(__global const REAL *planes, __global const REAL *weights,
+__kernel NO_AUTOVEC void conv_cpu_winograd(__global const REAL *planes, __global const REAL *weights,
 #if BIAS
                             __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
 #endif

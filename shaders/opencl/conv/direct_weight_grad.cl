@@ -16,7 +16,7 @@
 #include "lib/dtypes.h"
 #include "conv/output_index.h"
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_direct_weight_grad(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_direct_weight_grad(
     __global const STORAGE(DTYPE) *slope, const ulong slope_offset, __global const STORAGE(DTYPE) *x, const ulong x_offset,
     __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const uint filters, const uint channels, const uint pixels,
     const uint lines, const uint across, const int slope_image, const int slope_row, const int slope_down,

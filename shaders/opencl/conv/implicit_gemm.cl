@@ -46,7 +46,7 @@
 #ifndef OUT_LANES
 #define OUT_LANES 1
 #endif
-#define PASSABLE_COPIES 1
+#define REORDERABLE_COPIES 1
 #include "lib/async_copy.h"
 #include "lib/dtypes.h"
 #include "conv/tile_accumulate.h"
@@ -60,7 +60,7 @@
 #define TERM_LOADS (DEPTH / TERM_STEP)
 #define HELD 512
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_implicit_gemm(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_implicit_gemm(
     __global const LEFT *packed, __global const int2 *terms, __global const STORAGE(DTYPE) *x, const ulong x_offset,
 #if BIAS
     __global const STORAGE(DTYPE) *bias, const ulong bias_offset,

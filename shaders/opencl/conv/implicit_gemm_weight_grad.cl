@@ -39,7 +39,7 @@
 #define OUT_LANES 1
 #endif
 #define BIAS 0
-#define PASSABLE_COPIES 1
+#define REORDERABLE_COPIES 1
 #include "lib/async_copy.h"
 #include "lib/dtypes.h"
 #include "conv/tile_accumulate.h"
@@ -53,7 +53,7 @@
 #define ROW_LOADS ((ROWS + STEP - 1) / STEP)
 #define COLUMN_LOADS ((COLUMNS + STEP - 1) / STEP)
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_implicit_gemm_weight_grad(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_implicit_gemm_weight_grad(
     __global const STORAGE(DTYPE) *slope, const ulong slope_offset, __global const STORAGE(DTYPE) *x, const ulong x_offset,
 #if SPLIT
     __global REAL *partial,

@@ -34,7 +34,7 @@ typedef struct __attribute__((packed)) {
 // Pixels from one channel to the next.
 inline long channel_length(__global const int *layout) { return (long)LAYOUT_TOPS * LAYOUT_LEFTS * LAYOUT_PLANE; }
 
-INLINED void clear(__global REAL *to, int i, const int end) {
+FORCE_INLINE void clear(__global REAL *to, int i, const int end) {
     if (end - i >= WIDTH) {
         for (; i + WIDTH <= end; i += WIDTH) MANY(to + i) = (VEC(REAL))(0);
         if (i < end) MANY(to + end - WIDTH) = (VEC(REAL))(0);
@@ -43,7 +43,7 @@ INLINED void clear(__global REAL *to, int i, const int end) {
 }
 
 // Neighbours in memory, from `i` to `end`. What is left after whole vectors is copied with some before it once more.
-INLINED void copy(__global REAL *to, __global const STORAGE(DTYPE) *from, int i, const int end) {
+FORCE_INLINE void copy(__global REAL *to, __global const STORAGE(DTYPE) *from, int i, const int end) {
     if (end - i >= WIDTH) {
         for (; i + WIDTH <= end; i += WIDTH) MANY(to + i) = LOADV(DTYPE, from + i);
         if (i < end) MANY(to + end - WIDTH) = LOADV(DTYPE, from + end - WIDTH);
@@ -56,7 +56,7 @@ INLINED void copy(__global REAL *to, __global const STORAGE(DTYPE) *from, int i,
 
 // Rows from `first_row` to `last_row` of plane `phase` of each of the `channels` of an image. What is 0 in every image is left
 // alone unless it is the `first_time` that one is laid out there.
-INLINED void lay_out(__global const STORAGE(DTYPE) *x, const uint channels, const long x_channel, const long x_row,
+FORCE_INLINE void lay_out(__global const STORAGE(DTYPE) *x, const uint channels, const long x_channel, const long x_row,
                      const long x_column, __global REAL *planes, __global const int *layout, const uint phase,
                      const int first_row, const int last_row, const bool first_time) {
     const int pitch = LAYOUT_PITCH, stride_h = LAYOUT_STRIDE_H, stride_w = LAYOUT_STRIDE_W;
@@ -103,7 +103,7 @@ INLINED void lay_out(__global const STORAGE(DTYPE) *x, const uint channels, cons
 }
 
 // The channels of `images` one after the other.
-INLINED void lay_out_images(__global const STORAGE(DTYPE) *x, const uint images, const uint channels, const long x_image,
+FORCE_INLINE void lay_out_images(__global const STORAGE(DTYPE) *x, const uint images, const uint channels, const long x_image,
                             const long x_channel, const long x_row, const long x_column, __global REAL *planes,
                             __global const int *layout, const bool first_time) {
     const uint kinds = LAYOUT_TOPS * LAYOUT_LEFTS;

@@ -23,7 +23,7 @@
 #endif
 #define TOGETHER (16 / COLUMNS)
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_split_k_reduce(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_split_k_reduce(
     __global const REAL *partial,
 #if BIAS
     __global const STORAGE(DTYPE) *bias, const ulong bias_offset,

@@ -19,7 +19,7 @@
 #define STEP (ITEMS / PIECES)
 #define MINE (ROWS / STEP)
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma(
     __global const STORAGE(DTYPE) *x, __global const STORAGE(DTYPE) *weight,
 #if BIAS
     __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
@@ -35,7 +35,7 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
     const uint taps_across, const uint column_lines, const uint column_across, const long out_group,
     const long out_image, const long out_channel, const long out_down, const long out_across) {
     __local uint strips[STAGES * SLOT_WORDS] __attribute__((aligned(1024)));
-    const uint me = get_local_id(0), team = me / TEAM, group = get_group_id(2);
+    const uint me = get_local_id(0), team = me / WARPGROUP, group = get_group_id(2);
     const uint across = (columns + WIDE - 1) / WIDE;
     const uint first_row = get_group_id(0) / across * ROWS, first_column = get_group_id(0) % across * WIDE;
     const uint start = get_group_id(1) * share, end = min(start + share, k);

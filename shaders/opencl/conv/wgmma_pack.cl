@@ -38,7 +38,7 @@ inline ushort split_off(float *rest) {
 #define SPLIT_OFF(value) split_off(&(value))
 #endif
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_pack(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_pack(
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global ushort *packed, const ulong part_size,
     const uint channels, const uint places, const uint pitch, const uint down, const uint across, const long first,
     const long group_stride, const long image_stride, const long channel_stride, const long down_stride,

@@ -12,7 +12,7 @@
 // Partial sums that are read at once.
 #define TOGETHER 16
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_split_k_reduce(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_split_k_reduce(
     __global const float *partial, __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const uint size,
     const uint filters, const uint channels, const uint pitch, const uint taps, const uint taps_across,
     const uint shares, const long out_group, const long out_filter, const long out_channel, const long out_down,

@@ -1,4 +1,4 @@
-// The tiles of a convolution by wgmma: a group makes 64 * TEAMS rows x WIDE columns of sums, each team of four warps 64
+// The tiles of a convolution by wgmma: a group makes 64 * WARPGROUPS rows x WIDE columns of sums, each team of four warps 64
 // rows of them in registers, from strips of DEPTH terms in local memory; see lib/wgmma.h and, for PARTS 3, gemm/wgmma.cl.
 // While the units multiply one strip the next ones are copied, and the units keep one product waiting.
 //
@@ -23,8 +23,8 @@
 #ifndef PARTS
 #define PARTS 1
 #endif
-#ifndef TEAMS
-#define TEAMS 1
+#ifndef WARPGROUPS
+#define WARPGROUPS 1
 #endif
 #ifndef STAGES
 #define STAGES 3
@@ -43,13 +43,13 @@
 #define OUT_LANES 1
 #endif
 #include "lib/wgmma.h"
-#define ITEMS (TEAM * TEAMS)
+#define ITEMS (WARPGROUP * WARPGROUPS)
 #include "lib/staging.h"
 #define WIDTH OUT_LANES
 #define ALIGNED (OUT_LANES > 1)
 #include "lib/vectors.h"
 
-#define ROWS (64 * TEAMS)
+#define ROWS (64 * WARPGROUPS)
 #define LEFT_WORDS (ROWS * DEPTH / 2)
 #define RIGHT_WORDS (WIDE * DEPTH / 2)
 #define SLOT_WORDS (PARTS * (LEFT_WORDS + RIGHT_WORDS))

@@ -18,14 +18,14 @@
 #define STEP (ITEMS / PIECES)
 #define MINE (DEPTH / STEP)
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_weight_grad(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma_weight_grad(
     __global const STORAGE(DTYPE) *x, __global const STORAGE(DTYPE) *slope, __global float *partial, const uint rows,
     const uint columns, const uint k, const uint share, const ulong x_group, const ulong x_part, const uint slope_pitch,
     const ulong slope_group, const ulong slope_part, const uint down, const uint wide, const int height, const int width,
     const int origin_y, const int origin_x, const int step_y, const int step_x, const int tap_step_y,
     const int tap_step_x, const uint pitch, const uint taps_across) {
     __local uint strips[STAGES * SLOT_WORDS] __attribute__((aligned(1024)));
-    const uint me = get_local_id(0), team = me / TEAM, group = get_group_id(2);
+    const uint me = get_local_id(0), team = me / WARPGROUP, group = get_group_id(2);
     const uint across = (columns + WIDE - 1) / WIDE;
     const uint first_row = get_group_id(0) / across * ROWS, first_column = get_group_id(0) % across * WIDE;
     const uint start = get_group_id(1) * share, end = min(start + share, k);

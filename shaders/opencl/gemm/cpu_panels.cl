@@ -108,14 +108,14 @@ typedef VEC(REAL) V;
 #define FETCH_TERM(p)
 #else
 #define TERMS_AHEAD 16
-#define FETCH_TERM(p) FETCH_NEAR(p);
+#define FETCH_TERM(p) PREFETCH_L1(p);
 #endif
 // What an epilogue reads beside a row of a tile.
-#define FETCH_SPLAT(D, name, slot, p, row, column)
-#define FETCH_STEP(D, name, slot, p, row, column)
-#define FETCH_UNIT(D, name, slot, p, row, column) FETCH_NEAR((p) + (column) + WIDTH - 1);
-#define FETCH_PAIR FETCH_UNIT
-#define FETCH_WHOLE FETCH_UNIT
+#define FETCH_BROADCAST(D, name, slot, p, row, column)
+#define FETCH_STRIDED(D, name, slot, p, row, column)
+#define FETCH_CONTIGUOUS(D, name, slot, p, row, column) PREFETCH_L1((p) + (column) + WIDTH - 1);
+#define FETCH_PAIR FETCH_CONTIGUOUS
+#define FETCH_WHOLE FETCH_CONTIGUOUS
 #if SPLIT
 #define WAITING partial
 #else
@@ -128,7 +128,7 @@ typedef VEC(REAL) V;
 #include "gemm/cpu_lhs_slab.h"
 
 // NR columns of `b`, `depth` rows, row by row. Columns past the end repeat the last one; they are not stored.
-INLINED void pack_columns(__global const STORAGE(DTYPE) *b, const long row_step, const long column_step, const uint columns,
+FORCE_INLINE void pack_columns(__global const STORAGE(DTYPE) *b, const long row_step, const long column_step, const uint columns,
                           const uint depth, __private V *panel) {
     uint p = 0;
     if (column_step == 1 && columns == NR) {
@@ -141,7 +141,7 @@ INLINED void pack_columns(__global const STORAGE(DTYPE) *b, const long row_step,
                 V square[WIDTH];
 #pragma unroll
                 for (uint i = 0; i < WIDTH; i++) square[i] = SOME(b + min(v * WIDTH + i, columns - 1) * column_step + p);
-                TURN(square)
+                TRANSPOSE(square)
 #pragma unroll
                 for (uint i = 0; i < WIDTH; i++) panel[(p + i) * VECTORS + v] = square[i];
             }
@@ -151,7 +151,7 @@ INLINED void pack_columns(__global const STORAGE(DTYPE) *b, const long row_step,
         for (uint c = 0; c < NR; c++) single[p * NR + c] = ONE(b, min(c, columns - 1) * column_step + p * row_step);
 }
 
-__kernel AS_WRITTEN void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const ulong a_offset,
+__kernel NO_AUTOVEC void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const ulong a_offset,
                             __global const STORAGE(DTYPE) *b, const ulong b_offset, EPILOGUE_PARAMETERS
 #if SPLIT
                             __global REAL *partial,
@@ -192,7 +192,7 @@ __kernel AS_WRITTEN void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const
     Lines soon = slab_lines(a, a_row, a_column, coming, 1), later = soon;
 #if !BY_ROWS
     later = lines_of(a + first_row * a_row, a_column, min(step, k), last_row - first_row, 1);
-    fetch_some(&later);
+    prefetch_some(&later);
 #endif
 #if COPIED
     LEFT_SPACE REAL block[(BLOCK_ROWS / SLAB + 1) * SLAB_SIZE];
@@ -264,14 +264,14 @@ __kernel AS_WRITTEN void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const
 #if ROW_SUMS
                     if (column == 0) add_some(&adding, totals);
 #endif
-                    if (!BY_ROWS || column == first_column) fetch_some(&later);
-                    fetch_some(&next);
+                    if (!BY_ROWS || column == first_column) prefetch_some(&later);
+                    prefetch_some(&next);
                     // Sums that wait, and what the epilogue reads, come from the last cache or from memory: they arrive while
                     // the tile is computed, row by row, since the first cache waits for few lines at once. A line that begins
                     // in the panel before is near since then, so the ends of vectors are named.
                     const uint fetched_row = min(ahead, rows - 1);
 #pragma unroll
-                    for (uint v = 1; v <= VECTORS; v++) FETCH_OWN(WAITING + at + (ulong)fetched_row * n + v * WIDTH - 1);
+                    for (uint v = 1; v <= VECTORS; v++) PREFETCH_L1_WRITE(WAITING + at + (ulong)fetched_row * n + v * WIDTH - 1);
 #if EPILOGUE
                     if (last) {
 #pragma unroll

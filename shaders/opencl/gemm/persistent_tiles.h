@@ -46,18 +46,18 @@ typedef struct {
         Work w;                                                                                                       \
         FIND_WORK(w, copied.number)                                                                                   \
         copied.rows = m - w.first_row, copied.columns = n - w.first_column, copied.terms = w.end - w.start;           \
-        copied.a = my_piece(MATRIX_OF_A(w.i0, w.i1, w.i2) + (w.first_row * a_row + w.start * a_column), a_row,         \
+        copied.a = first_chunk(MATRIX_OF_A(w.i0, w.i1, w.i2) + (w.first_row * a_row + w.start * a_column), a_row,         \
                             a_column, A_ALONG, TILE_ROWS, A_BYTES);                                                   \
-        copied.b = my_piece(MATRIX_OF_B(w.i0, w.i1, w.i2) + (w.first_column * b_column + w.start * b_row), b_column,   \
+        copied.b = first_chunk(MATRIX_OF_B(w.i0, w.i1, w.i2) + (w.first_column * b_column + w.start * b_row), b_column,   \
                             b_row, B_ALONG, TILE_COLUMNS, B_BYTES);                                                   \
     }
 
 // Begins to copy share `part` of `parts` of a strip to the places `left` and `right`.
 #define COPY_STRIP(copied, left, right, part, parts)                                                                \
     if (copied.number < works) {                                                                                    \
-        stage_pieces(left, copied.a, a_row, a_column, copied.rows, copied.terms, A_ALONG, TILE_ROWS, A_BYTES, part, \
+        stage_chunks(left, copied.a, a_row, a_column, copied.rows, copied.terms, A_ALONG, TILE_ROWS, A_BYTES, part, \
                      parts);                                                                                        \
-        stage_pieces(right, copied.b, b_column, b_row, copied.columns, copied.terms, B_ALONG, TILE_COLUMNS,         \
+        stage_chunks(right, copied.b, b_column, b_row, copied.columns, copied.terms, B_ALONG, TILE_COLUMNS,         \
                      B_BYTES, part, parts);                                                                         \
     }
 

@@ -73,7 +73,7 @@ typedef CONCAT(REAL, 4) Quad;
     FETCH(a_next, a, A_ALONG, ROWS, a_row, a_column, m - first_row, from)                     \
     FETCH(b_next, b, B_ALONG, COLUMNS, b_column, b_row, n - first_column, from)
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_sliced_k(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_sliced_k(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
 #if ROW_SUMS

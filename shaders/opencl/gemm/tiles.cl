@@ -85,7 +85,7 @@ typedef CONCAT(REAL, 4) Quad;
 #include "lib/staging.h"
 #endif
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiles(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiles(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
 #if SPLIT
@@ -116,12 +116,12 @@ __kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
 
 #if ASYNC
 #define AHEAD ((STAGES - 1) * DEPTH)
-    a = my_piece(a + first_row * a_row + start * a_column, a_row, a_column, A_ALONG, ROWS, A_BYTES);
-    b = my_piece(b + first_column * b_column + start * b_row, b_column, b_row, B_ALONG, COLUMNS, B_BYTES);
+    a = first_chunk(a + first_row * a_row + start * a_column, a_row, a_column, A_ALONG, ROWS, A_BYTES);
+    b = first_chunk(b + first_column * b_column + start * b_row, b_column, b_row, B_ALONG, COLUMNS, B_BYTES);
 #define FETCH(number, from)                                                                                    \
-    stage_pieces((__local uint *)left[number], a, a_row, a_column, m - first_row, end - (from), A_ALONG, ROWS, \
+    stage_chunks((__local uint *)left[number], a, a_row, a_column, m - first_row, end - (from), A_ALONG, ROWS, \
                  A_BYTES, 0, 1);                                                                               \
-    stage_pieces((__local uint *)right[number], b, b_column, b_row, n - first_column, end - (from), B_ALONG,   \
+    stage_chunks((__local uint *)right[number], b, b_column, b_row, n - first_column, end - (from), B_ALONG,   \
                  COLUMNS, B_BYTES, 0, 1);                                                                      \
     a += DEPTH * a_column;                                                                                     \
     b += DEPTH * b_row;

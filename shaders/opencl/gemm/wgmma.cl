@@ -1,5 +1,5 @@
 // out = a x b, finished by an epilogue, for float16 and bfloat16 on Hopper's tensor cores, by wgmma: a group makes a
-// tile of 64 * TEAMS x WIDE results, each team of four warps 64 rows of it in registers, from strips of DEPTH terms
+// tile of 64 * WARPGROUPS x WIDE results, each team of four warps 64 rows of it in registers, from strips of DEPTH terms
 // in local memory, in the order that lib/wgmma.h asks for. While the units multiply one strip, the next ones are copied,
 // at the end of a tile those of the group's next; they keep one product waiting, so that they never run dry. With
 // TENSOR_CORES 0 it is plain C of the same shape.
@@ -21,8 +21,8 @@
 #ifndef PARTS
 #define PARTS 1
 #endif
-#ifndef TEAMS
-#define TEAMS 1
+#ifndef WARPGROUPS
+#define WARPGROUPS 1
 #endif
 #ifndef STAGES
 #define STAGES 3
@@ -50,8 +50,8 @@
 #endif
 #define DEPTH 64
 #include "lib/wgmma.h"
-#define ITEMS (TEAM * TEAMS)
-#define TILE_ROWS (64 * TEAMS)
+#define ITEMS (WARPGROUP * WARPGROUPS)
+#define TILE_ROWS (64 * WARPGROUPS)
 #define TILE_COLUMNS WIDE
 #include "lib/staging.h"
 #include "gemm/persistent_tiles.h"
@@ -64,13 +64,13 @@
 #define WAITING (PARTS == 1)
 #define AHEAD (STAGES - 1 - WAITING)
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
     __global TARGET *out, const ulong out_offset, const uint m, const uint n, const uint k, const uint terms,
     OPERAND_PARAMETERS, const long a_part, const long b_part, const uint works) {
     __local uint strips[STAGES * WORDS] __attribute__((aligned(1024)));
-    const uint team_row = get_local_id(0) / TEAM * 64;
+    const uint team_row = get_local_id(0) / WARPGROUP * 64;
     DECLARE_WORKS
 #define STAGE(number)                                                                    \
     _Pragma("unroll") for (uint part = 0; part < PARTS; part++) {                        \

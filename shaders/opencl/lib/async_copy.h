@@ -6,7 +6,7 @@
 // unless `wanted`. Both addresses are aligned to n bytes. COPYn_OF(to, from, count) does so with the first `count` bytes,
 // 0 to n, an even number, and fills the rest with zeros. COPIES_COMMIT closes a group of copies; COPIES_WAIT(n)
 // waits until all groups of this work-item but the last n are there. For others to see them a barrier follows.
-// With PASSABLE_COPIES other loads may pass copies on their way to COPIES_WAIT.
+// With REORDERABLE_COPIES other loads may pass copies on their way to COPIES_WAIT.
 
 #ifndef POLYHAL_COPIES
 #define POLYHAL_COPIES
@@ -18,12 +18,12 @@
 #ifndef ASYNC_COPIES
 #define ASYNC_COPIES TENSOR_CORES
 #endif
-#ifndef PASSABLE_COPIES
-#define PASSABLE_COPIES 0
+#ifndef REORDERABLE_COPIES
+#define REORDERABLE_COPIES 0
 #endif
 
 #if ASYNC_COPIES
-#if PASSABLE_COPIES
+#if REORDERABLE_COPIES
 #define TOUCHED
 #else
 #define TOUCHED : "memory"

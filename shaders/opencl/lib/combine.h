@@ -1,5 +1,5 @@
 // How two partial results are joined, for vectors (in the types of lib/vectors.h) and for scalars; where TERM is the type of a result,
-// LANES_JOIN joins the lanes of a vector, pair by pair. largest and smallest keep a NaN
+// REDUCE_LANES joins the lanes of a vector, pair by pair. largest and smallest keep a NaN
 // from either side; max and min would be expanded, because some drivers define them as macros. The operator, not the function
 // select, which some drivers split into single lanes.
 
@@ -20,25 +20,25 @@
 #define VECTOR_smallest(a, b) ((((a) < (b)) | ((a) != (a))) ? (a) : (b))
 #define SCALAR_smallest(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))
 
-#define VECTOR_JOIN(a, b) CONCAT(VECTOR_, OPERATION)(a, b)
-#define SCALAR_JOIN(a, b) CONCAT(SCALAR_, OPERATION)(a, b)
+#define COMBINE_VECTORS(a, b) CONCAT(VECTOR_, OPERATION)(a, b)
+#define COMBINE_SCALARS(a, b) CONCAT(SCALAR_, OPERATION)(a, b)
 
 #ifdef TERM
-#define LANES_JOIN1(v) (v)
-#define LANES_JOIN2(v) SCALAR_JOIN((v).s0, (v).s1)
+#define REDUCE_LANES1(v) (v)
+#define REDUCE_LANES2(v) COMBINE_SCALARS((v).s0, (v).s1)
 #if WIDTH >= 4
-inline TERM LANES_JOIN4(CONCAT(TERM, 4) v) {
-    const CONCAT(TERM, 2) pair = VECTOR_JOIN(v.lo, v.hi);
-    return LANES_JOIN2(pair);
+inline TERM REDUCE_LANES4(CONCAT(TERM, 4) v) {
+    const CONCAT(TERM, 2) pair = COMBINE_VECTORS(v.lo, v.hi);
+    return REDUCE_LANES2(pair);
 }
 #endif
 #if WIDTH >= 8
-inline TERM LANES_JOIN8(CONCAT(TERM, 8) v) { return LANES_JOIN4(VECTOR_JOIN(v.lo, v.hi)); }
+inline TERM REDUCE_LANES8(CONCAT(TERM, 8) v) { return REDUCE_LANES4(COMBINE_VECTORS(v.lo, v.hi)); }
 #endif
 #if WIDTH >= 16
-inline TERM LANES_JOIN16(CONCAT(TERM, 16) v) { return LANES_JOIN8(VECTOR_JOIN(v.lo, v.hi)); }
+inline TERM REDUCE_LANES16(CONCAT(TERM, 16) v) { return REDUCE_LANES8(COMBINE_VECTORS(v.lo, v.hi)); }
 #endif
-#define LANES_JOIN(v) CONCAT(LANES_JOIN, WIDTH)(v)
+#define REDUCE_LANES(v) CONCAT(REDUCE_LANES, WIDTH)(v)
 #endif
 
 #endif

@@ -16,9 +16,9 @@
 
 // For kernels whose vectors are written by hand, and for twins of kernels for GPUs: keeps compilers for CPUs from vectorising
 // over work-items, which gains nothing there and takes some of them up to a minute.
-#define AS_WRITTEN __attribute__((vec_type_hint(float4)))
+#define NO_AUTOVEC __attribute__((vec_type_hint(float4)))
 // Functions of their own are compiled for narrower vectors by some drivers.
-#define INLINED inline __attribute__((always_inline))
+#define FORCE_INLINE inline __attribute__((always_inline))
 
 #define CONCAT_(a, b) a##b
 #define CONCAT(a, b) CONCAT_(a, b)

@@ -5,7 +5,7 @@
 // `sum`, a VEC(REAL), and leaves the results there. `row` and `column` say where the first of them belongs, i0, i1, i2 in
 // which matrix of the batch, and `left` how many of them are wanted.
 //
-// EPILOGUE_HOLD, EPILOGUE_FETCH, EPILOGUE_TURN and EPILOGUE_FINISH do the same with loads long before the steps, for the
+// EPILOGUE_DECLARE, EPILOGUE_FETCH, EPILOGUE_TRANSPOSE and EPILOGUE_FINISH do the same with loads long before the steps, for the
 // kernels that include lib/fragment_store.h. EPILOGUE_TENSORS is the number of tensors that are read.
 
 #ifndef POLYHAL_EPILOGUE
@@ -16,9 +16,9 @@
 #define EPILOGUE_PARAMETERS
 #define EPILOGUE_STEPS(sum, row, column, i0, i1, i2, left)
 #define EPILOGUE_TENSORS 0
-#define EPILOGUE_HOLD
+#define EPILOGUE_DECLARE
 #define EPILOGUE_FETCH(slot, row, column, i0, i1, i2)
-#define EPILOGUE_TURN(slot)
+#define EPILOGUE_TRANSPOSE(slot)
 #define EPILOGUE_FINISH(sum, slot, g)
 #endif
 
@@ -26,13 +26,13 @@
 #include "lib/operands.h"
 #endif
 // An operand's neighbours along the row: the same for all, side by side, or `step` apart.
-#define EXTRA_SPLAT(D, r, p, step, left) const VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(LOAD(D, p, 0));
-#define EXTRA_UNIT(D, r, p, step, left)      \
+#define EPILOGUE_LOAD_BROADCAST(D, r, p, step, left) const VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(LOAD(D, p, 0));
+#define EPILOGUE_LOAD_CONTIGUOUS(D, r, p, step, left)      \
     VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(0); \
     if ((left) == WIDTH) r = LOADV(D, p);     \
     else                                      \
         for (uint j = 0; j < (left); j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, j);
-#define EXTRA_STEP(D, r, p, step, left)      \
+#define EPILOGUE_LOAD_STRIDED(D, r, p, step, left)      \
     VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(0); \
     for (uint j = 0; j < (left); j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, (long)j * (step));
 

@@ -1,9 +1,9 @@
-// EXP over vectors of WIDTH reals, EXP1 over one. With POLYNOMIAL_EXP it is our own, for drivers whose exp is not vectorised: 2^n times a
+// EXP over vectors of WIDTH reals, EXP_SCALAR over one. With POLYNOMIAL_EXP it is our own, for drivers whose exp is not vectorised: 2^n times a
 // polynomial fitted to the rest at Chebyshev points, within one unit in the last place; n is applied in halves, so that results may be
 // subnormal.
 //
-// EXP_PART and EXP_PART1 are for shares of a sum whose largest is 1: arguments up to 88, and results below 1e-37 may be 0. With
-// POLYNOMIAL_PART they are our own, on CPUs faster than any call. With PTX_PART they are NVIDIA's power of two, which is wrong by up to
+// EXP_FAST and EXP_FAST_SCALAR are for shares of a sum whose largest is 1: arguments up to 88, and results below 1e-37 may be 0. With
+// POLYNOMIAL_EXP_FAST they are our own, on CPUs faster than any call. With PTX_EXP_FAST they are NVIDIA's power of two, which is wrong by up to
 // 2^-22 and x * 2^-24 of the result: enough where results are stored in 16 bits, and a third of the instructions.
 
 #ifndef POLYHAL_EXPONENTIAL
@@ -13,11 +13,11 @@
 #define POLYNOMIAL_EXP 0
 #endif
 
-#ifndef POLYNOMIAL_PART
-#define POLYNOMIAL_PART POLYNOMIAL_EXP
+#ifndef POLYNOMIAL_EXP_FAST
+#define POLYNOMIAL_EXP_FAST POLYNOMIAL_EXP
 #endif
 
-#if POLYNOMIAL_EXP || POLYNOMIAL_PART
+#if POLYNOMIAL_EXP || POLYNOMIAL_EXP_FAST
 // e^r for r in [-log(2) / 2, log(2) / 2].
 inline VEC(float) polynomial_of_rest(VEC(float) r) {
     VEC(float) p = r * 0.0013933758f + 0.00836325251f;
@@ -46,38 +46,38 @@ inline VEC(float) polynomial_exp(VEC(float) value) {
 }
 #define EXP(x) polynomial_exp(x)
 #if WIDTH == 1
-#define EXP1(x) polynomial_exp(x)
+#define EXP_SCALAR(x) polynomial_exp(x)
 #else
-#define EXP1(x) (polynomial_exp((VEC(float))(x)).s0)
+#define EXP_SCALAR(x) (polynomial_exp((VEC(float))(x)).s0)
 #endif
 #else
 #define EXP(x) exp(x)
-#define EXP1(x) exp(x)
+#define EXP_SCALAR(x) exp(x)
 #endif
 
-#ifndef PTX_PART
-#define PTX_PART 0
+#ifndef PTX_EXP_FAST
+#define PTX_EXP_FAST 0
 #endif
 
-#if PTX_PART
-inline float __attribute__((overloadable)) power_part(float x) {
+#if PTX_EXP_FAST
+inline float __attribute__((overloadable)) ptx_exp_fast(float x) {
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.442695041f));
     return power;
 }
-inline float2 __attribute__((overloadable)) power_part(float2 x) {
-    return (float2)(power_part(x.s0), power_part(x.s1));
+inline float2 __attribute__((overloadable)) ptx_exp_fast(float2 x) {
+    return (float2)(ptx_exp_fast(x.s0), ptx_exp_fast(x.s1));
 }
-inline float4 __attribute__((overloadable)) power_part(float4 x) {
-    return (float4)(power_part(x.lo), power_part(x.hi));
+inline float4 __attribute__((overloadable)) ptx_exp_fast(float4 x) {
+    return (float4)(ptx_exp_fast(x.lo), ptx_exp_fast(x.hi));
 }
-inline float8 __attribute__((overloadable)) power_part(float8 x) {
-    return (float8)(power_part(x.lo), power_part(x.hi));
+inline float8 __attribute__((overloadable)) ptx_exp_fast(float8 x) {
+    return (float8)(ptx_exp_fast(x.lo), ptx_exp_fast(x.hi));
 }
-#define EXP_PART(x) power_part(x)
-#define EXP_PART1(x) power_part(x)
-#elif POLYNOMIAL_PART
-inline VEC(float) polynomial_part(VEC(float) x) {
+#define EXP_FAST(x) ptx_exp_fast(x)
+#define EXP_FAST_SCALAR(x) ptx_exp_fast(x)
+#elif POLYNOMIAL_EXP_FAST
+inline VEC(float) polynomial_exp_fast(VEC(float) x) {
     // The sum's lowest bits hold the exponent; its own, and a NaN's, are shifted out.
     const VEC(float) t = x * 1.442695041f + 12582912.0f;
     const VEC(float) n = t - 12582912.0f;
@@ -86,15 +86,15 @@ inline VEC(float) polynomial_part(VEC(float) x) {
     const VEC(float) part = AS(float, AS(int, polynomial_of_rest(r)) + (AS(int, t) << 23));
     return x < (VEC(float))(-86.0f) ? (VEC(float))(0.0f) : part;
 }
-#define EXP_PART(x) polynomial_part(x)
+#define EXP_FAST(x) polynomial_exp_fast(x)
 #if WIDTH == 1
-#define EXP_PART1(x) polynomial_part(x)
+#define EXP_FAST_SCALAR(x) polynomial_exp_fast(x)
 #else
-#define EXP_PART1(x) (polynomial_part((VEC(float))(x)).s0)
+#define EXP_FAST_SCALAR(x) (polynomial_exp_fast((VEC(float))(x)).s0)
 #endif
 #else
-#define EXP_PART(x) EXP(x)
-#define EXP_PART1(x) EXP1(x)
+#define EXP_FAST(x) EXP(x)
+#define EXP_FAST_SCALAR(x) EXP_SCALAR(x)
 #endif
 
 #endif

@@ -70,32 +70,32 @@ inline float2 load_two_bfloat16(__global const ushort *from) {
 #else
 #define QUADS_AHEAD 4
 #endif
-#define HOLD_SPLAT(D, name) VEC(COMPUTE(D)) name##_held[QUADS_AHEAD][4];
-#define HOLD_UNIT HOLD_SPLAT
-#define HOLD_STEP HOLD_SPLAT
-#define HOLD_PAIR HOLD_SPLAT
-#define FETCH_SPLAT(D, name, slot, line, row, column) FETCH_EACH(D, name, slot, row, column, LOAD(D, line, 0))
-#define FETCH_STEP(D, name, slot, line, row, column)                                      \
+#define DECLARE_BROADCAST(D, name) VEC(COMPUTE(D)) name##_fetched[QUADS_AHEAD][4];
+#define DECLARE_CONTIGUOUS DECLARE_BROADCAST
+#define DECLARE_STRIDED DECLARE_BROADCAST
+#define DECLARE_PAIR DECLARE_BROADCAST
+#define FETCH_BROADCAST(D, name, slot, line, row, column) FETCH_EACH(D, name, slot, row, column, LOAD(D, line, 0))
+#define FETCH_STRIDED(D, name, slot, line, row, column)                                      \
     FETCH_EACH(D, name, slot, row, column,                                                \
                ((float2)(LOAD(D, line, (long)at * name##_column),                         \
                          LOAD(D, line, (long)min(at + 1, n - 1) * name##_column))))
-#define FETCH_UNIT FETCH_STEP
+#define FETCH_CONTIGUOUS FETCH_STRIDED
 #define FETCH_PAIR(D, name, slot, line, row, column) \
     FETCH_EACH(D, name, slot, row, column, CONCAT(load_two_, D)(line + at))
 #define FETCH_EACH(D, name, slot, row, column, found)                                     \
     _Pragma("unroll") for (uint g = 0; g < 4; g++) {                                      \
         const uint at = (column) + 8 * g;                                                 \
-        name##_held[slot][g] = (VEC(COMPUTE(D)))(0);                                      \
-        if ((row) < m && at < n) name##_held[slot][g] = (VEC(COMPUTE(D)))(found);         \
+        name##_fetched[slot][g] = (VEC(COMPUTE(D)))(0);                                      \
+        if ((row) < m && at < n) name##_fetched[slot][g] = (VEC(COMPUTE(D)))(found);         \
     }
-#define TURN_SPLAT(name, slot)
-#define TURN_UNIT(name, slot)
-#define TURN_STEP(name, slot)
-#define TURN_PAIR(name, slot)
-#define TAKE_SPLAT(D, name, slot, g) const VEC(COMPUTE(D)) name = name##_held[slot][g];
-#define TAKE_UNIT TAKE_SPLAT
-#define TAKE_STEP TAKE_SPLAT
-#define TAKE_PAIR TAKE_SPLAT
+#define TRANSPOSE_BROADCAST(name, slot)
+#define TRANSPOSE_CONTIGUOUS(name, slot)
+#define TRANSPOSE_STRIDED(name, slot)
+#define TRANSPOSE_PAIR(name, slot)
+#define USE_BROADCAST(D, name, slot, g) const VEC(COMPUTE(D)) name = name##_fetched[slot][g];
+#define USE_CONTIGUOUS USE_BROADCAST
+#define USE_STRIDED USE_BROADCAST
+#define USE_PAIR USE_BROADCAST
 
 #if OCTETS && TENSOR_CORES && !SPLIT
 
@@ -129,7 +129,7 @@ inline uint from_lane(uint word, uint distance) {
 }
 
 // Words x and y of a lane for those of the lane at `distance`: the lower one of the two keeps its x, the upper one its y.
-#define TRADE(x, y, distance)                                          \
+#define EXCHANGE_WORDS(x, y, distance)                                          \
     {                                                                  \
         const bool upper = get_local_id(0) & (distance);               \
         const uint other = from_lane(upper ? (x) : (y), distance);     \
@@ -138,25 +138,25 @@ inline uint from_lane(uint word, uint distance) {
     }
 
 // Word j of the four lanes' i becomes word i of their j.
-inline uint4 turned_four(uint4 words) {
-    TRADE(words.s0, words.s1, 1)
-    TRADE(words.s2, words.s3, 1)
-    TRADE(words.s0, words.s2, 2)
-    TRADE(words.s1, words.s3, 2)
+inline uint4 transposed_four(uint4 words) {
+    EXCHANGE_WORDS(words.s0, words.s1, 1)
+    EXCHANGE_WORDS(words.s2, words.s3, 1)
+    EXCHANGE_WORDS(words.s0, words.s2, 2)
+    EXCHANGE_WORDS(words.s1, words.s3, 2)
     return words;
 }
 #define WORD(words, g) ((g) == 0 ? (words).s0 : (g) == 1 ? (words).s1 : (g) == 2 ? (words).s2 : (words).s3)
 
 // A whole group is read as it is stored: by one of the four, which then trade places.
-#define HOLD_WHOLE(D, name) uint4 name##_held[QUADS_AHEAD];
+#define DECLARE_WHOLE(D, name) uint4 name##_fetched[QUADS_AHEAD];
 #define FETCH_WHOLE(D, name, slot, line, row, column)                                                \
     {                                                                                                \
         const uint at = (column) + 6 * (get_local_id(0) % 4);                                        \
-        name##_held[slot] = (uint4)(0);                                                              \
-        if ((row) < m && at < n) name##_held[slot] = *(__global const uint4 *)(line + at);           \
+        name##_fetched[slot] = (uint4)(0);                                                              \
+        if ((row) < m && at < n) name##_fetched[slot] = *(__global const uint4 *)(line + at);           \
     }
-#define TURN_WHOLE(name, slot) name##_held[slot] = turned_four(name##_held[slot]);
-#define TAKE_WHOLE(D, name, slot, g) const VEC(COMPUTE(D)) name = CONCAT(unpacked_, D)(WORD(name##_held[slot], g));
+#define TRANSPOSE_WHOLE(name, slot) name##_fetched[slot] = transposed_four(name##_fetched[slot]);
+#define USE_WHOLE(D, name, slot, g) const VEC(COMPUTE(D)) name = CONCAT(unpacked_, D)(WORD(name##_fetched[slot], g));
 
 #define FINISH_PAIR(word, first, slot, g, FIRST, SECOND)                                             \
     {                                                                                                \
@@ -167,12 +167,12 @@ inline uint4 turned_four(uint4 words) {
 #define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)                                      \
     {                                                                                                \
         uint4 words;                                                                                 \
-        EPILOGUE_TURN(slot)                                                                          \
+        EPILOGUE_TRANSPOSE(slot)                                                                          \
         FINISH_PAIR(words.s0, first, slot, 0, FIRST, SECOND)                                         \
         FINISH_PAIR(words.s1, first, slot, 1, FIRST, SECOND)                                         \
         FINISH_PAIR(words.s2, first, slot, 2, FIRST, SECOND)                                         \
         FINISH_PAIR(words.s3, first, slot, 3, FIRST, SECOND)                                         \
-        words = turned_four(words);                                                                  \
+        words = transposed_four(words);                                                                  \
         const uint lane = get_local_id(0) % 4;                                                       \
         if ((row) < m && (column) + 6 * lane + 8 * (first) < n)                                      \
             *(__global uint4 *)((to) + 6 * lane + 8 * (first)) = words;                              \
@@ -180,10 +180,10 @@ inline uint4 turned_four(uint4 words) {
 
 #else
 
-#define HOLD_WHOLE HOLD_PAIR
+#define DECLARE_WHOLE DECLARE_PAIR
 #define FETCH_WHOLE FETCH_PAIR
-#define TURN_WHOLE TURN_PAIR
-#define TAKE_WHOLE TAKE_PAIR
+#define TRANSPOSE_WHOLE TRANSPOSE_PAIR
+#define USE_WHOLE USE_PAIR
 
 #define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)                                   \
     _Pragma("unroll") for (uint g = 0; g < 4; g++) {                                              \
@@ -204,7 +204,7 @@ inline uint4 turned_four(uint4 words) {
 
 #define FINISH_ROW(to, row, column, groups, FIRST, SECOND)                                                   \
     {                                                                                                        \
-        EPILOGUE_HOLD                                                                                        \
+        EPILOGUE_DECLARE                                                                                        \
         _Pragma("unroll") for (uint quad = 0; quad < QUADS_AHEAD; quad++) {                                  \
             EPILOGUE_FETCH(quad, row, (column) + 32 * quad, i0, i1, i2)                                      \
         }                                                                                                    \

@@ -20,12 +20,12 @@
 #endif
 
 #if LANES == 1
-#define GROUP_ME 0
+#define LANE_ID 0
 #define GROUP_SCRATCH(T)
 #define GROUP_REDUCE(value, COMBINE)
 #else
-#define GROUP_ID ((uint)get_local_id(0))
-#define GROUP_ME (GROUP_ID % LANES)
+#define LOCAL_ID ((uint)get_local_id(0))
+#define LANE_ID (LOCAL_ID % LANES)
 
 #if EXCHANGE == 1
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
@@ -77,9 +77,9 @@ inline uint __attribute__((overloadable)) passed(uint value, uint reach) { retur
     { \
         GROUP_BUTTERFLY(value, COMBINE, WARP) \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        if (GROUP_ID % WARP == 0) group_scratch[GROUP_ID / WARP] = value; \
+        if (LOCAL_ID % WARP == 0) group_scratch[LOCAL_ID / WARP] = value; \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        value = group_scratch[GROUP_ID / LANES * RUNS + GROUP_ID % RUNS]; \
+        value = group_scratch[LOCAL_ID / LANES * RUNS + LOCAL_ID % RUNS]; \
         GROUP_BUTTERFLY(value, COMBINE, RUNS) \
     }
 #endif
@@ -89,13 +89,13 @@ inline uint __attribute__((overloadable)) passed(uint value, uint reach) { retur
 #define GROUP_REDUCE(value, COMBINE) \
     { \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        group_scratch[GROUP_ID] = value; \
+        group_scratch[LOCAL_ID] = value; \
         for (uint reach = LANES / 2; reach > 0; reach /= 2) { \
             barrier(CLK_LOCAL_MEM_FENCE); \
-            if (GROUP_ME < reach) group_scratch[GROUP_ID] = COMBINE(group_scratch[GROUP_ID], group_scratch[GROUP_ID + reach]); \
+            if (LANE_ID < reach) group_scratch[LOCAL_ID] = COMBINE(group_scratch[LOCAL_ID], group_scratch[LOCAL_ID + reach]); \
         } \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        value = group_scratch[GROUP_ID - GROUP_ME]; \
+        value = group_scratch[LOCAL_ID - LANE_ID]; \
     }
 #endif
 #endif

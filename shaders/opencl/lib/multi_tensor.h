@@ -24,8 +24,8 @@ typedef VEC(REAL) V;
 // Elements of the chunk, from `begin` on: whole vectors, then what is left.
 #define CHUNK_BOUNDS \
     const uint begin = (chunk - start) * CHUNK, end = min(begin + CHUNK, size), whole = begin + (end - begin) / WIDTH * WIDTH;
-#define CHUNK_VECTORS for (uint i = begin + GROUP_ME * WIDTH; i < whole; i += GROUP * WIDTH)
-#define CHUNK_TAIL for (uint i = whole + GROUP_ME; i < end; i += GROUP)
+#define CHUNK_VECTORS for (uint i = begin + LANE_ID * WIDTH; i < whole; i += GROUP * WIDTH)
+#define CHUNK_TAIL for (uint i = whole + LANE_ID; i < end; i += GROUP)
 #if WIDTH == 1
 #define READ(D, p, i) LOAD(D, p, i)
 #define WRITE(D, v, p, i) STORE(D, v, p, i)

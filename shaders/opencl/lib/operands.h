@@ -41,7 +41,7 @@
 #endif
 
 // Consecutive elements, one element for all lanes, elements `step` apart. The _PART forms touch only the first `left` lanes. Where
-// whole vectors are read or written, those AHEAD bytes later are asked for.
+// whole vectors are read or written, those PREFETCH_DISTANCE bytes later are asked for.
 #define EACH for (uint j = 0; j < WIDTH; j++)
 // On GPUs, lanes must be numbered by constants: a register that is indexed by a variable lies in memory.
 #if ALIGNED
@@ -51,19 +51,19 @@
 #define EACH_LEFT _Pragma("clang loop vectorize(disable) unroll(disable)") for (uint j = 0; j < left; j++)
 #endif
 #define LANE(type, v, j) (((__private type *)&(v))[j])
-#define LOAD_UNIT(D, r, p) \
-    READ_SOON((p) + at + AHEAD / sizeof(*(p))) \
+#define LOAD_CONTIGUOUS(D, r, p) \
+    PREFETCH_READ((p) + at + PREFETCH_DISTANCE / sizeof(*(p))) \
     r = LOADV(D, (p) + at);
-#define LOAD_SPLAT(D, r, p) r = (VEC(COMPUTE(D)))(LOAD(D, p, 0));
-#define LOAD_STEP(D, r, p, step) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, (OFFSET)(at + j) * (step));
-#define LOAD_UNIT_PART(D, r, p) GATHER_PART(D, r, LOAD(D, p, at + j))
-#define LOAD_STEP_PART(D, r, p, step) GATHER_PART(D, r, LOAD(D, p, (OFFSET)(at + j) * (step)))
-#define STORE_UNIT(D, r, p) \
-    WRITE_SOON((p) + at + AHEAD / sizeof(*(p))) \
+#define LOAD_BROADCAST(D, r, p) r = (VEC(COMPUTE(D)))(LOAD(D, p, 0));
+#define LOAD_STRIDED(D, r, p, step) EACH LANE(COMPUTE(D), r, j) = LOAD(D, p, (OFFSET)(at + j) * (step));
+#define LOAD_CONTIGUOUS_PART(D, r, p) GATHER_PART(D, r, LOAD(D, p, at + j))
+#define LOAD_STRIDED_PART(D, r, p, step) GATHER_PART(D, r, LOAD(D, p, (OFFSET)(at + j) * (step)))
+#define STORE_CONTIGUOUS(D, r, p) \
+    PREFETCH_WRITE((p) + at + PREFETCH_DISTANCE / sizeof(*(p))) \
     STOREV(D, r, (p) + at);
-#define STORE_STEP(D, r, p, step) EACH STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
-#define STORE_UNIT_PART(D, r, p) SCATTER_PART(D, r, STORE(D, LANE(COMPUTE(D), part, j), p, at + j);)
-#define STORE_STEP_PART(D, r, p, step) SCATTER_PART(D, r, STORE(D, LANE(COMPUTE(D), part, j), p, (OFFSET)(at + j) * (step));)
+#define STORE_STRIDED(D, r, p, step) EACH STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
+#define STORE_CONTIGUOUS_PART(D, r, p) SCATTER_PART(D, r, STORE(D, LANE(COMPUTE(D), part, j), p, at + j);)
+#define STORE_STRIDED_PART(D, r, p, step) SCATTER_PART(D, r, STORE(D, LANE(COMPUTE(D), part, j), p, (OFFSET)(at + j) * (step));)
 // Through a copy, so that only it is indexed by a variable and lies in memory, not the register that whole vectors use.
 #define GATHER_PART(D, r, lane) \
     { \

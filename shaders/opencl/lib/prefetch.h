@@ -1,22 +1,22 @@
-// Memory that is asked for before it is needed, where AHEAD is set (see lib/vectors.h): some lines of DTYPE at a time, while
+// Memory that is asked for before it is needed, where PREFETCH_DISTANCE is set (see lib/vectors.h): some lines of DTYPE at a time, while
 // something else is computed.
 
 #ifndef POLYHAL_FETCHES
 #define POLYHAL_FETCHES
 
-// FETCH is for what is packed later, into a cache behind the first, which holds what is in use; FETCH_NEAR is for what is read
-// soon, FETCH_OWN for what is written.
-#if AHEAD && defined(__has_builtin)
+// PREFETCH_L2 is for what is packed later, into a cache behind the first, which holds what is in use; PREFETCH_L1 is for what is read
+// soon, PREFETCH_L1_WRITE for what is written.
+#if PREFETCH_DISTANCE && defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
-#define FETCH(p) __builtin_prefetch((const void *)(size_t)(p), 0, 1)
-#define FETCH_NEAR(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
-#define FETCH_OWN(p) __builtin_prefetch((const void *)(size_t)(p), 1, 3)
+#define PREFETCH_L2(p) __builtin_prefetch((const void *)(size_t)(p), 0, 1)
+#define PREFETCH_L1(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
+#define PREFETCH_L1_WRITE(p) __builtin_prefetch((const void *)(size_t)(p), 1, 3)
 #endif
 #endif
-#ifndef FETCH
-#define FETCH(p)
-#define FETCH_NEAR(p)
-#define FETCH_OWN(p)
+#ifndef PREFETCH_L2
+#define PREFETCH_L2(p)
+#define PREFETCH_L1(p)
+#define PREFETCH_L1_WRITE(p)
 #endif
 // Elements of the most common cache line.
 #define LINE (64 / sizeof(STORAGE(DTYPE)))
@@ -29,8 +29,8 @@ typedef struct {
     uint lines, length, at_once, line, place;
 } Lines;
 
-// Lines that are done after `times` calls of `fetch_some`.
-INLINED Lines lines_of(__global const STORAGE(DTYPE) *from, const long step, const uint lines, const uint length,
+// Lines that are done after `times` calls of `prefetch_some`.
+FORCE_INLINE Lines lines_of(__global const STORAGE(DTYPE) *from, const long step, const uint lines, const uint length,
                        const uint times) {
     const uint pieces = lines * ((length + LINE - 1) / LINE);
     const Lines found = {from, step, lines, length, (pieces + times - 1) / times, 0, 0};
@@ -38,9 +38,9 @@ INLINED Lines lines_of(__global const STORAGE(DTYPE) *from, const long step, con
 }
 
 // Few at a time: a core waits for few cache lines at once, among them those that the computation needs now.
-INLINED void fetch_some(__private Lines *some) {
+FORCE_INLINE void prefetch_some(__private Lines *some) {
     for (uint i = 0; i < some->at_once && some->line < some->lines; i++) {
-        FETCH(some->from + some->line * some->step + some->place);
+        PREFETCH_L2(some->from + some->line * some->step + some->place);
         some->place += LINE;
         if (some->place >= some->length) {
             some->place = 0;

@@ -4,7 +4,7 @@
 #define POLYHAL_TURNED
 
 // Neighbouring rows give their even and their odd columns: the address of an element, row before column, turns by one bit.
-#define TURN_ONCE(square)                                                   \
+#define TRANSPOSE_STEP(square)                                                   \
     {                                                                       \
         V next[WIDTH];                                                      \
         _Pragma("unroll") for (uint i = 0; i < WIDTH / 2; i++) {            \
@@ -14,13 +14,13 @@
         _Pragma("unroll") for (uint i = 0; i < WIDTH; i++) square[i] = next[i]; \
     }
 #if WIDTH == 16
-#define TURN(square) TURN_ONCE(square) TURN_ONCE(square) TURN_ONCE(square) TURN_ONCE(square)
+#define TRANSPOSE(square) TRANSPOSE_STEP(square) TRANSPOSE_STEP(square) TRANSPOSE_STEP(square) TRANSPOSE_STEP(square)
 #elif WIDTH == 8
-#define TURN(square) TURN_ONCE(square) TURN_ONCE(square) TURN_ONCE(square)
+#define TRANSPOSE(square) TRANSPOSE_STEP(square) TRANSPOSE_STEP(square) TRANSPOSE_STEP(square)
 #elif WIDTH == 4
-#define TURN(square) TURN_ONCE(square) TURN_ONCE(square)
+#define TRANSPOSE(square) TRANSPOSE_STEP(square) TRANSPOSE_STEP(square)
 #else
-#define TURN(square) TURN_ONCE(square)
+#define TRANSPOSE(square) TRANSPOSE_STEP(square)
 #endif
 
 #endif

@@ -3,20 +3,20 @@
 // of GROUP, take `rows_each` rows one after the other, WIDTH elements at a time where the axis is contiguous (WIDTH > 1), else
 // element by element, `name_step` apart.
 //
-// With HELD > 0 every work-item keeps its HELD vectors of a row in registers, so that the row is read once; unless FULL, the last of
-// them may lie past the end. With HELD 0 every pass over the row reads it again, which on CPUs finds it in the cache.
+// With ROW_VECTORS > 0 every work-item keeps its ROW_VECTORS vectors of a row in registers, so that the row is read once; unless FULL, the last of
+// them may lie past the end. With ROW_VECTORS 0 every pass over the row reads it again, which on CPUs finds it in the cache.
 //
-//   HELD_ROW(x)            declares the registers of operand x, HOLD(x, at) reads a row into them; nothing without HELD
-//   FOR_VECTORS body       for each vector of the work-item; in the body, i is its number in the row and k < CHAINS tells
+//   DECLARE_ROW(x)            declares the registers of operand x, LOAD_ROW(x, at) reads a row into them; nothing without ROW_VECTORS
+//   FOR_VECTORS body       for each vector of the work-item; in the body, i is its number in the row and k < ACCUMULATORS tells
 //                          which of several independent sums it goes to
 //   FOR_TAIL body          for each element i after the last whole vector
-//   VALUE(x, at)           vector i of operand x; KEEP(x, v) replaces it where it is held
+//   ROW_VALUE(x, at)           vector i of operand x; SET_ROW_VALUE(x, v) replaces it where rows are in registers
 //   WRITE(out, v, at, i)   stores a vector
-//   NEXT_ROW(x, at)        on CPUs, asks for vector i of the next row, as every kernel does once for each operand;
-//   NEXT_RESULT(out, at)   the same for a row to be written
-//   SHARED_ROWS            says the size of a group to the compiler, which then gives each work-item so many registers that
+//   PREFETCH_NEXT_ROW(x, at)        on CPUs, asks for vector i of the next row, as every kernel does once for each operand;
+//   PREFETCH_NEXT_RESULT(out, at)   the same for a row to be written
+//   REQUIRED_GROUP_SIZE            says the size of a group to the compiler, which then gives each work-item so many registers that
 //                          a group of them fits a compute unit
-//   CHAIN(s, v)            declares the sums s[CHAINS], all v; CHAIN_SUM(s) and CHAIN_MAX(s) join them and their lanes to one REAL
+//   DECLARE_ACCUMULATORS(s, v)            declares the sums s[ACCUMULATORS], all v; SUM_ACCUMULATORS(s) and MAX_ACCUMULATORS(s) join them and their lanes to one REAL
 
 #ifndef POLYHAL_ROWS
 #define POLYHAL_ROWS
@@ -33,8 +33,8 @@
 #ifndef ALIGNED
 #define ALIGNED 0
 #endif
-#ifndef HELD
-#define HELD 0
+#ifndef ROW_VECTORS
+#define ROW_VECTORS 0
 #endif
 #ifndef FULL
 #define FULL 0
@@ -62,12 +62,12 @@ typedef VEC(REAL) V;
 
 // Elements, where rows are longer than what a cache should hold of the next one.
 #define FARTHEST 16384
-#if AHEAD && WIDTH > 1
-#define NEXT_ROW(name, at) READ_SOON(name + (at) + min(name##2, (long)FARTHEST) + i * WIDTH)
-#define NEXT_RESULT(name, at) WRITE_SOON(name + (at) + min(name##2, (long)FARTHEST) + i * WIDTH)
+#if PREFETCH_DISTANCE && WIDTH > 1
+#define PREFETCH_NEXT_ROW(name, at) PREFETCH_READ(name + (at) + min(name##2, (long)FARTHEST) + i * WIDTH)
+#define PREFETCH_NEXT_RESULT(name, at) PREFETCH_WRITE(name + (at) + min(name##2, (long)FARTHEST) + i * WIDTH)
 #else
-#define NEXT_ROW(name, at)
-#define NEXT_RESULT(name, at)
+#define PREFETCH_NEXT_ROW(name, at)
+#define PREFETCH_NEXT_RESULT(name, at)
 #endif
 #if WIDTH == 1
 #define WHOLE length
@@ -83,50 +83,50 @@ typedef VEC(REAL) V;
 #define TAIL_BEGIN (length / WIDTH * WIDTH)
 #endif
 
-#if HELD
-#define SHARED_ROWS __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-#define CHAINS (HELD < 4 ? HELD : 4)
+#if ROW_VECTORS
+#define REQUIRED_GROUP_SIZE __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+#define ACCUMULATORS (ROW_VECTORS < 4 ? ROW_VECTORS : 4)
 #define FOR_VECTORS \
-    _Pragma("unroll") for (uint held = 0, k = 0, i = GROUP_ME; held < HELD; held++, k = held % CHAINS, i += LANES) \
-        if (FULL || held + 1 < HELD || i < WHOLE)
-#define HELD_ROW(name) V name##_held[HELD];
-#define HOLD(name, at) FOR_VECTORS name##_held[held] = READ(name, at, i);
-#define VALUE(name, at) name##_held[held]
-#define KEEP(name, value) name##_held[held] = value;
+    _Pragma("unroll") for (uint slot = 0, k = 0, i = LANE_ID; slot < ROW_VECTORS; slot++, k = slot % ACCUMULATORS, i += LANES) \
+        if (FULL || slot + 1 < ROW_VECTORS || i < WHOLE)
+#define DECLARE_ROW(name) V name##_vectors[ROW_VECTORS];
+#define LOAD_ROW(name, at) FOR_VECTORS name##_vectors[slot] = READ(name, at, i);
+#define ROW_VALUE(name, at) name##_vectors[slot]
+#define SET_ROW_VALUE(name, value) name##_vectors[slot] = value;
 #else
-#define SHARED_ROWS
+#define REQUIRED_GROUP_SIZE
 // Several sums at a time: one alone would wait for each addition to finish.
-#define CHAINS 4
+#define ACCUMULATORS 4
 #define FOR_VECTORS \
-    for (uint begin = GROUP_ME; begin < WHOLE; begin += CHAINS * LANES) \
-        _Pragma("unroll") for (uint k = 0, i = begin; k < CHAINS; k++, i += LANES) if (i < WHOLE)
-#define HELD_ROW(name)
-#define HOLD(name, at)
-#define VALUE(name, at) READ(name, at, i)
-#define KEEP(name, value)
+    for (uint begin = LANE_ID; begin < WHOLE; begin += ACCUMULATORS * LANES) \
+        _Pragma("unroll") for (uint k = 0, i = begin; k < ACCUMULATORS; k++, i += LANES) if (i < WHOLE)
+#define DECLARE_ROW(name)
+#define LOAD_ROW(name, at)
+#define ROW_VALUE(name, at) READ(name, at, i)
+#define SET_ROW_VALUE(name, value)
 #endif
 // The last, partial vector of a row, element by element. Its work-items are the first of the group.
-#if HELD
+#if ROW_VECTORS
 #define FOR_TAIL for (uint i = 0; i < 0; i++)
 #else
-#define FOR_TAIL for (uint i = TAIL_BEGIN + GROUP_ME; i < length; i += LANES)
+#define FOR_TAIL for (uint i = TAIL_BEGIN + LANE_ID; i < length; i += LANES)
 #endif
 
-#define CHAIN(name, value) \
-    V name[CHAINS]; \
-    _Pragma("unroll") for (uint chain = 0; chain < CHAINS; chain++) name[chain] = (V)(value);
-#define CHAIN_SUM(name) LANES_SUM(sum_of_chains(name))
-#define CHAIN_MAX(name) LANES_MAX(largest_of_chains(name))
+#define DECLARE_ACCUMULATORS(name, value) \
+    V name[ACCUMULATORS]; \
+    _Pragma("unroll") for (uint a = 0; a < ACCUMULATORS; a++) name[a] = (V)(value);
+#define SUM_ACCUMULATORS(name) LANES_SUM(sum_of_accumulators(name))
+#define MAX_ACCUMULATORS(name) LANES_MAX(max_of_accumulators(name))
 
-inline V sum_of_chains(const V *s) {
+inline V sum_of_accumulators(const V *s) {
     V total = s[0];
-    _Pragma("unroll") for (uint k = 1; k < CHAINS; k++) total += s[k];
+    _Pragma("unroll") for (uint k = 1; k < ACCUMULATORS; k++) total += s[k];
     return total;
 }
 
-inline V largest_of_chains(const V *s) {
+inline V max_of_accumulators(const V *s) {
     V top = s[0];
-    _Pragma("unroll") for (uint k = 1; k < CHAINS; k++) top = LARGER(top, s[k]);
+    _Pragma("unroll") for (uint k = 1; k < ACCUMULATORS; k++) top = LARGER(top, s[k]);
     return top;
 }
 

@@ -26,7 +26,7 @@
 
 // Where this work-item's first piece of the strip at `x` is. Whoever copies strip after strip keeps it and moves it on,
 // which costs fewer registers and instructions than to find it anew.
-inline __global const STORAGE(DTYPE) *my_piece(__global const STORAGE(DTYPE) *x, const long place_stride,
+inline __global const STORAGE(DTYPE) *first_chunk(__global const STORAGE(DTYPE) *x, const long place_stride,
                                                const long term_stride, const bool along, const int extent,
                                                const int bytes) {
     const int size = sizeof(STORAGE(DTYPE));
@@ -42,7 +42,7 @@ inline __global const STORAGE(DTYPE) *my_piece(__global const STORAGE(DTYPE) *x,
 // `source` is this work-item's first piece, `places` and `terms` say how many of the matrix there are from the strip's first
 // on. Pieces larger than an element ask for lines of contiguous elements, all aligned to them, that end with a whole
 // piece, unless RAGGED. Of `parts` shares of the work, number `part` is done.
-inline void stage_pieces(__local uint *strip, __global const STORAGE(DTYPE) *source, const long place_stride,
+inline void stage_chunks(__local uint *strip, __global const STORAGE(DTYPE) *source, const long place_stride,
                          const long term_stride, const int places, const int terms, const bool along, const int extent,
                          const int bytes, const int part, const int parts) {
     const int size = sizeof(STORAGE(DTYPE));
@@ -87,7 +87,7 @@ inline void stage(__local uint *strip, __global const STORAGE(DTYPE) *x, const l
                   const uint first, const uint places, const uint from, const uint end, const bool along,
                   const int extent, const int bytes, const int part, const int parts) {
     x += first * place_stride + from * term_stride;
-    stage_pieces(strip, my_piece(x, place_stride, term_stride, along, extent, bytes), place_stride, term_stride,
+    stage_chunks(strip, first_chunk(x, place_stride, term_stride, along, extent, bytes), place_stride, term_stride,
                  (int)(places - first), (int)(end - from), along, extent, bytes, part, parts);
 }
 

@@ -104,20 +104,20 @@ PACKED(double)
 #endif
 #endif
 
-// On CPUs, where AHEAD is set, memory is asked for before it is read or written. Processors do so by themselves, but only up to the end of
+// On CPUs, where PREFETCH_DISTANCE is set, memory is asked for before it is read or written. Processors do so by themselves, but only up to the end of
 // a page, and seldom early enough for what is written.
-#ifndef AHEAD
-#define AHEAD 0
+#ifndef PREFETCH_DISTANCE
+#define PREFETCH_DISTANCE 0
 #endif
-#if AHEAD && defined(__has_builtin)
+#if PREFETCH_DISTANCE && defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
-#define READ_SOON(p) __builtin_prefetch((__global const char *)(p), 0);
-#define WRITE_SOON(p) __builtin_prefetch((__global const char *)(p), 1);
+#define PREFETCH_READ(p) __builtin_prefetch((__global const char *)(p), 0);
+#define PREFETCH_WRITE(p) __builtin_prefetch((__global const char *)(p), 1);
 #endif
 #endif
-#ifndef READ_SOON
-#define READ_SOON(p)
-#define WRITE_SOON(p)
+#ifndef PREFETCH_READ
+#define PREFETCH_READ(p)
+#define PREFETCH_WRITE(p)
 #endif
 
 // Words of the shared expression language that are operators here.

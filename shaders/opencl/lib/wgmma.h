@@ -24,11 +24,11 @@
 #endif
 #include "lib/dtypes.h"
 
-#define TEAM 128
+#define WARPGROUP 128
 #define SUMS (WIDE / 2)
-#define ME (get_local_id(0) % TEAM)
-#define SUM_ROW(i) (ME / 32 * 16 + ME % 32 / 4 + (i) / 2 % 2 * 8)
-#define SUM_COLUMN(i) (ME % 4 * 2 + (i) % 2 + (i) / 4 * 8)
+#define WARPGROUP_LANE (get_local_id(0) % WARPGROUP)
+#define SUM_ROW(i) (WARPGROUP_LANE / 32 * 16 + WARPGROUP_LANE % 32 / 4 + (i) / 2 % 2 * 8)
+#define SUM_COLUMN(i) (WARPGROUP_LANE % 4 * 2 + (i) % 2 + (i) / 4 * 8)
 #define LINE 64
 #define LINE_WORDS 32
 #define SHORT(along) ((along) && DEPTH == 32)

@@ -34,13 +34,13 @@ __kernel void squares_of_chunks(SLOT_PARAMETERS, __global float *partial, const 
     for (uint j = 0; j < WIDTH; j++) sum += ((REAL *)&sums)[j];
 #endif
     GROUP_SUM(sum)
-    if (GROUP_ME == 0) partial[place + chunk] = (float)sum;
+    if (LANE_ID == 0) partial[place + chunk] = (float)sum;
 }
 
 __kernel void total_of_chunks(__global const float *partial, __global float *out, const ulong out_offset, const uint chunks) {
     GROUP_SCRATCH(REAL)
     REAL sum = 0;
-    for (uint i = GROUP_ME; i < chunks; i += GROUP) sum += partial[i];
+    for (uint i = LANE_ID; i < chunks; i += GROUP) sum += partial[i];
     GROUP_SUM(sum)
-    if (GROUP_ME == 0) out[out_offset] = (float)sum;
+    if (LANE_ID == 0) out[out_offset] = (float)sum;
 }

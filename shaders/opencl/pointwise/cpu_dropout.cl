@@ -15,7 +15,7 @@
 #include "lib/philox_vector.h"
 #include "lib/philox.h"
 
-__kernel AS_WRITTEN void pointwise_cpu_dropout(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
+__kernel NO_AUTOVEC void pointwise_cpu_dropout(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
                                        const ulong out_offset, const ulong size, const ulong seed, const ulong offset,
                                        const uint threshold, const REAL scale, const uint each) {
     const ulong start = (ulong)get_global_id(0) * each * 4 * WIDTH;

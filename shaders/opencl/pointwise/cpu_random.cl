@@ -23,7 +23,7 @@
 #define NUMBER(word) ((float)((word) >> 8) * 0x1p-24f)
 #endif
 
-__kernel AS_WRITTEN void pointwise_cpu_random(__global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const ulong size,
+__kernel NO_AUTOVEC void pointwise_cpu_random(__global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const ulong size,
                                       const ulong seed, const ulong offset, const uint each) {
     const ulong start = (ulong)get_global_id(0) * each * 4 * WIDTH;
     const ulong end = min(start + (ulong)each * 4 * WIDTH, size);

@@ -40,7 +40,7 @@ inline void move_tile(__global const UNIT *x, const long x_column, __global UNIT
 }
 
 // The hint keeps Intel's compiler from making vectors of work-items besides.
-__kernel AS_WRITTEN void pointwise_cpu_transpose(
+__kernel NO_AUTOVEC void pointwise_cpu_transpose(
     __global const UNIT *x, const ulong x_offset, __global UNIT *out, const ulong out_offset, const ulong rows, const ulong columns,
     const long x_column, const long out_row, const ulong b1, const long x_b0, const long x_b1, const long out_b0, const long out_b1) {
     const ulong across = (columns + SIDE - 1) / SIDE;

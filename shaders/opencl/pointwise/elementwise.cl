@@ -22,11 +22,11 @@
 #define PARAMETERS __global const float *p0, ulong o0, __global const float *p1, ulong o1, __global float *p2, ulong o2
 #define LOCATE
 #define REGISTERS VEC(float) r0, r1;
-#define LOAD_FULL LOAD_UNIT(float32, r0, p0 + o0) LOAD_UNIT(float32, r1, p1 + o1)
-#define LOAD_PART LOAD_UNIT_PART(float32, r0, p0 + o0) LOAD_UNIT_PART(float32, r1, p1 + o1)
+#define LOAD_FULL LOAD_CONTIGUOUS(float32, r0, p0 + o0) LOAD_CONTIGUOUS(float32, r1, p1 + o1)
+#define LOAD_PART LOAD_CONTIGUOUS_PART(float32, r0, p0 + o0) LOAD_CONTIGUOUS_PART(float32, r1, p1 + o1)
 #define COMPUTE_ALL VEC(float) r2 = r0 + r1;
-#define STORE_FULL STORE_UNIT(float32, r2, p2 + o2)
-#define STORE_PART STORE_UNIT_PART(float32, r2, p2 + o2)
+#define STORE_FULL STORE_CONTIGUOUS(float32, r2, p2 + o2)
+#define STORE_PART STORE_CONTIGUOUS_PART(float32, r2, p2 + o2)
 #endif
 
 #if FLAT

@@ -62,16 +62,16 @@ inline int surpasses(T a, T best) { return a BETTER best || (a != a && best == b
 #define JOIN_TEAM(best, place) \
     __local T team_values[GROUP]; \
     __local ulong team_places[GROUP]; \
-    team_values[GROUP_ID] = best; \
-    team_places[GROUP_ID] = place; \
+    team_values[LOCAL_ID] = best; \
+    team_places[LOCAL_ID] = place; \
     for (uint reach = LANES / 2; reach > 0; reach /= 2) { \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        if (GROUP_ME < reach) { \
-            const T other = team_values[GROUP_ID + reach]; \
-            const ulong there = team_places[GROUP_ID + reach]; \
+        if (LANE_ID < reach) { \
+            const T other = team_values[LOCAL_ID + reach]; \
+            const ulong there = team_places[LOCAL_ID + reach]; \
             if (precedes(other, there, best, place)) { \
-                best = team_values[GROUP_ID] = other; \
-                place = team_places[GROUP_ID] = there; \
+                best = team_values[LOCAL_ID] = other; \
+                place = team_places[LOCAL_ID] = there; \
             } \
         } \
     }
@@ -86,7 +86,7 @@ __kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x
                          const ulong k0, const long k0s, const ulong k1, const long k1s, const long r0s, const ulong r1,
                          const long r1s, const ulong length, const ulong parts, const ulong piece) {
     const ulong task = get_global_id(0) / LANES;
-    const uint lane = GROUP_ME;
+    const uint lane = LANE_ID;
     const bool active = task < k0 * k1 * parts;
     T best = 0;
     ulong place = NOWHERE;
@@ -111,9 +111,9 @@ __kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x
 #pragma unroll
                     for (uint pairs = BLOCK / 2; pairs > 0; pairs /= 2) {
 #pragma unroll
-                        for (uint u = 0; u < pairs; u++) tops[u] = VECTOR_JOIN(tops[u], tops[u + pairs]);
+                        for (uint u = 0; u < pairs; u++) tops[u] = COMBINE_VECTORS(tops[u], tops[u + pairs]);
                     }
-                    const T top = LANES_JOIN(tops[0]);
+                    const T top = REDUCE_LANES(tops[0]);
                     if (place == NOWHERE || surpasses(top, best)) {
                         best = top;
                         place = at + i * WIDTH;
@@ -188,7 +188,7 @@ __kernel void join_positions(__global const T *values, __global const ulong *pla
     T best = 0;
     ulong place = NOWHERE;
     if (active) {
-        for (ulong part = GROUP_ME; part < parts; part += LANES) {
+        for (ulong part = LANE_ID; part < parts; part += LANES) {
             const T value = values[row * parts + part];
             const ulong there = places[row * parts + part];
             if (precedes(value, there, best, place)) {
@@ -198,5 +198,5 @@ __kernel void join_positions(__global const T *values, __global const ulong *pla
         }
     }
     JOIN_TEAM(best, place)
-    if (active && GROUP_ME == 0) STORE(OUT_DTYPE, place, out, out_offset + row);
+    if (active && LANE_ID == 0) STORE(OUT_DTYPE, place, out, out_offset + row);
 }

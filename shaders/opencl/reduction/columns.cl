@@ -45,7 +45,7 @@
 #define SPAN (STRIPS * WIDTH)
 #define LANE(type, v, j) (((__private type *)&(v))[j])
 
-__kernel AS_WRITTEN void reduction_columns(__global const STORAGE(DTYPE) *x,
+__kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x,
 #if !X_IS_WORKSPACE
                              const ulong x_offset,
 #endif
@@ -106,7 +106,7 @@ __kernel AS_WRITTEN void reduction_columns(__global const STORAGE(DTYPE) *x,
                     for (uint s = 0; s < STRIPS; s++) {
                         const VEC(COMPUTE(DTYPE)) v = loaded[u][s];
                         const VEC(ACCUMULATOR) mapped = MAP(v);
-                        block[s] = VECTOR_JOIN(block[s], mapped);
+                        block[s] = COMBINE_VECTORS(block[s], mapped);
                     }
                 }
             }
@@ -114,7 +114,7 @@ __kernel AS_WRITTEN void reduction_columns(__global const STORAGE(DTYPE) *x,
                 for (uint s = 0; s < STRIPS; s++) {
                     const VEC(COMPUTE(DTYPE)) v = LOADV(DTYPE, run + (long)i * r1s + s * WIDTH);
                     const VEC(ACCUMULATOR) mapped = MAP(v);
-                    block[s] = VECTOR_JOIN(block[s], mapped);
+                    block[s] = COMBINE_VECTORS(block[s], mapped);
                 }
             }
         } else {
@@ -124,11 +124,11 @@ __kernel AS_WRITTEN void reduction_columns(__global const STORAGE(DTYPE) *x,
                     const uint lanes = min(left - s * WIDTH, (uint)WIDTH);
                     for (uint j = 0; j < lanes; j++) LANE(COMPUTE(DTYPE), v, j) = LOAD(DTYPE, run, (long)i * r1s + s * WIDTH + j);
                     const VEC(ACCUMULATOR) mapped = MAP(v);
-                    block[s] = VECTOR_JOIN(block[s], mapped);
+                    block[s] = COMBINE_VECTORS(block[s], mapped);
                 }
             }
         }
-        for (uint s = 0; s < STRIPS; s++) total[s] = VECTOR_JOIN(total[s], block[s]);
+        for (uint s = 0; s < STRIPS; s++) total[s] = COMBINE_VECTORS(total[s], block[s]);
         at += count;
     }
 #if SLICES > 1
@@ -136,7 +136,7 @@ __kernel AS_WRITTEN void reduction_columns(__global const STORAGE(DTYPE) *x,
     shares[slice][get_local_id(0) % ACROSS] = total[0];
     barrier(CLK_LOCAL_MEM_FENCE);
     if (slice > 0 || part >= parts) return;
-    for (uint s = 1; s < SLICES; s++) total[0] = VECTOR_JOIN(total[0], shares[s][get_local_id(0) % ACROSS]);
+    for (uint s = 1; s < SLICES; s++) total[0] = COMBINE_VECTORS(total[0], shares[s][get_local_id(0) % ACROSS]);
 #endif
     // On GPUs, lanes must be numbered by constants: a register that is indexed by a variable lies in memory.
 #if STRIPS == 1

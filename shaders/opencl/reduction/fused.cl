@@ -52,15 +52,15 @@
 #define LOCATE_KEPT __global const float *k0 = p0 + o0 + (OFFSET)row * s0_0;
 #define LOCATE_REDUCED __global const float *q0 = k0;
 #define REGISTERS VEC(float) r0;
-#define LOAD_FULL LOAD_UNIT(float32, r0, q0)
-#define LOAD_PART LOAD_UNIT_PART(float32, r0, q0)
+#define LOAD_FULL LOAD_CONTIGUOUS(float32, r0, q0)
+#define LOAD_PART LOAD_CONTIGUOUS_PART(float32, r0, q0)
 #define COMPUTE_ALL const VEC(REAL) value = r0;
 #endif
 
 #if WIDTH == 1
-#define VECTORS SCALAR_JOIN
+#define VECTORS COMBINE_SCALARS
 #else
-#define VECTORS VECTOR_JOIN
+#define VECTORS COMBINE_VECTORS
 #endif
 
 __kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out,
@@ -94,7 +94,7 @@ __kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out,
         // A run has sums of its own: short chains keep the rounding error low.
         VEC(REAL) sums = (VEC(REAL))(IDENTITY);
         REAL sum = IDENTITY;
-        UNROLLED for (INDEX at = begin + GROUP_ME * WIDTH; at < end; at += GROUP * WIDTH) {
+        UNROLLED for (INDEX at = begin + LANE_ID * WIDTH; at < end; at += GROUP * WIDTH) {
             REGISTERS
             const uint left = WHOLE ? WIDTH : min((INDEX)WIDTH, end - at);
             if (left == WIDTH) {
@@ -107,15 +107,15 @@ __kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out,
                 LOAD_PART
                 COMPUTE_ALL
                 VEC(REAL) lanes = value;
-                EACH_LEFT sum = SCALAR_JOIN(sum, LANE(REAL, lanes, j));
+                EACH_LEFT sum = COMBINE_SCALARS(sum, LANE(REAL, lanes, j));
             }
 #endif
         }
-        EACH sum = SCALAR_JOIN(sum, LANE(REAL, sums, j));
-        total = SCALAR_JOIN(total, sum);
+        EACH sum = COMBINE_SCALARS(sum, LANE(REAL, sums, j));
+        total = COMBINE_SCALARS(total, sum);
     }
-    GROUP_REDUCE(total, SCALAR_JOIN)
-    if (GROUP_ME == 0) STORE(OUT_DTYPE, total * scale, out, item);
+    GROUP_REDUCE(total, COMBINE_SCALARS)
+    if (LANE_ID == 0) STORE(OUT_DTYPE, total * scale, out, item);
 #else
     INDEX row = place / chunks;
     const INDEX begin = (place - row * chunks) * (STRIPS * WIDTH), results = rows_and_chunks / chunks * inner;

@@ -49,7 +49,7 @@
 #define AHEAD_OF(i)
 #else
 #define AHEAD_OF(i) \
-    _Pragma("unroll") for (uint u = 0; u < UNROLL; u++) { READ_SOON(run + ((i) + u) * WIDTH + AHEAD / sizeof(*run)) }
+    _Pragma("unroll") for (uint u = 0; u < UNROLL; u++) { PREFETCH_READ(run + ((i) + u) * WIDTH + PREFETCH_DISTANCE / sizeof(*run)) }
 #define READ(i) LOADV(DTYPE, run + (i) * WIDTH)
 #endif
 
@@ -77,7 +77,7 @@ __kernel ALONG_ROWS void reduction_rows(__global const STORAGE(DTYPE) *x,
                           const ulong k0, const long k0s, const ulong k1, const long k1s, const long r0s, const ulong r1,
                           const long r1s, const ulong length, const ulong parts, const ulong piece,
                           const ACCUMULATOR divisor, const ulong each) {
-    const uint lane = GROUP_ME;
+    const uint lane = LANE_ID;
     GROUP_SCRATCH(ACCUMULATOR)
 #if !X_IS_WORKSPACE
     x += x_offset;
@@ -122,28 +122,28 @@ __kernel ALONG_ROWS void reduction_rows(__global const STORAGE(DTYPE) *x,
                             const VEC(ACCUMULATOR) third = MAP(v);
                             v = READ(i + 3 * LANES);
                             const VEC(ACCUMULATOR) fourth = MAP(v);
-                            const VEC(ACCUMULATOR) left = VECTOR_JOIN(first, second), right = VECTOR_JOIN(third, fourth);
-                            const VEC(ACCUMULATOR) both = VECTOR_JOIN(left, right);
-                            block = VECTOR_JOIN(block, both);
+                            const VEC(ACCUMULATOR) left = COMBINE_VECTORS(first, second), right = COMBINE_VECTORS(third, fourth);
+                            const VEC(ACCUMULATOR) both = COMBINE_VECTORS(left, right);
+                            block = COMBINE_VECTORS(block, both);
                         }
-                        sums = VECTOR_JOIN(sums, block);
+                        sums = COMBINE_VECTORS(sums, block);
                     }
                     for (; i < vectors; i += LANES) {
                         const VEC(COMPUTE(DTYPE)) v = READ(i);
                         const VEC(ACCUMULATOR) mapped = MAP(v);
-                        sums = VECTOR_JOIN(sums, mapped);
+                        sums = COMBINE_VECTORS(sums, mapped);
                     }
-                    const ACCUMULATOR joined = LANES_JOIN(sums);
-                    total = SCALAR_JOIN(total, joined);
+                    const ACCUMULATOR joined = REDUCE_LANES(sums);
+                    total = COMBINE_SCALARS(total, joined);
                     for (uint j = vectors * WIDTH + lane; j < count; j += LANES) {
                         const ACCUMULATOR value = term(run, (long)j);
-                        total = SCALAR_JOIN(total, value);
+                        total = COMBINE_SCALARS(total, value);
                     }
                     at += count;
                 }
             }
         }
-        GROUP_REDUCE(total, SCALAR_JOIN)
+        GROUP_REDUCE(total, COMBINE_SCALARS)
         if (active && lane == 0) {
 #if DIVIDE
             total /= divisor;

@@ -57,14 +57,14 @@ __kernel void column_totals(__global const STORAGE(DTYPE) *x, const ulong x_offs
             for (uint u = 0; u < UNROLL; u++) {
                 const VEC(COMPUTE(DTYPE)) v = loaded[u];
                 const VEC(ACCUMULATOR) mapped = MAP(v);
-                carry = VECTOR_JOIN(carry, mapped);
+                carry = COMBINE_VECTORS(carry, mapped);
             }
         }
     }
     for (; row < last; row++) {
         const VEC(COMPUTE(DTYPE)) v = some(x + row * x_row, lanes);
         const VEC(ACCUMULATOR) mapped = MAP(v);
-        carry = VECTOR_JOIN(carry, mapped);
+        carry = COMBINE_VECTORS(carry, mapped);
     }
     totals += ((ulong)slab * parts + part) * columns + column;
     for (uint j = 0; j < lanes; j++) totals[j] = LANE(ACCUMULATOR, carry, j);
@@ -85,7 +85,7 @@ __kernel void reduction_scan_columns(__global const STORAGE(DTYPE) *x, const ulo
         for (uint j = 0; j < lanes; j++) {
             LANE(ACCUMULATOR, before, j) = totals[((ulong)slab * parts + p) * columns + column + j];
         }
-        carry = VECTOR_JOIN(carry, before);
+        carry = COMBINE_VECTORS(carry, before);
     }
 #endif
     uint row = first;
@@ -96,7 +96,7 @@ __kernel void reduction_scan_columns(__global const STORAGE(DTYPE) *x, const ulo
             for (uint u = 0; u < UNROLL; u++) {
                 const VEC(COMPUTE(DTYPE)) v = loaded[u];
                 const VEC(ACCUMULATOR) mapped = MAP(v);
-                carry = VECTOR_JOIN(carry, mapped);
+                carry = COMBINE_VECTORS(carry, mapped);
                 STOREV(OUT_DTYPE, carry, out + (ulong)(row + u) * columns);
             }
         }
@@ -104,7 +104,7 @@ __kernel void reduction_scan_columns(__global const STORAGE(DTYPE) *x, const ulo
     for (; row < last; row++) {
         const VEC(COMPUTE(DTYPE)) v = some(x + row * x_row, lanes);
         const VEC(ACCUMULATOR) mapped = MAP(v);
-        carry = VECTOR_JOIN(carry, mapped);
+        carry = COMBINE_VECTORS(carry, mapped);
         for (uint j = 0; j < lanes; j++) {
             STORE(OUT_DTYPE, (COMPUTE(OUT_DTYPE))LANE(ACCUMULATOR, carry, j), out, (ulong)row * columns + j);
         }

@@ -35,30 +35,30 @@ typedef VEC(ACCUMULATOR) VA;
 inline VA scanned(VA v) { return v; }
 #elif WIDTH == 2
 #define LAST(v) (v).s1
-inline VA scanned(VA v) { return VECTOR_JOIN((VA)((A)IDENTITY, v.s0), v); }
+inline VA scanned(VA v) { return COMBINE_VECTORS((VA)((A)IDENTITY, v.s0), v); }
 #elif WIDTH == 4
 #define LAST(v) (v).s3
 inline VA scanned(VA v) {
     const A i = IDENTITY;
-    v = VECTOR_JOIN((VA)(i, v.s012), v);
-    return VECTOR_JOIN((VA)(i, i, v.s01), v);
+    v = COMBINE_VECTORS((VA)(i, v.s012), v);
+    return COMBINE_VECTORS((VA)(i, i, v.s01), v);
 }
 #elif WIDTH == 8
 #define LAST(v) (v).s7
 inline VA scanned(VA v) {
     const A i = IDENTITY;
-    v = VECTOR_JOIN((VA)(i, v.s0123, v.s45, v.s6), v);
-    v = VECTOR_JOIN((VA)(i, i, v.s0123, v.s45), v);
-    return VECTOR_JOIN((VA)(i, i, i, i, v.s0123), v);
+    v = COMBINE_VECTORS((VA)(i, v.s0123, v.s45, v.s6), v);
+    v = COMBINE_VECTORS((VA)(i, i, v.s0123, v.s45), v);
+    return COMBINE_VECTORS((VA)(i, i, i, i, v.s0123), v);
 }
 #else
 #define LAST(v) (v).sf
 inline VA scanned(VA v) {
     const A i = IDENTITY;
-    v = VECTOR_JOIN((VA)(i, v.s01234567, v.s89ab, v.scd, v.se), v);
-    v = VECTOR_JOIN((VA)(i, i, v.s01234567, v.s89ab, v.scd), v);
-    v = VECTOR_JOIN((VA)(i, i, i, i, v.s01234567, v.s89ab), v);
-    return VECTOR_JOIN((VA)(i, i, i, i, i, i, i, i, v.s01234567), v);
+    v = COMBINE_VECTORS((VA)(i, v.s01234567, v.s89ab, v.scd, v.se), v);
+    v = COMBINE_VECTORS((VA)(i, i, v.s01234567, v.s89ab, v.scd), v);
+    v = COMBINE_VECTORS((VA)(i, i, i, i, v.s01234567, v.s89ab), v);
+    return COMBINE_VECTORS((VA)(i, i, i, i, i, i, i, i, v.s01234567), v);
 }
 #endif
 
@@ -75,16 +75,16 @@ inline A mapped1(COMPUTE(DTYPE) value) {
 #define SCAN_GROUP(mine, before, all) \
     { \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        scratch[GROUP_ME] = mine; \
+        scratch[LANE_ID] = mine; \
         for (uint reach = 1; reach < GROUP; reach *= 2) { \
             barrier(CLK_LOCAL_MEM_FENCE); \
-            const A other = GROUP_ME >= reach ? scratch[GROUP_ME - reach] : (A)IDENTITY; \
-            const A own = scratch[GROUP_ME]; \
+            const A other = LANE_ID >= reach ? scratch[LANE_ID - reach] : (A)IDENTITY; \
+            const A own = scratch[LANE_ID]; \
             barrier(CLK_LOCAL_MEM_FENCE); \
-            scratch[GROUP_ME] = SCALAR_JOIN(other, own); \
+            scratch[LANE_ID] = COMBINE_SCALARS(other, own); \
         } \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        before = GROUP_ME > 0 ? scratch[GROUP_ME - 1] : (A)IDENTITY; \
+        before = LANE_ID > 0 ? scratch[LANE_ID - 1] : (A)IDENTITY; \
         all = scratch[GROUP - 1]; \
     }
 #define SCRATCH __local A scratch[GROUP];
@@ -112,18 +112,18 @@ __kernel void scan_totals(OPERAND(x), __global A *totals, ROW_PARAMETERS, STRIDE
     const long x_at = ROW_OF(x, row) + (long)begin * x_step;
     const uint vectors = (end - begin) / WIDTH;
     VA sums = (VA)(IDENTITY);
-    for (uint i = GROUP_ME; i < vectors; i += GROUP) {
+    for (uint i = LANE_ID; i < vectors; i += GROUP) {
         const VA v = mapped(READ(x, x_at, i));
-        sums = VECTOR_JOIN(sums, v);
+        sums = COMBINE_VECTORS(sums, v);
     }
     A total = LAST(scanned(sums));
-    for (uint i = vectors * WIDTH + GROUP_ME; i < end - begin; i += GROUP) {
+    for (uint i = vectors * WIDTH + LANE_ID; i < end - begin; i += GROUP) {
         const A value = mapped1(LOAD(DTYPE, x, x_at + (long)i * x_step));
-        total = SCALAR_JOIN(total, value);
+        total = COMBINE_SCALARS(total, value);
     }
     A before, all;
     SCAN_GROUP(total, before, all)
-    if (GROUP_ME == 0) totals[task] = all;
+    if (LANE_ID == 0) totals[task] = all;
 }
 
 __kernel void reduction_scan_rows(OPERAND(x), OUTPUT(out),
@@ -141,27 +141,27 @@ __kernel void reduction_scan_rows(OPERAND(x), OUTPUT(out),
     A carry = IDENTITY;
 #if PARTS
     A total = IDENTITY, smaller;
-    for (uint p = GROUP_ME; p < part; p += GROUP) {
+    for (uint p = LANE_ID; p < part; p += GROUP) {
         const A other = totals[row * parts + p];
-        total = SCALAR_JOIN(total, other);
+        total = COMBINE_SCALARS(total, other);
     }
     SCAN_GROUP(total, smaller, carry)
 #endif
     for (uint tile = 0; tile < vectors; tile += GROUP) {
-        const uint i = tile + GROUP_ME;
+        const uint i = tile + LANE_ID;
         VA v = (VA)(IDENTITY);
         if (i < vectors) v = scanned(mapped(READ(x, x_at, i)));
         A before, all;
         SCAN_GROUP(LAST(v), before, all)
-        before = SCALAR_JOIN(carry, before);
-        carry = SCALAR_JOIN(carry, all);
-        if (i < vectors) WRITE_OUT(VECTOR_JOIN((VA)(before), v), out_at, i);
+        before = COMBINE_SCALARS(carry, before);
+        carry = COMBINE_SCALARS(carry, all);
+        if (i < vectors) WRITE_OUT(COMBINE_VECTORS((VA)(before), v), out_at, i);
     }
     // Fewer than WIDTH elements are left, unless the parts are shorter.
-    if (GROUP_ME == 0) {
+    if (LANE_ID == 0) {
         for (uint i = vectors * WIDTH; i < end - begin; i++) {
             const A value = mapped1(LOAD(DTYPE, x, x_at + (long)i * x_step));
-            carry = SCALAR_JOIN(carry, value);
+            carry = COMBINE_SCALARS(carry, value);
             STORE(OUT_DTYPE, (COMPUTE(OUT_DTYPE))carry, out, out_at + (long)i * out_step);
         }
     }

@@ -55,8 +55,8 @@ typedef VEC(REAL) V;
 #define WRITE(name, value, i) STOREV(DTYPE, value, (name) + (i))
 #endif
 #define WHOLE (inner / WIDTH * WIDTH)
-#define FOR_VECTORS for (uint i = GROUP_ME * WIDTH; i < WHOLE; i += GROUP * WIDTH)
-#define FOR_TAIL for (uint i = WHOLE + GROUP_ME; i < inner; i += GROUP)
+#define FOR_VECTORS for (uint i = LANE_ID * WIDTH; i < WHOLE; i += GROUP * WIDTH)
+#define FOR_TAIL for (uint i = WHOLE + LANE_ID; i < inner; i += GROUP)
 #define SHAPE const uint images, const uint channels, const uint inner
 #define STEPS(name) const long name##_image, const long name##_channel
 
@@ -105,10 +105,10 @@ typedef VEC(REAL) V;
 
 #if PARTIAL
 // Means, then sums of squares around them, (parts, channels) each.
-__kernel AS_WRITTEN void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *partial, SHAPE,
+__kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *partial, SHAPE,
                                STEPS(x), const uint each) {
 #else
-__kernel AS_WRITTEN void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *means,
+__kernel NO_AUTOVEC void batch_statistics(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *means,
                                const ulong means_offset, __global REAL *variances, const ulong variances_offset, SHAPE,
                                STEPS(x), const uint each) {
 #endif
@@ -156,7 +156,7 @@ __kernel AS_WRITTEN void batch_statistics(__global const STORAGE(DTYPE) *x, cons
     for (uint c = 0; c < TOGETHER; c++) {
         variance[c] += LANES_SUM(sums[c]);
         GROUP_SUM(variance[c])
-        if (GROUP_ME == 0) {
+        if (LANE_ID == 0) {
 #if PARTIAL
             partial[part * channels + channel + c] = mean[c];
             partial[(get_num_groups(1) + part) * channels + channel + c] = variance[c];
@@ -185,7 +185,7 @@ __kernel void batch_join_statistics(__global const REAL *partial, __global REAL 
     variances[variances_offset + channel] = squares / seen;
 }
 
-__kernel AS_WRITTEN void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES
+__kernel NO_AUTOVEC void batch_apply(__global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES
                           __global STORAGE(DTYPE) *out, const ulong out_offset, STATISTICS
                           const REAL eps, SHAPE, STEPS(x), const uint each) {
     PART_OF_IMAGES
@@ -210,7 +210,7 @@ __kernel AS_WRITTEN void batch_apply(__global const STORAGE(DTYPE) *x, const ulo
 }
 
 // Per part and channel the sums of g * (x - mean) and of g, (parts, 2, channels).
-__kernel AS_WRITTEN void batch_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
+__kernel NO_AUTOVEC void batch_sums(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
                          const ulong x_offset,
 #if RELU
                          WEIGHTS BIASES STATISTICS const REAL eps,
@@ -258,7 +258,7 @@ __kernel AS_WRITTEN void batch_sums(__global const STORAGE(DTYPE) *g, const ulon
         GROUP_SUM(product[c])
         slope[c] += LANES_SUM(slopes[c]);
         GROUP_SUM(slope[c])
-        if (GROUP_ME == 0) {
+        if (LANE_ID == 0) {
             partial[part * 2 * channels + channel + c] = product[c];
             partial[(part * 2 + 1) * channels + channel + c] = slope[c];
         }
@@ -284,7 +284,7 @@ __kernel void batch_join_sums(__global const REAL *partial, __global const REAL 
     STORE(GRADIENT_DTYPE, slope, dbias, dbias_offset + channel);
 }
 
-__kernel AS_WRITTEN void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+__kernel NO_AUTOVEC void batch_input_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
                                           __global const STORAGE(DTYPE) *x, const ulong x_offset, WEIGHTS BIASES STATISTICS
                                           __global STORAGE(DTYPE) *dx, const ulong dx_offset, __global const REAL *sums,
                                           const REAL eps, SHAPE, STEPS(g), STEPS(x), const uint each) {

@@ -11,24 +11,24 @@
 #include "lib/rows.h"
 #include "rowwise/row_exponentials.h"
 
-__kernel SHARED_ROWS void rowwise_cross_entropy(OPERAND(x), __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset,
+__kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy(OPERAND(x), __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset,
                             __global REAL *loss, const ulong loss_offset, __global REAL *lse, const ulong lse_offset,
                             const long target_step, const long ignored, const REAL smoothing, ROW_PARAMETERS, STRIDES(x)) {
     GROUP_SCRATCH(REAL)
-    HELD_ROW(x)
+    DECLARE_ROW(x)
     FOR_ROWS {
         const long x_at = ROW_OF(x, row);
-        HOLD(x, x_at)
+        LOAD_ROW(x, x_at)
         REAL top, sum;
         ROW_EXPONENTIALS(x, x_at, top, sum)
 #if SMOOTHED
-        CHAIN(logits, 0)
-        FOR_VECTORS logits[k] += VALUE(x, x_at);
-        REAL logit = CHAIN_SUM(logits);
+        DECLARE_ACCUMULATORS(logits, 0)
+        FOR_VECTORS logits[k] += ROW_VALUE(x, x_at);
+        REAL logit = SUM_ACCUMULATORS(logits);
         FOR_TAIL logit += LOAD(DTYPE, x, x_at + i);
         GROUP_SUM(logit)
 #endif
-        if (GROUP_ME == 0) {
+        if (LANE_ID == 0) {
             const REAL total = log(sum) + top;
             const long picked = (long)target[(long)target_offset + (long)row * target_step];
             REAL value = 0;

@@ -27,14 +27,14 @@ __kernel void plane_sums(OPERAND(g), OPERAND(x), __global const REAL *means, con
                          __global const REAL *scales, const ulong scales_offset, __global REAL *sums, SHAPE) {
     GROUP_SCRATCH(REAL)
     PLANE
-    CHAIN(products, 0)
-    CHAIN(slopes, 0)
+    DECLARE_ACCUMULATORS(products, 0)
+    DECLARE_ACCUMULATORS(slopes, 0)
     FOR_VECTORS {
         const V slope = READ(g, g_at, i);
         products[k] += slope * (READ(x, x_at, i) - mean);
         slopes[k] += slope;
     }
-    REAL product = CHAIN_SUM(products), slope = CHAIN_SUM(slopes);
+    REAL product = SUM_ACCUMULATORS(products), slope = SUM_ACCUMULATORS(slopes);
     FOR_TAIL {
         const REAL value = LOAD(DTYPE, g, g_at + i);
         product += value * (LOAD(DTYPE, x, x_at + i) - mean);
@@ -42,7 +42,7 @@ __kernel void plane_sums(OPERAND(g), OPERAND(x), __global const REAL *means, con
     }
     GROUP_SUM(product)
     GROUP_SUM(slope)
-    if (GROUP_ME == 0) {
+    if (LANE_ID == 0) {
         sums[plane] = product * scale;
         sums[images * channels + plane] = slope;
     }

@@ -21,10 +21,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_cr
     GROUP_SCRATCH(REAL)
     target += target_offset;
     REAL count = 0, total = 0;
-    for (uint row = GROUP_ME; row < rows; row += GROUP) count += (long)target[row * target_step] != ignored;
+    for (uint row = LANE_ID; row < rows; row += GROUP) count += (long)target[row * target_step] != ignored;
     GROUP_SUM(count)
     const REAL scale = 1 / count, even = smoothing / classes;
-    for (uint row = GROUP_ME; row < rows; row += GROUP) {
+    for (uint row = LANE_ID; row < rows; row += GROUP) {
         const long at = (long)x_offset + row * x_row, picked = (long)target[row * target_step];
         const ulong slope_at = slope_offset + (ulong)row * classes;
         const bool used = picked != ignored && picked >= 0 && picked < (long)classes;
@@ -47,5 +47,5 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_cr
         }
     }
     GROUP_SUM(total)
-    if (GROUP_ME == 0) out[out_offset] = total / count;
+    if (LANE_ID == 0) out[out_offset] = total / count;
 }

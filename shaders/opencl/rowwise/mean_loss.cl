@@ -14,7 +14,7 @@
 #include "lib/group_reduce.h"
 
 // Several sums at a time: one alone would wait for each addition to finish.
-#define CHAINS 8
+#define ACCUMULATORS 8
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_loss(
     __global const STORAGE(DTYPE) *losses, const ulong losses_offset, __global const STORAGE(INDEX_DTYPE) *target,
@@ -23,12 +23,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_lo
     GROUP_SCRATCH(REAL)
     losses += losses_offset;
     target += target_offset;
-    REAL sums[CHAINS], counts[CHAINS];
+    REAL sums[ACCUMULATORS], counts[ACCUMULATORS];
 #pragma unroll
-    for (uint c = 0; c < CHAINS; c++) sums[c] = counts[c] = 0;
-    for (uint begin = GROUP_ME; begin < rows; begin += CHAINS * GROUP) {
+    for (uint c = 0; c < ACCUMULATORS; c++) sums[c] = counts[c] = 0;
+    for (uint begin = LANE_ID; begin < rows; begin += ACCUMULATORS * GROUP) {
 #pragma unroll
-        for (uint c = 0; c < CHAINS; c++) {
+        for (uint c = 0; c < ACCUMULATORS; c++) {
             const uint row = begin + c * GROUP;
             if (row < rows) {
                 sums[c] += LOAD(DTYPE, losses, row * losses_step);
@@ -38,13 +38,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_lo
     }
     REAL sum = sums[0], count = counts[0];
 #pragma unroll
-    for (uint c = 1; c < CHAINS; c++) {
+    for (uint c = 1; c < ACCUMULATORS; c++) {
         sum += sums[c];
         count += counts[c];
     }
     GROUP_SUM(sum)
     GROUP_SUM(count)
-    if (GROUP_ME == 0) {
+    if (LANE_ID == 0) {
         STORE(DTYPE, sum / count, out, out_offset);
         STORE(DTYPE, 1 / count, scale, scale_offset);
     }

@@ -36,7 +36,7 @@
 #endif
 #define FACTOR_AND_SHIFT(channel) const REAL factor = FACTOR(channel), shift = SHIFT(channel);
 
-__kernel SHARED_ROWS void rowwise_norm(OPERAND(x),
+__kernel REQUIRED_GROUP_SIZE void rowwise_norm(OPERAND(x),
 #if WEIGHT
                         __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
 #endif
@@ -54,41 +54,41 @@ __kernel SHARED_ROWS void rowwise_norm(OPERAND(x),
                         ROW_PARAMETERS, STRIDES(x),
                         STRIDES(out)) {
     GROUP_SCRATCH(REAL)
-    HELD_ROW(x)
+    DECLARE_ROW(x)
     FOR_ROWS {
         const long x_at = ROW_OF(x, row), out_at = ROW_OF(out, row);
-        HOLD(x, x_at)
+        LOAD_ROW(x, x_at)
         REAL mean = 0;
 #if CENTRED
         {
-            CHAIN(sums, 0)
-            FOR_VECTORS sums[k] += VALUE(x, x_at);
-            mean = CHAIN_SUM(sums);
+            DECLARE_ACCUMULATORS(sums, 0)
+            FOR_VECTORS sums[k] += ROW_VALUE(x, x_at);
+            mean = SUM_ACCUMULATORS(sums);
             FOR_TAIL mean += LOAD(DTYPE, x, x_at + i);
             GROUP_SUM(mean)
             mean /= length;
         }
 #endif
-        CHAIN(squares, 0)
+        DECLARE_ACCUMULATORS(squares, 0)
         FOR_VECTORS {
-            NEXT_ROW(x, x_at)
-            const V centred = VALUE(x, x_at) - mean;
+            PREFETCH_NEXT_ROW(x, x_at)
+            const V centred = ROW_VALUE(x, x_at) - mean;
             squares[k] += centred * centred;
         }
-        REAL variance = CHAIN_SUM(squares);
+        REAL variance = SUM_ACCUMULATORS(squares);
         FOR_TAIL {
             const REAL centred = LOAD(DTYPE, x, x_at + i) - mean;
             variance += centred * centred;
         }
         GROUP_SUM(variance)
         const REAL scale = 1 / sqrt(variance / length + eps);
-#if CHANNELS && !HELD
+#if CHANNELS && !ROW_VECTORS
         for (uint c = 0; c < length / inner; c++) {
             const long plane_at = x_at + (long)c * inner, result_at = out_at + (long)c * inner;
             const uint channel = row % groups * (length / inner) + c;
             FACTOR_AND_SHIFT(channel)
-            for (uint i = GROUP_ME; i < inner / WIDTH; i += LANES) WRITE(out, (READ(x, plane_at, i) - mean) * factor + shift, result_at, i);
-            for (uint i = inner / WIDTH * WIDTH + GROUP_ME; i < inner; i += LANES) {
+            for (uint i = LANE_ID; i < inner / WIDTH; i += LANES) WRITE(out, (READ(x, plane_at, i) - mean) * factor + shift, result_at, i);
+            for (uint i = inner / WIDTH * WIDTH + LANE_ID; i < inner; i += LANES) {
                 STORE(DTYPE, (LOAD(DTYPE, x, plane_at + i) - mean) * factor + shift, out, result_at + i);
             }
         }
@@ -96,12 +96,12 @@ __kernel SHARED_ROWS void rowwise_norm(OPERAND(x),
         FOR_VECTORS {
             const uint channel = row % groups * (length / inner) + i * WIDTH / inner;
             FACTOR_AND_SHIFT(channel)
-            WRITE(out, (VALUE(x, x_at) - mean) * factor + shift, out_at, i);
+            WRITE(out, (ROW_VALUE(x, x_at) - mean) * factor + shift, out_at, i);
         }
 #else
         FOR_VECTORS {
-            NEXT_RESULT(out, out_at)
-            V value = (VALUE(x, x_at) - mean) * scale;
+            PREFETCH_NEXT_RESULT(out, out_at)
+            V value = (ROW_VALUE(x, x_at) - mean) * scale;
 #if WEIGHT
             value *= READ_SMALL(WEIGHT_DTYPE, weight, i);
 #endif
@@ -121,7 +121,7 @@ __kernel SHARED_ROWS void rowwise_norm(OPERAND(x),
             STORE(DTYPE, value, out, out_at + i);
         }
 #endif
-        if (GROUP_ME == 0) {
+        if (LANE_ID == 0) {
 #if CENTRED
             means[means_offset + row] = mean;
 #endif

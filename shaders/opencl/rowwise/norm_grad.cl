@@ -2,7 +2,7 @@
 // scale * (s - mean(s) - n * mean(s * n)), without the second term when the norm does not centre.
 //
 // With WEIGHT_SUMS every group also sums g * n and g over its rows, into its share of partial (groups, 2, length), so that g
-// and x are read from memory once. With HELD these sums are kept in registers, else, for CPUs, they stay in the cache.
+// and x are read from memory once. With ROW_VECTORS these sums are kept in registers, else, for CPUs, they stay in the cache.
 // rowwise/norm_weight_grad.cl adds them up.
 
 #ifndef CENTRED
@@ -27,7 +27,7 @@
 #define SCALED1(value) (value)
 #endif
 
-#if WEIGHT_SUMS && !HELD
+#if WEIGHT_SUMS && !ROW_VECTORS
 #define ADD(sums, value) VECTOR_STORE(REAL, VECTOR_LOAD(REAL, sums + i * WIDTH) + value, sums + i * WIDTH);
 #define ADD_SLOPES(slope, normal) \
     ADD(weight_sums, (slope) * (normal)) \
@@ -40,7 +40,7 @@
 #define ADD_SLOPES1(slope, normal)
 #endif
 
-__kernel SHARED_ROWS void rowwise_norm_grad(OPERAND(g), OPERAND(x),
+__kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(OPERAND(g), OPERAND(x),
 #if WEIGHT
                              __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
 #endif
@@ -55,16 +55,16 @@ __kernel SHARED_ROWS void rowwise_norm_grad(OPERAND(g), OPERAND(x),
     GROUP_SCRATCH(REAL)
 #if WEIGHT_SUMS
     __global REAL *weight_sums = partial + (ulong)get_group_id(0) * 2 * length, *bias_sums = weight_sums + length;
-#if HELD
-    V weight_held[HELD], bias_held[HELD];
+#if ROW_VECTORS
+    V weight_vectors[ROW_VECTORS], bias_vectors[ROW_VECTORS];
 #pragma unroll
-    for (uint h = 0; h < HELD; h++) weight_held[h] = bias_held[h] = (V)(0);
+    for (uint h = 0; h < ROW_VECTORS; h++) weight_vectors[h] = bias_vectors[h] = (V)(0);
 #else
     for (uint i = 0; i < 2 * length; i++) weight_sums[i] = 0;
 #endif
 #endif
-    HELD_ROW(g)
-    HELD_ROW(x)
+    DECLARE_ROW(g)
+    DECLARE_ROW(x)
     FOR_ROWS {
         const long g_at = ROW_OF(g, row), x_at = ROW_OF(x, row), dx_at = ROW_OF(dx, row);
 #if CENTRED
@@ -73,23 +73,23 @@ __kernel SHARED_ROWS void rowwise_norm_grad(OPERAND(g), OPERAND(x),
         const REAL mean = 0;
 #endif
         const REAL scale = scales[scales_offset + row];
-        HOLD(g, g_at)
-        HOLD(x, x_at)
-        CHAIN(sums, 0)
-        CHAIN(products, 0)
+        LOAD_ROW(g, g_at)
+        LOAD_ROW(x, x_at)
+        DECLARE_ACCUMULATORS(sums, 0)
+        DECLARE_ACCUMULATORS(products, 0)
         FOR_VECTORS {
-            NEXT_ROW(g, g_at)
-            const V slope = VALUE(g, g_at), s = SCALED(slope), centred = VALUE(x, x_at) - mean;
-#if WEIGHT_SUMS && HELD
-            weight_held[held] += slope * (centred * scale);
-            bias_held[held] += slope;
+            PREFETCH_NEXT_ROW(g, g_at)
+            const V slope = ROW_VALUE(g, g_at), s = SCALED(slope), centred = ROW_VALUE(x, x_at) - mean;
+#if WEIGHT_SUMS && ROW_VECTORS
+            weight_vectors[slot] += slope * (centred * scale);
+            bias_vectors[slot] += slope;
 #endif
             sums[k] += s;
             products[k] += s * centred;
-            KEEP(g, s)
-            KEEP(x, centred)
+            SET_ROW_VALUE(g, s)
+            SET_ROW_VALUE(x, centred)
         }
-        REAL sum = CHAIN_SUM(sums), product = CHAIN_SUM(products);
+        REAL sum = SUM_ACCUMULATORS(sums), product = SUM_ACCUMULATORS(products);
         FOR_TAIL {
             const REAL s = SCALED1(LOAD(DTYPE, g, g_at + i));
             sum += s;
@@ -103,12 +103,12 @@ __kernel SHARED_ROWS void rowwise_norm_grad(OPERAND(g), OPERAND(x),
 #else
         sum = 0;
 #endif
-#if HELD
-        FOR_VECTORS WRITE(dx, (VALUE(g, g_at) - sum - VALUE(x, x_at) * product) * scale, dx_at, i);
+#if ROW_VECTORS
+        FOR_VECTORS WRITE(dx, (ROW_VALUE(g, g_at) - sum - ROW_VALUE(x, x_at) * product) * scale, dx_at, i);
 #else
         FOR_VECTORS {
-            NEXT_ROW(x, x_at)
-            NEXT_RESULT(dx, dx_at)
+            PREFETCH_NEXT_ROW(x, x_at)
+            PREFETCH_NEXT_RESULT(dx, dx_at)
             const V slope = READ(g, g_at, i), centred = READ(x, x_at, i) - mean;
             WRITE(dx, (SCALED(slope) - sum - centred * product) * scale, dx_at, i);
             ADD_SLOPES(slope, centred * scale)
@@ -120,10 +120,10 @@ __kernel SHARED_ROWS void rowwise_norm_grad(OPERAND(g), OPERAND(x),
         }
 #endif
     }
-#if WEIGHT_SUMS && HELD
+#if WEIGHT_SUMS && ROW_VECTORS
     FOR_VECTORS {
-        VECTOR_STORE(REAL, weight_held[held], weight_sums + i * WIDTH);
-        if (CENTRED) VECTOR_STORE(REAL, bias_held[held], bias_sums + i * WIDTH);
+        VECTOR_STORE(REAL, weight_vectors[slot], weight_sums + i * WIDTH);
+        if (CENTRED) VECTOR_STORE(REAL, bias_vectors[slot], bias_sums + i * WIDTH);
     }
 #endif
 }

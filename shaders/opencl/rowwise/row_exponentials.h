@@ -11,54 +11,54 @@
 
 #define ROW_TOP(x, at, top) \
     { \
-        CHAIN(tops, -INFINITY) \
-        FOR_VECTORS tops[k] = LARGER(tops[k], VALUE(x, at)); \
-        top = CHAIN_MAX(tops); \
+        DECLARE_ACCUMULATORS(tops, -INFINITY) \
+        FOR_VECTORS tops[k] = LARGER(tops[k], ROW_VALUE(x, at)); \
+        top = MAX_ACCUMULATORS(tops); \
         FOR_TAIL top = fmax(top, LOAD(DTYPE, x, at + i)); \
         GROUP_MAX(top) \
         if (isinf(top)) top = top > 0 ? top : 0; \
     }
 
-#if HELD || LANES == 1
+#if ROW_VECTORS || LANES == 1
 #define ROW_EXPONENTIALS(x, at, top, sum) \
     ROW_TOP(x, at, top) \
     { \
-        CHAIN(sums, 0) \
+        DECLARE_ACCUMULATORS(sums, 0) \
         FOR_VECTORS { \
-            NEXT_ROW(x, at) \
-            sums[k] += EXP_PART(VALUE(x, at) - top); \
+            PREFETCH_NEXT_ROW(x, at) \
+            sums[k] += EXP_FAST(ROW_VALUE(x, at) - top); \
         } \
-        sum = CHAIN_SUM(sums); \
-        FOR_TAIL sum += EXP_PART1(LOAD(DTYPE, x, at + i) - top); \
+        sum = SUM_ACCUMULATORS(sums); \
+        FOR_TAIL sum += EXP_FAST_SCALAR(LOAD(DTYPE, x, at + i) - top); \
         GROUP_SUM(sum) \
     }
 #else
 #define ROW_EXPONENTIALS(x, at, top, sum) \
     { \
         REAL seen = -INFINITY, part = 0; \
-        for (uint begin = GROUP_ME; begin < WHOLE; begin += CHAINS * LANES) { \
-            V block[CHAINS]; \
-            _Pragma("unroll") for (uint k = 0; k < CHAINS; k++) { \
+        for (uint begin = LANE_ID; begin < WHOLE; begin += ACCUMULATORS * LANES) { \
+            V block[ACCUMULATORS]; \
+            _Pragma("unroll") for (uint k = 0; k < ACCUMULATORS; k++) { \
                 const uint i = begin + k * LANES; \
                 block[k] = i < WHOLE ? READ(x, at, i) : (V)(-INFINITY); \
             } \
-            const REAL higher = fmax(seen, CHAIN_MAX(block)); \
+            const REAL higher = fmax(seen, MAX_ACCUMULATORS(block)); \
             const REAL base = isinf(higher) && higher < 0 ? 0 : higher; \
-            _Pragma("unroll") for (uint k = 0; k < CHAINS; k++) block[k] = EXP_PART(block[k] - base); \
-            part = part * EXP_PART1(seen - base) + CHAIN_SUM(block); \
+            _Pragma("unroll") for (uint k = 0; k < ACCUMULATORS; k++) block[k] = EXP_FAST(block[k] - base); \
+            part = part * EXP_FAST_SCALAR(seen - base) + SUM_ACCUMULATORS(block); \
             seen = higher; \
         } \
         FOR_TAIL { \
             const REAL value = LOAD(DTYPE, x, at + i); \
             const REAL higher = fmax(seen, value); \
             const REAL base = isinf(higher) && higher < 0 ? 0 : higher; \
-            part = part * EXP_PART1(seen - base) + EXP_PART1(value - base); \
+            part = part * EXP_FAST_SCALAR(seen - base) + EXP_FAST_SCALAR(value - base); \
             seen = higher; \
         } \
         top = seen; \
         GROUP_MAX(top) \
         if (isinf(top)) top = top > 0 ? top : 0; \
-        sum = part * EXP_PART1(seen - top); \
+        sum = part * EXP_FAST_SCALAR(seen - top); \
         GROUP_SUM(sum) \
     }
 #endif

@@ -11,47 +11,47 @@
 #include "lib/rows.h"
 #include "rowwise/row_exponentials.h"
 
-__kernel SHARED_ROWS void rowwise_softmax(OPERAND(x), RESULT(out), ROW_PARAMETERS, STRIDES(x), STRIDES(out)) {
+__kernel REQUIRED_GROUP_SIZE void rowwise_softmax(OPERAND(x), RESULT(out), ROW_PARAMETERS, STRIDES(x), STRIDES(out)) {
     GROUP_SCRATCH(REAL)
-    HELD_ROW(x)
+    DECLARE_ROW(x)
     FOR_ROWS {
         const long x_at = ROW_OF(x, row), out_at = ROW_OF(out, row);
-        HOLD(x, x_at)
+        LOAD_ROW(x, x_at)
         REAL top, sum;
 #if LOG
         ROW_EXPONENTIALS(x, x_at, top, sum)
         const REAL tail = log(sum);
         FOR_VECTORS {
-            NEXT_RESULT(out, out_at)
-            WRITE(out, VALUE(x, x_at) - top - tail, out_at, i);
+            PREFETCH_NEXT_RESULT(out, out_at)
+            WRITE(out, ROW_VALUE(x, x_at) - top - tail, out_at, i);
         }
         FOR_TAIL STORE(DTYPE, LOAD(DTYPE, x, x_at + i) - top - tail, out, out_at + i);
-#elif HELD || KEEP_EXPONENTIALS
+#elif ROW_VECTORS || KEEP_EXPONENTIALS
         ROW_TOP(x, x_at, top)
-        CHAIN(sums, 0)
+        DECLARE_ACCUMULATORS(sums, 0)
         FOR_VECTORS {
-            NEXT_ROW(x, x_at)
-            const V e = EXP_PART(VALUE(x, x_at) - top);
+            PREFETCH_NEXT_ROW(x, x_at)
+            const V e = EXP_FAST(ROW_VALUE(x, x_at) - top);
             sums[k] += e;
-#if HELD
-            KEEP(x, e)
+#if ROW_VECTORS
+            SET_ROW_VALUE(x, e)
 #else
             WRITE(out, e, out_at, i);
 #endif
         }
-        sum = CHAIN_SUM(sums);
+        sum = SUM_ACCUMULATORS(sums);
         FOR_TAIL {
-            const REAL e = EXP_PART1(LOAD(DTYPE, x, x_at + i) - top);
+            const REAL e = EXP_FAST_SCALAR(LOAD(DTYPE, x, x_at + i) - top);
             sum += e;
             STORE(DTYPE, e, out, out_at + i);
         }
         GROUP_SUM(sum)
         const REAL scale = 1 / sum;
-#if HELD
-        FOR_VECTORS WRITE(out, VALUE(x, x_at) * scale, out_at, i);
+#if ROW_VECTORS
+        FOR_VECTORS WRITE(out, ROW_VALUE(x, x_at) * scale, out_at, i);
 #else
         FOR_VECTORS {
-            NEXT_RESULT(out, out_at)
+            PREFETCH_NEXT_RESULT(out, out_at)
             WRITE(out, READ(out, out_at, i) * scale, out_at, i);
         }
         FOR_TAIL STORE(DTYPE, LOAD(DTYPE, out, out_at + i) * scale, out, out_at + i);
@@ -60,10 +60,10 @@ __kernel SHARED_ROWS void rowwise_softmax(OPERAND(x), RESULT(out), ROW_PARAMETER
         ROW_EXPONENTIALS(x, x_at, top, sum)
         const REAL scale = 1 / sum;
         FOR_VECTORS {
-            NEXT_RESULT(out, out_at)
-            WRITE(out, EXP_PART(READ(x, x_at, i) - top) * scale, out_at, i);
+            PREFETCH_NEXT_RESULT(out, out_at)
+            WRITE(out, EXP_FAST(READ(x, x_at, i) - top) * scale, out_at, i);
         }
-        FOR_TAIL STORE(DTYPE, EXP_PART1(LOAD(DTYPE, x, x_at + i) - top) * scale, out, out_at + i);
+        FOR_TAIL STORE(DTYPE, EXP_FAST_SCALAR(LOAD(DTYPE, x, x_at + i) - top) * scale, out, out_at + i);
 #endif
     }
 }

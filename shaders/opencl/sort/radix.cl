@@ -15,7 +15,7 @@
     const uint part = get_group_id(0) % parts; \
     const uint begin = part * part_length, end = min(begin + part_length, length);
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void count_digits(SOURCE, __global int *counts, ROW_PARAMETERS, SOURCE_STRIDES const uint parts, const uint part_length,
                   const uint shift) {
     __local uint found[DIGITS];
@@ -47,7 +47,7 @@ void count_digits(SOURCE, __global int *counts, ROW_PARAMETERS, SOURCE_STRIDES c
     for (uint d = ME; d < DIGITS; d += GROUP) counts[(row * DIGITS + d) * parts + part] = (int)found[d];
 }
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void move_digits(SOURCE, TARGET, __global const int *totals, ROW_PARAMETERS, SOURCE_STRIDES TARGET_STRIDES const uint keep,
                  const uint parts, const uint part_length, const uint shift) {
     ROUND_MEMORY

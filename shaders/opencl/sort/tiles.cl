@@ -2,7 +2,7 @@
 
 #include "sort/tile_rounds.h"
 
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void sort_tiles(SOURCE, TARGET, ROW_PARAMETERS, SOURCE_STRIDES TARGET_STRIDES const uint keep) {
     ROUND_MEMORY
     const ulong row = get_group_id(0);

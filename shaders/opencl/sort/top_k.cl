@@ -16,7 +16,7 @@
 #include "sort/tile_rounds.h"
 
 // For each piece the bits of its first element in order, and its number in the source. LANES work-items share a piece.
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void best_of_pieces(SOURCE, __global RAW *best_bits, __global uint *best_places, ROW_PARAMETERS, SOURCE_STRIDES
                     const uint pieces) {
     __local ITEM first[GROUP];
@@ -47,7 +47,7 @@ void best_of_pieces(SOURCE, __global RAW *best_bits, __global uint *best_places,
 
 // Copies the pieces in which the elements of numbers `chosen` (rows, keep) lie, keep <= MOST, in order; `groups` share a row.
 // The target is (rows, keep, PIECE); where a row ends within a piece, elements follow that come after all others.
-__kernel AS_WRITTEN __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void take_pieces(SOURCE, __global RAW *target_bits, __global uint *target_places, __global const uint *chosen,
                  ROW_PARAMETERS, SOURCE_STRIDES const uint keep, const uint groups) {
     __local uint found[MOST], ordered[MOST];

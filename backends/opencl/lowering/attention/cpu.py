@@ -95,7 +95,7 @@ def _definitions(runtime: Runtime, call: Attention, blocks: Blocks) -> Definitio
         WIDTH=blocks.width, MR=blocks.rows, VECTORS=blocks.vectors, KEYS=blocks.keys,
         KEY_VECTORS=blocks.panel(d), VALUE_VECTORS=blocks.panel(e), MAX_FEATURES=_bound(blocks.padded(d)),
         MAX_VALUES=_bound(blocks.padded(e)), POLYNOMIAL_EXP=own_exp(runtime, call.dtype),
-        POLYNOMIAL_PART=call.real == "float",
+        POLYNOMIAL_EXP_FAST=call.real == "float",
     )  # fmt: skip
 
 

@@ -97,7 +97,7 @@ class Teams:
 
     @property
     def definitions(self) -> Definitions:
-        return {"TEAMS": self.teams, "WIDE": self.columns, "DEPTH": self.depth, "STAGES": self.stages}
+        return {"WARPGROUPS": self.teams, "WIDE": self.columns, "DEPTH": self.depth, "STAGES": self.stages}
 
 
 TEAMS = {

@@ -97,7 +97,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
     defined = definitions(
         p, finishing, REAL_DTYPE=p.element.name, WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, DEPTH=_DEPTH,
         SLAB=slab, BLOCK_ROWS=rows, BY_ROWS=by_rows, COPIED=copied, IN_LOCAL=copied and in_local, SPLIT=bool(sums),
-        ROW_SUMS=p.row_sums is not None, AHEAD=ahead(runtime),
+        ROW_SUMS=p.row_sums is not None, PREFETCH_DISTANCE=ahead(runtime),
     )  # fmt: skip
     return runtime.launch(
         "matmul_panels", "gemm/cpu_panels", defined,

@@ -111,7 +111,7 @@ class TeamTile:
 
     @property
     def constants(self) -> dict[str, int]:
-        return {"TEAMS": self.teams, "WIDE": self.columns, "STAGES": self.stages, "PARTS": self.parts}
+        return {"WARPGROUPS": self.teams, "WIDE": self.columns, "STAGES": self.stages, "PARTS": self.parts}
 
 
 def _warps_fit(features: Features, tile: WarpTile) -> bool:

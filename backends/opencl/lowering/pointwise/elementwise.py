@@ -136,7 +136,7 @@ def group(
         "ALIGNED": space.aligned,
         "FLAT": len(space.axes) == 1,
         "SPANS": cpu,
-        "AHEAD": ahead(runtime),
+        "PREFETCH_DISTANCE": ahead(runtime),
         "INDEX": index,
         "OFFSET": "long" if space.wide else "int",
         **dict.fromkeys(sorted(text.dialect.headers), 1),
@@ -241,14 +241,14 @@ def _emit_load(text: Text, o: Operand) -> Value:
     register, pointer, name = f"r{o.position}", f"q{o.position}", o.dtype.name
     text.registers.append(f"VEC(COMPUTE({name})) {register};")
     if o.walk == "splat":
-        text.load.append(f"LOAD_SPLAT({name}, {register}, {pointer})")
-        text.load_part.append(f"LOAD_SPLAT({name}, {register}, {pointer})")
+        text.load.append(f"LOAD_BROADCAST({name}, {register}, {pointer})")
+        text.load_part.append(f"LOAD_BROADCAST({name}, {register}, {pointer})")
     elif o.walk == "unit":
-        text.load.append(f"LOAD_UNIT({name}, {register}, {pointer})")
-        text.load_part.append(f"LOAD_UNIT_PART({name}, {register}, {pointer})")
+        text.load.append(f"LOAD_CONTIGUOUS({name}, {register}, {pointer})")
+        text.load_part.append(f"LOAD_CONTIGUOUS_PART({name}, {register}, {pointer})")
     else:
-        text.load.append(f"LOAD_STEP({name}, {register}, {pointer}, t{o.position})")
-        text.load_part.append(f"LOAD_STEP_PART({name}, {register}, {pointer}, t{o.position})")
+        text.load.append(f"LOAD_STRIDED({name}, {register}, {pointer}, t{o.position})")
+        text.load_part.append(f"LOAD_STRIDED_PART({name}, {register}, {pointer}, t{o.position})")
     return Value(register, o.dtype)
 
 
@@ -261,11 +261,11 @@ def _emit_results(text: Text, space: _Space, results: Sequence[Value], outputs: 
         text.compute.append(f"VEC({held}) {register} = {cast(text, value, o.dtype)};")
         pointer = f"q{o.position}"
         if o.walk == "unit":
-            text.store.append(f"STORE_UNIT({name}, {register}, {pointer})")
-            text.store_part.append(f"STORE_UNIT_PART({name}, {register}, {pointer})")
+            text.store.append(f"STORE_CONTIGUOUS({name}, {register}, {pointer})")
+            text.store_part.append(f"STORE_CONTIGUOUS_PART({name}, {register}, {pointer})")
         else:
-            text.store.append(f"STORE_STEP({name}, {register}, {pointer}, {_step(o)})")
-            text.store_part.append(f"STORE_STEP_PART({name}, {register}, {pointer}, {_step(o)})")
+            text.store.append(f"STORE_STRIDED({name}, {register}, {pointer}, {_step(o)})")
+            text.store_part.append(f"STORE_STRIDED_PART({name}, {register}, {pointer}, {_step(o)})")
 
 
 def _step(o: Operand) -> str:

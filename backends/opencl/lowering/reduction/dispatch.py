@@ -97,7 +97,7 @@ def _rows(
     definitions = {
         **_definitions(op, source, target, held, divides), **_memory_definitions(operands),
         "WIDTH": width, "ALIGNED": whole, "LANES": lanes, "GROUP": group,
-        "EXCHANGE": exchange(runtime, held.itemsize, lanes, group), "SPANS": cpu, "AHEAD": ahead(runtime),
+        "EXCHANGE": exchange(runtime, held.itemsize, lanes, group), "SPANS": cpu, "PREFETCH_DISTANCE": ahead(runtime),
     }  # fmt: skip
     numbers = split.geometry(axes, parts, piece)
     parameters = [*operands, *numbers, _divisor(total, held), Constant(each, "ulong")]

@@ -68,7 +68,7 @@ def _backward(centred: bool) -> Lower:
         arranged = rows.arrange(runtime, (found.g, x, found.dx), last, held=2, shared=(weight,), fewest=True)
         if isinstance(arranged, Declined):
             return arranged
-        at_once = runtime.features.cpu or bool(arranged.definitions["HELD"])
+        at_once = runtime.features.cpu or bool(arranged.definitions["ROW_VECTORS"])
         definitions = arranged.definitions | {
             "CENTRED": centred,
             "WEIGHT": weight is not None,

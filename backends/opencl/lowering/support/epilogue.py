@@ -16,13 +16,13 @@ from polyhal.hal.dtypes import DType
 
 _PARAMETERS = "EPILOGUE_PARAMETERS"
 _STEPS = "EPILOGUE_STEPS(sum, row, column, i0, i1, i2, left)"
-_HOLD = "EPILOGUE_HOLD"
+_DECLARE = "EPILOGUE_DECLARE"
 _FETCH = "EPILOGUE_FETCH(slot, row, column, i0, i1, i2)"
-_TURN = "EPILOGUE_TURN(slot)"
+_TRANSPOSE = "EPILOGUE_TRANSPOSE(slot)"
 _FINISH = "EPILOGUE_FINISH(sum, slot, g)"
 _NONE: Definitions = {
     "EPILOGUE": 0, "EPILOGUE_TENSORS": 0,
-    **dict.fromkeys((_PARAMETERS, _STEPS, _HOLD, _FETCH, _TURN, _FINISH), ""),
+    **dict.fromkeys((_PARAMETERS, _STEPS, _DECLARE, _FETCH, _TRANSPOSE, _FINISH), ""),
 }  # fmt: skip
 _WHOLE = 8
 """Neighbours of 16 bits that are moved at once."""
@@ -83,13 +83,13 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], list[Parameter]]:
         "EPILOGUE_TENSORS": len(text.fetches),
         _PARAMETERS: " ".join(text.declared),
         _STEPS: "\n".join([*text.loads, *text.lines]),
-        _HOLD: " ".join(f"HOLD_{walk}({dtype}, {name})" for walk, dtype, name, _ in text.fetches),
+        _DECLARE: " ".join(f"DECLARE_{walk}({dtype}, {name})" for walk, dtype, name, _ in text.fetches),
         _FETCH: "\n".join(
             f"FETCH_{walk}({dtype}, {name}, slot, {name}_memory + ({line}), row, column)"
             for walk, dtype, name, line in text.fetches
         ),
-        _TURN: " ".join(f"TURN_{walk}({name}, slot)" for walk, _, name, _ in text.fetches),
-        _FINISH: "\n".join([f"TAKE_{walk}({d}, {name}, slot, g)" for walk, d, name, _ in text.fetches] + text.lines),
+        _TRANSPOSE: " ".join(f"TRANSPOSE_{walk}({name}, slot)" for walk, _, name, _ in text.fetches),
+        _FINISH: "\n".join([f"USE_{walk}({d}, {name}, slot, g)" for walk, d, name, _ in text.fetches] + text.lines),
         **dict.fromkeys(sorted(text.dialect.headers), 1),
     }
     return definitions, text.bindings
@@ -118,9 +118,9 @@ def _load(text: _Text, p: Product, name: str, operand: Addend) -> None:
         f"{name}_offset", f"(long)(row) * {name}_row", f"(long)(i0) * {name}_batch0", f"(long)(i1) * {name}_batch1",
         f"(long)(i2) * {name}_batch2",
     ])  # fmt: skip
-    walk = "SPLAT" if m.column == 0 else "UNIT" if m.column == 1 else "STEP"
+    walk = "BROADCAST" if m.column == 0 else "CONTIGUOUS" if m.column == 1 else "STRIDED"
     place = f"{name}_memory + ({line} + (long)(column) * {name}_column)"
-    text.loads.append(f"EXTRA_{walk}({dtype}, {name}, {place}, {name}_column, left)")
+    text.loads.append(f"EPILOGUE_LOAD_{walk}({dtype}, {name}, {place}, {name}_column, left)")
     if operand.dtype.itemsize == 2 and _together(p, operand, _WHOLE):
         walk = "WHOLE"
     elif _together(p, operand, 2):

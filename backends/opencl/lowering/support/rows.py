@@ -122,11 +122,11 @@ def arrange(
     real = real_type(dtype)
     definitions: dict[str, str | int | bool] = {
         "DTYPE": dtype.name, "REAL": real, "WIDTH": shape.width, "ALIGNED": shape.aligned, "GROUP": shape.group,
-        "LANES": shape.lanes, "HELD": shape.held, "FULL": shape.held * shape.lanes * shape.width == found.length,
+        "LANES": shape.lanes, "ROW_VECTORS": shape.held, "FULL": shape.held * shape.lanes * shape.width == found.length,
         "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, shape.lanes, shape.group),
-        "AHEAD": ahead(runtime),
-        "POLYNOMIAL_EXP": own_exp(runtime, dtype), "POLYNOMIAL_PART": runtime.features.cpu and real == "float",
-        "PTX_PART": runtime.features.compute_capability > 0 and dtype.itemsize == 2,
+        "PREFETCH_DISTANCE": ahead(runtime),
+        "POLYNOMIAL_EXP": own_exp(runtime, dtype), "POLYNOMIAL_EXP_FAST": runtime.features.cpu and real == "float",
+        "PTX_EXP_FAST": runtime.features.compute_capability > 0 and dtype.itemsize == 2,
         "PTX_BFLOAT16": runtime.features.tensor_cores,
     }  # fmt: skip
     numbers = {
