@@ -6,5 +6,4 @@ from polyhal.hal.hookspecs import BackendSpec, hookimpl
 @hookimpl
 def polyhal_backends() -> list[BackendSpec]:
     """Return the one backend of this distribution. Its low priority keeps it from becoming the default device."""
-    probe, create = "polyhal_tiny.backend:probe", "polyhal_tiny.backend:TinyBackend"
-    return [BackendSpec("tiny", probe, create, priority=-200, api_version=2)]
+    return [BackendSpec("tiny", "polyhal_tiny.backend:probe", "polyhal_tiny.backend:TinyBackend", -200, api_version=2)]
