@@ -9,13 +9,13 @@ from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
 from polyhal.backends.common.launching.table import lower
 from polyhal.backends.opencl import capabilities as probed
 from polyhal.backends.opencl import discovery, lowering
-from polyhal.backends.opencl.lanes import Lane
+from polyhal.backends.opencl.command_buffer import record
 from polyhal.backends.opencl.lowering.gather import gather, scatter_add
 from polyhal.backends.opencl.lowering.gemm.dispatch import batched
 from polyhal.backends.opencl.lowering.pointwise import copy, elementwise
 from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
 from polyhal.backends.opencl.memory import ClEvent, Memory
-from polyhal.backends.opencl.recording import record
+from polyhal.backends.opencl.queues import Lane
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.call_log import Call, Record

@@ -8,8 +8,8 @@ from typing import Any
 
 from polyhal.backends.common.codegen.expressions import CONTRACT_NAMES, EXPRESSIONS
 from polyhal.backends.common.launching.geometry import power_of_two_at_most
-from polyhal.backends.opencl import placement
-from polyhal.backends.opencl.vendor_profile import Profile, choose, shipped
+from polyhal.backends.opencl import pocl_affinity
+from polyhal.backends.opencl.profiles.vendor_profile import Profile, choose, shipped
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
 
@@ -155,7 +155,7 @@ def capabilities(device: Any, found: Features) -> Capabilities:
             "max_group_size": str(found.max_group_size),
             "compute_units": str(found.compute_units),
             "profile": found.profile,
-            **({"workers": str(placement.decide())} if _POCL in found.platform.lower() else {}),
+            **({"workers": str(pocl_affinity.decide())} if _POCL in found.platform.lower() else {}),
         },
         settings=frozenset({"precision", "deterministic"}),
     )

@@ -1,113 +1,158 @@
-"""Recorded launches in a buffer of the driver's own (cl_khr_command_buffer), submitted by one call.
+"""Launches kept and submitted again: kernel objects of their own with their arguments set, enqueued by the bare driver call.
 
-Arguments that change are updated in the buffer (cl_khr_command_buffer_mutable_dispatch). Source: the OpenCL extension
-specification, version 1.0 of the first and 0.9.3 of the second.
-
-Whether that is faster than enqueueing the launches one by one depends on the driver (Intel's CPU runtime takes as long for
-either), so it is measured once for each opened device.
+Only arguments that differ from the last run's are set again.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.opencl.driver import CommandFunctions, ffi, pointer
+import pyopencl as cl
+
+from polyhal.backends.opencl import error_mapping
+from polyhal.backends.opencl.arguments import Cell, Changes
+from polyhal.backends.opencl.driver import ffi, pointer
+from polyhal.backends.opencl.khr_command_buffer import CommandBuffer, is_faster
+from polyhal.backends.opencl.lowering.pointwise import copy
+from polyhal.hal import dtypes
 from polyhal.hal.errors import BackendError, message
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.protocol import RecordedLaunch
 
 if TYPE_CHECKING:
-    from polyhal.backends.opencl.arguments import Cell
-    from polyhal.backends.opencl.lanes import Lane
     from polyhal.backends.opencl.launch import BoundLaunch
+    from polyhal.backends.opencl.runtime import Runtime
+    from polyhal.hal.protocol import BindingSlot
 
-_FLAGS, _SIMULTANEOUS_USE, _MUTABLE = 0x1293, 1 << 0, 1 << 1
-_UPDATABLE_FIELDS, _ARGUMENTS = 0x12B1, 1 << 3
-_DISPATCH_UPDATE = 0
-_TRIALS = 5
-_GAIN = 0.5
-"""The part of the time of single enqueues that a command buffer may take to be preferred."""
+_SAMPLE = 32
+"""Launches by which command buffers are compared with single enqueues."""
 
 
-class CommandBuffer:
-    """Launches that the driver keeps. It may be submitted again while an earlier submission still runs."""
+class Recorder:
+    """Takes the launches of one thread while it records; other threads go on launching."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self.launches: list[BoundLaunch] = []
+
+    def accepts(self) -> bool:
+        """Whether the launches of the current thread are recorded."""
+        return threading.get_ident() == self._thread
+
+    def add(self, launch: BoundLaunch) -> None:
+        self.launches.append(launch)
+
+
+def record(runtime: Runtime, calls: Sequence[Callable[[], None]]) -> RecordedLaunches:
+    """Keep what `calls` launch. Satisfies `polyhal.hal.protocol.SupportsCommandBuffers`."""
+    return record_as(runtime, calls, buffered=prefers_buffers(runtime))
+
+
+def record_as(runtime: Runtime, calls: Sequence[Callable[[], None]], *, buffered: bool) -> RecordedLaunches:
+    """Keep what `calls` launch in the given form; a command buffer only where the device has them."""
+    origins: list[int] = []
+    recorder = runtime.recorder = Recorder()
+    try:
+        for number, call in enumerate(calls):
+            call()
+            origins += [number] * (len(recorder.launches) - len(origins))
+    finally:
+        runtime.recorder = None
+    return RecordedLaunches(runtime, recorder.launches, origins, buffered=buffered)
+
+
+class RecordedLaunches:
+    """A flat list of enqueues, or a command buffer where that is faster. Satisfies `polyhal.hal.protocol.CommandBuffer`."""
 
     def __init__(
-        self,
-        functions: CommandFunctions,
-        lane: Lane,
-        launches: Sequence[BoundLaunch],
-        cells: Iterable[Cell],
-        device: str,
+        self, runtime: Runtime, launches: Sequence[BoundLaunch], origins: Sequence[int], *, buffered: bool
     ) -> None:
-        """Record for queues like that of `lane`; `cells` are the arguments that may change. Raises BackendError."""
-        self._functions = functions
-        self._device = device
-        status = ffi.new("int *")
-        properties = ffi.new("uint64_t[]", [_FLAGS, _SIMULTANEOUS_USE | _MUTABLE, 0])
-        handle = functions.create(1, ffi.new("void *[]", [lane.pointer()]), properties, status)
-        self._check(status[0], "creating a command buffer")
-        self._handle = ffi.gc(handle, functions.release)
-        changing = {c.launch: ffi.new("void *[1]") for c in cells}
-        for i, b in enumerate(launches):
-            self._add(b, changing.get(i))
-        self._check(functions.finalize(self._handle), "finishing a command buffer")
-        self._updates = {id(c): _update(c, changing[c.launch][0]) for c in cells}
+        """`origins` says which call each launch comes from."""
+        self._runtime = runtime
+        self.bound = tuple(launches)
+        self.launches = tuple(RecordedLaunch(i, b.name) for i, b in zip(origins, launches, strict=True))
+        self._changes = Changes(launches)
+        calls = [
+            (pointer(b.kernel), len(b.items), ffi.new("size_t[]", b.items), ffi.new("size_t[]", b.group))
+            for b in launches
+        ]
+        size = runtime.lanes.batch
+        self._batches = [calls[i : i + size] for i in range(0, len(calls), size)]
+        self._buffer: CommandBuffer | None = None
+        functions = runtime.driver.commands
+        if buffered and functions is not None:
+            lane = runtime.lanes.current()
+            self._buffer = CommandBuffer(functions, lane, launches, self._changes.cells, runtime.info.name)
 
-    def _add(self, launch: BoundLaunch, command: Any) -> None:
-        """Record one launch; `command` takes the name under which its arguments can be updated."""
-        properties = ffi.NULL if command is None else ffi.new("uint64_t[]", [_UPDATABLE_FIELDS, _ARGUMENTS, 0])
-        status = self._functions.add(
-            self._handle,
-            ffi.NULL,
-            properties,
-            pointer(launch.kernel),
-            len(launch.items),
-            ffi.NULL,
-            ffi.new("size_t[]", launch.items),
-            ffi.new("size_t[]", launch.group),
-            0,
-            ffi.NULL,
-            ffi.NULL,
-            ffi.NULL if command is None else command,
+    def submit(self, rebound: Collection[BindingSlot]) -> None:
+        """Submit all launches, after setting the arguments that changed."""
+        runtime = self._runtime
+        changed = self._changes.take(rebound)
+        if self._buffer is None:
+            self._set(changed)
+        else:
+            self._buffer.update(changed)
+        if runtime.profile is not None:
+            self._replay_profiled(runtime.profile)
+            return
+        lane = runtime.lanes.current()
+        if self._buffer is not None:
+            self._buffer.submit(lane)
+            lane.launched(len(self.bound))
+            return
+        enqueue, queue, null = runtime.driver.enqueue, lane.pointer(), ffi.NULL
+        for batch in self._batches:
+            for kernel, dimensions, items, group in batch:
+                status = enqueue(queue, kernel, dimensions, null, items, group, 0, null, null)
+                if status:
+                    raise self._failed(status, kernel)
+            lane.launched(len(batch))
+
+    def _set(self, cells: Sequence[Cell]) -> None:
+        """Give the kernel objects the values of some cells."""
+        set_argument = self._runtime.driver.set_argument
+        for cell in cells:
+            status = set_argument(cell.kernel, cell.place, cell.size, cell.value)
+            if status:
+                name = self.bound[cell.launch].name
+                text = f"argument {cell.place} of {name} was refused with OpenCL status {status}"
+                raise BackendError(message(None, text, device=self._runtime.info.name))
+
+    def _replay_profiled(self, profile: list[tuple[str, cl.Event]]) -> None:
+        """Enqueue each launch with an event."""
+        if self._buffer is not None:
+            self._set(self._changes.cells)
+        queue = self._runtime.queue
+        for b in self.bound:
+            profile.append((b.name, cl.enqueue_nd_range_kernel(queue, b.kernel, b.items, b.group)))
+
+    def _failed(self, status: int, kernel: Any) -> Exception:
+        """The typed error of a failed enqueue, which pyopencl makes by trying the launch once more."""
+        b = next(b for b in self.bound if pointer(b.kernel) == kernel)
+        action = f"launching {b.name} over {b.items} in groups of {b.group}"
+        try:
+            cl.enqueue_nd_range_kernel(self._runtime.queue, b.kernel, b.items, b.group)
+        except cl.Error as error:
+            return error_mapping.translate(error, action, self._runtime.info.name)
+        return BackendError(
+            message(None, f"{action} failed with OpenCL status {status}", device=self._runtime.info.name)
         )
-        self._check(status, f"recording {launch.name}")
-
-    def update(self, changed: Sequence[Cell]) -> None:
-        """Take over the values of some cells for later submissions."""
-        if changed:
-            updates = ffi.new("void *[]", [self._updates[id(c)][0] for c in changed])
-            kinds = ffi.new("unsigned int[]", [_DISPATCH_UPDATE] * len(changed))
-            self._check(self._functions.update(self._handle, len(changed), kinds, updates), "updating a command buffer")
-
-    def submit(self, lane: Lane) -> None:
-        """Run all launches once on the queue of `lane`."""
-        queues = ffi.new("void *[]", [lane.pointer()])
-        status = self._functions.enqueue(1, queues, self._handle, 0, ffi.NULL, ffi.NULL)
-        self._check(status, "submitting a command buffer")
-
-    def _check(self, status: int, action: str) -> None:
-        if status:
-            raise BackendError(message(None, f"{action} failed with OpenCL status {status}", device=self._device))
 
 
-def _update(cell: Cell, command: Any) -> tuple[Any, Any]:
-    """The structure that updates one argument, and what it points to."""
-    argument = ffi.new("argument *", {"place": cell.place, "size": cell.size, "value": cell.value})
-    return ffi.new("dispatch *", {"command": command, "arguments": 1, "argument_list": argument}), argument
+def prefers_buffers(runtime: Runtime) -> bool:
+    """Whether command buffers pay on a device: measured with small kernels when first asked, where there are any."""
+    if runtime.prefers_buffers is None:
+        runtime.prefers_buffers = runtime.driver.commands is not None and _buffers_are_faster(runtime)
+    return runtime.prefers_buffers
 
 
-def is_faster(one_by_one: Callable[[], None], buffered: Callable[[], None], finish: Callable[[], None]) -> bool:
-    """Whether a command buffer runs some launches clearly faster than single enqueues do, until all is done."""
-    times: dict[Callable[[], None], list[float]] = {one_by_one: [], buffered: []}
-    for _ in range(_TRIALS):
-        for submit, found in times.items():
-            finish()
-            begun = time.perf_counter()
-            submit()
-            finish()
-            found.append(time.perf_counter() - begun)
-    return min(times[buffered]) < _GAIN * min(times[one_by_one])
-
-
-__all__ = ["CommandBuffer", "is_faster"]
+def _buffers_are_faster(runtime: Runtime) -> bool:
+    spec = contiguous(dtypes.float32, (64,))
+    memory = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, spec.nbytes)
+    fill, target = copy.fill(runtime, spec), Ref(memory, spec, 0)
+    calls = [partial(fill, 0.0, target)] * _SAMPLE
+    one_by_one, buffered = (record_as(runtime, calls, buffered=b) for b in (False, True))
+    return is_faster(lambda: one_by_one.submit(()), lambda: buffered.submit(()), runtime.finish)

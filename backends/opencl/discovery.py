@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.opencl import advice, icd, placement
+from polyhal.backends.opencl import icd, install_hints, pocl_affinity
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.errors import DeviceUnavailableError, message
 
@@ -40,7 +40,7 @@ def devices() -> list[Found]:
     Raises RuntimeError when there is no platform or no device, and ImportError without pyopencl; notes say what to do.
     """
     icd.prepare()
-    with placement.applied():
+    with pocl_affinity.applied():
         listed = _listed()
     found: dict[str, tuple[DeviceInfo, Any, str]] = {}
     for platform, device in listed:
@@ -55,7 +55,7 @@ def _listed() -> list[tuple[Any, Any]]:
     try:
         import pyopencl as cl
     except ImportError as error:
-        error.add_note(advice.package())
+        error.add_note(install_hints.package())
         raise
     try:
         platforms = cl.get_platforms()
@@ -75,7 +75,7 @@ def _listed() -> list[tuple[Any, Any]]:
 
 def _no_driver(reason: str = "") -> RuntimeError:
     error = RuntimeError(_NO_PLATFORM + reason)
-    error.add_note(advice.driver())
+    error.add_note(install_hints.driver())
     return error
 
 

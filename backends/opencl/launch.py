@@ -15,7 +15,7 @@ import pyopencl as cl
 from polyhal.backends.common.launching.kernel_arguments import Bound, Struct
 from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
 from polyhal.backends.common.launching.launch import Constant, LocalMemory, Number, ScalarType, Table, Tensor, Workspace
-from polyhal.backends.opencl import faults
+from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.program import Kernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.protocol import BindingSlot
@@ -136,7 +136,7 @@ class KernelLaunch:
             lane.launched(1)
         except cl.Error as error:
             action = f"launching {self.name} over {self._global} in groups of {self._local}"
-            raise faults.translate(error, action, runtime.info.name) from error
+            raise error_mapping.translate(error, action, runtime.info.name) from error
         if runtime.profile is not None:
             runtime.profile.append((self.name, event))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.opencl import faults
+from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 from polyhal.hal.protocol import TRANSFER, Event
@@ -80,7 +80,7 @@ class Memory:
                 undefined = cl.mem_migration_flags.CONTENT_UNDEFINED
                 cl.enqueue_migrate_mem_objects(self._runtime.queue, [buffer], undefined)
         except cl.Error as error:
-            raise faults.translate(error, f"allocating {nbytes} bytes", self._runtime.info.name) from error
+            raise error_mapping.translate(error, f"allocating {nbytes} bytes", self._runtime.info.name) from error
         with self._lock:
             self._used += nbytes
             self._sizes[buffer.int_ptr] = nbytes
@@ -116,7 +116,7 @@ class Memory:
             else:
                 cl.enqueue_copy(queue, dst, array, dst_offset=offset, is_blocking=True)
         except cl.Error as error:
-            raise faults.translate(
+            raise error_mapping.translate(
                 error, f"copying {array.nbytes} bytes to the device", self._runtime.info.name
             ) from error
 
@@ -130,7 +130,7 @@ class Memory:
             else:
                 self._ring().read(queue, src, offset, array)
         except cl.Error as error:
-            raise faults.translate(
+            raise error_mapping.translate(
                 error, f"copying {array.nbytes} bytes to the host", self._runtime.info.name
             ) from error
 
@@ -149,7 +149,7 @@ class Memory:
         try:
             return memoryview(_pinned_array(self._runtime, nbytes))  # type: ignore[arg-type]
         except cl.Error as error:
-            raise faults.translate(
+            raise error_mapping.translate(
                 error, f"allocating {nbytes} bytes of pinned memory", self._runtime.info.name
             ) from error
 

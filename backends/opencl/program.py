@@ -21,8 +21,8 @@ from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
 from polyhal.backends.opencl import ptx
 from polyhal.backends.opencl.capabilities import Features
+from polyhal.backends.opencl.kernel_statistics import statistics
 from polyhal.backends.opencl.ptx import Target
-from polyhal.backends.opencl.statistics import statistics
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.kernels import background_build

@@ -12,20 +12,20 @@ from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.kernel_arguments import Bound, bind
 from polyhal.backends.common.launching.launch import Arguments
-from polyhal.backends.opencl import faults
+from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.driver import Driver
-from polyhal.backends.opencl.lanes import Lanes
 from polyhal.backends.opencl.launch import KernelLaunch, Parameter, argument_types, parameter_types
 from polyhal.backends.opencl.program import ProgramStore
 from polyhal.backends.opencl.ptx import Target
-from polyhal.backends.opencl.seat import computes_in_waiting_threads, seat_for
+from polyhal.backends.opencl.queues import Lanes
+from polyhal.backends.opencl.waiter_affinity import computes_in_waiting_threads, seat_for
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 if TYPE_CHECKING:
-    from polyhal.backends.opencl.recording import Recorder
+    from polyhal.backends.opencl.command_buffer import Recorder
 
 
 class Runtime:
@@ -49,7 +49,7 @@ class Runtime:
         try:
             self.context = cl.Context([device])
         except cl.Error as error:
-            raise faults.translate(error, "opening the device", info.name) from error
+            raise error_mapping.translate(error, "opening the device", info.name) from error
         self.lanes = Lanes(self.context, device, info.name)
         if computes_in_waiting_threads(features.platform, features.cpu):
             self.lanes.help(self.waiting)
@@ -118,7 +118,7 @@ class Runtime:
             with self.waiting():
                 self.lanes.finish()
         except cl.Error as error:
-            raise faults.translate(error, "waiting for the device", self.info.name) from error
+            raise error_mapping.translate(error, "waiting for the device", self.info.name) from error
 
     def waiting(self) -> AbstractContextManager[None]:
         """Where the calling thread had better wait for the device."""

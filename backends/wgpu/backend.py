@@ -8,11 +8,11 @@ from typing import Any
 from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
 from polyhal.backends.common.launching.table import lower
 from polyhal.backends.wgpu import discovery, lowering
+from polyhal.backends.wgpu.command_buffer import record
 from polyhal.backends.wgpu.lowering.gather import dispatch as gather
 from polyhal.backends.wgpu.lowering.gemm.dispatch import batched
 from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise
 from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
-from polyhal.backends.wgpu.replay import record
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import CommandBuffer, Declined, Handle, InputSpec, Launch, Number

@@ -17,7 +17,7 @@ from polyhal.backends.wgpu.shader import Pipeline
 from polyhal.hal.errors import BackendError, message
 
 if TYPE_CHECKING:
-    from polyhal.backends.wgpu.recording import Dispatch
+    from polyhal.backends.wgpu.encoder import Dispatch
     from polyhal.backends.wgpu.runtime import Runtime
 
 Parameter = Tensor | Workspace | Number | Constant

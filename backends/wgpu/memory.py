@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.geometry import round_up
-from polyhal.backends.wgpu import faults
+from polyhal.backends.wgpu import error_mapping
 from polyhal.hal.errors import BackendError, OutOfMemoryError, message
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Memory:
         try:
             buffer = self._runtime.device.create_buffer(size=size, usage=usage)
         except (wgpu.GPUError, RuntimeError) as error:
-            raise faults.translate(error, None, f"allocating {size} bytes", self._runtime.info.name) from error
+            raise error_mapping.translate(error, None, f"allocating {size} bytes", self._runtime.info.name) from error
         self.held += size
         return Block(buffer, next(self._keys), size, size > self._runtime.features.max_binding)
 
@@ -136,7 +136,7 @@ class Memory:
                 finally:
                     staging.unmap()
             except (wgpu.GPUError, RuntimeError) as error:
-                raise faults.translate(error, None, f"reading {size} bytes", self._runtime.info.name) from error
+                raise error_mapping.translate(error, None, f"reading {size} bytes", self._runtime.info.name) from error
 
     def _staging(self, size: int) -> Any:
         """The next buffer of the ring, replaced when it is too small."""

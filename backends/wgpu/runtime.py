@@ -8,14 +8,14 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, Workspace
 from polyhal.backends.wgpu import capabilities as probed
-from polyhal.backends.wgpu import faults
+from polyhal.backends.wgpu import error_mapping
+from polyhal.backends.wgpu.command_buffer import Tape
 from polyhal.backends.wgpu.discovery import Found
+from polyhal.backends.wgpu.encoder import Recorder
 from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
 from polyhal.backends.wgpu.memory import Block, Memory
 from polyhal.backends.wgpu.native import binder
 from polyhal.backends.wgpu.profiling import Timestamps
-from polyhal.backends.wgpu.recording import Recorder
-from polyhal.backends.wgpu.replay import Tape
 from polyhal.backends.wgpu.shader import Definitions, Pipeline, PipelineStore
 
 
@@ -33,7 +33,7 @@ class Runtime:
                 required_features=probed.required_features(found.adapter), required_limits=limits
             )
         except (wgpu.GPUError, RuntimeError) as error:
-            raise faults.translate(error, None, "opening the device", found.info.name) from error
+            raise error_mapping.translate(error, None, "opening the device", found.info.name) from error
         self.features = probed.features(found.adapter, found.info.type, limits)
         self.capabilities = probed.capabilities(found.adapter, self.features, limits)
         self.recorder = Recorder(self.device, self.features, found.info.name)

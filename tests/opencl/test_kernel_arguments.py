@@ -9,9 +9,9 @@ import numpy as np
 from polyhal.backends.common.launching.kernel_arguments import bind
 from polyhal.backends.common.launching.kernel_signature import KernelSignatures
 from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
+from polyhal.backends.opencl.command_buffer import record_as
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
 from polyhal.backends.opencl.program import Kernel
-from polyhal.backends.opencl.recording import record_as
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, contiguous
 

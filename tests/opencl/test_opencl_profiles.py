@@ -9,9 +9,9 @@ from typing import Any
 import pyopencl as cl
 import pytest
 
-from polyhal.backends.opencl import vendor_profile as profiles
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.capabilities import features
+from polyhal.backends.opencl.profiles import vendor_profile as profiles
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.testing.tools.kernel_check import uses

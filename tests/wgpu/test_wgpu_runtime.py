@@ -12,7 +12,7 @@ import pytest
 from native_harness import Harness
 
 from polyhal.backends.common.launching.launch import Constant, Tensor
-from polyhal.backends.wgpu import discovery, faults, native, recording
+from polyhal.backends.wgpu import discovery, encoder, error_mapping, native
 from polyhal.backends.wgpu.backend import WGPUBackend, create
 from polyhal.backends.wgpu.capabilities import Features
 from polyhal.hal import dtypes
@@ -89,7 +89,7 @@ def test_launches_are_recorded_and_submitted_together(device: Any) -> None:
     x = device.upload(np.ones(10, np.float32))
     device.backend.synchronize()
     before = device.backend.runtime.recorder.submissions
-    for _ in range(recording._MOST_DISPATCHES - 1):
+    for _ in range(encoder._MOST_DISPATCHES - 1):
         device.backend.binary("add", x, x, x)
     assert device.backend.runtime.recorder.submissions == before
     device.backend.flush()
@@ -161,7 +161,7 @@ def test_parameters_through_the_uniform_ring(found: discovery.Found, rng: np.ran
 
 
 def _without_immediates(backend: WGPUBackend, found: discovery.Found) -> WGPUBackend:
-    from polyhal.backends.wgpu.recording import Recorder
+    from polyhal.backends.wgpu.encoder import Recorder
     from polyhal.backends.wgpu.shader import PipelineStore
 
     runtime = backend.runtime
@@ -230,7 +230,7 @@ def test_a_refused_launch_names_its_op(device: Any) -> None:
     ],
 )
 def test_native_errors_become_typed_ones(words: str, expected: type[Exception]) -> None:
-    error = faults.translate(RuntimeError(words), "softmax", "submitting 3 launches", "a device")
+    error = error_mapping.translate(RuntimeError(words), "softmax", "submitting 3 launches", "a device")
     assert type(error) is expected
     assert str(error).startswith(f"[softmax] submitting 3 launches failed with RuntimeError: {words}")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyhal.backends.opencl.seat import Seat, seat_for
+from polyhal.backends.opencl.waiter_affinity import Seat, seat_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are bound on Linux only")
 

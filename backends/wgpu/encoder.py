@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from polyhal.backends.wgpu import faults
+from polyhal.backends.wgpu import error_mapping
 from polyhal.backends.wgpu.capabilities import Features
 from polyhal.backends.wgpu.native import record, recorder
 from polyhal.backends.wgpu.profiling import Timestamps
@@ -167,5 +167,5 @@ class Recorder:
                 commands.end()
                 encoder.finish()
             except (wgpu.GPUError, RuntimeError) as own:
-                return faults.translate(own, pipeline.name, f"launching {x} x {y} groups", self._name)
-        return faults.translate(error, None, f"submitting {len(recorded)} launches", self._name)
+                return error_mapping.translate(own, pipeline.name, f"launching {x} x {y} groups", self._name)
+        return error_mapping.translate(error, None, f"submitting {len(recorded)} launches", self._name)

@@ -15,8 +15,8 @@ from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import BindingSlot, RecordedLaunch
 
 if TYPE_CHECKING:
+    from polyhal.backends.wgpu.encoder import Dispatch
     from polyhal.backends.wgpu.launch import KernelLaunch
-    from polyhal.backends.wgpu.recording import Dispatch
     from polyhal.backends.wgpu.runtime import Runtime
 
 Arguments = tuple[Any, ...]

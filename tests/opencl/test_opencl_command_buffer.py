@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polyhal.backends.opencl.command_buffer import RecordedLaunches, record_as
 from polyhal.backends.opencl.driver import Driver, extension_versions
-from polyhal.backends.opencl.recording import RecordedLaunches, record_as
 from polyhal.hal import dtypes
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import BackendError

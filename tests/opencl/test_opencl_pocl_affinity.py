@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhal.backends.opencl import placement
+from polyhal.backends.opencl import pocl_affinity
 
 _CORES = 4
 
@@ -20,7 +20,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name in ("POCL_AFFINITY", "POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "POLYHAL_BUILDS_ONLY"):
         monkeypatch.setenv(name, "")  # so that it is as before afterwards, whatever happens in between
         monkeypatch.delenv(name)
-    monkeypatch.setattr(placement, "_LOADED_FILES", Path(os.devnull))
+    monkeypatch.setattr(pocl_affinity, "_LOADED_FILES", Path(os.devnull))
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(os, "cpu_count", lambda: _CORES)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(_CORES)), raising=False)
@@ -28,8 +28,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_workers_are_bound_where_all_cores_are_allowed(machine: pytest.MonkeyPatch) -> None:
-    assert placement.decide() == placement.Placement(True, "unless POCL_AFFINITY=0")
-    with placement.applied():
+    assert pocl_affinity.decide() == pocl_affinity.Placement(True, "unless POCL_AFFINITY=0")
+    with pocl_affinity.applied():
         assert os.environ["POCL_AFFINITY"] == "1"
     assert "POCL_AFFINITY" not in os.environ  # processes that this one starts may be allowed other cores
 
@@ -43,8 +43,8 @@ def test_a_process_with_fewer_cores_is_left_alone(machine: pytest.MonkeyPatch, a
 @pytest.mark.parametrize(("value", "bound"), [("0", False), ("1", True), ("", False)])
 def test_what_the_user_has_set_stays(machine: pytest.MonkeyPatch, value: str, bound: bool) -> None:
     machine.setenv("POCL_AFFINITY", value)
-    assert placement.decide() == placement.Placement(bound, f"as POCL_AFFINITY={value} says")
-    with placement.applied():
+    assert pocl_affinity.decide() == pocl_affinity.Placement(bound, f"as POCL_AFFINITY={value} says")
+    with pocl_affinity.applied():
         assert os.environ["POCL_AFFINITY"] == value
     assert os.environ["POCL_AFFINITY"] == value
 
@@ -63,16 +63,16 @@ def test_other_systems_are_left_alone(machine: pytest.MonkeyPatch) -> None:
 def test_a_driver_that_is_loaded_already_is_left_alone(machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
     maps = tmp_path / "maps"
     maps.write_text("7f00-7f01 r-xp 0 00:00 1 /usr/lib/libpocl.so.2.9.0\n")
-    machine.setattr(placement, "_LOADED_FILES", maps)
-    with placement.applied():
+    machine.setattr(pocl_affinity, "_LOADED_FILES", maps)
+    with pocl_affinity.applied():
         assert "POCL_AFFINITY" not in os.environ
 
 
 def _left_alone(reason: str) -> None:
-    decided = placement.decide()
+    decided = pocl_affinity.decide()
     assert not decided.bound
     assert reason in str(decided)
-    with placement.applied():
+    with pocl_affinity.applied():
         assert "POCL_AFFINITY" not in os.environ
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from polyhal.backends.opencl import faults
+from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.driver import pointer
 
 _BATCH_OF_HELP = 64
@@ -81,7 +81,7 @@ class Lane:
                 if len(self._markers) > self._lanes.batches:
                     self._markers.popleft().wait()
             except cl.Error as error:
-                raise faults.translate(error, "waiting for the device", self._lanes.name) from error
+                raise error_mapping.translate(error, "waiting for the device", self._lanes.name) from error
 
     def time(self, on: bool) -> None:
         """Switch to the queue that records timestamps, or back, after all work."""
@@ -134,7 +134,7 @@ class Lanes:
             if self._timing:
                 lane.time(True)
         except cl.Error as error:
-            raise faults.translate(error, "creating a queue", self.name) from error
+            raise error_mapping.translate(error, "creating a queue", self.name) from error
         self._all.append(lane)
         self.several = len(self._all) > 1
         return lane
