@@ -306,7 +306,7 @@ class Tensor(Array, Methods):
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Callable[[], None]:
         """Call `hook` with each gradient of this tensor; what it returns replaces the gradient. Returns the remover."""
-        from polyhal.autograd.engine import add_hook
+        from polyhal.autograd.hooks import add_hook
 
         return add_hook(self, hook)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import Any
+from typing import Any, TypeVar
 
 from polyhal.hal import dispatch
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-class _GradMode(ContextDecorator):
+
+class GradMode(ContextDecorator):
+    """Records on the tape, or not, inside the block or the decorated function."""
+
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
         self._previous: list[bool] = []
@@ -20,20 +25,46 @@ class _GradMode(ContextDecorator):
     def __exit__(self, *exc: Any) -> None:
         dispatch.thread.grad_enabled = self._previous.pop()
 
+    def _recreate_cm(self) -> GradMode:
+        """One for each call of a decorated function, as several threads may call it at the same time."""
+        return GradMode(self._enabled)
 
-def no_grad() -> _GradMode:
+
+class _SwitchedGradMode(GradMode):
+    """A mode that begins when it is made, not only when its block is entered."""
+
+    def __init__(self, enabled: bool) -> None:
+        super().__init__(enabled)
+        super().__enter__()
+        self._entered = False
+
+    def __enter__(self) -> None:
+        if self._entered:
+            super().__enter__()
+        self._entered = True
+
+    def __call__(self, function: F) -> F:
+        """Decorate `function`; the mode outside stays as it was."""
+        self.__exit__()
+        return super().__call__(function)
+
+
+def no_grad() -> GradMode:
     """Record nothing in this thread inside the block, or inside the decorated function."""
-    return _GradMode(False)
+    return GradMode(False)
 
 
-def enable_grad() -> _GradMode:
+def enable_grad() -> GradMode:
     """Record again inside a `no_grad` block."""
-    return _GradMode(True)
+    return GradMode(True)
 
 
-def set_grad_enabled(enabled: bool) -> _GradMode:
-    """`enable_grad` or `no_grad` by a flag."""
-    return _GradMode(enabled)
+def set_grad_enabled(enabled: bool) -> GradMode:
+    """Switch recording in this thread on or off, at once. As a context manager, only until the end of the block.
+
+    As a decorator it changes the decorated function only.
+    """
+    return _SwitchedGradMode(enabled)
 
 
 def is_grad_enabled() -> bool:

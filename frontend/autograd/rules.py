@@ -1,78 +1,108 @@
-"""Applying an op's gradient rule, or deriving one from its decomposition."""
+"""Gradient rules: an op's own, or one derived from its decomposition."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from polyhal.autograd.slices import Gradient, SliceSum
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import ScalarSpec, Spec
-from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.planning.decompose import decomposition
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import Node
+    from polyhal.autograd.tape import Edge, Node
+    from polyhal.hal.device import Device
     from polyhal.hal.ops.opdef import OpDef
     from polyhal.tensor import Tensor
 
-_full = FUNCTIONS["full"]
+_cast, _full, _sum_to = (FUNCTIONS[n] for n in ("cast", "full", "sum_to"))
+_SLICE = OPS["slice"]
+
+Gradients = tuple["Gradient | None", ...]
 
 
-def zeros(spec: Spec, device: Any) -> Tensor:
+def zeros(spec: Spec, device: Device) -> Tensor:
     """A zero gradient for a value of `spec`."""
     result: Tensor = _full(spec.shape, 0, spec.dtype, device=device)
     return result
 
 
-def input_gradients(node: Node, grads: list[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """The gradient of each input of `node`, given those of its outputs (None where nothing flowed in)."""
+def input_gradients(node: Node, grads: list[Tensor | None]) -> Iterator[tuple[Edge, Gradient]]:
+    """For each input that needs one, where its gradient goes and the gradient, in the input's shape and dtype.
+
+    `grads` are the gradients of the outputs, None where nothing flowed in.
+    """
     node.restore()
-    with dispatch.default_device(node.device):
-        return _input_gradients(node, grads)
+    previous, dispatch.thread.device = dispatch.thread.device, node.device
+    try:
+        gradients = _apply_rule(node, grads)
+    finally:
+        dispatch.thread.device = previous
+    gradients += (None,) * (len(node.parents) - len(gradients))
+    for parent, spec, g in zip(node.parents, node.specs, gradients, strict=True):
+        if parent is not None and g is not None:
+            assert spec is not None
+            yield parent, g if isinstance(g, SliceSum) else _fitted(g, spec)
 
 
-def _input_gradients(node: Node, grads: list[Tensor | None]) -> tuple[Tensor | None, ...]:
+def _fitted(g: Tensor, spec: Spec) -> Tensor:
+    """A gradient summed over broadcast axes and cast, as its input is."""
+    if g.shape != spec.shape:
+        g = _sum_to(g, spec.shape)
+    return g if g.dtype is spec.dtype else _cast(g, spec.dtype)
+
+
+def _apply_rule(node: Node, grads: list[Tensor | None]) -> Gradients:
     op = node.op
-    needs = tuple(p is not None for p in node.parents)
     if node.rule is not None:
-        result = node.rule(node, grads, needs)
+        result = node.rule(node, grads, _needs(node))
+    elif op is _SLICE:
+        return _slice_gradient(node, grads)
     elif op.gradient is None or _reaches_further_outputs(op, grads):
-        return _derived(node, grads, needs)
+        return _derived(node, grads)
     else:
-        values = [_value(node, name, grads, needs) for name in op.needs]
+        values = [_argument(node, name, grads) for name in op.needs]
         bound = op.bind(node.params)
         result = op.gradient(*values, **{name: bound[name] for name in op.gradient_params})
-    found = result if isinstance(result, tuple) else (result,)
-    if len(found) < len(node.parents):
-        found = (*found, *[None] * (len(node.parents) - len(found)))
-    return found
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _slice_gradient(node: Node, grads: list[Tensor | None]) -> Gradients:
+    """The gradient of a slice, to be joined with those of other slices of the same tensor."""
+    (spec, *_), (g,) = node.specs, grads
+    assert spec is not None
+    assert g is not None
+    bound = node.op.bind(node.params)
+    return (SliceSum(spec, g, bound["starts"], bound["steps"]),)
+
+
+def _needs(node: Node) -> tuple[bool, ...]:
+    return tuple(p is not None for p in node.parents)
 
 
 def _reaches_further_outputs(op: OpDef, grads: list[Tensor | None]) -> bool:
     """Whether gradients came in through outputs that the rule does not ask for, such as the statistics of a norm.
 
-    They do when a gradient is differentiated again, because the rule reads what the forward pass kept.
+    They do when a gradient is differentiated again, because the rule reads what the forward pass saved.
     """
+    if op.decompose is None or len(grads) == 1:
+        return False
     asked = {name[2:] for name in op.needs if name.startswith("g_")}
-    return op.decompose is not None and any(
-        g is not None and name not in asked for name, g in zip(op.outputs[1:], grads[1:], strict=False)
-    )
+    return any(g is not None and name not in asked for name, g in zip(op.outputs[1:], grads[1:], strict=False))
 
 
-def _input_spec(x: Any) -> Any:
-    if x is None:
-        return None
-    return x.spec if hasattr(x, "ref") else ScalarSpec(dispatch.scalar_dtype(x))
-
-
-def _value(node: Node, name: str, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Any:
+def _argument(node: Node, name: str, grads: list[Tensor | None]) -> Any:
+    """The argument of a gradient rule called `name`: a saved value, a gradient, the needs, or a spec."""
     op = node.op
     if name in node.saved or node.freed:
         return node.load(name)
     if name == "g":
         return grads[0] if grads[0] is not None else zeros(node.outputs[0], node.device)
     if name == "needs":
-        return needs
+        return _needs(node)
     if name.startswith("g_"):
         return grads[op.outputs.index(name[2:])]
     base = name.removesuffix("_specs").removesuffix("_spec")
@@ -81,35 +111,40 @@ def _value(node: Node, name: str, grads: list[Tensor | None], needs: tuple[bool,
     return node.specs[op.inputs.index(base)]
 
 
-def _derived(node: Node, grads: list[Tensor | None], needs: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
-    """Run the decomposition again on the saved inputs, with a tape, and go back through that."""
+def _derived(node: Node, grads: list[Tensor | None]) -> Gradients:
+    """Run the decomposition again on the saved inputs, with a tape, and differentiate that."""
     from polyhal.autograd.engine import differentiate
 
     if node.op.decompose is None:
         raise AutogradError(message(node.op.name, "has neither a gradient rule nor a decomposition to derive one from"))
+    needs = _needs(node)
     create_graph = dispatch.thread.grad_enabled
     saved = node.load("inputs")
     # Without create_graph fresh leaves keep the pass local; with it the originals connect it to the rest of the tape.
-    inputs = [_leaf(x) if needed else _cut(x) for x, needed in zip(saved, needs, strict=True)]
     if create_graph:
         inputs = [_alias(x) if needed else x for x, needed in zip(saved, needs, strict=True)]
-    previous, dispatch.thread.grad_enabled = dispatch.thread.grad_enabled, True
+    else:
+        inputs = [_leaf(x) if needed else _detached(x) for x, needed in zip(saved, needs, strict=True)]
+    dispatch.thread.grad_enabled = True
     try:
         bound = node.op.bind(node.params)
         dispatch.infer(node.op, tuple(_input_spec(x) for x in saved), bound)
         outs = decomposition(node.op, tuple(node.outputs))(*inputs, **bound)
     finally:
-        dispatch.thread.grad_enabled = previous
+        dispatch.thread.grad_enabled = create_graph
     pairs = [(o, g) for o, g in zip(outs, grads, strict=True) if g is not None and o.requires_grad]
-    wanted = [x for x, needed in zip(inputs, needs, strict=True) if needed]
     if not pairs:
-        return tuple(None for _ in inputs)
-    found = iter(
-        differentiate(
-            [o for o, _ in pairs], [g for _, g in pairs], wanted, create_graph=create_graph, retain_graph=create_graph
-        )
-    )
-    return tuple(next(found) if needed else None for needed in needs)
+        return ()
+    outputs, seeds = zip(*pairs, strict=True)
+    targets = [x for x, needed in zip(inputs, needs, strict=True) if needed]
+    gradients = iter(differentiate(outputs, seeds, targets, create_graph=create_graph, retain_graph=create_graph))
+    return tuple(next(gradients) if needed else None for needed in needs)
+
+
+def _input_spec(x: Any) -> Any:
+    if x is None:
+        return None
+    return x.spec if hasattr(x, "ref") else ScalarSpec(dispatch.scalar_dtype(x))
 
 
 def _leaf(x: Any) -> Any:
@@ -118,7 +153,7 @@ def _leaf(x: Any) -> Any:
     return out
 
 
-def _cut(x: Any) -> Any:
+def _detached(x: Any) -> Any:
     return x.detach() if hasattr(x, "ref") else x
 
 

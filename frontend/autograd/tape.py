@@ -1,26 +1,31 @@
-"""The tape: one node per recorded op, holding what its gradient rule asks for and nothing more."""
+"""The tape: one node per op that needs gradients, with what its gradient rule asks for and nothing more."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from polyhal.autograd.hooks import Hook
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OpDef
 
 if TYPE_CHECKING:
+    from polyhal.autograd.checkpoint import Region
     from polyhal.hal.device import Device
     from polyhal.hal.memory.buffer import Buffer
     from polyhal.tensor import Tensor
+
+Edge: TypeAlias = "tuple[Node, int] | Tensor"
+"""Where a gradient goes: to an output of a node, by number, or to a leaf."""
 
 _order = itertools.count()
 
 
 class SavedOutput(NamedTuple):
-    """A result that its own gradient rule needs. Kept without the tensor, which would close a reference cycle."""
+    """A result that its own gradient rule needs. Saved without the tensor, which would close a reference cycle."""
 
     buffer: Buffer
     ref: Ref
@@ -28,17 +33,14 @@ class SavedOutput(NamedTuple):
 
 
 class SavedInput(NamedTuple):
-    """An input that the gradient rule needs, and the version it had."""
+    """An input that the gradient rule needs, and its version when it was saved."""
 
     tensor: Any
     version: int
 
 
 class Node:
-    """One recorded op.
-
-    `parents[i]` is where the gradient of input i goes: (node, output number), a leaf tensor, or None.
-    """
+    """One op on the tape."""
 
     __slots__ = (
         "device",
@@ -56,22 +58,29 @@ class Node:
         "specs",
     )
 
-    parents: list[Any]
-    specs: list[Spec | None]
-    saved: dict[str, Any]
-    hooks: dict[int, dict[int, Callable[[Tensor], Tensor | None]]] | None
+    device: Device
+    hooks: dict[int, dict[int, Hook]] | None
+    """Hooks of outputs, by number."""
+    line: str
+    """The user's line that called the op; only in anomaly mode."""
+    outputs: list[Spec]
+    parents: list[Edge | None]
+    """Where the gradient of each input goes; None for inputs without."""
+    region: tuple[Region, int] | None
+    """The checkpointed region that can compute `saved` again, and the node's position in it."""
     rule: Callable[..., Any] | None
-    """Replaces the op's own rule: for custom functions."""
-    region: tuple[Any, int] | None
-    """The checkpointed region that can compute again what is saved here, and the node's place in it."""
+    """The gradient rule of a custom function, in place of the op's."""
+    saved: dict[str, Any]
+    specs: list[Spec | None]
+    """Of the inputs; None for numbers and absent ones."""
 
     def __init__(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
         self.op = op
         self.params = params
         self.order = next(_order)
-        self.device: Device = outs[0].device
-        self.outputs = [o.ref.spec for o in outs]
-        parents: list[Any] = []
+        self.device = outs[0].device
+        self.outputs = [outs[0].ref.spec] if len(outs) == 1 else [o.ref.spec for o in outs]
+        parents: list[Edge | None] = []
         specs: list[Spec | None] = []
         self.parents = parents
         self.specs = specs
@@ -101,15 +110,15 @@ class Node:
             out = outs[op.outputs.index(name)]
             saved[name] = SavedOutput(out.buffer, out.ref, out.buffer.version)
         if len(op.outputs) > 1 and op.decompose is not None:
-            # A gradient may come in through an output that the rule knows nothing of; then the decomposition is used.
+            # A gradient may come in through an output that the rule does not ask for; then the decomposition is used.
             saved["inputs"] = tuple(_save(x) for x in inputs)
 
     def restore(self) -> None:
-        """Have at hand what is saved, also what a checkpointed region let go."""
+        """Compute again what a checkpointed region dropped."""
         if self.region is not None:
-            region, place = self.region
+            region, position = self.region
             self.region = None
-            self.saved = region.saved(place)
+            self.saved = region.saved(position)
 
     def load(self, name: str) -> Any:
         """A saved value, checked to be unchanged. Raises AutogradError."""
@@ -150,6 +159,7 @@ class Node:
             )
 
     def free(self) -> None:
+        """Drop what is saved, so that its memory is free during the rest of the backward pass."""
         self.saved.clear()
         self.region = None
         self.freed = True

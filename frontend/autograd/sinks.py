@@ -1,0 +1,84 @@
+"""Where the gradients of a backward pass end up: in `.grad` of leaves, or in a list for the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from polyhal.autograd.hooks import run_hooks
+from polyhal.hal import dispatch
+from polyhal.hal.ops import FUNCTIONS, OPS
+
+if TYPE_CHECKING:
+    from polyhal.autograd.tape import Node
+    from polyhal.tensor import Tensor
+
+_add, _copy = FUNCTIONS["add"], FUNCTIONS["copy"]
+_ADD = OPS["add"]
+
+
+class LeafAccumulator:
+    """Adds gradients to `.grad` of every leaf.
+
+    Without `create_graph` that happens in place, so the first gradient of a leaf must be in memory of its own. It is copied if
+    a hook returned it, if it repeats elements, or if its memory is taken: by a seed, by a user's function that may keep it, or
+    by another leaf, as when one gradient flows into both terms of a sum.
+    """
+
+    def __init__(self, seeds: Sequence[Tensor], *, create_graph: bool) -> None:
+        self._create_graph = create_graph
+        self._taken = {id(s.buffer) for s in seeds}
+
+    def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
+        """Take the gradient of a leaf along one path."""
+        hooked = run_hooks(leaf.hooks, g)
+        total = leaf.grad
+        if self._create_graph:
+            leaf.grad = hooked if total is None else _add(total, hooked)
+        elif total is None:
+            exclusive = hooked is g and id(g.buffer) not in self._taken and g.is_contiguous
+            leaf.grad = hooked.detach() if exclusive else _copy(hooked)
+            self._taken.add(id(hooked.buffer))
+        else:
+            dispatch.apply_into(_ADD, (total, hooked), (), (total,))
+
+    def visit(self, node: Node, grads: list[Tensor | None]) -> None:
+        """Gradients of results are not kept."""
+
+    def share(self, g: Tensor) -> None:
+        """Note a gradient whose memory a user's function may keep."""
+        self._taken.add(id(g.buffer))
+
+
+class GradientCollector:
+    """Collects the gradients of chosen tensors, which need not be leaves."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._keys = [_key(x) for x in tensors]
+        self._wanted = set(self._keys)
+        self._totals: dict[tuple[int, int], Tensor] = {}
+
+    def gradients(self) -> list[Tensor | None]:
+        """One gradient for each tensor; None where there is no path."""
+        return [self._totals.get(key) for key in self._keys]
+
+    def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
+        """Take the gradient of a leaf along one path."""
+        self._add((id(leaf), -1), run_hooks(leaf.hooks, g))
+
+    def visit(self, node: Node, grads: list[Tensor | None]) -> None:
+        """Take the gradients of the results of a node."""
+        for i, g in enumerate(grads):
+            if g is not None:
+                self._add((id(node), i), g)
+
+    def share(self, g: Tensor) -> None:
+        """Nothing is added in place here."""
+
+    def _add(self, key: tuple[int, int], g: Tensor) -> None:
+        if key in self._wanted:
+            self._totals[key] = g if key not in self._totals else _add(self._totals[key], g)
+
+
+def _key(x: Tensor) -> tuple[int, int]:
+    return (id(x.node), x.index) if x.node is not None else (id(x), -1)
