@@ -22,7 +22,7 @@ help:
 	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
 	@echo "make lint         ruff"
 	@echo "make typecheck    mypy --strict"
-	@echo "make bench        benchmarks"
+	@echo "make bench        all benchmarks (ARGS=--list describes them, ARGS='kernels --size gpu' runs one)"
 	@echo "make clean        remove what these targets made"
 
 $(BIN)/python:

@@ -1,1 +1,1 @@
-"""Side-by-side measurements; each module runs on its own: `python -m benchmarks.overhead`."""
+"""Side-by-side measurements with PyTorch and NumPy: `python -m benchmarks --list` shows them."""

@@ -1,7 +1,7 @@
 """One training step of a 64-128-10 perceptron on handwritten digits, in a process that does nothing else.
 
-python -m benchmarks.first_step FRAMEWORK DEVICE DATA: prints the loss when the step is finished. `benchmarks.startup` starts
-it and looks at the clock.
+python -m benchmarks.first_step FRAMEWORK DEVICE DATA prints the loss when the step has finished. The benchmark `startup`
+runs and times it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def polyhal_(device: str, images: np.ndarray, labels: np.ndarray) -> float:
 
 
 def captured(device: str, images: np.ndarray, labels: np.ndarray) -> float:
-    """The small GPT instead, up to the end of its first captured step: the second, as one comes before as it stands."""
+    """Train the small GPT instead, up to the end of its first captured step, which follows one eager step."""
     import polyhal
-    from benchmarks.training_steps import WORKLOADS, ours
+    from benchmarks.training_workloads import WORKLOADS, polyhal_step
 
-    step: Any = ours(WORKLOADS["gpt"], polyhal.Device(device), "highest", captured=True)
+    step: Any = polyhal_step(WORKLOADS["gpt"], polyhal.Device(device), "highest", captured=True)
     step()
     return float(step())
 
@@ -96,9 +96,9 @@ FRAMEWORKS = {"polyhal": polyhal_, "captured": captured, "torch": pytorch, "tiny
 
 
 def main(framework: str, device: str, data: str) -> None:
-    with np.load(data) as found:
-        loss = FRAMEWORKS[framework](device, found["images"], found["labels"])
-    if not 1.0 < loss < 6.0:  # about log(10), whatever the weights
+    with np.load(data) as batch:
+        loss = FRAMEWORKS[framework](device, batch["images"], batch["labels"])
+    if not 1.0 < loss < 6.0:  # about log(10) for random weights
         raise ArithmeticError(f"the loss of the first step is {loss}")
     print(f"loss {loss:.4f}", flush=True)
 

@@ -1,4 +1,4 @@
-"""The same models in PyTorch, with the same state-dict keys, to compare against."""
+"""The models of `polyhal.models` in PyTorch, with the same state-dict keys, for comparison."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TorchGPT(nn.Module):
     def continued(
         self, ids: torch.Tensor, past: list[list[torch.Tensor]] | None
     ) -> tuple[torch.Tensor, list[list[torch.Tensor]]]:
-        """Logits of tokens that follow those in `past`, the keys and values of each block, and what is the past then."""
+        """Decode with a KV cache: `past` holds keys and values per block. Returns the last logits and the new cache."""
         parts = self.transformer
         if past is None:
             past = [[] for _ in parts["h"]]

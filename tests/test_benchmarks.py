@@ -1,20 +1,27 @@
-"""The benchmarks compare like with like: all frameworks compute the same, and counts of bytes and operations are right."""
+"""The benchmarks compare like with like, count bytes and operations correctly, and are all run by one command."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import report, training_steps
+import benchmarks.__main__ as door
+from benchmarks import report, training_workloads
 from benchmarks.frameworks import numpy_, ours, pytorch
-from benchmarks.workloads import Workload, workloads
+from benchmarks.op_workloads import OpWorkload, workloads
 from polyhal import Device
 
+ROOT = Path(__file__).parent.parent
 _LARGEST = 12
-"""Axes are cut down to this in tests; the work stays the same."""
+"""Axes are cut down to this length; the computation stays the same."""
 
 
-def _small(workload: Workload) -> Workload:
+def _small(workload: OpWorkload) -> OpWorkload:
     shapes = tuple(None if s is None else tuple(min(n, _LARGEST) for n in s) for s in workload.shapes)
     params = {k: min(v, _LARGEST) if k in ("k", "groups") else v for k, v in workload.params.items()}
     indices = {i: min(n, _LARGEST) for i, n in workload.indices.items()}
@@ -32,7 +39,7 @@ def test_frameworks_compute_the_same(name):
     expected = ours.competitors([device])[device.name].prepare(workload).result()
     runners = [r for r in (c.prepare(workload) for c in others.values()) if not isinstance(r, str)]
     assert runners
-    # Half precision rounds inputs, products and results in its own places: 3 significant digits with bfloat16.
+    # Frameworks round half-precision intermediates in different places: 3 significant digits with bfloat16.
     tolerance = 1e-5 if workload.dtype == "float32" else 2e-2
     for runner in runners:
         np.testing.assert_allclose(runner.result(), expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
@@ -61,15 +68,15 @@ def test_counts(name, nbytes, flops):
 
 @pytest.mark.parametrize("name", ["mlp", "gpt"])
 def test_training_steps_learn_alike(name):
-    """Whether both models, with weights of their own, come down from guessing at the same pace."""
-    workload = training_steps.WORKLOADS[name]
+    """Both models start with their own random weights; their losses fall from guessing at the same pace."""
+    workload = training_workloads.WORKLOADS[name]
     if workload.config is not None:
         config = replace(workload.config, n_layer=1, n_embd=32, block_size=16)
         workload = replace(workload, config=config, inputs=(4, 16))
-    own = training_steps.ours(workload, Device("numpy"), "highest", captured=False)
-    peer = training_steps.torchs(workload, "cpu", "highest", graph=False)
+    own = training_workloads.polyhal_step(workload, Device("numpy"), "highest", captured=False)
+    peer = training_workloads.torch_step(workload, "cpu", "highest", graph=False)
     losses = np.array([[step().item() for step in (own, peer)] for _ in range(8)])
-    # Guesses among n classes cost log n; the weights at the start, drawn alike, move that a little.
+    # Guessing among n classes costs log n; random initial weights change that a little.
     guess = np.log(workload.config.vocab_size if workload.config else 10)
     np.testing.assert_allclose(losses[0], guess, rtol=0.1)
     assert (losses[-1] < losses[0]).all()
@@ -78,3 +85,83 @@ def test_training_steps_learn_alike(name):
 
 def test_the_page_is_what_the_results_say():
     assert report.PAGE.read_text(encoding="utf-8") == report.page(report.results())
+
+
+def test_the_page_has_a_section_for_every_benchmark():
+    assert set(report._SECTIONS) == set(door.NAMES)
+
+
+def test_the_page_leaves_out_rates_that_were_not_measured():
+    assert "copies 0 GB/s" not in report.page(report.results())
+    device = {"name": "d", "driver": "v", "type": "cpu"}
+    assert report._device("d:0", device, {"bytes_per_s": 0.0, "flops_per_s": 0.0}) == "`d:0`: d, v"
+
+
+def run_door(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
+
+
+def test_every_file_of_the_suite_is_listed_with_one_line():
+    done = run_door("--list")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(p.stem for p in door.SUITE.glob("[!_]*.py"))
+    assert len(lines) == 9
+    assert [line for line in lines if len(line) > 128 or len(line.split()) < 6] == []
+
+
+@pytest.mark.parametrize("name", door.NAMES)
+def test_every_benchmark_explains_its_options(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        import_module(f"benchmarks.suite.{name}").main(["--help"])
+    assert stopped.value.code == 0
+    out = capsys.readouterr().out
+    assert f"python -m benchmarks {name}" in out
+    assert "--devices" in out
+    assert "--json" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["kernel"], "there is no benchmark 'kernel'"),
+        (["peak", "--devices", "opencl:99"], "peak: device 'opencl:99' is not available"),
+        (["peak", "--devices", "numpy", "--size", "gpu"], "unrecognized arguments"),
+        (["training_step", "--models", "resnet"], "'resnet' is unknown; expected any of mlp, cnn"),
+        (["peak", "replay", "--json", "x.json"], "use --json-dir with several benchmarks"),
+        (["peak", "--devices", "numpy", "--json", "/no/such/folder/x.json"], "No such file or directory"),
+    ],
+)
+def test_bad_arguments_are_one_message(arguments, expected):
+    done = run_door(*arguments)
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_name_everything_is_run(monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setattr(door, "_run_in_subprocess", lambda *arguments: started.append(arguments) or 0)
+    assert door.main(["--devices", "numpy", "--json-dir", str(tmp_path / "new")]) == 0
+    assert [name for name, *_ in started] == list(door.NAMES)
+    assert {tuple(options) for _, options, _ in started} == {("--devices", "numpy")}
+    assert (tmp_path / "new").is_dir()
+
+
+def test_several_benchmarks_write_a_file_each(tmp_path):
+    done = run_door("peak", "overhead", "replay", "--devices", "numpy", "--json-dir", tmp_path)
+    assert done.returncode in (0, 1), done.stderr  # 1 on a machine that is too slow for the limits
+    assert "=== peak: What each device can reach" in done.stdout
+    assert "numpy is skipped" in done.stdout
+    files = {p.stem: json.loads(p.read_text()) for p in tmp_path.glob("*.json")}
+    assert set(files) == {"peak", "overhead", "replay"}
+    for name, result in files.items():
+        assert result["benchmark"] == name
+        assert result["devices"].keys() <= {"numpy"}
+    assert files["peak"]["rows"][0]["bytes_per_s"] > 0
+    for row in files["overhead"]["rows"]:
+        median, low, high = row["us"]
+        assert 0 < low <= median <= high
+    page = report.page({"place": "here", **result} for result in files.values())
+    assert "## here: framework overhead per op" in page

@@ -1,7 +1,7 @@
-"""The frameworks that are measured: ours, and whichever of the others are installed.
+"""Frameworks that the benchmark `kernels` compares: Polyhal, and those of the others that are installed.
 
-Each module has one function, `competitors`, that returns what can be measured by the name it gets in tables. A competitor
-prepares a workload into a `Runner`, or answers why it cannot.
+Each module has a function `competitors`, which returns competitors by the name used in tables. A competitor prepares an op
+workload as a `Runner`, or says why it cannot.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.workloads import Workload
+from benchmarks.op_workloads import OpWorkload
 
 
 class Runner(Protocol):
-    """A workload with its data in place."""
+    """A workload with its inputs on the device."""
 
     def wall(self, calls: int) -> float:
-        """Seconds per call by the host's clock, until the device is done."""
+        """Seconds per call by the host's clock, including the wait for the device."""
 
     def device(self, calls: int) -> float:
-        """Seconds per call by the device's clock where there is one, without the time between kernels."""
+        """Seconds per call by the device's timestamps of kernels, or by the host's clock if it has none."""
 
     def result(self) -> np.ndarray:
-        """What a call computes, its forward pass alone, for tests that all frameworks do the same work."""
+        """The result of the forward pass, for tests that all frameworks compute the same."""
 
 
 class Competitor(Protocol):
     """A framework on a device."""
 
     settle: float
-    """Seconds after a call until its threads leave the cores to others."""
+    """Seconds after a call until its idle threads stop spinning."""
 
-    def prepare(self, workload: Workload) -> Runner | str:
-        """The workload, ready to run; or why it is not measured here."""
+    def prepare(self, workload: OpWorkload) -> Runner | str:
+        """Prepare a workload; returns the reason as text if the framework does not support it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostRunner:
-    """A runner whose device has no clock of its own."""
+    """A runner for a device without timestamps."""
 
     call: Callable[[], Any]
     wait: Callable[[], object] = lambda: None
     download: Callable[[Any], np.ndarray] = np.asarray
 
     def wall(self, calls: int) -> float:
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         for _ in range(calls):
             self.call()
         self.wait()
-        return (time.perf_counter() - begun) / calls
+        return (time.perf_counter() - begin) / calls
 
     def device(self, calls: int) -> float:
         return self.wall(calls)

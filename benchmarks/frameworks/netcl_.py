@@ -1,4 +1,4 @@
-"""netcl on OpenCL, its eager functions."""
+"""netcl on OpenCL, with its eager functions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.frameworks import HostRunner, Runner
-from benchmarks.measure import SETTLE_SECONDS
-from benchmarks.workloads import Workload
+from benchmarks.op_workloads import OpWorkload
+from benchmarks.timing import SETTLE_SECONDS
 
 
 def _functions(netcl: Any) -> Mapping[str, Callable[..., Any]]:
@@ -29,18 +29,18 @@ def _functions(netcl: Any) -> Mapping[str, Callable[..., Any]]:
     }
 
 
-class _Competitor:
+class NetclCompetitor:
     settle = SETTLE_SECONDS
 
     def __init__(self, netcl: Any, queue: Any) -> None:
         self._netcl, self._queue = netcl, queue
         self._functions = _functions(netcl)
 
-    def prepare(self, workload: Workload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> Runner | str:
         function = self._functions.get(workload.op)
         if function is None or workload.backward or workload.dtype != "float32" or workload.precision != "highest":
             return "not translated to netcl"
-        if workload.turned and workload.op != "contiguous":
+        if workload.transposed and workload.op != "contiguous":
             return "netcl has no transposed views"
         make = self._netcl.core.tensor.Tensor.from_host
         inputs = [None if a is None else make(self._queue, a) for a in workload.arrays()]
@@ -52,16 +52,16 @@ class _Competitor:
         return HostRunner(call, self._queue.finish, lambda out: out.to_host())
 
 
-def competitors() -> dict[str, _Competitor]:
-    """netcl on the OpenCL device that it chooses; nothing where it is not installed or does not run."""
+def competitors() -> dict[str, NetclCompetitor]:
+    """netcl on the OpenCL device that it chooses; empty if it is not installed or does not run."""
     try:
         import netcl
         import netcl.core.tensor
         from netcl.core.device import manager
 
-        found = manager.default()
-    except Exception as error:  # it raises what its parts raise
+        device = manager.default()
+    except Exception as error:  # netcl and its driver may raise anything
         if not isinstance(error, ImportError):
             print(f"netcl does not run: {error}")
         return {}
-    return {f"netcl on {found.platform_name}": _Competitor(netcl, found.queue)} if found else {}
+    return {f"netcl on {device.platform_name}": NetclCompetitor(netcl, device.queue)} if device else {}

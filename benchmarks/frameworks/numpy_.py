@@ -1,4 +1,4 @@
-"""NumPy, one call per op as its users would write it."""
+"""NumPy, with the call that its users would write for each op."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.frameworks import HostRunner, Runner
-from benchmarks.workloads import Workload
+from benchmarks.op_workloads import OpWorkload
 
 
 def _softmax(x: Any, axis: int = -1) -> Any:
@@ -44,19 +44,19 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-class _Competitor:
+class NumpyCompetitor:
     settle = 0.2  # OpenBLAS keeps its threads spinning for a tenth of a second
 
-    def prepare(self, workload: Workload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> Runner | str:
         function = _FUNCTIONS.get(workload.op)
         if function is None or workload.backward:
             return "NumPy has no such function"
         if workload.dtype != "float32" or workload.precision != "highest":
             return "NumPy multiplies float32 and float64"
-        arrays = [a.T if i in workload.turned and a is not None else a for i, a in enumerate(workload.arrays())]
+        arrays = [a.T if i in workload.transposed and a is not None else a for i, a in enumerate(workload.arrays())]
         return HostRunner(lambda: function(*arrays, **workload.params))
 
 
-def competitors() -> dict[str, _Competitor]:
-    """NumPy is always there."""
-    return {"NumPy": _Competitor()}
+def competitors() -> dict[str, NumpyCompetitor]:
+    """NumPy, which is always installed."""
+    return {"NumPy": NumpyCompetitor()}

@@ -1,4 +1,4 @@
-"""Polyhal on each of its devices. Workloads name our ops, so there is nothing to translate."""
+"""Polyhal on each of its devices. Workloads name ops of Polyhal, so there is nothing to translate."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 import polyhal
 from benchmarks.frameworks import Runner
-from benchmarks.measure import SETTLE_SECONDS
-from benchmarks.workloads import Workload
+from benchmarks.op_workloads import OpWorkload
+from benchmarks.timing import SETTLE_SECONDS
 from polyhal import Device, Tensor
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.protocol import Feature
 
 
-class _Runner:
-    def __init__(self, workload: Workload, device: Device) -> None:
+class PolyhalRunner:
+    def __init__(self, workload: OpWorkload, device: Device) -> None:
         self._device = device
         self._precision = workload.precision
         op = workload.definition
@@ -26,17 +26,17 @@ class _Runner:
         self._params = dict(workload.params)
         self._inputs = [self._tensor(workload, i, a) for i, a in enumerate(workload.arrays())]
         self._sources = [x for x in self._inputs if x is not None and x.requires_grad]
-        self._slope: Tensor | None = None
+        self._out_grad: Tensor | None = None
         if self._sources:
-            self._slope = polyhal.ones_like(self._forward()).detach()
+            self._out_grad = polyhal.ones_like(self._forward()).detach()
 
-    def _tensor(self, workload: Workload, place: int, array: np.ndarray | None) -> Tensor | None:
+    def _tensor(self, workload: OpWorkload, place: int, array: np.ndarray | None) -> Tensor | None:
         if array is None:
             return None
         x = polyhal.tensor(array, device=self._device)
         if place not in workload.indices:
             x = x.to(workload.dtype)
-            x = x.T if place in workload.turned else x
+            x = x.T if place in workload.transposed else x
             x = x.detach().requires_grad_() if workload.backward else x
         return x
 
@@ -48,14 +48,14 @@ class _Runner:
         with polyhal.float32_matmul_precision(self._precision):
             for _ in range(calls):
                 out = self._forward()
-                if self._slope is not None:
-                    polyhal.grad(out, self._sources, self._slope)
+                if self._out_grad is not None:
+                    polyhal.grad(out, self._sources, self._out_grad)
 
     def wall(self, calls: int) -> float:
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         self._run(calls)
         self._device.synchronize()
-        return (time.perf_counter() - begun) / calls
+        return (time.perf_counter() - begin) / calls
 
     def device(self, calls: int) -> float:
         if not self._device.features & Feature.PROFILING:
@@ -70,19 +70,19 @@ class _Runner:
             return self._forward().float().numpy()
 
 
-class _Competitor:
+class PolyhalCompetitor:
     settle = SETTLE_SECONDS
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def prepare(self, workload: Workload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> Runner | str:
         try:
-            return _Runner(workload, self._device)
+            return PolyhalRunner(workload, self._device)
         except PolyhalError as error:
             return str(error)
 
 
-def competitors(devices: Sequence[Device]) -> dict[str, _Competitor]:
-    """Every device by its name."""
-    return {d.name: _Competitor(d) for d in devices}
+def competitors(devices: Sequence[Device]) -> dict[str, PolyhalCompetitor]:
+    """Polyhal on each of the devices, by device name."""
+    return {d.name: PolyhalCompetitor(d) for d in devices}

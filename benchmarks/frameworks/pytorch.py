@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.frameworks import Runner
-from benchmarks.measure import SETTLE_SECONDS
-from benchmarks.workloads import Workload
+from benchmarks.op_workloads import OpWorkload
+from benchmarks.timing import SETTLE_SECONDS
 
 _MATH = {"highest": "highest", "high": "highest", "medium": "high"}
-"""What PyTorch is set to beside each of our precisions: true float32 beside `high` too, because that is as accurate."""
+"""PyTorch's setting for each precision of Polyhal, whose `high` is as accurate as true float32."""
 
 
 def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
@@ -49,8 +49,8 @@ def _functions(torch: Any) -> Mapping[str, Callable[..., Any]]:
     }
 
 
-class _Runner:
-    def __init__(self, torch: Any, function: Callable[..., Any], workload: Workload, place: str) -> None:
+class TorchRunner:
+    def __init__(self, torch: Any, function: Callable[..., Any], workload: OpWorkload, place: str) -> None:
         self._torch, self._cuda = torch, place == "cuda"
         self._function, self._params = function, dict(workload.params)
         self._math = _MATH[workload.precision]
@@ -59,11 +59,11 @@ class _Runner:
             x = None if array is None else torch.from_numpy(array).to(place)
             if x is not None and i not in workload.indices:
                 x = x.to(getattr(torch, workload.dtype))
-                x = x.t() if i in workload.turned else x
+                x = x.t() if i in workload.transposed else x
                 x = x.detach().requires_grad_(workload.backward)
             self._inputs.append(x)
         self._sources = [x for x in self._inputs if x is not None and x.requires_grad]
-        self._slope = torch.ones_like(self._forward()).detach() if self._sources else None
+        self._out_grad = torch.ones_like(self._forward()).detach() if self._sources else None
 
     def _forward(self) -> Any:
         return self._function(*self._inputs, **self._params)
@@ -73,18 +73,18 @@ class _Runner:
         self._torch.backends.cudnn.allow_tf32 = self._math != "highest"
         for _ in range(calls):
             out = self._forward()
-            if self._slope is not None:
-                self._torch.autograd.grad(out, self._sources, self._slope)
+            if self._out_grad is not None:
+                self._torch.autograd.grad(out, self._sources, self._out_grad)
 
     def wall(self, calls: int) -> float:
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         self._run(calls)
         if self._cuda:
             self._torch.cuda.synchronize()
-        return (time.perf_counter() - begun) / calls
+        return (time.perf_counter() - begin) / calls
 
     def device(self, calls: int) -> float:
-        """The time between events around all calls, which the device works through without a pause."""
+        """Time between events around all calls, which the device runs back to back."""
         if not self._cuda:
             return self.wall(calls)
         first, last = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -98,25 +98,25 @@ class _Runner:
         return self._forward().detach().float().cpu().numpy()
 
 
-class _Competitor:
+class TorchCompetitor:
     settle = SETTLE_SECONDS
 
     def __init__(self, torch: Any, place: str) -> None:
         self._torch, self._place = torch, place
         self._functions = _functions(torch)
 
-    def prepare(self, workload: Workload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> Runner | str:
         function = self._functions.get(workload.op)
         if function is None:
             return "not translated to PyTorch"
-        return _Runner(self._torch, function, workload, self._place)
+        return TorchRunner(self._torch, function, workload, self._place)
 
 
-def competitors(gpu: bool) -> dict[str, _Competitor]:
-    """PyTorch on the GPU if that is wanted and CUDA is there, otherwise on the CPU; nothing where it is not installed."""
+def competitors(gpu: bool) -> dict[str, TorchCompetitor]:
+    """PyTorch on CUDA if `gpu` is set and CUDA is available, else on the CPU; empty if it is not installed."""
     try:
         import torch
     except ImportError:
         return {}
     place = "cuda" if gpu and torch.cuda.is_available() else "cpu"
-    return {f"PyTorch {torch.__version__.partition('+')[0]} {place}": _Competitor(torch, place)}
+    return {f"PyTorch {torch.__version__.partition('+')[0]} {place}": TorchCompetitor(torch, place)}

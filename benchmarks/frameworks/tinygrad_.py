@@ -1,4 +1,4 @@
-"""tinygrad on OpenCL, each workload as one compiled and replayed function."""
+"""tinygrad on OpenCL, with each workload as one function that is compiled and replayed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.frameworks import HostRunner, Runner
-from benchmarks.measure import SETTLE_SECONDS
-from benchmarks.workloads import Workload
+from benchmarks.op_workloads import OpWorkload
+from benchmarks.timing import SETTLE_SECONDS
 
 
 def _norm(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -41,13 +41,13 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-class _Competitor:
+class TinygradCompetitor:
     settle = SETTLE_SECONDS
 
     def __init__(self, tinygrad: Any) -> None:
         self._tinygrad = tinygrad
 
-    def prepare(self, workload: Workload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> Runner | str:
         function = _FUNCTIONS.get(workload.op)
         if function is None or workload.backward or workload.precision != "highest":
             return "not translated to tinygrad"
@@ -58,26 +58,26 @@ class _Competitor:
                 x = x.cast(workload.dtype)
             inputs.append(None if x is None else x.realize())
 
-        def call(*given: Any) -> Any:
-            turned = [x.T if i in workload.turned else x for i, x in enumerate(given)]
-            return function(*turned, **workload.params).contiguous().realize()
+        def call(*arguments: Any) -> Any:
+            operands = [x.T if i in workload.transposed else x for i, x in enumerate(arguments)]
+            return function(*operands, **workload.params).contiguous().realize()
 
         compiled = self._tinygrad.TinyJit(call)
-        for _ in range(3):  # the first two runs record
+        for _ in range(3):  # the first two calls capture
             compiled(*inputs)
         device = self._tinygrad.Device[self._tinygrad.Device.DEFAULT]
         return HostRunner(lambda: compiled(*inputs), device.synchronize, lambda out: out.float().numpy())
 
 
-def competitors() -> dict[str, _Competitor]:
-    """tinygrad's OpenCL device; nothing where tinygrad is not installed or does not run."""
+def competitors() -> dict[str, TinygradCompetitor]:
+    """tinygrad's OpenCL device; empty if tinygrad is not installed or does not run."""
     os.environ.setdefault("DEV", "CL")
     try:
         import tinygrad
 
         tinygrad.Tensor([1.0]).add(1).realize()
-    except Exception as error:  # it raises what its parts raise
+    except Exception as error:  # tinygrad and its driver may raise anything
         if not isinstance(error, ImportError):
             print(f"tinygrad does not run: {error}")
         return {}
-    return {"tinygrad": _Competitor(tinygrad)}
+    return {"tinygrad": TinygradCompetitor(tinygrad)}

@@ -1,4 +1,4 @@
-"""Files of results: how they are written, and what every one says about where and when it was made."""
+"""Result files: JSON with medians and quartiles, and with the machine and date of the measurement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import polyhal
 from polyhal import Device
 
 
-def describe(devices: Sequence[Device]) -> dict[str, Any]:
+def describe_machine(devices: Sequence[Device]) -> dict[str, Any]:
     """Date, processor, and the devices with their drivers."""
     return {
         "date": datetime.date.today().isoformat(),
@@ -25,10 +25,10 @@ def describe(devices: Sequence[Device]) -> dict[str, Any]:
     }
 
 
-def write(path: Path | None, found: Mapping[str, Any]) -> None:
-    """Write a file of results, where one is wanted."""
+def write(path: Path | None, result: Mapping[str, Any]) -> None:
+    """Write a result file; nothing if `path` is None."""
     if path is not None:
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def _processor() -> str:

@@ -1,4 +1,4 @@
-"""Timing that survives a noisy machine: many repetitions, medians and spread, alternating between competitors."""
+"""Timing on a noisy machine: many repetitions, medians with quartiles, and competitors in alternation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 SETTLE_SECONDS = 0.02
-"""How long the idle threads of a framework's pool may spin before they sleep, taking a core from whoever is next."""
+"""How long the idle threads of a framework's thread pool may spin before they sleep and free their cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds per call: median, and the quartiles as spread."""
+    """Seconds per call: the median and the quartiles."""
 
     median: float
     low: float
@@ -26,7 +26,7 @@ class Timing:
 
 
 def summarize(samples: list[float]) -> Timing:
-    """The median and the quartiles of some timings."""
+    """The median and the quartiles of some samples."""
     if len(samples) < 2:
         return Timing(samples[0], samples[0], samples[0], len(samples))
     low, _, high = statistics.quantiles(samples, n=4)
@@ -34,14 +34,14 @@ def summarize(samples: list[float]) -> Timing:
 
 
 def per_call(function: Callable[[], object], number: int, repetitions: int = 20) -> Timing:
-    """The time of one call of a short function, from `repetitions` loops of `number` calls."""
+    """Seconds per call of a short function, from `repetitions` loops of `number` calls."""
     function()
     samples = []
     for _ in range(repetitions):
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         for _ in range(number):
             function()
-        samples.append((time.perf_counter() - begun) / number)
+        samples.append((time.perf_counter() - begin) / number)
     return summarize(samples)
 
 
@@ -50,27 +50,27 @@ def alternate(
     repetitions: int = 20,
     warmups: int = 2,
     settle: Callable[[], object] = lambda: None,
-    lasting: float = 0.0,
+    min_seconds: float = 0.0,
 ) -> dict[str, Timing]:
-    """Seconds per call of several functions in turn, so that a slow spell of the machine hits all of them alike.
+    """Seconds per call of several functions in alternation, so that a slow spell of the machine affects all alike.
 
-    `settle` is called before each; what functions leave under way and do not wait for does not count then. A sample is of
-    as many calls as last `lasting` seconds.
+    `settle` is called before each sample; work that an earlier function left unfinished is not counted then. A sample
+    consists of as many calls as take `min_seconds`.
     """
     calls = {}
     for name, function in competitors.items():
         for _ in range(warmups):
             function()
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         function()
-        calls[name] = max(1, math.ceil(lasting / (time.perf_counter() - begun)))
+        calls[name] = max(1, math.ceil(min_seconds / (time.perf_counter() - begin)))
     samples: dict[str, list[float]] = {name: [] for name in competitors}
     for _ in range(repetitions):
         for name, function in competitors.items():
             settle()
             time.sleep(SETTLE_SECONDS)
-            begun = time.perf_counter()
+            begin = time.perf_counter()
             for _ in range(calls[name]):
                 function()
-            samples[name].append((time.perf_counter() - begun) / calls[name])
+            samples[name].append((time.perf_counter() - begin) / calls[name])
     return {name: summarize(s) for name, s in samples.items()}

@@ -1,7 +1,7 @@
-"""Whole training steps, ours and PyTorch's, of the same models on the same data: forward, backward, optimizer, and a wait.
+"""Training steps of the same models on the same data in Polyhal and PyTorch: forward, backward, optimizer, and a wait.
 
-A step of ours runs eagerly or captured; one of PyTorch's eagerly or, on CUDA, as a CUDA graph. The language models train with
-AdamW and clipped gradients, as `polyhal train` does, the classifiers with Adam.
+Steps of Polyhal run eagerly or captured; those of PyTorch eagerly or, on CUDA, as a CUDA graph. Language models train with
+AdamW and gradient clipping, as in `polyhal train`, classifiers with Adam.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from polyhal.nn import functional as F
 from polyhal.nn.utils import clip_grad_norm_
 
 Step = Callable[[], object]
-"""One step; returns the loss, on the device."""
+"""Takes one training step and returns the loss, on the device."""
 PRECISIONS = ("highest", "high", "bfloat16")
-"""Of float32 products, or of autocast."""
+"""Precisions of float32 matrix products; bfloat16 is autocast."""
 _CLASSES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """A model and a batch. `config` is a GPT's; classifiers have none."""
+class TrainingWorkload:
+    """A model and a batch. Classifiers have no `config`."""
 
     name: str
     what: str
@@ -38,7 +38,7 @@ class Workload:
 
     @property
     def items(self) -> int:
-        """Tokens or images of a step."""
+        """Tokens or images per step."""
         return self.inputs[0] * (self.inputs[1] if self.config else 1)
 
     def batch(self) -> tuple[np.ndarray, np.ndarray]:
@@ -50,15 +50,15 @@ class Workload:
         return tokens[:, :-1].copy(), tokens[:, 1:].copy()
 
 
-def _gpt(name: str, what: str, batch: int, **config: Any) -> Workload:
-    return Workload(name, what, (batch, config["block_size"]), GPTConfig(**config))
+def _gpt(name: str, what: str, batch: int, **config: Any) -> TrainingWorkload:
+    return TrainingWorkload(name, what, (batch, config["block_size"]), GPTConfig(**config))
 
 
 WORKLOADS = {
     w.name: w
     for w in (
-        Workload("mlp", "perceptron 784-512-10, 128 images", (128, 784)),
-        Workload("cnn", "two convolutions with batch norm, 128 images of 8x8", (128, 1, 8, 8)),
+        TrainingWorkload("mlp", "perceptron 784-512-10, 128 images", (128, 784)),
+        TrainingWorkload("cnn", "two convolutions with batch norm, 128 images of 8x8", (128, 1, 8, 8)),
         _gpt("gpt", "GPT, 0.8 million parameters", 16, vocab_size=65, block_size=64, n_layer=4, n_head=4, n_embd=128),
         _gpt("gpt-10m", "GPT, 10.8 million parameters", 64, vocab_size=65, block_size=256, n_layer=6, n_head=6, n_embd=384),
         _gpt("gpt-2", "GPT-2, 124 million parameters", 8, vocab_size=50257, block_size=1024, n_layer=12, n_head=12, n_embd=768),
@@ -66,8 +66,8 @@ WORKLOADS = {
 }  # fmt: skip
 
 
-def ours(workload: Workload, device: Device, precision: str, *, captured: bool) -> Step:
-    """One step on a device of ours."""
+def polyhal_step(workload: TrainingWorkload, device: Device, precision: str, *, captured: bool) -> Step:
+    """Prepare a training step of Polyhal."""
     polyhal.manual_seed(0)
     x, y = (polyhal.tensor(a, device=device) for a in workload.batch())
     half = precision == "bfloat16"
@@ -91,12 +91,12 @@ def ours(workload: Workload, device: Device, precision: str, *, captured: bool) 
         return loss
 
     run = jit(step) if captured else step
-    wanted: Any = "highest" if half else precision
+    matmul_precision: Any = "highest" if half else precision
 
     def wait() -> polyhal.Tensor:
-        # Only where another step left another one: a program sets it once, and small steps would show the time that it takes.
-        if polyhal.get_float32_matmul_precision() != wanted:
-            polyhal.set_float32_matmul_precision(wanted)
+        # Only if another step changed it: a program sets it once, and its cost would show in small steps.
+        if polyhal.get_float32_matmul_precision() != matmul_precision:
+            polyhal.set_float32_matmul_precision(matmul_precision)
         loss = run()
         device.synchronize()
         return loss
@@ -104,8 +104,8 @@ def ours(workload: Workload, device: Device, precision: str, *, captured: bool) 
     return wait
 
 
-def torchs(workload: Workload, place: str, precision: str, *, graph: bool) -> Step:
-    """One step of PyTorch's on its device `place`; `graph`: recorded as a CUDA graph once. `high` is its float32."""
+def torch_step(workload: TrainingWorkload, place: str, precision: str, *, graph: bool) -> Step:
+    """Prepare a training step of PyTorch on its device `place`; with `graph`, as a CUDA graph. `high` is plain float32."""
     import torch
 
     from benchmarks import torch_models
@@ -146,7 +146,7 @@ def torchs(workload: Workload, place: str, precision: str, *, graph: bool) -> St
 def _as_cuda_graph(step: Callable[[], object]) -> Callable[[], object]:
     import torch
 
-    # What PyTorch's documentation asks for: a few steps on a stream of their own, so that lazily made state exists.
+    # As PyTorch's documentation requires: a few steps on a side stream first, so that lazily created state exists.
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -161,6 +161,6 @@ def _as_cuda_graph(step: Callable[[], object]) -> Callable[[], object]:
         recorded.replay()
         return loss
 
-    # A graph keeps none of the memory that it was recorded with: parameters and the batch live as long as their step.
+    # The graph does not own the parameters and the batch; keep the step that does alive.
     replay.step = step  # type: ignore[attr-defined]
     return replay

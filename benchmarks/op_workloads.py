@@ -1,0 +1,237 @@
+"""Workloads of the benchmark `kernels`: calls of declared ops on given shapes, the same for every framework.
+
+The bytes and operations of a call follow from the op's declaration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dispatch
+from polyhal.hal.dtypes import as_dtype
+from polyhal.hal.layout import Spec, contiguous
+from polyhal.hal.ops.opdef import OPS, OpDef
+from polyhal.hal.settings.precision import Precision
+
+Shape = tuple[int, ...]
+_DISTINCT = 3_999_971
+"""Random numbers before they repeat; a prime, so that no two rows of a matrix are equal."""
+_BACKWARD = {"attention": 3.5}
+"""Multiply-adds of a forward and backward pass relative to the forward pass alone. The default is 3: one more product per
+operand. Attention recomputes its scores in the backward pass."""
+
+_INTENSE = 8
+"""Operations per byte above which a product counts as compute-bound; every device has a higher ratio."""
+
+
+def _normal(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Normal random numbers. They repeat after some millions, because drawing them would take longer than the ops."""
+    size = math.prod(shape)
+    return np.resize(rng.standard_normal(min(size, _DISTINCT), dtype=np.float32), shape)
+
+
+@dataclass(frozen=True, slots=True)
+class OpWorkload:
+    """One op on inputs of `shapes`, where None is an absent optional input."""
+
+    name: str
+    op: str
+    shapes: tuple[Shape | None, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = "float32"
+    precision: Precision = "highest"
+    transposed: tuple[int, ...] = ()
+    """Inputs that are transposed views of contiguous matrices."""
+    indices: Mapping[int, int] = field(default_factory=dict)
+    """Inputs of int64 indices, with their upper bound."""
+    backward: bool = False
+    """Include the gradients of all floating-point inputs."""
+    fraction: float = 1.0
+    """Fraction of the op's declared operations that is necessary: half of them under a causal mask."""
+    wall: bool = False
+    """Always timed by the host's clock, to measure the cost of a call."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether a device's peak rate of copies or float32 multiply-adds bounds it, which tensor cores exceed."""
+        return not self.wall and (self.work()[1] == 0 or (self.dtype == "float32" and self.precision == "highest"))
+
+    @property
+    def definition(self) -> OpDef:
+        op: OpDef = OPS[self.op]
+        return op
+
+    def arrays(self) -> list[np.ndarray | None]:
+        """The inputs, the same for every framework. Floats are float32, for the framework to cast to `dtype`."""
+        rng = np.random.default_rng(0)
+        arrays: list[np.ndarray | None] = []
+        for i, shape in enumerate(self.shapes):
+            if shape is None:
+                arrays.append(None)
+            elif i in self.indices:
+                arrays.append(rng.integers(0, self.indices[i], shape))
+            else:
+                arrays.append(_normal(rng, shape[::-1] if i in self.transposed else shape))
+        return arrays
+
+    def _specs(self) -> tuple[Spec | None, ...]:
+        kinds = [as_dtype("int64" if i in self.indices else self.dtype) for i in range(len(self.shapes))]
+        return tuple(None if s is None else contiguous(d, s) for s, d in zip(self.shapes, kinds, strict=True))
+
+    def work(self) -> tuple[int, int]:
+        """Bytes that a call must move and operations that it must do; one of them is 0: the one that does not bound it."""
+        op, specs = self.definition, self._specs()
+        bound = op.bind(tuple({**op.params, **self.params}.values()))
+        outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
+        moved = sum(s.nbytes for s in (*specs, *outputs) if s is not None)
+        if "precision" in op.settings and op.flops is not None:
+            flops = op.flops(specs, outputs, bound) * self.fraction
+            if flops > _INTENSE * moved:
+                return 0, int(flops * (_BACKWARD.get(self.op, 3.0) if self.backward else 1.0))
+        return moved * (2 if self.backward else 1), 0
+
+
+def _products(side: int, **more: Any) -> list[OpWorkload]:
+    """A square product with each operand plain and transposed."""
+    products = []
+    for transposed in ((), (0,), (1,), (0, 1)):
+        name = f"matmul {side}" + "".join(f" {'ab'[i]}ᵀ" for i in transposed)
+        products.append(OpWorkload(name, "matmul", ((side, side),) * 2, transposed=transposed, **more))
+    return products
+
+
+def _attention(shape: Shape, name: str, **more: Any) -> list[OpWorkload]:
+    return [
+        OpWorkload(
+            f"attention {name}{' and gradients' if backward else ''}", "attention", (shape, shape, shape, None),
+            {"causal": True}, fraction=0.5, backward=backward, **more,
+        )
+        for backward in (False, True)
+    ]  # fmt: skip
+
+
+def _convolution(name: str, x: Shape, weight: Shape, stride: int = 1, **more: Any) -> list[OpWorkload]:
+    padding = weight[-1] // 2
+    params = {"stride": (stride, stride), "padding": (padding, padding)}
+    return [
+        OpWorkload(
+            f"conv {name}{' and gradients' if backward else ''}", "conv2d", (x, weight, None), params, backward=backward, **more
+        )
+        for backward in (False, True)
+    ]  # fmt: skip
+
+
+_SCALE_SHIFT_GELU = {
+    "steps": (("multiply", (0, 1), ()), ("add", (3, 2), ()), ("gelu", (4,), ("none",))), "results": (5,)
+}  # fmt: skip
+
+
+def _streams(n: int, side: int) -> list[OpWorkload]:
+    """Memory-bound ops on `n` elements or a square matrix with sides of `side`."""
+    square, row = (side, side), (side,)
+    last = {"axis": -1}
+    return [
+        OpWorkload("add", "add", ((n,), (n,))),
+        OpWorkload("exp", "exp", ((n,),)),
+        OpWorkload("gelu", "gelu", ((n,),)),
+        OpWorkload(
+            "fused gelu(x * w + b)", "fused_elementwise", ((n // 1024, 1024), (1024,), (1024,)), _SCALE_SHIFT_GELU
+        ),
+        OpWorkload("add a row", "add", (square, row)),
+        OpWorkload("transpose", "contiguous", (square,), transposed=(0,)),
+        OpWorkload("sum", "sum", ((n,),)),
+        OpWorkload("max", "max", ((n,),)),
+        OpWorkload("argmax", "argmax", ((n,),)),
+        OpWorkload("sum of rows", "sum", (square,), last),
+        OpWorkload("sum of columns", "sum", (square,), {"axis": 0}),
+        OpWorkload("argmax of rows", "argmax", (square,), last),
+        OpWorkload("softmax", "softmax", (square,)),
+        OpWorkload("softmax and gradient", "softmax", (square,), backward=True),
+        OpWorkload("layer norm", "layer_norm", (square, row, row)),
+        OpWorkload("layer norm and gradients", "layer_norm", (square, row, row), backward=True),
+        OpWorkload("rms norm", "rms_norm", (square, row)),
+        OpWorkload("cross entropy", "cross_entropy_rows", (square, row), indices={1: side}),
+        OpWorkload("cross entropy and gradient", "cross_entropy_rows", (square, row), indices={1: side}, backward=True),
+        OpWorkload("embedding", "embedding", ((side, 512), (8 * side,)), indices={1: side}),
+        OpWorkload("embedding and gradient", "embedding", ((side, 512), (8 * side,)), indices={1: side}, backward=True),
+        OpWorkload("matrix by vector", "matmul", (square, (side, 1))),
+        OpWorkload("add 10k", "add", ((10_000,), (10_000,)), wall=True),
+    ]
+
+
+def _lines(n: int, side: int) -> list[OpWorkload]:
+    """Scans, sorts, pooling and normalization, on `n` elements or a square matrix with sides of `side`."""
+    square, image = (side, side), (32, 128, side // 64, side // 64)
+    channel, pooled = (image[1],), {"kernel": (2, 2), "stride": (2, 2)}
+    near = {"padding": (1, 1), "groups": image[1]}
+    return [
+        OpWorkload("cumsum", "cumsum", ((n,),), {"axis": 0}),
+        OpWorkload("cumsum of rows", "cumsum", (square,), {"axis": 1}),
+        OpWorkload("cumsum of columns", "cumsum", (square,), {"axis": 0}),
+        OpWorkload("sort", "sort_pairs", ((n // 16,),)),
+        OpWorkload("sort rows", "sort_pairs", ((side, side // 4),)),
+        OpWorkload("64 largest", "topk", ((n // 16,),), {"k": 64}),
+        OpWorkload("64 largest of rows", "topk", (square,), {"k": 64}),
+        OpWorkload("concatenate", "concat", (square, square), {"axis": 1}),
+        OpWorkload("batch norm", "batch_norm", (image, channel, channel)),
+        OpWorkload("batch norm and gradients", "batch_norm", (image, channel, channel), backward=True),
+        OpWorkload("group norm", "group_norm", (image, channel, channel), {"groups": 32}),
+        OpWorkload("group norm and gradients", "group_norm", (image, channel, channel), {"groups": 32}, backward=True),
+        OpWorkload("max pool 2x2", "max_pool2d", (image,), pooled),
+        OpWorkload("max pool 2x2 and gradient", "max_pool2d", (image,), pooled, backward=True),
+        OpWorkload("conv 3x3 depthwise", "conv2d", (image, (image[1], 1, 3, 3), None), near),
+        OpWorkload(
+            "conv 3x3 depthwise and gradients", "conv2d", (image, (image[1], 1, 3, 3), None), near, backward=True
+        ),
+    ]
+
+
+def _cpu() -> list[OpWorkload]:
+    small = (4, 64, 56, 56)
+    return [
+        *(w for side in (256, 512, 1024, 2048) for w in _products(side)),
+        OpWorkload("matmul 1000x777x1333", "matmul", ((1000, 777), (777, 1333))),
+        OpWorkload("matmul 1024 float16", "matmul", ((1024, 1024),) * 2, dtype="float16"),
+        OpWorkload("matmul 1024 bfloat16", "matmul", ((1024, 1024),) * 2, dtype="bfloat16"),
+        *_streams(2**22, 1024),
+        OpWorkload("transpose 2048", "contiguous", ((2048, 2048),), transposed=(0,)),
+        *_convolution("3x3", small, (64, 64, 3, 3)),
+        *_convolution("1x1", small, (64, 64, 1, 1)),
+        *_attention((4, 8, 256, 64), "4x8x256x64"),
+    ]
+
+
+def _gpu() -> list[OpWorkload]:
+    sides = (1024, 4096, 8192)
+    precise: list[Precision] = ["highest", "high", "medium"]
+    images = {
+        "3x3 64": ((32, 64, 56, 56), (64, 64, 3, 3), 1),
+        "1x1 256": ((32, 256, 56, 56), (64, 256, 1, 1), 1),
+        "3x3 128": ((32, 128, 28, 28), (128, 128, 3, 3), 1),
+        "7x7 3": ((32, 3, 224, 224), (64, 3, 7, 7), 2),
+    }
+    heads = (8, 16, 2048, 64)
+    return [
+        *(OpWorkload(f"matmul {n} {p}", "matmul", ((n, n),) * 2, precision=p) for p, n in product(precise, sides)),
+        *(OpWorkload(f"matmul {n} {d}", "matmul", ((n, n),) * 2, dtype=d) for d, n in product(("float16", "bfloat16"), sides)),
+        *_products(4096)[1:],
+        *_streams(2**28, 8192),
+        *_lines(2**28, 8192),
+        *(
+            w for p, (name, (x, weight, stride)) in product(precise[:2], images.items())
+            for w in _convolution(f"{name} {p}", x, weight, stride, precision=p)
+        ),
+        *_attention(heads, "highest"), *_attention(heads, "high", precision="high"),
+        *_attention(heads, "float16", dtype="float16"), *_attention(heads, "bfloat16", dtype="bfloat16"),
+    ]  # fmt: skip
+
+
+def workloads(size: str) -> Sequence[OpWorkload]:
+    """The workloads for a CPU ("cpu") or a discrete GPU ("gpu")."""
+    return _gpu() if size == "gpu" else _cpu()
