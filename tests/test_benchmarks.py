@@ -14,7 +14,9 @@ import benchmarks.__main__ as door
 from benchmarks import report, training_workloads
 from benchmarks.frameworks import numpy_, ours, pytorch
 from benchmarks.op_workloads import OpWorkload, workloads
+from benchmarks.suite import replay
 from polyhal import Device
+from polyhal.hal.discovery.registry import registry
 
 ROOT = Path(__file__).parent.parent
 _LARGEST = 12
@@ -165,3 +167,11 @@ def test_several_benchmarks_write_a_file_each(tmp_path):
         assert 0 < low <= median <= high
     page = report.page({"place": "here", **result} for result in files.values())
     assert "## here: framework overhead per op" in page
+
+
+@pytest.mark.skipif(not registry().probe("opencl"), reason="there is no OpenCL device")
+def test_replay_still_finds_what_a_backend_records():
+    row = replay.measure(Device("opencl"), repetitions=2)
+    assert row["launches"] > 50
+    assert list(row["who"]) == ["captured step", "bare calls, cffi", "bare calls, pyopencl", "eager step"]
+    assert all(low <= median <= high for median, low, high in row["who"].values())
