@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.codegen.expressions import Class, register_class
+from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
 from polyhal.hal.dtypes import DType, bool_
 
 _LIBRARY = frozenset({
@@ -11,8 +11,8 @@ _LIBRARY = frozenset({
 })  # fmt: skip
 """Functions of our own headers, one per register class."""
 
-_WIDE: frozenset[Class] = frozenset({"double", "long", "ulong"})
-_HEADERS: dict[Class, str] = {
+_WIDE: frozenset[RegisterClass] = frozenset({"double", "long", "ulong"})
+_HEADERS: dict[RegisterClass, str] = {
     "float": "FLOAT_FUNCTIONS",
     "double": "DOUBLE_FUNCTIONS",
     "int": "INT_FUNCTIONS",
@@ -22,7 +22,7 @@ _HEADERS: dict[Class, str] = {
 }
 
 
-def type_name(cls: Class) -> str:
+def type_name(cls: RegisterClass) -> str:
     """The scalar C type of a register class; booleans are ints of value 0 or 1."""
     return "int" if cls == "bool" else cls
 
@@ -33,7 +33,7 @@ class OpenCLDialect:
     def __init__(self) -> None:
         self.headers: set[str] = set()
 
-    def constant(self, text: str, cls: Class) -> str:
+    def constant(self, text: str, cls: RegisterClass) -> str:
         if cls == "float":
             value = f"{float(text)!r}f"
         elif cls == "double":
@@ -45,16 +45,16 @@ class OpenCLDialect:
     def select(self, no: str, yes: str, condition: str) -> str:
         return f"SELECT({no}, {yes}, {condition})"
 
-    def truth(self, register: str, cls: Class) -> str:
+    def truth(self, register: str, cls: RegisterClass) -> str:
         return f"(CONVERT(long, {register}) != (VEC(long))(0))" if cls in _WIDE else f"({register} != (VEC(int))(0))"
 
-    def function(self, name: str, cls: Class) -> str:
+    def function(self, name: str, cls: RegisterClass) -> str:
         if name not in _LIBRARY:
             return name
         self.headers.add(_HEADERS[cls])
         return f"{name}_{cls}"
 
-    def predicate(self, condition: str, cls: Class) -> str:
+    def predicate(self, condition: str, cls: RegisterClass) -> str:
         # Comparisons of vectors give -1 for true, of scalars 1; those of 64-bit vectors are 64 bits wide.
         masked = f"(({condition}) & 1)"
         return f"CONVERT(int, {masked})" if cls in _WIDE else masked

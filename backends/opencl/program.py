@@ -151,7 +151,7 @@ class ProgramStore:
         return self._sources.shipped(name)
 
     def parts(self, name: str) -> frozenset[str]:
-        return self._sources.parts(name)
+        return self._sources.closure(name)
 
     def statistics(self, name: str) -> list[dict[str, Any]]:
         with self._lock:

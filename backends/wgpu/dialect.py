@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.codegen.expressions import Class, register_class
+from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
 from polyhal.hal.dtypes import DType, bool_
 
-_TYPES: dict[Class, str] = {
+_TYPES: dict[RegisterClass, str] = {
     "float": "f32", "int": "i32", "uint": "u32", "long": "i64", "ulong": "u64", "bool": "u32",
 }  # fmt: skip
-_SUFFIXES: dict[Class, str] = {"float": "f", "int": "i", "uint": "u", "long": "li", "ulong": "lu", "bool": "u"}
+_SUFFIXES: dict[RegisterClass, str] = {"float": "f", "int": "i", "uint": "u", "long": "li", "ulong": "lu", "bool": "u"}
 
 
-def type_name(cls: Class) -> str:
+def type_name(cls: RegisterClass) -> str:
     """The WGSL type of a register class; booleans are u32 of value 0 or 1. Raises KeyError for float64."""
     return _TYPES[cls]
 
@@ -20,9 +20,9 @@ class WGSLDialect:
     """Spells words and remembers which function libraries they need."""
 
     def __init__(self) -> None:
-        self.libraries: set[Class] = set()
+        self.libraries: set[RegisterClass] = set()
 
-    def constant(self, text: str, cls: Class) -> str:
+    def constant(self, text: str, cls: RegisterClass) -> str:
         if cls == "float":
             return f"{float(text)!r}f"
         return f"{_TYPES[cls]}({text})" if cls in ("int", "uint", "bool") else f"({text}{_SUFFIXES[cls]})"
@@ -30,14 +30,14 @@ class WGSLDialect:
     def select(self, no: str, yes: str, condition: str) -> str:
         return f"select({no}, {yes}, {condition})"
 
-    def truth(self, register: str, cls: Class) -> str:
+    def truth(self, register: str, cls: RegisterClass) -> str:
         return f"({register} != 0u)"
 
-    def function(self, name: str, cls: Class) -> str:
+    def function(self, name: str, cls: RegisterClass) -> str:
         self.libraries.add(cls)
         return f"{name}_{_TYPES[cls]}"
 
-    def predicate(self, condition: str, cls: Class) -> str:
+    def predicate(self, condition: str, cls: RegisterClass) -> str:
         return f"select(0u, 1u, {condition})"
 
 
@@ -64,7 +64,7 @@ def convert(register: str, source: DType, target: DType) -> str:
     return narrow(moved, target)
 
 
-def _moved(register: str, from_class: Class, to_class: Class) -> str:
+def _moved(register: str, from_class: RegisterClass, to_class: RegisterClass) -> str:
     """A conversion between classes that keeps the value where it fits.
 
     Between signed and unsigned, wgpu's compiler widens by the sign of the result, so it is widened by that of the source first.

@@ -11,7 +11,7 @@ import pytest
 from native_harness import Harness
 from native_ops import EPSILON, check, upload
 
-from polyhal.backends.common.codegen.elementwise import Step
+from polyhal.backends.common.codegen.elementwise import ExpressionStep
 from polyhal.backends.common.problems import gemm
 from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Product
 from polyhal.backends.opencl import discovery, ptx
@@ -172,7 +172,7 @@ def test_what_lies_beside_the_sums(device: Any, rng: Any, name: str, columns: in
     p = gemm.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 4, 5))
     assert isinstance(p, Product)
     operands = (Addend(replace(p.out, place=2), dtype), Addend(Matrix(3, 0, 0, (0, 0, 0)), dtype))
-    steps = (Step("multiply", (0, 2), dtypes.float32), Step("add", (3, 1), dtypes.float32))
+    steps = (ExpressionStep("multiply", (0, 2), dtypes.float32), ExpressionStep("add", (3, 1), dtypes.float32))
     launch = method(device.backend.runtime, replace(p, epilogue=Epilogue(steps, operands)))
     launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
     x, y, beside, factor = (a.astype(np.float64) for a in (x, y, beside, factor))

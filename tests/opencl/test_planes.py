@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from polyhal.backends.common.problems.conv import Geometry, geometry
 from polyhal.backends.common.problems.conv_planes import (
     Phase,
-    Planes,
-    of_gradient,
-    of_gradient_gapless,
-    of_input,
-    of_slopes,
+    TapPlanes,
+    input_grad_planes,
+    input_grad_planes_gapless,
+    input_planes,
+    output_grad_planes,
 )
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.convolution import output_length
@@ -40,7 +40,7 @@ def _geometries(draw: Any) -> tuple[Geometry, dict[str, Any]]:
     return geometry((1, 1, *size), (1, 1, *kernel), (1, 1, *result), params), params
 
 
-def _laid_out(planes: Planes, image: np.ndarray) -> np.ndarray:
+def _laid_out(planes: TapPlanes, image: np.ndarray) -> np.ndarray:
     """One channel's planes, one after the other, as pack_planes writes them."""
     made = np.zeros((len(planes.tops), len(planes.lefts), planes.length))
     for (i, top), (j, left) in itertools.product(enumerate(planes.tops), enumerate(planes.lefts)):
@@ -52,7 +52,7 @@ def _laid_out(planes: Planes, image: np.ndarray) -> np.ndarray:
 
 
 def _correlated(
-    planes: Planes, phases: Iterable[Phase], laid: np.ndarray, weight: np.ndarray, out: np.ndarray, step: Any
+    planes: TapPlanes, phases: Iterable[Phase], laid: np.ndarray, weight: np.ndarray, out: np.ndarray, step: Any
 ) -> None:
     for phase in phases:
         for y, x in np.ndindex(phase.down, phase.across):
@@ -67,13 +67,13 @@ def test_taps_are_shifts(case: tuple[Geometry, dict[str, Any]], gapless: bool) -
     g, params = case
     rng = np.random.default_rng(3)
     image, weight, slope = (rng.integers(-9, 9, shape).astype(float) for shape in (g.size, g.kernel, g.result))
-    planes, phase = of_input(g, SLACK, gapless=gapless)
+    planes, phase = input_planes(g, SLACK, gapless=gapless)
     laid = _laid_out(planes, image)
     out = np.full(g.result, np.nan)
     _correlated(planes, [phase], laid, weight, out, (1, 1))
     np.testing.assert_array_equal(out, OPS["conv2d"].reference(image[None, None], weight[None, None], **params)[0, 0])
 
-    slopes = of_slopes(g, planes.pitch, SLACK)
+    slopes = output_grad_planes(g, planes.pitch, SLACK)
     columns = (g.result[0] - 1) * planes.pitch + g.result[1] + SLACK - 1
     spread = _laid_out(slopes, slope)[:columns]
     sums = {t: float(spread @ laid[p : p + columns]) for t, p in zip(phase.taps, phase.places, strict=True)}
@@ -87,7 +87,9 @@ def test_each_remainder_has_its_taps(case: tuple[Geometry, dict[str, Any]], gapl
     g, params = case
     rng = np.random.default_rng(4)
     weight, slope = (rng.integers(-9, 9, shape).astype(float) for shape in (g.kernel, g.result))
-    planes, phases = of_gradient_gapless(g, SLACK) if gapless and g.stride == (1, 1) else of_gradient(g, SLACK)
+    planes, phases = (
+        input_grad_planes_gapless(g, SLACK) if gapless and g.stride == (1, 1) else input_grad_planes(g, SLACK)
+    )
     out = np.full(g.size, np.nan)
     _correlated(planes, phases, _laid_out(planes, slope), weight, out, g.stride)
     shape = (1, 1, *g.size)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from polyhal.backends.common.codegen.expressions import EXPRESSIONS, Class, render
+from polyhal.backends.common.codegen.expressions import EXPRESSIONS, RegisterClass, render
 from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.wgpu.dialect import WGSLDialect
 from polyhal.backends.wgpu.native import compile_module
@@ -33,7 +33,7 @@ def test_every_float_function_of_the_expressions_exists() -> None:
     named: set[str] = set()
 
     class Noting(WGSLDialect):
-        def function(self, name: str, cls: Class) -> str:
+        def function(self, name: str, cls: RegisterClass) -> str:
             named.add(super().function(name, cls))
             return name
 

@@ -1,1 +1,1 @@
-"""Source text for shader languages: expressions, statements of elementwise groups, templates."""
+"""Shader source generation: elementwise expressions, statements of elementwise groups, include and define handling."""

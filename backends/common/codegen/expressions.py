@@ -1,17 +1,17 @@
-"""What each elementwise op computes, once, in a small expression language shared by all shader languages.
+"""The formula of each elementwise op, in a small expression language that every shader language can spell.
 
-A template uses the operands `x`, `y`, `z`, op parameters by name, C operators, and these words, which a `Dialect` turns
-into its own language:
+A template uses the operands `x`, `y`, `z`, op parameters by name, C operators, and these functions, which a `Dialect`
+translates to its language:
 
 - `K(1.5)`: a constant of the operand type;
-- `select(no, yes, condition)`: componentwise choice; `condition` is comparisons joined by `|` and `&`;
-- `truth(x)`: a bool operand as such a condition;
+- `select(no, yes, condition)`: componentwise choice; `condition` consists of comparisons joined by `|` and `&`;
+- `truth(x)`: a bool operand as a condition;
 - `BITS`: the width in bits of the operand's storage type;
-- `quotient(x, y)`: x / y rounded as IEEE 754 asks, where a language's own `/` may be off by some units;
-- `shift_left(x, n)`, `shift_right(x, n)`: by 0 <= n < BITS, arithmetic on signed integers;
-- any other called name is a function of the dialect's runtime library.
+- `quotient(x, y)`: x / y, correctly rounded (the `/` of a shader language may be off by a few ulp);
+- `shift_left(x, n)`, `shift_right(x, n)`: shifts by 0 <= n < BITS, arithmetic on signed integers;
+- any other function name refers to the dialect's runtime library.
 
-Comparisons follow IEEE 754, so that a NaN makes `<`, `>` and `==` false.
+Comparisons follow IEEE 754: a NaN makes `<`, `>` and `==` false.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Literal, Protocol
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, Kind
 
-Class = Literal["float", "double", "int", "uint", "long", "ulong", "bool"]
-"""The type in which a register holds values: half precision computes in float, small integers in 32 bits."""
+RegisterClass = Literal["float", "double", "int", "uint", "long", "ulong", "bool"]
+"""The type of a register: half precision computes in float, small integers in 32 bits."""
 
-_CLASSES: dict[DType, Class] = {
+_CLASSES: dict[DType, RegisterClass] = {
     dtypes.bool_: "bool",
     dtypes.uint8: "uint",
     dtypes.uint16: "uint",
@@ -44,20 +44,24 @@ _CLASSES: dict[DType, Class] = {
 }
 
 
-def register_class(dtype: DType) -> Class:
-    """The class of the register that holds an element of `dtype`."""
+def register_class(dtype: DType) -> RegisterClass:
+    """Return the class of the register that holds an element of `dtype`."""
     return _CLASSES[dtype]
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One op: its template per kind of operand, its number of operands and the names of its parameters."""
+    """One op: a template per kind of operand, the number of operands, and the names of op parameters."""
 
-    templates: Mapping[Kind, str]
+    templates: Mapping[str, str]
+    """By kind of operand: float, int, uint, bool."""
     arity: int
     predicate: bool = False
-    """True when the result is a condition, stored as bool."""
+    """Whether the result is a condition, stored as bool."""
     params: tuple[str, ...] = ()
+
+
+_KINDS: tuple[Kind, ...] = ("float", "int", "uint", "bool")
 
 
 def _float(template: str, arity: int = 1, params: tuple[str, ...] = ()) -> Expression:
@@ -65,22 +69,20 @@ def _float(template: str, arity: int = 1, params: tuple[str, ...] = ()) -> Expre
 
 
 def _numeric(template: str, arity: int, **special: str) -> Expression:
-    kinds: dict[Kind, str] = {"float": template, "int": template, "uint": template, "bool": template}
-    return Expression({**kinds, **special}, arity)  # type: ignore[dict-item]
+    return Expression({**dict.fromkeys(_KINDS, template), **special}, arity)
 
 
 def _predicate(template: str, arity: int, **special: str) -> Expression:
-    kinds: dict[Kind, str] = {"float": template, "int": template, "uint": template, "bool": template}
-    return Expression({**kinds, **special}, arity, predicate=True)  # type: ignore[dict-item]
+    return Expression({**dict.fromkeys(_KINDS, template), **special}, arity, predicate=True)
 
 
 _GUARDED = "select(y, K(1), (y == K(0)) | (y == K(-1)))"
-"""A divisor that cannot trap: x / 0 and the smallest integer / -1 stop the process on some CPUs."""
+"""A divisor that cannot trap: x / 0 and INT_MIN / -1 kill the process on some CPUs."""
 _SAFE = "select(y, K(1), y == K(0))"
 
 _SIGMOID = "K(1) / (K(1) + exp(-x))"
 _GELU_TANH_INNER = "((x + K(0.044715) * x * x * x) * K(1.5957691216057308))"
-"""2 sqrt(2/pi) (x + 0.044715 x^3): tanh(u) = 2 sigmoid(2u) - 1, and the halves of gelu cancel the 2 and the -1."""
+"""2 sqrt(2/pi) (x + 0.044715 x^3). With tanh(u) = 2 sigmoid(2u) - 1, gelu(x) = x sigmoid of this."""
 
 EXPRESSIONS: dict[str, Expression] = {
     # Arithmetic. Booleans add as `or` and multiply as `and`, as in NumPy.
@@ -157,7 +159,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "tanh": _float("tanh(x)"),
     "tanh_grad": _float("x * (K(1) - y * y)", 2),
     "erf": _float("error_function(x)"),
-    # Rounding: integers and booleans are already whole.
+    # Rounding is the identity on integers and booleans.
     "floor": _numeric("x", 1, float="floor(x)"),
     "ceil": _numeric("x", 1, float="ceil(x)"),
     "trunc": _numeric("x", 1, float="trunc(x)"),
@@ -177,7 +179,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "logical_or": Expression({"bool": "x | y"}, 2),
     "logical_xor": Expression({"bool": "x != y"}, 2, predicate=True),
     "logical_not": Expression({"bool": "x == K(0)"}, 1, predicate=True),
-    # Bits. A shift by the width or more gives what shifting one by one would give.
+    # Bits. A shift by BITS or more gives the result of repeated shifts by one.
     "bitwise_and": Expression({"int": "x & y", "uint": "x & y", "bool": "x & y"}, 2),
     "bitwise_or": Expression({"int": "x | y", "uint": "x | y", "bool": "x | y"}, 2),
     "bitwise_xor": Expression({"int": "x ^ y", "uint": "x ^ y", "bool": "x ^ y"}, 2),
@@ -196,11 +198,11 @@ EXPRESSIONS: dict[str, Expression] = {
         },
         2,
     ),
-    # Selection; `where` takes its condition last in the template, whatever the order of the op's inputs.
+    # Selection. The inputs of `where` are (condition, yes, no).
     "where": _numeric("select(z, y, truth(x))", 3),
     "clip_low": _numeric("select(x, y, x < y)", 2, float="select(x, y, (x < y) | isnan(y))"),
     "clip_high": _numeric("select(x, y, x > y)", 2, float="select(x, y, (x > y) | isnan(y))"),
-    # Activations and their gradients; in the latter `x` is the incoming gradient.
+    # Activations and their gradients; in a gradient `x` is the incoming gradient.
     "relu": _numeric(
         "select(x, K(0), x < K(0))", 1, float="select(K(0), x, (x > K(0)) | isnan(x))", uint="x", bool="x"
     ),
@@ -235,30 +237,31 @@ CONTRACT_NAMES: dict[str, str] = {
     "shl": "bitwise_left_shift",
     "shr": "bitwise_right_shift",
 }
-"""The names of the contract's core methods where they differ from the ops' own."""
+"""Names of the contract's core methods that differ from the names of the ops."""
 
 
-def find(op: str) -> Expression | None:
-    """The expression of an op or of a contract name, or None."""
+def expression_of(op: str) -> Expression | None:
+    """Return the expression of an op, or of a core method of the contract; None if there is none."""
     return EXPRESSIONS.get(CONTRACT_NAMES.get(op, op))
 
 
 class Dialect(Protocol):
-    """How one shader language spells the words of a template."""
+    """How one shader language spells the functions of a template."""
 
-    def constant(self, text: str, cls: Class) -> str:
-        """A constant of a class; `text` is a number or an expression of numbers."""
+    def constant(self, text: str, cls: RegisterClass) -> str:
+        """Spell a constant of a register class; `text` is a number or a constant expression."""
 
-    def select(self, no: str, yes: str, condition: str) -> str: ...
+    def select(self, no: str, yes: str, condition: str) -> str:
+        """Spell a componentwise choice."""
 
-    def truth(self, register: str, cls: Class) -> str:
-        """A bool register as a condition that selects between values of `cls`."""
+    def truth(self, register: str, cls: RegisterClass) -> str:
+        """Spell a bool register as a condition that selects between values of `cls`."""
 
-    def function(self, name: str, cls: Class) -> str:
-        """The function's name in this language for operands of `cls`."""
+    def function(self, name: str, cls: RegisterClass) -> str:
+        """Return the name of a library function for operands of `cls`."""
 
-    def predicate(self, condition: str, cls: Class) -> str:
-        """A condition over operands of `cls` as the value of a bool register."""
+    def predicate(self, condition: str, cls: RegisterClass) -> str:
+        """Spell a condition over operands of `cls` as the value of a bool register."""
 
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -267,9 +270,9 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 def render(
     expression: Expression, dtype: DType, operands: Sequence[str], params: Mapping[str, str], dialect: Dialect
 ) -> str:
-    """The expression over named registers whose operands are of `dtype`, as text of one language.
+    """Spell an expression over registers named `operands`, which hold `dtype`, in one language.
 
-    Raises KeyError when the op has no form for that kind of operand.
+    Raises KeyError if the op has no template for that kind of operand.
     """
     cls = register_class(dtype)
     words = dict(zip("xyz", operands, strict=False)) | dict(params) | {"BITS": str(dtype.bits)}
@@ -277,7 +280,7 @@ def render(
     return dialect.predicate(text, cls) if expression.predicate else f"({text})"
 
 
-def _rewrite(text: str, words: Mapping[str, str], cls: Class, dialect: Dialect) -> str:
+def _rewrite(text: str, words: Mapping[str, str], cls: RegisterClass, dialect: Dialect) -> str:
     out = []
     position = 0
     while match := _WORD.search(text, position):
@@ -302,7 +305,7 @@ def _rewrite(text: str, words: Mapping[str, str], cls: Class, dialect: Dialect) 
 
 
 def _argument_text(text: str, opening: int) -> tuple[str, int]:
-    """The text between the parenthesis at `opening` and its partner, and the position after that."""
+    """Return the text inside the parenthesis at `opening`, and the position after its closing one."""
     depth = 0
     for i in range(opening, len(text)):
         depth += (text[i] == "(") - (text[i] == ")")
@@ -312,11 +315,11 @@ def _argument_text(text: str, opening: int) -> tuple[str, int]:
 
 
 def _split(text: str) -> list[str]:
-    """The arguments of a call, split at the commas outside parentheses."""
-    parts, depth, start = [], 0, 0
+    """Split the arguments of a call at the commas outside parentheses."""
+    arguments, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c == "(") - (c == ")")
         if c == "," and depth == 0:
-            parts.append(text[start:i].strip())
+            arguments.append(text[start:i].strip())
             start = i + 1
-    return [*parts, text[start:].strip()]
+    return [*arguments, text[start:].strip()]

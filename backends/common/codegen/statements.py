@@ -1,4 +1,4 @@
-"""The steps of an elementwise group as statements of a shader language: the part of a generator that all of them share."""
+"""The steps of an elementwise group as statements of a shader language: the common part of all generators."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from polyhal.backends.common.codegen.elementwise import Step
-from polyhal.backends.common.codegen.expressions import Dialect, find, render
+from polyhal.backends.common.codegen.elementwise import ExpressionStep
+from polyhal.backends.common.codegen.expressions import Dialect, expression_of, render
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """A register. `exact` is False while a small integer may still exceed its range."""
+class RegisterValue:
+    """The value of a register. `in_range` is False while a small integer may still exceed the range of its dtype."""
 
     register: str
     dtype: DType
-    exact: bool = True
+    in_range: bool = True
 
 
 class Writer(Protocol):
-    """How one generator spells and keeps what the steps need."""
+    """What a generator provides to spell statements and to keep them."""
 
     @property
     def dialect(self) -> Dialect: ...
 
     def convert(self, register: str, source: DType, target: DType) -> str:
-        """A register of one dtype as one of another."""
+        """Return an expression that converts a register between dtypes."""
 
     def narrow(self, register: str, dtype: DType) -> str:
-        """A 32-bit register wrapped to the range of a small integer dtype."""
+        """Return an expression that wraps a 32-bit register to the range of a small integer dtype."""
 
     def declare(self, name: str, dtype: DType, expression: str) -> None:
-        """A statement that makes `name` the register of an expression of `dtype`."""
+        """Append a statement that declares the register `name` with the value of an expression."""
 
     def parameter(self, name: str, value: float, dtype: DType) -> str:
-        """A number that is given with each launch, as an operand beside others of `dtype`."""
+        """Declare a scalar kernel parameter for operands of `dtype`, and return how to read it."""
 
 
-def cast(writer: Writer, value: Value, target: DType) -> str:
-    """A value as an expression of dtype `target`."""
-    register = value.register if value.exact else writer.narrow(value.register, value.dtype)
+def cast(writer: Writer, value: RegisterValue, target: DType) -> str:
+    """Return a value as an expression of dtype `target`."""
+    register = value.register if value.in_range else writer.narrow(value.register, value.dtype)
     return writer.convert(register, value.dtype, target)
 
 
-def evaluate(writer: Writer, steps: Sequence[Step], inputs: Sequence[Value]) -> list[Value]:
-    """The inputs and the result of every step, in the numbering that steps use."""
+def evaluate(writer: Writer, steps: Sequence[ExpressionStep], inputs: Sequence[RegisterValue]) -> list[RegisterValue]:
+    """Write the statements of all steps. Return the inputs and the results of steps, by value number."""
     values = list(inputs)
     for step in steps:
         values.append(_evaluate(writer, step, values))
     return values
 
 
-def _evaluate(writer: Writer, step: Step, values: Sequence[Value]) -> Value:
-    expression = find(step.op)
+def _evaluate(writer: Writer, step: ExpressionStep, values: Sequence[RegisterValue]) -> RegisterValue:
+    expression = expression_of(step.op)
     assert expression is not None, step.op
     number, operands = len(values), []
-    for place, argument in enumerate(step.arguments):
-        wanted = dtypes.bool_ if step.op == "where" and place == 0 else step.dtype
-        operand = cast(writer, values[argument], wanted)
+    for position, argument in enumerate(step.arguments):
+        dtype = dtypes.bool_ if step.op == "where" and position == 0 else step.dtype
+        operand = cast(writer, values[argument], dtype)
         if not operand.isidentifier():
-            # A register of its own, so that a template which repeats the operand does not repeat the conversion.
-            name = f"a{number}_{place}"
-            writer.declare(name, wanted, operand)
+            # A register of its own: a template that uses the operand twice would convert it twice.
+            name = f"a{number}_{position}"
+            writer.declare(name, dtype, operand)
             operand = name
         operands.append(operand)
     names = {
@@ -73,4 +73,4 @@ def _evaluate(writer: Writer, step: Step, values: Sequence[Value]) -> Value:
     }
     result = dtypes.bool_ if expression.predicate else step.dtype
     writer.declare(f"r{number}", result, render(expression, step.dtype, operands, names, writer.dialect))
-    return Value(f"r{number}", result, exact=not result.is_integral or result.itemsize >= 4)
+    return RegisterValue(f"r{number}", result, in_range=not result.is_integral or result.itemsize >= 4)

@@ -1,1 +1,1 @@
-"""From an op to a launch, whatever the shader language: tables, records of parameters, core methods, disk cache."""
+"""From an op to a launch in any shader language: lowering tables, kernel arguments, core methods, disk cache."""

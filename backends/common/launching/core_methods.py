@@ -1,4 +1,4 @@
-"""The arithmetic members of the contract on top of a backend's kernel builders: one launch per pattern, kept."""
+"""The arithmetic methods of the contract, on top of a backend's launch builders. Launches are cached by their specs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.codegen.elementwise import Group, single
+from polyhal.backends.common.codegen.elementwise import GroupGenerator, lower_core
 from polyhal.hal.capture.runtime_scalars import DerivedScalar, RuntimeScalar
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, UnsupportedOpError, message
@@ -18,9 +18,9 @@ Builder = Callable[..., Launch]
 
 @dataclass(frozen=True, slots=True)
 class Builders:
-    """Functions of (runtime, ..., specs) that build the launches of the contract's members."""
+    """Functions of (runtime, ..., specs) that build the launches of the contract's methods."""
 
-    group: Group
+    group: GroupGenerator
     copy: Builder
     """(runtime, source, target)"""
     fill: Builder
@@ -45,7 +45,7 @@ class CoreMethods:
         allocate: Callable[[int], Handle],
         deallocate: Callable[[Handle], None],
     ) -> None:
-        """`allocate` and `deallocate` serve launches that need workspace; members of the contract bring none."""
+        """`allocate` and `deallocate` provide workspace, because the contract's methods take none."""
         self._runtime = runtime
         self._builders = builders
         self._allocate = allocate
@@ -91,7 +91,7 @@ class CoreMethods:
         self._launch((op, dtype, specs, out.spec), lambda: self._build(op, dtype, specs, out.spec))(*inputs, out)
 
     def _build(self, op: str, dtype: DType, inputs: tuple[Spec, ...], out: Spec) -> Launch:
-        launch = single(self._builders.group, self._runtime, op, dtype, inputs, (out,))
+        launch = lower_core(self._builders.group, self._runtime, op, dtype, inputs, (out,))
         if isinstance(launch, Declined):
             error = UnsupportedOpError if "no expression" in launch.reason else UnsupportedDTypeError
             raise error(message(op, launch.reason, device=self._runtime.info.name))
@@ -107,16 +107,16 @@ class CoreMethods:
         if not launch.workspace:
             launch(*args)
             return
-        temporary = [self._allocate(n) for n in launch.workspace]
+        workspace = [self._allocate(n) for n in launch.workspace]
         try:
-            launch(*args, *temporary)
+            launch(*args, *workspace)
         finally:
-            for handle in temporary:
+            for handle in workspace:
                 self._deallocate(handle)
 
 
 def _as_number(value: Any, dtype: DType) -> Any:
-    """The value that a cast of a Python number to `dtype` gives; a live number for a live one."""
+    """Cast a Python number to `dtype`; a runtime scalar gives a derived runtime scalar."""
     if isinstance(value, RuntimeScalar):
         return DerivedScalar(lambda: _as_number(value.value, dtype))
     if dtype.kind == "bool":

@@ -1,7 +1,7 @@
-"""Compiled programs on disk, shared by processes.
+"""Compiled programs on disk, shared by all processes.
 
-An entry is one file, named by a digest of everything that the bytes depend on, with a digest of the bytes in front: a
-torn or altered file is noticed and dropped, never used. Writers replace files atomically, so no lock is needed.
+An entry is one file, named by a hash of everything that the program depends on. The file begins with a hash of its
+content, so a truncated or altered file is detected and deleted. Writers replace files atomically, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _SUFFIX = ".bin"
 
 
 class DiskCache:
-    """A folder of at most about `limit` bytes; the entries used least recently go first.
+    """A folder of at most about `limit` bytes, with least-recently-used eviction.
 
-    Every failure to read or write counts as a miss: a full or read-only disk must not stop a computation.
+    A failure to read or write counts as a miss: a full or read-only disk must not stop a computation.
     """
 
     def __init__(self, folder: Path, limit: int = 512 * 2**20) -> None:
@@ -29,11 +29,11 @@ class DiskCache:
         self._limit = limit
         self._written = 0
         self.failure = ""
-        """Why the last write failed, for `doctor`; empty when none did."""
+        """Why the last write failed, for `doctor`; empty if none failed."""
 
     @staticmethod
     def key(parts: Iterable[str]) -> str:
-        """A file name for everything that the entry depends on."""
+        """Return the file name of an entry that depends on these strings."""
         digest = hashlib.sha256()
         for part in parts:
             encoded = part.encode()
@@ -42,7 +42,7 @@ class DiskCache:
         return digest.hexdigest()
 
     def load(self, key: str) -> bytes | None:
-        """The bytes stored under `key`, or None; a damaged entry is removed."""
+        """Return the bytes stored under `key`, or None; delete a damaged entry."""
         path = self._folder / (key + _SUFFIX)
         try:
             data = path.read_bytes()
@@ -58,7 +58,7 @@ class DiskCache:
         return payload
 
     def store(self, key: str, payload: bytes) -> None:
-        """Keep `payload` under `key`."""
+        """Store `payload` under `key`."""
         data = _MAGIC + hashlib.sha256(payload).digest() + payload
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -75,18 +75,18 @@ class DiskCache:
             self.failure = str(error)
             return
         self._written += len(data)
-        # Listing the folder costs, so look at its size once per sixteenth of the limit written.
+        # Listing the folder is slow, so check its size only after writing a sixteenth of the limit.
         if self._written > self._limit // 16:
             self._written = 0
             self.trim()
 
     def discard(self, key: str) -> None:
-        """Drop an entry that turned out to be unusable."""
+        """Delete an entry."""
         with contextlib.suppress(OSError):
             (self._folder / (key + _SUFFIX)).unlink()
 
     def trim(self) -> None:
-        """Delete the entries used least recently until the folder fits its limit."""
+        """Delete the least recently used entries until the folder fits its limit."""
         entries = []
         with contextlib.suppress(OSError):
             for path in self._folder.glob("*" + _SUFFIX):

@@ -1,4 +1,4 @@
-"""Tables from op name to the function that builds its native launch, one per family of kernels."""
+"""Lowering tables: from op name to the function that builds its native launch, one table per kernel family."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 LoweringFunction = Callable[..., Launch | Declined]
-"""(runtime, inputs, outputs, params): looks at specs only, and answers with a launch or with why there is none."""
+"""`function(runtime, inputs, outputs, params)`: inspects specs only; returns a launch, or `Declined` with the reason."""
 
 
 def merge(families: Iterable[ModuleType]) -> dict[str, LoweringFunction]:
-    """The `LOWERINGS` of every module in one table. Raises ValueError when two of them claim one op."""
+    """Merge the `LOWERINGS` of all modules. Raises ValueError if two of them claim the same op."""
     merged: dict[str, Any] = {}
     for family in families:
         table: Mapping[str, LoweringFunction] = family.LOWERINGS
@@ -29,7 +29,7 @@ def lower(
     table: Mapping[str, LoweringFunction], runtime: Any, op: str, inputs: tuple[InputSpec | None, ...],
     outputs: tuple[Spec, ...], params: Mapping[str, Any],
 ) -> Launch | Declined:  # fmt: skip
-    """The answer of a backend with that table: declines ops that are not in it and dtypes that the device does not store."""
+    """Lower `op` with a backend's table. Declines ops without an entry and dtypes that the device does not store."""
     function = table.get(op)
     if function is None:
         return Declined(f"{runtime.info.backend} has no kernel for {op}")

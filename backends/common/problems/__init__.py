@@ -1,1 +1,1 @@
-"""What a kernel must know of an op's operands, whatever the shader language: GEMM, convolution, attention, rows."""
+"""Ops in the form that kernels take, in any shader language: merged axes, strides, and which operands are supported."""

@@ -1,4 +1,4 @@
-"""What an attention works on, the same for every shader language: its lengths, and the axes over which it is repeated."""
+"""The shape of an attention problem: sequence lengths, head sizes, and the merged batch axes."""
 
 from __future__ import annotations
 
@@ -16,41 +16,44 @@ _BATCH_AXES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Attention over `count` heads: t queries, s keys of d features, values of e features. Strides are per operand."""
+class AttentionShape:
+    """Attention over `count` heads: `t` queries and `s` keys of `d` features, values of `e` features."""
 
     batch: Triple
     t: int
     s: int
     d: int
     e: int
-    steps: tuple[Triple, ...]
-    """Batch strides of every operand, in the order in which they were given."""
+    batch_strides: tuple[Triple, ...]
+    """Per operand, in argument order."""
 
     @property
     def count(self) -> int:
+        """Heads, of all sequences together."""
         return math.prod(self.batch)
 
 
-def arrange(operands: Sequence[Spec], mask: Spec | None, t: int, s: int, d: int, e: int) -> Shape | Declined:
+def merge_batch_axes(
+    operands: Sequence[Spec], mask: Spec | None, t: int, s: int, d: int, e: int
+) -> AttentionShape | Declined:
     """Merge the leading axes of all operands; the mask comes last and is broadcast."""
     lead = operands[0].shape[:-2]
     strides = [o.strides[:-2] for o in operands]
     if mask is not None:
         strides.append(broadcast_strides(mask.shape, mask.strides, (*lead, t, s))[:-2])
-    lengths, steps = collapse(lead, tuple(strides))
+    lengths, merged = collapse(lead, tuple(strides))
     if len(lengths) > _BATCH_AXES:
         return Declined(f"{len(lengths)} leading axes cannot be merged; the kernels take {_BATCH_AXES}")
     fill = _BATCH_AXES - len(lengths)
     batch = (1,) * fill + lengths
-    padded = [(0,) * fill + st for st in steps]
-    return Shape(
+    padded = [(0,) * fill + st for st in merged]
+    return AttentionShape(
         (batch[0], batch[1], batch[2]), t, s, d, e, tuple((p[0], p[1], p[2]) for p in padded)
     )  # fmt: skip
 
 
 def refusal(tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
-    """Why the kernels cannot take these operands; empty when they can."""
+    """Why the kernels cannot take these operands; empty if they can."""
     if any(not isinstance(s, Spec) for s in tensors):
         return "an operand is a number"
     if any(s is not None and s.dtype is not tensors[0].dtype for s in tensors):  # type: ignore[union-attr]
@@ -61,4 +64,5 @@ def refusal(tensors: Sequence[InputSpec | None], mask: InputSpec | None) -> str:
 
 
 def mask_kind(mask: InputSpec | None) -> int:
+    """Return the kernels' code for a mask: 0 for none, 1 for boolean, 2 for additive."""
     return 0 if mask is None else 1 if mask.dtype is dtypes.bool_ else 2

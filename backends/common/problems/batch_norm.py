@@ -1,37 +1,37 @@
-"""What the kernels of batch norm ask of their operands, whatever the shader language."""
+"""Batch norm operands as (images, channels, inner), and which of them the kernels support."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.problems.norm import Inputs, small_refusal
+from polyhal.backends.common.problems.norm import Inputs, parameter_refusal
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined, InputSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Planes:
-    """A tensor as (images, channels, inner), of which `inner` elements lie next to each other."""
+class ChannelPlanes:
+    """A tensor as (images, channels, inner), with `inner` contiguous elements per image and channel."""
 
     images: int
     channels: int
     inner: int
     steps: tuple[int, int]
-    """Elements from one image, and from one channel, to the next."""
+    """Strides of images and channels, in elements."""
 
 
-def forward(inputs: Inputs) -> Planes | Declined:
-    """The planes of x; `inputs` are x, weight and bias."""
-    refusal = small_refusal(*inputs[1:])
+def forward(inputs: Inputs) -> ChannelPlanes | Declined:
+    """Return the planes of x; `inputs` are x, weight and bias."""
+    refusal = parameter_refusal(*inputs[1:])
     return Declined(refusal) if refusal else _planes(inputs[0])
 
 
-def backward(inputs: Inputs, *, relu: bool = False) -> tuple[Planes, Planes] | Declined:
-    """The planes of g and x; `inputs` are g, x, weight, with `relu` the bias, mean and variance."""
+def backward(inputs: Inputs, *, relu: bool = False) -> tuple[ChannelPlanes, ChannelPlanes] | Declined:
+    """Return the planes of g and x; `inputs` are g, x, weight, the bias if `relu`, mean and variance."""
     g, x, *_ = inputs
     statistics = inputs[4 if relu else 3 :]
-    refusal = small_refusal(*inputs[2:])
+    refusal = parameter_refusal(*inputs[2:])
     if refusal:
         return Declined(refusal)
     if not isinstance(g, Spec) or not isinstance(x, Spec) or g.dtype is not x.dtype:
@@ -44,10 +44,10 @@ def backward(inputs: Inputs, *, relu: bool = False) -> tuple[Planes, Planes] | D
     return x_planes if isinstance(x_planes, Declined) else (g_planes, x_planes)
 
 
-def _planes(spec: InputSpec | None) -> Planes | Declined:
+def _planes(spec: InputSpec | None) -> ChannelPlanes | Declined:
     if not isinstance(spec, Spec):
         return Declined("an operand is a number")
     lengths, (steps,) = collapse(spec.shape[2:], (spec.strides[2:],))
     if len(lengths) > 1 or (lengths[0] > 1 and steps[0] != 1):
         return Declined("the axes after the channels are not contiguous")
-    return Planes(spec.shape[0], spec.shape[1], lengths[0], (spec.strides[0], spec.strides[1]))
+    return ChannelPlanes(spec.shape[0], spec.shape[1], lengths[0], (spec.strides[0], spec.strides[1]))

@@ -1,4 +1,4 @@
-"""Convolutions as kernels see them, whatever the shader language."""
+"""2D convolution problems: supported operands, and convolutions as implicit matrix products."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -16,7 +17,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A convolution: `channels` and `filters` count per group, `size` is the input's, `result` the output's."""
+    """The shape of a convolution. `channels` and `filters` are per group; `size` is the input's, `result` the output's."""
 
     images: int
     groups: int
@@ -31,17 +32,19 @@ class Geometry:
 
     @property
     def taps(self) -> int:
+        """Terms of each result."""
         return self.channels * math.prod(self.kernel)
 
     @property
     def pixels(self) -> int:
+        """Pixels of an output plane."""
         return math.prod(self.result)
 
 
 def geometry(
     x: tuple[int, ...], weight: tuple[int, ...], result: tuple[int, ...], params: Mapping[str, Any]
 ) -> Geometry:
-    """The convolution of an input, a weight and an output of these shapes with the op's parameters."""
+    """Return the geometry of an input, a weight and an output of these shapes, given the op's parameters."""
     groups = params["groups"]
     return Geometry(
         x[0], groups, x[1] // groups, weight[0] // groups, (x[2], x[3]), (result[2], result[3]), (weight[2], weight[3]),
@@ -50,7 +53,7 @@ def geometry(
 
 
 def refusal(g: Geometry, *specs: InputSpec | None) -> str:
-    """Why no kernel takes these operands, or nothing."""
+    """Why no kernel takes these operands; empty if one may."""
     if not all(isinstance(s, Spec) for s in specs):
         return "an operand is a number"
     if any(s is not None and specs[0] is not None and s.dtype is not specs[0].dtype for s in specs):
@@ -64,10 +67,10 @@ def refusal(g: Geometry, *specs: InputSpec | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution or a gradient of it on tensors that kernels take.
+    """A convolution, or one of its gradients, on operands that kernels support. All have one dtype.
 
-    `first` and `second` are the inputs: images and weight; for the gradient of the images, the output's gradient and the
-    weight; for that of the weight, the output's gradient and the images. All have one dtype.
+    `first` and `second` are the inputs of the op: images and weight; for the input gradient, the output's gradient and
+    the weight; for the weight gradient, the output's gradient and the images.
     """
 
     geometry: Geometry
@@ -75,20 +78,20 @@ class Convolution:
     second: Spec
     out: Spec
     bias: int | None
-    """Its place in the argument list of the launch, where it is contiguous."""
+    """Index of the bias in the argument list of the launch; it is contiguous."""
     target: int
-    """The output's place; workspaces follow it."""
+    """Index of the output; workspaces follow it."""
     precision: str
 
 
 Build = Callable[[Any, Convolution], Launch | Declined]
-"""(runtime, convolution): the launch, or why there is none."""
+"""`build(runtime, convolution)` returns the launch, or why there is none."""
 
 
 def describe(
     op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Convolution | Declined:
-    """The op `op` on these operands, or why no kernel takes them."""
+    """Describe the op `op` on these operands, or say why no kernel takes them."""
     first, second, *rest = inputs
     (out,) = outputs
     if not isinstance(first, Spec) or not isinstance(second, Spec):
@@ -105,12 +108,12 @@ def describe(
         reason = "the bias is not contiguous"
     if reason:
         return Declined(reason)
-    place = None if bias is None else 2
-    return Convolution(g, first, second, out, place, len(inputs), params.get("precision", "highest"))
+    bias_index = None if bias is None else 2
+    return Convolution(g, first, second, out, bias_index, len(inputs), params.get("precision", "highest"))
 
 
 def lowerings(forward: Build, input_grad: Build, weight_grad: Build) -> dict[str, LoweringFunction]:
-    """The lowering functions of the three ops."""
+    """Return the lowering functions of convolution and its two gradients."""
     return {
         "conv2d": _lowering("conv2d", forward),
         "conv2d_input_grad": _lowering("conv2d_input_grad", input_grad),
@@ -130,16 +133,16 @@ def _lowering(op: str, build: Build) -> LoweringFunction:
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """A convolution, or a gradient of it, as the product of a matrix (m, k) and windows of images (k, n), for each group.
+    """A convolution, or one of its gradients, as an implicit GEMM: a matrix (m, k) times windows of images (k, n), per group.
 
-    What is summed over (the terms) and the columns of the result are numbered by three digits each. The lengths of the last
-    two are given; the first runs as far as there are terms or columns. Term t of row r of the matrix lies at
+    The terms (axis k) and the columns of the result (axis n) are multi-indices of three digits. The lengths of the last
+    two digits are given; the first digit is unbounded. Term t of row r of the matrix lies at
     `group * a_group + r * a_row + sum(t[i] * a_terms[i])`; result (r, c) goes to
     `group * out_group + r * out_row + sum(c[i] * out_columns[i])`. The right operand at (t, c) is the pixel at
-    `origin + t[1:] * term_step + c[1:] * column_step` of an image of `size`, or 0 outside of it, where the image
-    is the one at `group * x_group + t[0] * x_term + c[0] * x_column`, with strides `x_down` and `x_across`.
+    `origin + t[1:] * term_step + c[1:] * column_step` of an image of `size`, or 0 outside it. That image lies at
+    `group * x_group + t[0] * x_term + c[0] * x_column` and has strides `x_down` and `x_across`.
 
-    `a_offset` and `out_offset` are how far the matrix and the result begin inside their tensors.
+    `a_offset` and `out_offset` are the offsets of the matrix and of the result in their tensors.
     """
 
     groups: int
@@ -181,7 +184,7 @@ class Correlation:
 
 
 def forward(g: Geometry, x: Spec, weight: Spec, out: Spec) -> Correlation:
-    """The convolution itself: rows are filters, columns (image, row, column), terms (channel, tap row, tap column)."""
+    """Return the convolution itself: rows are filters, columns (image, row, column), terms (channel, tap row, tap column)."""
     w, s, o = weight.strides, x.strides, out.strides
     return Correlation(
         groups=g.groups, m=g.filters, n=g.images * g.pixels, k=g.taps,
@@ -193,9 +196,9 @@ def forward(g: Geometry, x: Spec, weight: Spec, out: Spec) -> Correlation:
     )  # fmt: skip
 
 
-def weight_gradient(g: Geometry, slope: Spec, x: Spec, out: Spec) -> Correlation:
+def weight_gradient(g: Geometry, grad: Spec, x: Spec, out: Spec) -> Correlation:
     """Rows are filters, columns (channel, tap row, tap column), terms (image, row, column) of the output's gradient."""
-    a, s, o = slope.strides, x.strides, out.strides
+    a, s, o = grad.strides, x.strides, out.strides
     return Correlation(
         groups=g.groups, m=g.filters, n=g.taps, k=g.images * g.pixels,
         a_group=g.filters * a[1], a_row=a[1], a_terms=(a[0], a[2], a[3]),
@@ -206,13 +209,13 @@ def weight_gradient(g: Geometry, slope: Spec, x: Spec, out: Spec) -> Correlation
     )  # fmt: skip
 
 
-def input_gradient(g: Geometry, slope: Spec, weight: Spec, out: Spec) -> list[Correlation]:
-    """One product for every remainder of a pixel's place by the stride, which is what the same taps reach.
+def input_gradient(g: Geometry, grad: Spec, weight: Spec, out: Spec) -> list[Correlation]:
+    """Return one product per phase: the pixels with the same remainder by the stride share a set of taps.
 
-    Rows are channels, columns (image, row, column) of the pixels with that remainder, terms (filter, tap row, tap
-    column). Remainders that no tap reaches are left out: the gradient is 0 there.
+    Rows are channels, columns (image, row, column) of the pixels of the phase, terms (filter, tap row, tap column).
+    Phases without taps are left out: the gradient is 0 there.
     """
-    a, w, o = slope.strides, weight.strides, out.strides
+    a, w, o = grad.strides, weight.strides, out.strides
     products = []
     for down in _taps(g, 0):
         for across in _taps(g, 1):
@@ -236,9 +239,9 @@ def input_gradient(g: Geometry, slope: Spec, weight: Spec, out: Spec) -> list[Co
 
 @dataclass(frozen=True, slots=True)
 class _Taps:
-    """The taps `first`, `first + step` ... that reach the pixels remainder, remainder + stride ... of an axis.
+    """The taps `first`, `first + step` ... that contribute to the pixels `remainder`, `remainder + stride` ... of an axis.
 
-    Tap `first + step * i` takes pixel `remainder + stride * j` from place `origin + j - reach * i` of the output.
+    Tap `first + step * i` of pixel `remainder + stride * j` reads element `origin + j - reach * i` of the output.
     """
 
     remainder: int
@@ -253,12 +256,12 @@ class _Taps:
 def _taps(g: Geometry, axis: int) -> list[_Taps]:
     stride, dilation, padding = g.stride[axis], g.dilation[axis], g.padding[axis]
     step = stride // math.gcd(stride, dilation)
-    out = []
+    phases = []
     for remainder in range(min(stride, g.size[axis])):
-        reached = [r for r in range(min(step, g.kernel[axis])) if (remainder + padding - r * dilation) % stride == 0]
-        for first in reached:
+        firsts = [r for r in range(min(step, g.kernel[axis])) if (remainder + padding - r * dilation) % stride == 0]
+        for first in firsts:
             origin = (remainder + padding - first * dilation) // stride
-            pixels = -(-(g.size[axis] - remainder) // stride)
-            count = -(-(g.kernel[axis] - first) // step)
-            out.append(_Taps(remainder, pixels, first, step, count, origin, step * dilation // stride))
-    return out
+            pixels = ceil_div(g.size[axis] - remainder, stride)
+            count = ceil_div(g.kernel[axis] - first, step)
+            phases.append(_Taps(remainder, pixels, first, step, count, origin, step * dilation // stride))
+    return phases

@@ -1,4 +1,4 @@
-"""What the kernels of cross entropy ask of their operands, whatever the shader language."""
+"""Which operands the cross entropy kernels support."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polyhal.hal.protocol import Declined
 
 
 def forward(inputs: Inputs) -> tuple[Spec, Spec] | Declined:
-    """Logits, or losses of rows, and target."""
+    """Return the specs of the logits (or of the losses of all rows) and of the target."""
     first, target = inputs
     if not isinstance(first, Spec) or not isinstance(target, Spec):
         return Declined("an operand is a number")
@@ -17,7 +17,7 @@ def forward(inputs: Inputs) -> tuple[Spec, Spec] | Declined:
 
 
 def backward(inputs: Inputs) -> tuple[Spec, Spec, Spec, Spec] | Declined:
-    """Incoming gradient, logits, target and logsumexp."""
+    """Return the specs of incoming gradient, logits, target and logsumexp."""
     g, logits, target, lse = inputs
     if not (isinstance(g, Spec) and isinstance(logits, Spec) and isinstance(target, Spec) and isinstance(lse, Spec)):
         return Declined("an operand is a number")

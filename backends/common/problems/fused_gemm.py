@@ -1,4 +1,4 @@
-"""Matrix products with a group of elementwise steps, in terms of epilogues."""
+"""Matrix products with fused elementwise steps, as products with an epilogue."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 from polyhal.backends.common.codegen.elementwise import translate
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.gemm import Addend, Builder, Epilogue, Matrix, Product, describe
+from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Product, ProductBuilder, describe
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.linear_algebra.fused_matmul import group_of
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 
-def lowerings(build: Builder, apart: Callable[[Any], Collection[str]]) -> dict[str, LoweringFunction]:
-    """The lowering function of `fused_matmul` on a builder that takes epilogues.
+def lowerings(build: ProductBuilder, excluded: Callable[[Any], Collection[str]]) -> dict[str, LoweringFunction]:
+    """Return the lowering function of `fused_matmul` on a builder that supports epilogues.
 
-    `apart` names the ops that a runtime does faster in a launch of their own.
+    `excluded(runtime)` names the ops that are faster in a launch of their own.
     """
 
     def fused_matmul(
@@ -29,24 +29,24 @@ def lowerings(build: Builder, apart: Callable[[Any], Collection[str]]) -> dict[s
             return Declined("an operand is a number")
         if any(s.dtype is not out.dtype for s in (x, y, *others) if s is not None):
             return Declined("operands of different dtypes")
-        slow = {step[0] for step in params["steps"]}.intersection(apart(runtime))
+        slow = {step[0] for step in params["steps"]}.intersection(excluded(runtime))
         if slow:
             return Declined(f"{', '.join(sorted(slow))} in a launch of its own is faster")
         p = describe(x, y, out, (0, 1, None, len(inputs), len(inputs) + 1))
         if isinstance(p, Declined):
             return p
-        found = translate(runtime, group_of(out, inputs, params), params["steps"])
-        if isinstance(found, Declined):
-            return found
-        steps, places = found
+        translation = translate(runtime, group_of(out, inputs, params), params["steps"])
+        if isinstance(translation, Declined):
+            return translation
+        steps, values = translation
         operands: list[Addend | float] = []
-        for place, spec in enumerate(others, 2):
-            addend = _addend(p, out, place, spec)  # type: ignore[arg-type]
+        for index, spec in enumerate(others, 2):
+            addend = _addend(p, out, index, spec)  # type: ignore[arg-type]
             if isinstance(addend, Declined):
                 return addend
             operands.append(addend)
         operands += [float(n) for n in params["numbers"]]
-        if places[-1] != len(operands) + len(steps):
+        if values[-1] != len(operands) + len(steps):
             return Declined("the last step is not the result")
         p = replace(p, epilogue=Epilogue(tuple(steps), tuple(operands)), precision=params.get("precision", "highest"))
         return build(runtime, p)
@@ -54,12 +54,12 @@ def lowerings(build: Builder, apart: Callable[[Any], Collection[str]]) -> dict[s
     return {"fused_matmul": fused_matmul}
 
 
-def _addend(p: Product, out: Spec, place: int, spec: Spec) -> Addend | Declined:
-    """An operand as the kernels read it: beside each result, the same for each row, or the same for all."""
+def _addend(p: Product, out: Spec, index: int, spec: Spec) -> Addend | Declined:
+    """Describe an epilogue operand: of the shape of the output, broadcast over rows, or a single element."""
     if spec.shape == out.shape and spec.is_contiguous:
-        return Addend(replace(p.out, place=place, aligned=spec.aligned), spec.dtype)
+        return Addend(replace(p.out, place=index, aligned=spec.aligned), spec.dtype)
     if spec.size == 1:
-        return Addend(Matrix(place, 0, 0, (0, 0, 0)), spec.dtype)
+        return Addend(Matrix(index, 0, 0, (0, 0, 0)), spec.dtype)
     if spec.size == spec.shape[-1] == out.shape[-1]:
-        return Addend(Matrix(place, 0, spec.strides[-1], (0, 0, 0), spec.aligned), spec.dtype)
+        return Addend(Matrix(index, 0, spec.strides[-1], (0, 0, 0), spec.aligned), spec.dtype)
     return Declined(f"an operand of shape {spec.shape} beside a product of {out.shape}")

@@ -1,24 +1,24 @@
-"""How operands of the indexing ops lie: an index as one evenly spaced line, a tensor as (outer, axis, inner)."""
+"""Operands of the indexing ops: an index as one strided axis, a tensor as (outer, axis, inner)."""
 
 from __future__ import annotations
 
 from polyhal.hal.layout import Spec, collapse
 
 
-def line_step(spec: Spec) -> int | None:
-    """The distance between neighbours when the whole spec is numbered in row-major order, or None if it varies."""
+def flat_stride(spec: Spec) -> int | None:
+    """Return the stride of all elements in row-major order, or None if it varies."""
     lengths, (steps,) = collapse(spec.shape, (spec.strides,))
     return steps[0] if len(lengths) == 1 else None
 
 
-def step_of_rows(spec: Spec) -> int | None:
-    """The distance between neighbouring rows along the last axis, or None if it varies."""
+def row_stride(spec: Spec) -> int | None:
+    """Return the stride between consecutive rows along the last axis, or None if it varies."""
     lengths, (steps,) = collapse(spec.shape[:-1], (spec.strides[:-1],))
     return steps[0] if len(lengths) == 1 else None
 
 
-def thirds(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
-    """Lengths and strides as (outer, axis, inner), or None where the axes on one side cannot be merged."""
+def outer_axis_inner(spec: Spec, axis: int) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
+    """Return lengths and strides as (outer, axis, inner), or None if the axes on one side cannot be merged."""
     outer, (outer_steps,) = collapse(spec.shape[:axis], (spec.strides[:axis],))
     inner, (inner_steps,) = collapse(spec.shape[axis + 1 :], (spec.strides[axis + 1 :],))
     if len(outer) > 1 or len(inner) > 1:

@@ -1,4 +1,4 @@
-"""Matrix products as kernels see them, whatever the shader language: which matrices, how they lie, and where they are."""
+"""Matrix product problems: shapes, strides and arguments of the operands, bias and epilogue."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyhal.backends.common.codegen.elementwise import Step
-from polyhal.backends.common.codegen.expressions import Class, register_class
+from polyhal.backends.common.codegen.elementwise import ExpressionStep
+from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -19,7 +19,7 @@ from polyhal.hal.settings.state import Precision
 BATCH_AXES = 3
 Triple = tuple[int, int, int]
 
-ELEMENT: dict[Class, DType] = {
+SUM_DTYPES: dict[RegisterClass, DType] = {
     "float": dtypes.float32,
     "double": dtypes.float64,
     "int": dtypes.int32,
@@ -28,12 +28,12 @@ ELEMENT: dict[Class, DType] = {
     "ulong": dtypes.uint64,
     "bool": dtypes.uint32,
 }
-"""What holds the sums of a register class in memory."""
+"""The dtype in which partial sums of a register class are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A batch of matrices in argument `place` of a launch: the distance between rows, columns and neighbours in the batch."""
+    """A batch of matrices in argument `place` of a launch. `row`, `column` and `batch` are strides."""
 
     place: int
     row: int
@@ -41,14 +41,14 @@ class Matrix:
     batch: Triple
     aligned: bool = False
 
-    def turned(self) -> Matrix:
-        """The transposed matrices."""
+    def transposed(self) -> Matrix:
+        """Transpose every matrix."""
         return replace(self, row=self.column, column=self.row)
 
 
 @dataclass(frozen=True, slots=True)
 class Addend:
-    """A tensor that an epilogue reads at the place of each result; a stride of 0 is the same element for all."""
+    """A tensor that an epilogue reads at the index of each result; a stride of 0 broadcasts."""
 
     matrix: Matrix
     dtype: DType
@@ -56,27 +56,26 @@ class Addend:
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What is done to each sum before it is stored.
+    """Elementwise steps applied to each sum before it is stored.
 
-    The steps number their values: 0 is the sum, then come the operands, then the results of steps, of which the last is
-    stored.
+    Value 0 is the sum, then come the operands, then the results of steps; the last is stored.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ExpressionStep, ...]
     operands: tuple[Addend | float, ...] = ()
 
-    def turned(self) -> Epilogue:
-        """The same for the transposed result."""
-        operands = (o if isinstance(o, float) else replace(o, matrix=o.matrix.turned()) for o in self.operands)
+    def transposed(self) -> Epilogue:
+        """Return the same epilogue for the transposed result."""
+        operands = (o if isinstance(o, float) else replace(o, matrix=o.matrix.transposed()) for o in self.operands)
         return replace(self, operands=tuple(operands))
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """`batch` matrices (m, k) x (k, n); the results of a batch lie `m * n` apart.
+    """A batch of products (m, k) x (k, n). The results of a batch are contiguous.
 
-    `bias` and `temporary`, the first workspace, are positions in the argument list of the launch. Result (i, j) gets
-    element `i * bias_row + j * bias_column` of the bias. A product has a bias, or an epilogue, or neither.
+    `bias` and `workspace` (the first one) are indices into the argument list of the launch. Element
+    `i * bias_row + j * bias_column` of the bias is added to result (i, j). A product has a bias or an epilogue, not both.
     """
 
     batch: Triple
@@ -89,51 +88,52 @@ class Product:
     dtype: DType
     out_dtype: DType
     bias: int | None
-    temporary: int
+    workspace: int
     bias_row: int = 0
     bias_column: int = 1
     bias_aligned: bool = False
     epilogue: Epilogue | None = None
     precision: Precision = "highest"
-    """How float32 operands are multiplied."""
+    """Precision of products of float32 operands."""
     row_sums: int | None = None
-    """Where in the argument list the sums of the rows of the left operand go, for builders that are asked for them."""
+    """Argument that receives the row sums of the left operand; only for builders that support it."""
 
     @property
     def count(self) -> int:
+        """Products in the batch."""
         return math.prod(self.batch)
 
     @property
-    def kind(self) -> Class:
-        """The class of the registers that hold the sums."""
+    def sum_class(self) -> RegisterClass:
+        """The register class of accumulators."""
         return register_class(self.out_dtype)
 
     @property
-    def element(self) -> DType:
-        """The type of sums in memory."""
-        return ELEMENT[self.kind]
+    def sum_dtype(self) -> DType:
+        """The dtype of partial sums in memory."""
+        return SUM_DTYPES[self.sum_class]
 
-    def turned(self) -> Product:
-        """The same product with its operands exchanged: the transpose of the result from the transposed operands."""
+    def transposed(self) -> Product:
+        """Return the transposed product: out^T = right^T left^T, with the operands exchanged."""
         return replace(
-            self, m=self.n, n=self.m, left=self.right.turned(), right=self.left.turned(), out=self.out.turned(),
+            self, m=self.n, n=self.m, left=self.right.transposed(), right=self.left.transposed(), out=self.out.transposed(),
             bias_row=self.bias_column, bias_column=self.bias_row,
-            epilogue=None if self.epilogue is None else self.epilogue.turned(),
+            epilogue=None if self.epilogue is None else self.epilogue.transposed(),
         )  # fmt: skip
 
-    def finish(self) -> Epilogue | None:
-        """The bias as an epilogue, or the epilogue."""
+    def merged_epilogue(self) -> Epilogue | None:
+        """Return the epilogue, or the bias as one."""
         if self.bias is None:
             return self.epilogue
         bias = Matrix(self.bias, self.bias_row, self.bias_column, (0, 0, 0), self.bias_aligned)
-        return Epilogue((Step("add", (0, 1), self.element),), (Addend(bias, self.dtype),))
+        return Epilogue((ExpressionStep("add", (0, 1), self.sum_dtype),), (Addend(bias, self.dtype),))
 
 
 def describe(x: Spec, y: Spec, out: Spec, places: tuple[int, int, int | None, int, int]) -> Product | Declined:
-    """The product of `x` (..., M, K) and `y` (..., K, N) with batches broadcast.
+    """Describe the product of `x` (..., M, K) and `y` (..., K, N), with batches broadcast.
 
-    `places` are the positions of x, y, the bias, the output and the first workspace. Batch axes join the rows of `x`
-    where `y` is the same for all of them and the strides permit.
+    `places` are the argument indices of x, y, the bias, the output and the first workspace. Batch axes over which `y`
+    is broadcast are merged into the rows of `x` if the strides permit.
     """
     (m, k), n = x.shape[-2:], y.shape[-1]
     batch = out.shape[: out.ndim - 2]
@@ -150,28 +150,29 @@ def describe(x: Spec, y: Spec, out: Spec, places: tuple[int, int, int | None, in
         return Declined(f"the batch has {len(batch)} axes that cannot be merged; the kernels take {BATCH_AXES}")
     if max(m, n, k) >= 1 << 31:
         return Declined("an axis is longer than 2^31")
-    left, right, bias, result, temporary = places
+    left, right, bias, result, workspace = places
     lengths = padded(batch, 1)
     return Product(
         lengths, m, n, k,
         Matrix(left, row, x.strides[-1], padded(a, 0), x.aligned),
         Matrix(right, y.strides[-2], y.strides[-1], padded(b, 0), y.aligned),
         Matrix(result, n, 1, (lengths[1] * lengths[2] * m * n, lengths[2] * m * n, m * n), out.aligned),
-        x.dtype, out.dtype, bias, temporary,
+        x.dtype, out.dtype, bias, workspace,
     )  # fmt: skip
 
 
 def padded(values: tuple[int, ...], fill: int) -> Triple:
-    """The lengths or strides of a batch on exactly BATCH_AXES axes."""
+    """Pad the lengths or strides of a batch in front to exactly BATCH_AXES axes."""
     first, second, third = (fill,) * (BATCH_AXES - len(values)) + values
     return first, second, third
 
 
-Builder = Callable[[Any, Product], Launch | Declined]
+ProductBuilder = Callable[[Any, Product], Launch | Declined]
+"""`build(runtime, product)` returns the launch, or why there is none."""
 
 
-def batched(build: Builder, runtime: Any, a: Spec, b: Spec, out: Spec) -> Launch:
-    """A launch (a, b, out) for shapes (B, M, K), (B, K, N), (B, M, N), as the contract's core method needs it."""
+def batched(build: ProductBuilder, runtime: Any, a: Spec, b: Spec, out: Spec) -> Launch:
+    """Build a launch (a, b, out) for shapes (B, M, K), (B, K, N), (B, M, N): the contract's core method."""
     p = describe(a, b, out, (0, 1, None, 2, 3))
     assert isinstance(p, Product)
     launch = build(runtime, p)
@@ -179,10 +180,10 @@ def batched(build: Builder, runtime: Any, a: Spec, b: Spec, out: Spec) -> Launch
     return launch
 
 
-def lowerings(build: Builder, *, wide: bool = False, epilogues: bool = False) -> dict[str, LoweringFunction]:
-    """The lowering functions of all products on one builder.
+def lowerings(build: ProductBuilder, *, wide: bool = False, epilogues: bool = False) -> dict[str, LoweringFunction]:
+    """Return the lowering functions of all products on one builder.
 
-    `wide` says that it stores sums in types other than that of the operands, `epilogues` that it takes them.
+    `wide` means that it supports an output dtype other than the operands', `epilogues` that it supports epilogues.
     """
 
     def matmul(
@@ -229,8 +230,8 @@ def lowerings(build: Builder, *, wide: bool = False, epilogues: bool = False) ->
     return {**table, "fused_linear": fused_linear} if epilogues else table
 
 
-def weight_grad(build: Builder) -> LoweringFunction:
-    """The lowering function of `linear_weight_grad` on a builder that adds up rows of the left operand on its way."""
+def weight_grad(build: ProductBuilder) -> LoweringFunction:
+    """Return the lowering function of `linear_weight_grad` on a builder that supports `row_sums`."""
 
     def lower(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -243,19 +244,19 @@ def weight_grad(build: Builder) -> LoweringFunction:
         assert isinstance(x, Spec)
         if outputs[1].dtype is not outputs[0].dtype:
             return Declined(f"gradients of {outputs[0].dtype.name} and {outputs[1].dtype.name}")
-        turned = Spec(grad.dtype, grad.shape[::-1], grad.strides[::-1], grad.aligned)
-        p = describe(turned, x, outputs[0], (0, 1, None, 2, 4))
+        transposed = Spec(grad.dtype, grad.shape[::-1], grad.strides[::-1], grad.aligned)
+        p = describe(transposed, x, outputs[0], (0, 1, None, 2, 4))
         return _built(build, runtime, p if isinstance(p, Declined) else replace(p, row_sums=3), params)
 
     return lower
 
 
-def _built(build: Builder, runtime: Any, p: Product | Declined, params: Mapping[str, Any]) -> Launch | Declined:
+def _built(build: ProductBuilder, runtime: Any, p: Product | Declined, params: Mapping[str, Any]) -> Launch | Declined:
     return p if isinstance(p, Declined) else build(runtime, replace(p, precision=params.get("precision", "highest")))
 
 
 def _refusal(x: InputSpec | None, weight: InputSpec | None, *added: InputSpec | None) -> str:
-    """Why no kernel multiplies by such a weight and adds such tensors; empty when one can."""
+    """Why no kernel takes this weight and these addends; empty if one may."""
     if not isinstance(x, Spec) or not isinstance(weight, Spec):
         return "an operand is a number"
     if any(s is not None and s.dtype is not x.dtype for s in (weight, *added)):
@@ -268,38 +269,38 @@ def _refusal(x: InputSpec | None, weight: InputSpec | None, *added: InputSpec | 
 def _by_weight(
     x: InputSpec | None, weight: InputSpec | None, out: Spec, places: tuple[int, int, int | None, int, int]
 ) -> Product | Declined:
-    """The product of the rows of `x` and those of `weight`."""
+    """Describe x weight^T."""
     assert isinstance(x, Spec)
     assert isinstance(weight, Spec)
-    turned = Spec(weight.dtype, weight.shape[::-1], weight.strides[::-1], weight.aligned)
-    return describe(_rows(x), turned, _rows(out), places)
+    transposed = Spec(weight.dtype, weight.shape[::-1], weight.strides[::-1], weight.aligned)
+    return describe(_as_matrix(x), transposed, _as_matrix(out), places)
 
 
 def _epilogue(
     p: Product, bias: InputSpec | None, residual: InputSpec | None, activation: str, scale: float
 ) -> Epilogue | None:
-    """activation(scale * sum + bias) + residual: arguments 2 and 3."""
+    """Return the epilogue activation(scale * sum + bias) + residual, with bias and residual as arguments 2 and 3."""
     operands: list[Addend | float] = []
-    plan: list[tuple[str, int | None]] = []
+    ops: list[tuple[str, int | None]] = []
     if scale != 1:
         operands.append(float(scale))
-        plan.append(("multiply", len(operands)))
+        ops.append(("multiply", len(operands)))
     if isinstance(bias, Spec):
         operands.append(Addend(Matrix(2, 0, 1, (0, 0, 0), bias.aligned), p.dtype))
-        plan.append(("add", len(operands)))
+        ops.append(("add", len(operands)))
     if activation != "none":
-        plan.append((activation, None))
+        ops.append((activation, None))
     if isinstance(residual, Spec):
         operands.append(Addend(replace(p.out, place=3, aligned=residual.aligned), p.dtype))
-        plan.append(("add", len(operands)))
-    steps: list[Step] = []
+        ops.append(("add", len(operands)))
+    steps: list[ExpressionStep] = []
     value = 0
-    for op, other in plan:
-        steps.append(Step(op, (value,) if other is None else (value, other), p.element))
+    for op, other in ops:
+        steps.append(ExpressionStep(op, (value,) if other is None else (value, other), p.sum_dtype))
         value = len(operands) + len(steps)
     return Epilogue(tuple(steps), tuple(operands)) if steps else None
 
 
-def _rows(spec: Spec) -> Spec:
-    """A single vector counts as one row."""
+def _as_matrix(spec: Spec) -> Spec:
+    """Treat a vector as a matrix of one row."""
     return spec if spec.ndim > 1 else Spec(spec.dtype, (1, *spec.shape), (0, *spec.strides), spec.aligned)

@@ -1,7 +1,7 @@
-"""Several tensors in one launch, whatever the shader language: what is known of them, and how they come into their places.
+"""Kernels over many tensors at once, as in fused optimizers: how tensors are grouped into slots and brought into place.
 
-Tensors are given to kernels in slots. Kernels work in place on the outputs; where the framework passes outputs apart from
-their inputs, those are copied first. Inputs that are not contiguous are copied to workspace.
+Kernels update the outputs in place. Where the framework passes outputs that do not alias their inputs, the inputs are
+copied first. Inputs that are not contiguous are copied to workspace.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.protocol import InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
-Step = Callable[..., None]
-Parameter = Tensor | Workspace | Number | Constant
-More = Callable[[int], Sequence[Parameter]]
-"""The parameters after those of the slots, for the number of chunks in the launches before."""
+LaunchStep = Callable[..., None]
+"""Called with the argument list of the whole launch."""
+KernelArgument = Tensor | Workspace | Number | Constant
+ExtraParameters = Callable[[int], Sequence[KernelArgument]]
+"""The parameters after those of the slots, given the number of chunks of the launches before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """One tensor per slot: its name in the kernel, its dtype, and whether it is only read."""
+class SlotOperand:
+    """One tensor of every slot: its name in the kernel, its dtype, and whether it is read-only."""
 
     name: str
     dtype: DType
@@ -32,60 +33,60 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """One tensor per operand, contiguous and of equal size."""
+class TensorSlot:
+    """One tensor per operand, all contiguous and of `size` elements: for example a parameter and its optimizer state."""
 
-    given: tuple[Tensor | Workspace, ...]
+    tensors: tuple[Tensor | Workspace, ...]
     size: int
     aligned: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """A kernel over slots, and what it is compiled with besides."""
+class MultiTensorKernel:
+    """A kernel over slots and its definitions."""
 
     name: str
-    operands: tuple[Operand, ...]
+    operands: tuple[SlotOperand, ...]
     definitions: Mapping[str, str | bool]
     real: ScalarType = "float"
-    """What it computes in: float or double."""
+    """The type that it computes in: float or double."""
 
 
 @dataclass(frozen=True, slots=True)
-class Makers:
-    """How a backend makes the launches."""
+class MultiTensorBuilders:
+    """A backend's builders of launches."""
 
     copy: Callable[[Any, Spec, Spec], Launch]
     """(runtime, source, target)"""
-    over_slots: Callable[[Any, Kernel, Sequence[Slot], More], tuple[list[Launch], int]]
-    """(runtime, kernel, slots, more): launches, and the number of chunks into which they cut their tensors."""
+    over_slots: Callable[[Any, MultiTensorKernel, Sequence[TensorSlot], ExtraParameters], tuple[list[Launch], int]]
+    """(runtime, kernel, slots, extra parameters): launches, and the number of chunks that they divide the tensors into."""
     total: Callable[[Any, Workspace, Tensor, int], Launch]
-    """(runtime, partial sums in float32, output, how many)"""
+    """(runtime, partial sums in float32, output, count)"""
     fill: Callable[[Any, Spec], Launch] | None = None
-    """(runtime, target): where `scale_all` can tell, with CHECK, whether it met an infinity or a NaN"""
+    """(runtime, target); absent if the kernel `scale_all` has no variant CHECK, which reports infinities and NaN."""
 
 
-def settle(
-    copy_of: Callable[[Any, Spec, Spec], Launch],
+def copy_unless_aliased(
+    copy_builder: Callable[[Any, Spec, Spec], Launch],
     runtime: Any,
     pairs: Sequence[tuple[int, int]],
     inputs: Inputs,
     outputs: tuple[Spec, ...],
-) -> Step:
-    """A step that copies input to output, by position, for every pair that is not the same memory, by launches of `copy_of`."""
+) -> LaunchStep:
+    """Return a step that copies input to output for each pair of indices, except where both are the same memory."""
     first_output = len(inputs)
-    copies: dict[tuple[Spec, Spec], Launch] = {}
-    planned = []
+    launches: dict[tuple[Spec, Spec], Launch] = {}
+    copies = []
     for i, o in pairs:
-        spec = inputs[i]
-        assert isinstance(spec, Spec)
-        target = outputs[o]
-        if (spec, target) not in copies:
-            copies[spec, target] = copy_of(runtime, spec, target)
-        planned.append((i, first_output + o, copies[spec, target]))
+        source_spec, target_spec = inputs[i], outputs[o]
+        assert isinstance(source_spec, Spec)
+        key = source_spec, target_spec
+        if key not in launches:
+            launches[key] = copy_builder(runtime, source_spec, target_spec)
+        copies.append((i, first_output + o, launches[key]))
 
     def run(*args: Any) -> None:
-        for i, o, copy in planned:
+        for i, o, copy in copies:
             source, target = args[i], args[o]
             if source.handle is not target.handle or source.offset != target.offset:
                 copy(source, target)
@@ -93,35 +94,61 @@ def settle(
     return run
 
 
-def dense(
-    makers: Makers, runtime: Any, specs: Mapping[int, Spec], first_workspace: int
-) -> tuple[list[Step], list[int], dict[int, Tensor | Workspace]]:
-    """Steps that make the inputs at these positions contiguous in workspaces, their sizes, and how a kernel is given each."""
-    steps: list[Step] = []
+@dataclass(frozen=True, slots=True)
+class ContiguousInputs:
+    """Inputs that are contiguous after some copies to workspace."""
+
+    copies: tuple[LaunchStep, ...]
+    workspace: tuple[int, ...]
+    """Sizes in bytes."""
+    arguments: Mapping[int, Tensor | Workspace]
+    """By index of the input: what a kernel binds instead."""
+
+
+def make_contiguous(
+    builders: MultiTensorBuilders, runtime: Any, specs: Mapping[int, Spec], first_workspace: int
+) -> ContiguousInputs:
+    """Plan copies of the inputs with these indices that are not contiguous."""
+    copies: list[LaunchStep] = []
     workspace: list[int] = []
-    given: dict[int, Tensor | Workspace] = {}
-    for position, spec in specs.items():
+    arguments: dict[int, Tensor | Workspace] = {}
+    for index, spec in specs.items():
         if spec.is_contiguous:
-            given[position] = Tensor(position)
+            arguments[index] = Tensor(index)
             continue
         target = contiguous(spec.dtype, spec.shape)
-        copy = makers.copy(runtime, spec, target)
-        place = first_workspace + len(workspace)
-
-        def gather(
-            *args: Any, copy: Launch = copy, position: int = position, place: int = place, target: Spec = target
-        ) -> None:
-            copy(args[position], Ref(args[place], target, 0))
-
-        steps.append(gather)
+        workspace_index = first_workspace + len(workspace)
+        copies.append(_copy_to_workspace(builders.copy(runtime, spec, target), index, workspace_index, target))
         workspace.append(target.nbytes)
-        given[position] = Workspace(place)
-    return steps, workspace, given
+        arguments[index] = Workspace(workspace_index)
+    return ContiguousInputs(tuple(copies), tuple(workspace), arguments)
 
 
-def by_dtype(keys: Sequence[tuple[DType, ...]]) -> dict[tuple[DType, ...], list[int]]:
-    """Positions of slots by the dtypes of their operands: one program handles one combination."""
+def _copy_to_workspace(copy: Launch, index: int, workspace_index: int, target: Spec) -> LaunchStep:
+    def run(*args: Any) -> None:
+        copy(args[index], Ref(args[workspace_index], target, 0))
+
+    return run
+
+
+def group_by_dtypes(keys: Sequence[tuple[DType, ...]]) -> dict[tuple[DType, ...], list[int]]:
+    """Group slot indices by the dtypes of the slots' tensors: each combination needs a program of its own."""
     groups: dict[tuple[DType, ...], list[int]] = {}
     for i, key in enumerate(keys):
         groups.setdefault(key, []).append(i)
     return groups
+
+
+def tensors_of(inputs: Inputs) -> list[Spec]:
+    """Return the specs of the tensors among the inputs."""
+    return [s for s in inputs if isinstance(s, Spec)]
+
+
+def too_large(specs: Sequence[Spec]) -> bool:
+    """Whether a tensor has more elements than the kernels can index."""
+    return any(s.size >= 1 << 31 for s in specs)
+
+
+def always(parameters: Sequence[KernelArgument]) -> ExtraParameters:
+    """Return extra parameters that are the same for every launch."""
+    return lambda _: parameters

@@ -1,4 +1,4 @@
-"""What a pooling works on: the numbers that its kernels take, the same for every shader language."""
+"""Pooling problems: the lengths and strides that the kernels take."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from polyhal.hal.protocol import Declined, InputSpec
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """`planes` images of `pixels` elements are made, `channels` of them per image of the batch."""
+    """The output has `planes` planes of `pixels` elements, `channels` of them per image of the batch."""
 
     planes: int
     pixels: int
     channels: int
     lengths: tuple[int, ...]
-    """Image, result of the pooling, kernel, stride, padding and dilation: height and width of each."""
+    """Height and width of: image, pooled image, kernel, stride, padding and dilation."""
     strides: tuple[int, ...]
-    """The four of every input."""
+    """Four per input: image, channel, row, column."""
 
 
 def describe(
     inputs: tuple[InputSpec | None, ...], out: Spec, params: Mapping[str, Any], *, gradient: bool
 ) -> Pooling | Declined:
-    """The pooling of these operands, of which a gradient comes first; its output is then the image's."""
+    """Describe a pooling. With `gradient`, the first input is the output's gradient, and `out` has the shape of the image."""
     tensors = [s for s in inputs if isinstance(s, Spec)]
     if len(tensors) != len(inputs) or any(s.dtype is not out.dtype for s in tensors):
         return Declined("operands of different dtypes")

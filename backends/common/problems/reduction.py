@@ -1,6 +1,6 @@
-"""Reductions as every shader language sees them: at most two kept and two reduced axes, and what partial results are held in.
+"""Reduction problems: at most two kept and two reduced axes after merging, and the dtype of partial results.
 
-A backend makes the launches for such axes (`Makers`); stranger layouts are copied first.
+A backend builds the launches for such axes (`ReductionBuilders`); inputs with more axes are made contiguous first.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Operation = Literal["sum", "mean", "prod", "max", "min", "any", "all"]
 OPERATIONS: tuple[Operation, ...] = ("sum", "mean", "prod", "max", "min", "any", "all")
 POSITIONS = ("argmax", "argmin")
 
-JOINS: Mapping[Operation, str] = {
+COMBINE: Mapping[Operation, str] = {
     "sum": "sum", "mean": "sum", "prod": "prod", "max": "largest", "min": "smallest", "any": "either", "all": "both",
 }  # fmt: skip
-"""How two partial results are joined: the names in the shaders."""
+"""The shader function that combines two partial results."""
 
 Axis = tuple[int, int]
 """Length and stride."""
@@ -34,13 +34,14 @@ Axis = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Two kept and two reduced axes, the inner one last; an absent one has length 1 and stride 0."""
+    """Two kept and two reduced axes, the inner one last; missing axes have length 1 and stride 0."""
 
     kept: tuple[Axis, Axis]
     reduced: tuple[Axis, Axis]
 
     @property
     def results(self) -> int:
+        """Elements of the output."""
         return self.kept[0][0] * self.kept[1][0]
 
     @property
@@ -50,13 +51,13 @@ class Axes:
 
     @property
     def by_rows(self) -> bool:
-        """Whether neighbouring terms, rather than the terms of neighbouring results, lie next to each other."""
+        """Whether memory is contiguous along the terms of a result (row reduction), not across results (column reduction)."""
         return self.reduced[1][1] == 1 or self.kept[1][1] != 1 or self.kept[1][0] == 1
 
 
 @dataclass(frozen=True, slots=True)
-class Makers:
-    """How a backend makes the launches (x, out); `out` is contiguous and holds the kept axes in order."""
+class ReductionBuilders:
+    """A backend's builders of launches (x, out); `out` is contiguous and holds the kept axes in order."""
 
     copy: Callable[[Any, Spec, Spec], Launch]
     """(runtime, source, target)"""
@@ -67,7 +68,7 @@ class Makers:
 
 
 def accumulator(op: Operation, dtype: DType) -> DType:
-    """The dtype in which partial results are kept."""
+    """Return the dtype of partial results."""
     if op in ("any", "all"):
         return dtypes.int32
     if op in ("sum", "mean", "prod"):
@@ -81,47 +82,49 @@ def accumulator(op: Operation, dtype: DType) -> DType:
     }.get(register_class(dtype), dtypes.int32)
 
 
-def build(makers: Makers, runtime: Any, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch | Declined:
-    """A launch (x, out) for contiguous `out` that holds the kept axes in order.
+def build(
+    builders: ReductionBuilders, runtime: Any, op: str, x: Spec, out: Spec, axes: tuple[int, ...]
+) -> Launch | Declined:
+    """Build a launch (x, out) for contiguous `out` that holds the kept axes in order.
 
     `op` is one of OPERATIONS, which are never declined, or of POSITIONS. Raises UnsupportedOpError for others.
     """
     if op not in OPERATIONS and op not in POSITIONS:
         raise UnsupportedOpError(message(op, "there is no such reduction", expected=", ".join(OPERATIONS)))
-    found = _merged(x, axes, ordered=op in POSITIONS)
-    if found is None:
+    merged = _merge(x, axes, ordered=op in POSITIONS)
+    if merged is None:
         order = (*(i for i in range(x.ndim) if i not in axes), *axes)
         view = Spec(x.dtype, tuple(x.shape[a] for a in order), tuple(x.strides[a] for a in order), x.aligned)
         kept = math.prod(view.shape[: x.ndim - len(axes)])
         flat = contiguous(x.dtype, (kept, view.size // kept))
-        inner = build(makers, runtime, op, flat, out, (1,))
+        inner = build(builders, runtime, op, flat, out, (1,))
         if isinstance(inner, Declined):
             return inner
-        return _after_copy(makers.copy(runtime, view, contiguous(x.dtype, view.shape)), view, flat, inner)
-    return (makers.positions if op in POSITIONS else makers.values)(runtime, op, x, found, out)  # type: ignore[arg-type]
+        return _after_copy(builders.copy(runtime, view, contiguous(x.dtype, view.shape)), view, flat, inner)
+    return (builders.positions if op in POSITIONS else builders.values)(runtime, op, x, merged, out)  # type: ignore[arg-type]
 
 
 def _after_copy(copy: Launch, view: Spec, flat: Spec, inner: Launch) -> Launch:
-    """`inner` on a contiguous copy of the input, which takes the first workspace."""
+    """Run `inner` on a contiguous copy of the input in the first workspace."""
     dense = contiguous(view.dtype, view.shape)
 
-    def run(x: Ref, out: Ref, temporary: Any, *rest: Any) -> None:
-        copy(Ref(x.handle, view, x.offset), Ref(temporary, dense))
-        inner(Ref(temporary, flat), out, *rest)
+    def run(x: Ref, out: Ref, workspace: Any, *rest: Any) -> None:
+        copy(Ref(x.handle, view, x.offset), Ref(workspace, dense))
+        inner(Ref(workspace, flat), out, *rest)
 
     return LaunchSequence(inner.name, [run], (flat.nbytes, *inner.workspace))
 
 
-def _merged(x: Spec, axes: tuple[int, ...], ordered: bool) -> Axes | None:
-    """The axes of `x` merged to two kept and two reduced ones; None where there are more.
+def _merge(x: Spec, axes: tuple[int, ...], ordered: bool) -> Axes | None:
+    """Merge the axes of `x` to two kept and two reduced ones; None if more remain.
 
-    `ordered` keeps the reduced axes in their order, as positions need it.
+    `ordered` keeps the order of the reduced axes, which argmax and argmin need.
     """
     kept_axes = [i for i in range(x.ndim) if i not in axes]
     kept_shape = tuple(x.shape[i] for i in kept_axes)
     kept_strides = tuple(x.strides[i] for i in kept_axes)
     lengths, (steps, _) = collapse(kept_shape, (kept_strides, contiguous_strides(kept_shape)))
-    # Where the order of reduced axes does not matter, the smallest stride last makes runs of neighbours.
+    # If the order does not matter, the smallest stride comes last for contiguous access.
     order = axes if ordered else sorted(axes, key=lambda a: -abs(x.strides[a]))
     reduced_lengths, (reduced_steps,) = collapse(
         tuple(x.shape[a] for a in order), (tuple(x.strides[a] for a in order),)
@@ -136,12 +139,12 @@ def _pair(lengths: tuple[int, ...], steps: tuple[int, ...]) -> tuple[Axis, Axis]
     return both[0], both[1]
 
 
-def lowerings(makers: Makers) -> dict[str, LoweringFunction]:
-    """The lowering functions of all reductions."""
-    return {op: _lowering(makers, op) for op in (*OPERATIONS, *POSITIONS)}
+def lowerings(builders: ReductionBuilders) -> dict[str, LoweringFunction]:
+    """Return the lowering functions of all reductions."""
+    return {op: _lowering(builders, op) for op in (*OPERATIONS, *POSITIONS)}
 
 
-def _lowering(makers: Makers, op: str) -> LoweringFunction:
+def _lowering(builders: ReductionBuilders, op: str) -> LoweringFunction:
     def lower(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
@@ -150,6 +153,6 @@ def _lowering(makers: Makers, op: str) -> LoweringFunction:
         axes = normalize_axes(params.get("axis"), x.ndim)
         if not axes:
             return Declined("no axis is reduced")
-        return build(makers, runtime, op, x, outputs[0], axes)
+        return build(builders, runtime, op, x, outputs[0], axes)
 
     return lower

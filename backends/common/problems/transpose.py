@@ -1,4 +1,4 @@
-"""Copies whose source runs along another axis than their target: what a tiled kernel needs to know of them."""
+"""Copies that are (batched) matrix transpositions, for tiled kernels."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.hal.layout import Spec, collapse
 
 _SHORTEST_SIDE = 8
-"""Sides below which a transposition gains nothing from tiles."""
+"""Sides below which tiling does not pay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transposition:
-    """`target[b0, b1, row, column] = source[b0, b1, row, column]`, all distances in elements.
+    """`target[b0, b1, row, column] = source[b0, b1, row, column]`, with strides in elements.
 
-    In the source, `row` has distance 1 and `column` has `source_step`; in the target, `column` has distance 1 and `row`
-    has `target_step`.
+    In the source, rows have stride 1 and columns `source_step`; in the target, columns have stride 1 and rows
+    `target_step`.
     """
 
     rows: int
@@ -28,17 +28,17 @@ class Transposition:
     target_batch: tuple[int, int]
 
     def tiles(self, size: int) -> int:
-        """Squares of `size` that cover all batches."""
+        """Return the number of square tiles of side `size` that cover all batches."""
         return ceil_div(self.rows, size) * ceil_div(self.columns, size) * self.batch[0] * self.batch[1]
 
-    def in_vectors(self, width: int) -> bool:
-        """Whether both sides can be walked in aligned vectors of so many neighbours, given aligned memory."""
+    def vectorizable(self, width: int) -> bool:
+        """Whether vectors of `width` neighbours are aligned on both sides, given aligned memory."""
         steps = (self.rows, self.columns, self.source_step, self.target_step, *self.source_batch, *self.target_batch)
         return all(step % width == 0 for step in steps)
 
 
-def find(source: Spec, target: Spec) -> Transposition | None:
-    """The transposition that a copy between specs of one dtype is, or None if it is not one, or too small."""
+def match(source: Spec, target: Spec) -> Transposition | None:
+    """Return the copy between two specs of one dtype as a transposition, or None if it is not one or too small."""
     if source.dtype is not target.dtype:
         return None
     order = sorted(range(target.ndim), key=lambda axis: -abs(target.strides[axis]))

@@ -14,8 +14,8 @@
 #ifndef COUNTED
 #define COUNTED 0
 #endif
-#ifndef TURN_DTYPE
-#define TURN_DTYPE float32
+#ifndef STEP_COUNT_DTYPE
+#define STEP_COUNT_DTYPE float32
 #endif
 #include "lib/multi_tensor.h"
 
@@ -43,21 +43,21 @@
     }
 
 #if COUNTED
-#define TURN , __global const STORAGE(TURN_DTYPE) *turns, const ulong turns_offset
+#define STEP_COUNT , __global const STORAGE(STEP_COUNT_DTYPE) *step_count, const ulong step_count_offset
 #define LOGARITHMS , const REAL log1, const REAL log2
-// Not 1 - pow(beta, turn), of which little is left in single precision when beta is close to 1.
+// Not 1 - pow(beta, t), of which little is left in single precision when beta is close to 1.
 #define FOLD \
-    const REAL turn = LOAD(TURN_DTYPE, turns, turns_offset); \
-    if (turn == 0) return; \
-    step /= -expm1(turn * log1); \
-    correction = 1 / sqrt(-expm1(turn * log2));
+    const REAL t = LOAD(STEP_COUNT_DTYPE, step_count, step_count_offset); \
+    if (t == 0) return; \
+    step /= -expm1(t * log1); \
+    correction = 1 / sqrt(-expm1(t * log2));
 #else
-#define TURN
+#define STEP_COUNT
 #define LOGARITHMS
 #define FOLD
 #endif
 
-__kernel void optim_adam_step(SLOT_PARAMETERS TURN, REAL step, REAL correction, const REAL eps, const REAL shrink, const REAL coupled,
+__kernel void optim_adam_step(SLOT_PARAMETERS STEP_COUNT, REAL step, REAL correction, const REAL eps, const REAL shrink, const REAL coupled,
                         const REAL beta1, const REAL rest1, const REAL beta2, const REAL rest2 LOGARITHMS) {
     FOLD
     const uint chunk = get_group_id(0);

@@ -19,8 +19,8 @@
 #ifndef COUNTED
 #define COUNTED 0
 #endif
-#ifndef TURN_DTYPE
-#define TURN_DTYPE float32
+#ifndef STEP_COUNT_DTYPE
+#define STEP_COUNT_DTYPE float32
 #endif
 #include "lib/multi_tensor.h"
 
@@ -50,17 +50,17 @@
     }
 
 #if COUNTED
-#define TURN , __global const STORAGE(TURN_DTYPE) *turns, const ulong turns_offset
+#define STEP_COUNT , __global const STORAGE(STEP_COUNT_DTYPE) *step_count, const ulong step_count_offset
 #define LOOK \
-    const REAL turn = LOAD(TURN_DTYPE, turns, turns_offset); \
-    if (turn == 0) return; \
-    if (turn == 1) fresh = 1;
+    const REAL t = LOAD(STEP_COUNT_DTYPE, step_count, step_count_offset); \
+    if (t == 0) return; \
+    if (t == 1) fresh = 1;
 #else
-#define TURN
+#define STEP_COUNT
 #define LOOK
 #endif
 
-__kernel void optim_sgd_step(SLOT_PARAMETERS TURN, const REAL rate, const REAL decay, const REAL momentum, REAL fresh) {
+__kernel void optim_sgd_step(SLOT_PARAMETERS STEP_COUNT, const REAL rate, const REAL decay, const REAL momentum, REAL fresh) {
     LOOK
     const uint chunk = get_group_id(0);
     FIND_SLOT

@@ -12,9 +12,9 @@
 {{ storage.half_functions() }}
 {{ slots.declare(storage) }}
 {% if COUNTED %}
-{{ storage.input(slots.buffers, "turns", TURN_DTYPE | default("float32")) }}
+{{ storage.input(slots.buffers, "step_count", STEP_COUNT_DTYPE | default("float32")) }}
 {% endif %}
-{{ storage.parameters(slots.members() ~ ("o_turns: u32, " if COUNTED else "") ~ "step: f32, correction: f32, eps: f32, shrink: f32,
+{{ storage.parameters(slots.members() ~ ("o_step_count: u32, " if COUNTED else "") ~ "step: f32, correction: f32, eps: f32, shrink: f32,
     coupled: f32, beta1: f32, rest1: f32, beta2: f32, rest2: f32" ~ (", log1: f32, log2: f32" if COUNTED else "")) }}
 {% if COUNTED %}
 // 1 - exp(x) for x up to 0: by its series near 0, where little is left of the difference.
@@ -25,10 +25,10 @@ fn rest_of_exp(x: f32) -> f32 {
 {% endif %}
 {{ storage.main(GROUP) }}
 {% if COUNTED %}
-    let turn = turns_at(p.o_turns);
-    if (turn == 0.0) { return; }
-    let step = p.step / rest_of_exp(turn * p.log1);
-    let correction = inverseSqrt(rest_of_exp(turn * p.log2));
+    let t = step_count_at(p.o_step_count);
+    if (t == 0.0) { return; }
+    let step = p.step / rest_of_exp(t * p.log1);
+    let correction = inverseSqrt(rest_of_exp(t * p.log2));
 {% else %}
     let step = p.step;
     let correction = p.correction;

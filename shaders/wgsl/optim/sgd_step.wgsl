@@ -12,14 +12,14 @@
 {{ storage.half_functions() }}
 {{ slots.declare(storage) }}
 {% if COUNTED %}
-{{ storage.input(slots.buffers, "turns", TURN_DTYPE | default("float32")) }}
+{{ storage.input(slots.buffers, "step_count", STEP_COUNT_DTYPE | default("float32")) }}
 {% endif %}
-{{ storage.parameters(slots.members() ~ ("o_turns: u32, " if COUNTED else "") ~ "rate: f32, decay: f32, momentum: f32, fresh: f32") }}
+{{ storage.parameters(slots.members() ~ ("o_step_count: u32, " if COUNTED else "") ~ "rate: f32, decay: f32, momentum: f32, fresh: f32") }}
 {{ storage.main(GROUP) }}
 {% if COUNTED %}
-    let turn = turns_at(p.o_turns);
-    if (turn == 0.0) { return; }
-    let fresh = select(p.fresh, 1.0, turn == 1.0);
+    let t = step_count_at(p.o_step_count);
+    if (t == 0.0) { return; }
+    let fresh = select(p.fresh, 1.0, t == 1.0);
 {% else %}
     let fresh = p.fresh;
 {% endif %}

@@ -1,7 +1,7 @@
 {#- One elementwise op, or a fused group of them, over operands of any layout.
 
   The iteration space is rows x inner elements; an invocation takes WIDTH neighbours of one row. OPERANDS lists the tensors with their
-  name, dtype, role (input or output), walk along the inner axis (unit, step or splat) and lanes per load. NUMBERS declares
+  name, dtype, role (input or output), access along the inner axis (contiguous, strided or broadcast) and lanes per load. NUMBERS declares
   parameters, PREPARE gives every Python number a register, and COMPUTE evaluates one element from registers named like the inputs, to
   registers that RESULTS lists. The defaults add two contiguous arrays of floats. -#}
 {% import "lib/storage.wgsl" as storage with context %}
@@ -9,9 +9,9 @@
 {% set AXES = AXES | default(1) %}
 {% set GROUP = GROUP | default(64) %}
 {% set OPERANDS = OPERANDS | default([
-  {"name": "a0", "dtype": "float32", "role": "input", "walk": "unit", "lanes": 4},
-  {"name": "a1", "dtype": "float32", "role": "input", "walk": "unit", "lanes": 4},
-  {"name": "a2", "dtype": "float32", "role": "output", "walk": "unit", "lanes": 4}]) %}
+  {"name": "a0", "dtype": "float32", "role": "input", "access": "contiguous", "lanes": 4},
+  {"name": "a1", "dtype": "float32", "role": "input", "access": "contiguous", "lanes": 4},
+  {"name": "a2", "dtype": "float32", "role": "output", "access": "contiguous", "lanes": 4}]) %}
 {% set NUMBERS = NUMBERS | default("") %}
 {% set PREPARE = PREPARE | default([]) %}
 {% set COMPUTE = COMPUTE | default(["let r2 = r_a0 + r_a1;"]) %}
@@ -28,7 +28,7 @@
 {{ storage.input(loop.index0, o.name, o.dtype, o.lanes) if o.role == "input" else storage.output(loop.index0, o.name, o.dtype, o.lanes) }}
 {% endfor %}
 {% set members %}
-{% for o in OPERANDS %}o_{{ o.name }}: u32, {% for a in range(AXES - 1) %}s_{{ o.name }}_{{ a }}: u32, {% endfor %}{% if o.walk == "step" %}t_{{ o.name }}: u32, {% endif %}{% endfor %}
+{% for o in OPERANDS %}o_{{ o.name }}: u32, {% for a in range(AXES - 1) %}s_{{ o.name }}_{{ a }}: u32, {% endfor %}{% if o.access == "strided" %}t_{{ o.name }}: u32, {% endif %}{% endfor %}
 {% for a in range(1, AXES - 1) %}n{{ a }}: u32, {% endfor %}inner: u32, chunks: u32, items: u32, {{ NUMBERS }}
 {% endset %}
 {{ storage.parameters(members) }}
@@ -55,7 +55,7 @@ fn compute({% for o in inputs %}r_{{ o.name }}: {{ storage.register(o.dtype) }},
     let c0 = row;
 {% endif %}
 {% for o in OPERANDS %}
-    let q_{{ o.name }} = p.o_{{ o.name }}{% for a in range(AXES - 1) %} + c{{ a }} * p.s_{{ o.name }}_{{ a }}{% endfor %}{{ " + column" if o.walk == "unit" }}{{ " + column * p.t_" ~ o.name if o.walk == "step" }};
+    let q_{{ o.name }} = p.o_{{ o.name }}{% for a in range(AXES - 1) %} + c{{ a }} * p.s_{{ o.name }}_{{ a }}{% endfor %}{{ " + column" if o.access == "contiguous" }}{{ " + column * p.t_" ~ o.name if o.access == "strided" }};
 {% endfor %}
 {% if WIDTH == 1 %}
     let result = compute({% for o in inputs %}{{ o.name }}_at(q_{{ o.name }}), {% endfor %});
@@ -66,9 +66,9 @@ fn compute({% for o in inputs %}r_{{ o.name }}: {{ storage.register(o.dtype) }},
     // Elements past the end of a row are read, which is harmless, and not written.
 {% for o in inputs %}
 {% set T = storage.register(o.dtype) %}
-{% if o.walk == "splat" %}
+{% if o.access == "broadcast" %}
     let v_{{ o.name }} = vec4<{{ T }}>({{ o.name }}_at(q_{{ o.name }}));
-{% elif o.walk == "unit" %}
+{% elif o.access == "contiguous" %}
     let v_{{ o.name }} = {{ o.name }}_at4(q_{{ o.name }});
 {% else %}
     let v_{{ o.name }} = vec4<{{ T }}>({% for k in range(4) %}{{ o.name }}_at(q_{{ o.name }} + min({{ k }}u, p.inner - 1u - column) * p.t_{{ o.name }}){{ ", " if k < 3 }}{% endfor %});

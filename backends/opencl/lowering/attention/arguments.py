@@ -8,7 +8,7 @@ from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
 from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
-from polyhal.backends.common.problems.attention import Shape, arrange, mask_kind, refusal
+from polyhal.backends.common.problems.attention import AttentionShape, mask_kind, merge_batch_axes, refusal
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm.arguments import longs, uints
 from polyhal.backends.opencl.lowering.support.rows import real_type
@@ -36,7 +36,7 @@ class Attention:
     specs: tuple[Spec, ...]
     results: tuple[Spec, ...]
     """The result; with those of the operands, backward. They may lie anywhere, their features side by side."""
-    shape: Shape
+    shape: AttentionShape
     mask: Spec | None
     out_dtype: DType
     causal: bool
@@ -94,13 +94,13 @@ class Attention:
 
     def strides(self, name: str) -> list[Parameter]:
         place = self.names.index(name)
-        return longs(*self.shape.steps[place], *self.specs[place].strides[-2:])
+        return longs(*self.shape.batch_strides[place], *self.specs[place].strides[-2:])
 
     def places(self, *names: str) -> list[Parameter]:
         """Where results lie: their batch strides and the distance of their rows."""
         found: list[Parameter] = []
         for place in map(_RESULTS.index, names or _RESULTS[: len(self.results)]):
-            found += longs(*self.shape.steps[len(self.names) + place], self.results[place].strides[-2])
+            found += longs(*self.shape.batch_strides[len(self.names) + place], self.results[place].strides[-2])
         return found
 
     def operands(self) -> list[Parameter]:
@@ -127,7 +127,7 @@ class Attention:
         s = self.shape
         # What leads is merged already, so that only the last two strides are wanted here.
         spread = broadcast_strides(self.mask.shape[-2:], self.mask.strides[-2:], (s.t, s.s))
-        return longs(*s.steps[-1], *spread)
+        return longs(*s.batch_strides[-1], *spread)
 
     def numbers(self, *results: str) -> list[Parameter]:
         """Lengths, then the places of the `results` that are named, then the strides of all operands and of the mask."""
@@ -146,11 +146,11 @@ class Attention:
 
     def whole(self, elements: int = _WHOLE) -> bool:
         """Whether the features of every operand lie in whole aligned vectors of `elements`."""
-        return all(_whole(s, steps, elements) for s, steps in zip(self.specs, self.shape.steps, strict=False))
+        return all(_whole(s, steps, elements) for s, steps in zip(self.specs, self.shape.batch_strides, strict=False))
 
     def results_whole(self, elements: int = _WHOLE) -> bool:
         """The same of the results."""
-        steps = self.shape.steps[len(self.names) :]
+        steps = self.shape.batch_strides[len(self.names) :]
         return all(_whole(s, st, elements) for s, st in zip(self.results, steps, strict=False))
 
 
@@ -201,7 +201,7 @@ def _call(
     q, _, v = specs[-3:]
     (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
     given = mask if isinstance(mask, Spec) else None
-    shape = arrange([*specs, *results], given, t, s, d, e)
+    shape = merge_batch_axes([*specs, *results], given, t, s, d, e)
     if isinstance(shape, Declined):
         return shape
     return Attention(

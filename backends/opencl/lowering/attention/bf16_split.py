@@ -35,7 +35,7 @@ def stage(runtime: Runtime, call: Attention, parts: int, place: int) -> Staged:
         rows, features = spec.shape[-2:]
         pitch = round_up(features, _PIECE)
         lines, row = shape.count * rows, parts * pitch
-        starts = (features, spec.strides[-2], *shape.steps[i])
+        starts = (features, spec.strides[-2], *shape.batch_strides[i])
         whole = spec.aligned and spec.strides[-1] == 1 and all(n % _PIECE == 0 for n in starts)
         launch = runtime.launch(
             "attention_parts", "attention/bf16_split", {"PARTS": parts, "WHOLE": whole},
@@ -49,6 +49,6 @@ def stage(runtime: Runtime, call: Attention, parts: int, place: int) -> Staged:
         specs.append(Spec(dtypes.bfloat16, (shape.count, rows, pitch), (rows * row, row, 1), True))
         steps.append((shape.batch[1] * shape.batch[2] * rows * row, shape.batch[2] * rows * row, rows * row))
         workspace.append(lines * row * dtypes.bfloat16.itemsize)
-    others = shape.steps[len(call.names) :]
-    staged = replace(call, specs=tuple(specs), shape=replace(shape, steps=(*steps, *others)), staged=place)
+    others = shape.batch_strides[len(call.names) :]
+    staged = replace(call, specs=tuple(specs), shape=replace(shape, batch_strides=(*steps, *others)), staged=place)
     return Staged(launches, staged, tuple(workspace))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, Table, Tensor, Workspace
-from polyhal.backends.common.problems.conv_planes import Planes
+from polyhal.backends.common.problems.conv_planes import TapPlanes
 from polyhal.backends.opencl.capabilities import Features
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm.arguments import ints, longs, uints
@@ -50,7 +50,7 @@ def images_as(
     spec: Spec,
     place: int,
     workspace: int,
-    planes: Planes,
+    planes: TapPlanes,
     real: str,
     *,
     packed: bool,
@@ -78,7 +78,7 @@ def images_as(
     return Images(parameters, channels * planes.channel, planes.channel, (pack,), size * itemsize(real))
 
 
-def table(planes: Planes) -> Table:
+def table(planes: TapPlanes) -> Table:
     """`layout` of conv/planes.h."""
     counts = len(planes.tops), len(planes.lefts)
     return Table(

@@ -8,7 +8,13 @@ from dataclasses import replace
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Geometry
-from polyhal.backends.common.problems.conv_planes import Phase, Planes, of_gradient, of_gradient_gapless, of_input
+from polyhal.backends.common.problems.conv_planes import (
+    Phase,
+    TapPlanes,
+    input_grad_planes,
+    input_grad_planes_gapless,
+    input_planes,
+)
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     BAND,
     IMAGES_BYTES,
@@ -63,7 +69,7 @@ def _fastest(runtime: Runtime, real: str, filters: int, columns: int) -> tuple[f
     return min((time(shape), shape) for shape in shapes)
 
 
-Layout = tuple[Planes, Sequence[Phase]]
+Layout = tuple[TapPlanes, Sequence[Phase]]
 
 
 def _columns(layout: Layout) -> int:
@@ -137,7 +143,7 @@ def _correlate(
     # Tiles of a phase that has fewer columns than others must not reach beyond the planes either.
     reach = columns + max((place for p in phases for place in p.places), default=0)
     inside = columns >= tile.columns and reach <= planes.rows * planes.pitch
-    packed = not (is_real(images, real) and planes.are(images) and inside)
+    packed = not (is_real(images, real) and planes.matches(images) and inside)
     last = (1 << 31) if packed else columns - tile.columns
     where = [
         _table(phases, row, column),
@@ -187,7 +193,9 @@ def forward(runtime: Runtime, c: Convolution) -> Launch:
     steps = weight.strides
     weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
     slack = lanes(runtime, real_type(out.dtype))
-    plain, gapless = ((planes, [phase]) for planes, phase in (of_input(g, slack), of_input(g, slack, gapless=True)))
+    plain, gapless = (
+        (planes, [phase]) for planes, phase in (input_planes(g, slack), input_planes(g, slack, gapless=True))
+    )
     return _correlate(runtime, "conv2d", g, (x, 0), weights, plain, gapless, (out, c.target), c.bias)
 
 
@@ -196,5 +204,5 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
     slack = lanes(runtime, real_type(out.dtype))
-    plain, gapless = of_gradient(g, slack), of_gradient_gapless(g, slack) if g.stride == (1, 1) else None
+    plain, gapless = input_grad_planes(g, slack), input_grad_planes_gapless(g, slack) if g.stride == (1, 1) else None
     return _correlate(runtime, "conv2d_input_grad", g, (slope, 0), weights, plain, gapless, (out, c.target), None)

@@ -8,7 +8,7 @@ from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Geometry
-from polyhal.backends.common.problems.conv_planes import Phase, Planes, of_input, of_slopes
+from polyhal.backends.common.problems.conv_planes import Phase, TapPlanes, input_planes, output_grad_planes
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     IMAGES_BYTES,
@@ -66,9 +66,9 @@ def weight_tile(runtime: Runtime, real: str, filters: int, pairs: int) -> Weight
 class _Layout:
     """The planes of both operands, of which either may lie in memory like that."""
 
-    planes: Planes
+    planes: TapPlanes
     phase: Phase
-    slopes: Planes
+    slopes: TapPlanes
     columns: int
     """Up to whole vectors."""
     planes_are_there: bool
@@ -83,12 +83,12 @@ class _Layout:
 
 def _layout(c: Convolution, real: str, width: int, *, gapless: bool = False) -> _Layout:
     g = c.geometry
-    planes, phase = of_input(g, width, gapless=gapless)
-    slopes = of_slopes(g, planes.pitch, width)
+    planes, phase = input_planes(g, width, gapless=gapless)
+    slopes = output_grad_planes(g, planes.pitch, width)
     count = (g.result[0] - 1) * planes.pitch + g.result[1]
     columns = round_up(count, width)
     planes_there, slopes_there = (
-        columns == count and is_real(spec, real) and laid.are(spec)
+        columns == count and is_real(spec, real) and laid.matches(spec)
         for spec, laid in ((c.second, planes), (c.first, slopes))
     )
     return _Layout(planes, phase, slopes, columns, planes_there, slopes_there)

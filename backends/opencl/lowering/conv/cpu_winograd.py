@@ -11,7 +11,7 @@ from dataclasses import replace
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Geometry
-from polyhal.backends.common.problems.conv_planes import Phase, Planes, of_input, turned
+from polyhal.backends.common.problems.conv_planes import Phase, TapPlanes, as_forward_conv, input_planes
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     BAND,
     Weights,
@@ -65,13 +65,13 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
     taps = (2 * steps[2] + 2 * steps[3], -steps[2], -steps[3])
-    return _filter(runtime, "conv2d_input_grad", turned(g), (slope, 0), weights, taps, (out, c.target), None)
+    return _filter(runtime, "conv2d_input_grad", as_forward_conv(g), (slope, 0), weights, taps, (out, c.target), None)
 
 
-def _tiles(g: Geometry, slack: int) -> tuple[Planes, Phase]:
+def _tiles(g: Geometry, slack: int) -> tuple[TapPlanes, Phase]:
     """The input as tiles of 4 by 4 pixels, two apart, which are the taps of a convolution with windows of that size."""
     tiles = (ceil_div(g.result[0], 2), ceil_div(g.result[1], 2))
-    return of_input(replace(g, kernel=(4, 4), stride=(2, 2), result=tiles), slack)
+    return input_planes(replace(g, kernel=(4, 4), stride=(2, 2), result=tiles), slack)
 
 
 def _register_tile(width: int, columns: int) -> RegisterTile:

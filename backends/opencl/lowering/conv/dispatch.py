@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyhal.backends.common.problems.conv import Convolution, lowerings
-from polyhal.backends.common.problems.conv_planes import turned
+from polyhal.backends.common.problems.conv_planes import as_forward_conv
 from polyhal.backends.opencl.lowering.conv import (
     cpu_planes,
     cpu_weight_grad,
@@ -32,7 +32,7 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if not runtime.features.cpu:
         return wgmma.fastest(runtime, c, wgmma.input_grad) or implicit_gemm.input_grad(runtime, c)
-    pays = cpu_winograd.pays(runtime, turned(c.geometry), c.out)
+    pays = cpu_winograd.pays(runtime, as_forward_conv(c.geometry), c.out)
     return cpu_winograd.input_grad(runtime, c) if pays else cpu_planes.input_grad(runtime, c)
 
 

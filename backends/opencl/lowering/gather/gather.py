@@ -8,8 +8,8 @@ from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Number, Tensor
-from polyhal.backends.common.problems.gather import line_step, thirds
-from polyhal.backends.common.problems.multi_tensor import settle
+from polyhal.backends.common.problems.gather import flat_stride, outer_axis_inner
+from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gather import scatter_add
 from polyhal.backends.opencl.lowering.pointwise import copy
@@ -36,7 +36,7 @@ _GATHERING = Gathering()
 
 
 def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: tuple[int, int, int]) -> Launch | Declined:
-    step = line_step(index)
+    step = flat_stride(index)
     if step is None:
         return Declined("the index is not evenly spaced")
     count, (rows, width), (row_step, column_step) = index.size, x.shape, x.strides
@@ -83,7 +83,7 @@ def _along(
     runtime: Runtime, name: str, data: Spec, index: Spec, out: Spec, axis: int, length: int, items: int,
     definitions: Mapping[str, str | int | bool], kernel: str = "",
 ) -> Launch | Declined:  # fmt: skip
-    source, positions = thirds(data, axis), thirds(index, axis)
+    source, positions = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
     if source is None or positions is None:
         return Declined("the axes beside the indexed one cannot be merged")
     data_steps = source[1]
@@ -157,7 +157,7 @@ def _store_rows(
     group = runtime.features.group_size
     definitions: dict[str, str | int | bool] = {"ELEMENT": _ELEMENTS[x.dtype.itemsize]}
     store = runtime.launch("store_rows", "gather/store_rows", definitions, parameters, (value.size,), (group,))
-    settled = settle(copy.copy, runtime, [(0, 0)], inputs, outputs)
+    settled = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)
     return LaunchSequence("store_rows", (settled, store))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.problems.gather import line_step, step_of_rows
+from polyhal.backends.common.problems.gather import flat_stride, row_stride
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.lowering.support.rows import real_type
@@ -72,7 +72,7 @@ def _scatter(
     runtime: Runtime, index: Spec, source: _Rows, out: Spec, places: tuple[int, int, int], *, ordered: bool
 ) -> Launch | Declined:
     """Add the rows of a source to those of `out`; `places` are the positions of index, source and output."""
-    step = line_step(index)
+    step = flat_stride(index)
     if step is None:
         return Declined("the index is not evenly spaced")
     if max(source.count, source.width) >= 1 << 31 or out.shape[0] >= 1 << 31:
@@ -211,7 +211,7 @@ def scatter_rows(
     (out,) = outputs
     if not isinstance(src, Spec) or not isinstance(index, Spec):
         return Declined("an operand is a number")
-    step = step_of_rows(src)
+    step = row_stride(src)
     if step is None:
         return Declined("the rows of the source are not evenly spaced")
     width = src.shape[-1]

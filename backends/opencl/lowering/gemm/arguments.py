@@ -12,7 +12,7 @@ from polyhal.backends.opencl.launch import Parameter
 
 def definitions(p: Product, *groups: Definitions, **more: str | int | bool) -> dict[str, str | int | bool]:
     """The types of a product, and what else is defined for its kernel."""
-    real = type_name(p.kind)
+    real = type_name(p.sum_class)
     defined: dict[str, str | int | bool] = {
         "DTYPE": p.dtype.name, "OUT_DTYPE": p.out_dtype.name, "REAL": real,
         "WIDEN": type_name(register_class(p.dtype)) != real,

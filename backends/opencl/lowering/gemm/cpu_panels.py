@@ -77,15 +77,15 @@ def register_tile(runtime: Runtime, itemsize: int, m: int, n: int) -> RegisterTi
 
 def adds_rows(p: Product) -> bool:
     """Whether the kernel can also add up the rows of the left operand: neighbours lie down its columns, and sums can wait."""
-    return p.left.row == 1 != p.left.column and p.element is p.out_dtype
+    return p.left.row == 1 != p.left.column and p.sum_dtype is p.out_dtype
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
-    item = p.element.itemsize
+    item = p.sum_dtype.itemsize
     tile = register_tile(runtime, item, p.m, p.n)
     by_rows = p.left.column == 1 or p.left.row != 1
     # Between passes, the workspace holds sums that the type of the result cannot hold.
-    sums = p.count * p.m * p.n * item if p.k > _DEPTH and p.element is not p.out_dtype else 0
+    sums = p.count * p.m * p.n * item if p.k > _DEPTH and p.sum_dtype is not p.out_dtype else 0
     finishing, finishing_parameters = epilogue(p)
     in_local = runtime.features.local_memory > _LOCAL_BLOCK
     # Whole tiles and whole vectors are copied together, to lines that are a vector longer than the terms; one slab is spare.
@@ -95,7 +95,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
     down, across = _blocks(runtime, p, tile, rows, _COPIED_COST if copied else _IN_PLACE_COST)
     copied |= ceil_div(p.n, tile.columns * across) > _MOST_PANELS_IN_PLACE
     defined = definitions(
-        p, finishing, REAL_DTYPE=p.element.name, WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, DEPTH=_DEPTH,
+        p, finishing, REAL_DTYPE=p.sum_dtype.name, WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, DEPTH=_DEPTH,
         SLAB=slab, BLOCK_ROWS=rows, BY_ROWS=by_rows, COPIED=copied, IN_LOCAL=copied and in_local, SPLIT=bool(sums),
         ROW_SUMS=p.row_sums is not None, PREFETCH_DISTANCE=ahead(runtime),
     )  # fmt: skip
@@ -103,7 +103,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
         "matmul_panels", "gemm/cpu_panels", defined,
         [
             Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters,
-            *([Workspace(p.temporary)] if sums else []), Tensor(p.out.place),
+            *([Workspace(p.workspace)] if sums else []), Tensor(p.out.place),
             *([] if p.row_sums is None else [Tensor(p.row_sums)]), *uints(p.m, p.n, p.k, down, across),
             *operands(p),
         ],
@@ -113,7 +113,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
 
 def _readable_in_place(p: Product, tile: RegisterTile) -> bool:
     """Whether the left operand has the type of the sums, and lines of neighbours at distances that suit a cache."""
-    if p.dtype is not p.element or tile.rows > _MOST_ROWS_IN_PLACE or 1 not in (p.left.row, p.left.column):
+    if p.dtype is not p.sum_dtype or tile.rows > _MOST_ROWS_IN_PLACE or 1 not in (p.left.row, p.left.column):
         return False
     apart = p.left.row if p.left.column == 1 else p.left.column
     return apart * p.dtype.itemsize % _PAGE != 0

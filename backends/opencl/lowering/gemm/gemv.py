@@ -23,14 +23,14 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
     if min(p.m, p.n) > _FEW:
         return None
     if p.m > p.n:
-        p = p.turned()
+        p = p.transposed()
     x, y = p.left, p.right
     along = y.row == 1 and x.column == 1 and p.k > 1
     if not along and y.column != 1:
         return None
     cpu = runtime.features.cpu
     width = runtime.features.vector_width
-    if p.element.itemsize > 4:
+    if p.sum_dtype.itemsize > 4:
         width = max(1, width // 2)
     group, side = (1, 1) if cpu else (min(_GROUP, runtime.features.max_group_size), _SIDE)
     per_item, strips = 4, _STRIPS if cpu else 1

@@ -37,7 +37,7 @@ class Tile:
 def suits(runtime: Runtime, p: Product) -> bool:
     """Whether a product is small enough; narrow ones may have any number of tiles."""
     features = runtime.features
-    if p.element.itemsize > 4 or features.max_group_size < _GROUP or features.static_local_memory < _LOCAL_MEMORY:
+    if p.sum_dtype.itemsize > 4 or features.max_group_size < _GROUP or features.static_local_memory < _LOCAL_MEMORY:
         return False
     if p.k > _MOST_TERMS:
         return False

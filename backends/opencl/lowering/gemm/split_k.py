@@ -28,7 +28,7 @@ class Shares:
 
     def workspace(self, p: Product) -> tuple[int, ...]:
         """The bytes of the sums that wait for each other."""
-        return (self.count * p.count * p.m * p.n * p.element.itemsize,) if self.count > 1 else ()
+        return (self.count * p.count * p.m * p.n * p.sum_dtype.itemsize,) if self.count > 1 else ()
 
 
 def share_out(groups: int, tiles: int, k: int, depth: int) -> Shares:

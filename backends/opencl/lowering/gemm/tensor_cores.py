@@ -51,7 +51,7 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
 
 def ways(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
     """The ways to make a product on tensor cores, the fastest first; none for other dtypes than theirs."""
-    if p.kind != "float" or p.dtype not in (*_HALVES, dtypes.float32):
+    if p.sum_class != "float" or p.dtype not in (*_HALVES, dtypes.float32):
         return []
     if p.dtype is dtypes.float32 and p.precision == "highest":
         return []
@@ -73,7 +73,7 @@ def by_warps(runtime: Runtime, p: Product, tiles: Mapping[WarpTile, float], part
     tile, shares = tile_configs.choose(runtime, p, WARPS, tiles)
     defined = {"FLOAT32": p.dtype is dtypes.float32, "PARTS": parts}
     given: list[Parameter] = [Tensor(p.left.place), Tensor(p.right.place)]
-    steps, sums = _multiply(runtime, "gemm/mma", p, p, tile, shares, defined, given, p.temporary)
+    steps, sums = _multiply(runtime, "gemm/mma", p, p, tile, shares, defined, given, p.workspace)
     if parts > 1:
         steps.append(bf16_split.repair(runtime, p))
     return LaunchSequence("matmul", steps, sums) if len(steps) > 1 else steps[0]
@@ -84,19 +84,19 @@ def by_teams(runtime: Runtime, p: Product, tiles: Mapping[TeamTile, float]) -> L
     tile, shares = tile_configs.choose(runtime, p, TEAMS, tiles)
     if p.dtype in _HALVES:
         copies, staged, given = _in_pieces(runtime, p)
-        place = p.temporary + len(copies)
+        place = p.workspace + len(copies)
         steps, sums = _multiply(runtime, "gemm/wgmma", p, staged, tile, shares, {}, given, place, longs(0, 0))
         steps = [*(c.launch for c in copies), *steps]
         sizes = (*(c.nbytes for c in copies), *sums)
         return LaunchSequence("matmul", steps, sizes) if len(steps) > 1 else steps[0]
     parts = tile.parts
-    left = bf16_split.parts(runtime, p, p.left, (p.m, p.k), parts, p.temporary)
-    right = bf16_split.parts(runtime, p, p.right, (p.k, p.n), parts, p.temporary + 1)
+    left = bf16_split.parts(runtime, p, p.left, (p.m, p.k), parts, p.workspace)
+    right = bf16_split.parts(runtime, p, p.right, (p.k, p.n), parts, p.workspace + 1)
     split = replace(p, left=left.matrix, right=right.matrix, dtype=dtypes.bfloat16)
     none = Constant(0, "ulong")
-    given = [Workspace(p.temporary), none, Workspace(p.temporary + 1), none]
+    given = [Workspace(p.workspace), none, Workspace(p.workspace + 1), none]
     steps, sums = _multiply(
-        runtime, "gemm/wgmma", p, split, tile, shares, {}, given, p.temporary + 2,
+        runtime, "gemm/wgmma", p, split, tile, shares, {}, given, p.workspace + 2,
         longs(left.distance, right.distance),
     )  # fmt: skip
     steps = [left.launch, right.launch, *steps]
@@ -117,7 +117,7 @@ def _in_pieces(runtime: Runtime, p: Product) -> tuple[list[bf16_split.Parts], Pr
         if others < _WORTH_COPYING or staging.walk(matrix, strides, lengths, size, ragged=True).nbytes > size:
             given.append(Tensor(matrix.place))
             continue
-        place = p.temporary + len(copies)
+        place = p.workspace + len(copies)
         copy = bf16_split.parts(runtime, p, matrix, shape, 1, place)
         p = replace(p, left=copy.matrix) if side == "left" else replace(p, right=copy.matrix)
         copies.append(copy)

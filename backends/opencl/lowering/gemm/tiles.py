@@ -64,11 +64,11 @@ def choose(runtime: Runtime, p: Product, *, asynchronous: bool) -> Tile:
     """The largest tile that keeps all compute units busy, with the terms of tiles shared out where that helps."""
     units = runtime.features.compute_units
     large, small = (Tile(2, 2, 32, 2), Tile(1, 1, 16, 3)) if asynchronous else (Tile(2, 2, 8, 2), Tile(1, 1, 16, 2))
-    if _RESIDENT.groups * large.local_memory(p.element.itemsize) > runtime.features.static_local_memory:
+    if _RESIDENT.groups * large.local_memory(p.sum_dtype.itemsize) > runtime.features.static_local_memory:
         large = Tile(2, 2, 8, large.stages)
     tiles = large.count(p)
     few = tiles < units and tiles * (p.k // _SHARE) < units
-    if p.element.itemsize > 4:
+    if p.sum_dtype.itemsize > 4:
         return small
     return runtime.tuning.choose(TILES, size_class(p.m, p.n, p.k), small if few else large)
 
@@ -95,11 +95,11 @@ def multiply(runtime: Runtime, p: Product, tile: Tile, *, asynchronous: bool) ->
     defined = definitions(
         p, finishing, staged, WIDTH=4, QUAD_ROWS=tile.quad_rows, QUAD_COLUMNS=tile.quad_columns, DEPTH=tile.depth,
         STAGES=tile.stages, ASYNC=asynchronous, TENSOR_CORES=runtime.features.tensor_cores, SPLIT=shared,
-        OUT_QUADS=p.n % 4 == 0 and (shared or (p.out.aligned and p.out_dtype is p.element)),
+        OUT_QUADS=p.n % 4 == 0 and (shared or (p.out.aligned and p.out_dtype is p.sum_dtype)),
     )  # fmt: skip
     if not asynchronous:
         del defined["A_BYTES"], defined["B_BYTES"]  # which would only make variants of the same kernel
-    target: Parameter = Workspace(p.temporary) if shared else Tensor(p.out.place)
+    target: Parameter = Workspace(p.workspace) if shared else Tensor(p.out.place)
     large = tile.quad_rows * tile.quad_columns >= 4
     nvidia = runtime.features.compute_capability > 0
     launch = runtime.launch(
@@ -112,5 +112,5 @@ def multiply(runtime: Runtime, p: Product, tile: Tile, *, asynchronous: bool) ->
     )  # fmt: skip
     if not shared:
         return launch
-    total = split_k.total(runtime, p, shares, p.temporary)
+    total = split_k.total(runtime, p, shares, p.workspace)
     return LaunchSequence("matmul", (launch, total), shares.workspace(p))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, Workspace
-from polyhal.backends.common.problems.multi_tensor import Operand, Slot
+from polyhal.backends.common.problems.multi_tensor import SlotOperand, TensorSlot
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
 from polyhal.backends.opencl.runtime import Runtime
@@ -39,7 +39,7 @@ def slots_per_launch(runtime: Runtime, operands: int) -> int:
     return max(1, min(_MOST_SLOTS, room // (operands * _BYTES_PER_TENSOR + _BYTES_PER_SLOT)))
 
 
-def alike(runtime: Runtime, slots: Sequence[Slot]) -> list[tuple[bool, Sequence[Slot]]]:
+def alike(runtime: Runtime, slots: Sequence[TensorSlot]) -> list[tuple[bool, Sequence[TensorSlot]]]:
     """Slots by whether they are aligned, where that makes a difference: not to CPUs."""
     if runtime.features.cpu:
         return [(False, slots)]
@@ -49,7 +49,7 @@ def alike(runtime: Runtime, slots: Sequence[Slot]) -> list[tuple[bool, Sequence[
 
 def definitions(
     runtime: Runtime,
-    operands: Sequence[Operand],
+    operands: Sequence[SlotOperand],
     real: str,
     *,
     slots: int = 0,
@@ -73,7 +73,7 @@ def definitions(
     return {**sizes, **_declarations(operands, slots)} if slots else sizes
 
 
-def _declarations(operands: Sequence[Operand], count: int) -> dict[str, str]:
+def _declarations(operands: Sequence[SlotOperand], count: int) -> dict[str, str]:
     declared = []
     for i in range(count):
         declared += [f"{_pointer(o)}{o.name}{i}, const ulong {o.name}{i}_offset" for o in operands]
@@ -82,7 +82,7 @@ def _declarations(operands: Sequence[Operand], count: int) -> dict[str, str]:
     return {"SLOT_PARAMETERS": ",\n".join(declared), "FIND_SLOT": f"{variables}\n{_choice(operands, 0, count)}"}
 
 
-def _choice(operands: Sequence[Operand], first: int, end: int) -> str:
+def _choice(operands: Sequence[SlotOperand], first: int, end: int) -> str:
     """A search by halves for the last slot of those from `first` to before `end` that begins at the chunk or before it."""
     if end - first == 1:
         chosen = " ".join(f"{o.name} = {o.name}{first} + {o.name}{first}_offset;" for o in operands)
@@ -92,7 +92,7 @@ def _choice(operands: Sequence[Operand], first: int, end: int) -> str:
     return f"if (chunk < start{middle}) {{ {left} }}\nelse {{ {right} }}"
 
 
-def _pointer(operand: Operand) -> str:
+def _pointer(operand: SlotOperand) -> str:
     return f"__global {'const ' if operand.read_only else ''}STORAGE({operand.dtype.name}) *"
 
 
@@ -101,7 +101,7 @@ def _chunk_size(runtime: Runtime) -> int:
     return _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
 
 
-def batches(runtime: Runtime, operands: int, slots: Sequence[Slot]) -> list[Batch]:
+def batches(runtime: Runtime, operands: int, slots: Sequence[TensorSlot]) -> list[Batch]:
     """Launches for slots of `operands` tensors, empty ones left out.
 
     Slots left over repeat the first one's operands and start past the last chunk, so that no chunk finds them.
@@ -124,9 +124,9 @@ def batches(runtime: Runtime, operands: int, slots: Sequence[Slot]) -> list[Batc
     return out
 
 
-def _with_offsets(slot: Slot) -> list[Parameter]:
+def _with_offsets(slot: TensorSlot) -> list[Parameter]:
     """A workspace brings no offset; kernels over slots expect one."""
     out: list[Parameter] = []
-    for given in slot.given:
-        out += [given, Constant(0, "ulong")] if isinstance(given, Workspace) else [given]
+    for tensor in slot.tensors:
+        out += [tensor, Constant(0, "ulong")] if isinstance(tensor, Workspace) else [tensor]
     return out

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from polyhal.backends.common.launching.geometry import power_of_two_at_most
 from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
 from polyhal.backends.common.problems import optim
-from polyhal.backends.common.problems.multi_tensor import Kernel, Makers, More, Slot
+from polyhal.backends.common.problems.multi_tensor import (
+    ExtraParameters,
+    MultiTensorBuilders,
+    MultiTensorKernel,
+    TensorSlot,
+)
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.optim.multi_tensor import alike, batches, definitions
 from polyhal.backends.opencl.lowering.pointwise import copy
@@ -20,7 +25,9 @@ _LARGEST_GROUP = 1024
 """Work-items of a GPU that add up the sums of chunks: one group, which has nothing else to wait for memory with."""
 
 
-def _over_slots(runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: More) -> tuple[list[Launch], int]:
+def _over_slots(
+    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], more: ExtraParameters
+) -> tuple[list[Launch], int]:
     file = f"optim/{_FILES.get(kernel.name, kernel.name)}"
     function = kernel.name if kernel.name in _FILES else ""
     launches: list[Launch] = []
@@ -46,4 +53,4 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
     return runtime.launch(name, "optim/sum_of_squares", sizes, parameters, (group,), (group,), kernel=name)
 
 
-LOWERINGS = optim.lowerings(Makers(copy.copy, _over_slots, _total, copy.fill))
+LOWERINGS = optim.lowerings(MultiTensorBuilders(copy.copy, _over_slots, _total, copy.fill))

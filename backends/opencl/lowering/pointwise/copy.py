@@ -48,7 +48,7 @@ def number_dtype(dtype: DType) -> DType:
 
 def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     """A tiled kernel where the source's neighbours lie along another axis than the target's, or None."""
-    t = transpose.find(source, target)
+    t = transpose.match(source, target)
     if t is None:
         return None
     args: Arguments = {
@@ -61,7 +61,7 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
         definitions |= {"SIDE": _CPU_SIDE}
         return runtime.launch("transpose", "pointwise/cpu_transpose", definitions, args, (t.tiles(_CPU_SIDE),), (1,))
     size = min(_LOCAL_GROUP, runtime.features.group_size)
-    if size == _LOCAL_GROUP and source.aligned and target.aligned and t.in_vectors(_BLOCK):
+    if size == _LOCAL_GROUP and source.aligned and target.aligned and t.vectorizable(_BLOCK):
         return runtime.launch(
             "transpose",
             "pointwise/transpose_vectors",

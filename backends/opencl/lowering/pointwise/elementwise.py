@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from polyhal.backends.common.codegen.elementwise import Operand, Step, lay_out, lowerings
+from polyhal.backends.common.codegen.elementwise import ElementwiseOperand, ExpressionStep, lowerings, merge_axes
 from polyhal.backends.common.codegen.expressions import register_class
-from polyhal.backends.common.codegen.statements import Value, cast, evaluate
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, Number, ScalarType, Tensor
 from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
@@ -59,7 +59,7 @@ class _Space:
     width: int
     aligned: bool
     wide: bool
-    operands: tuple[Operand, ...]
+    operands: tuple[ElementwiseOperand, ...]
 
     @property
     def chunks(self) -> int:
@@ -85,7 +85,7 @@ class Text:
     store: list[str] = field(default_factory=list)
     store_part: list[str] = field(default_factory=list)
 
-    def tensor(self, operand: Operand, const: str = "const ") -> None:
+    def tensor(self, operand: ElementwiseOperand, const: str = "const ") -> None:
         """Parameters p<position> and o<position>: an operand's memory and offset."""
         n = operand.position
         self.parameters.append(f"__global {const}STORAGE({operand.dtype.name}) *p{n}, const ulong o{n}")
@@ -115,7 +115,7 @@ def group(
     name: str,
     inputs: Sequence[InputSpec | None],
     outputs: Sequence[Spec],
-    steps: Sequence[Step],
+    steps: Sequence[ExpressionStep],
     results: Sequence[int],
 ) -> Launch:
     """A launch that evaluates `steps` and writes value `results[i]` to output i.
@@ -164,15 +164,15 @@ def division_options(runtime: Runtime) -> list[str]:
 
 
 def _lay_out(vector: int, runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Space:
-    axes, operands = lay_out(inputs, outputs)
+    axes, operands = merge_axes(inputs, outputs)
     # A short tensor could do with narrower vectors, but these are another program, which costs more than it ever gains.
     inner = max(axes[-1], vector) if runtime.features.cpu and len(axes) == 1 else axes[-1]
     width, aligned = vector_width(vector, runtime, inner, operands)
-    wide = max(*[o.reach(axes) for o in operands], math.prod(axes) + 2 * width) > INT32_LIMIT
+    wide = max(*[o.span(axes) for o in operands], math.prod(axes) + 2 * width) > INT32_LIMIT
     return _Space(axes, width, aligned, wide, operands)
 
 
-def vector_width(vector: int, runtime: Runtime, inner: int, operands: Sequence[Operand]) -> tuple[int, bool]:
+def vector_width(vector: int, runtime: Runtime, inner: int, operands: Sequence[ElementwiseOperand]) -> tuple[int, bool]:
     """Elements of the innermost axis, of length `inner`, per work-item, and whether its vectors are aligned.
 
     CPUs take unaligned and gathered vectors in their stride. GPUs gain from vectors only when they are aligned, and
@@ -183,11 +183,11 @@ def vector_width(vector: int, runtime: Runtime, inner: int, operands: Sequence[O
         full = vector if itemsize <= 4 else max(2, vector // 2)
         return next((w for w in (full, 4) if inner >= w), 1), False
     full = max(2, min(2 * vector, 4 * vector // itemsize, 16))
-    whole = all(o.walk == "splat" or o.in_vectors(full) for o in operands)
+    whole = all(o.access == "broadcast" or o.vectorizable(full) for o in operands)
     return (full, True) if whole and inner >= full else (1, False)
 
 
-def _emit_operands(text: Text, space: _Space, inputs: Sequence[InputSpec | None]) -> list[Value]:
+def _emit_operands(text: Text, space: _Space, inputs: Sequence[InputSpec | None]) -> list[RegisterValue]:
     outer = len(space.axes) - 1
     integer: ScalarType = "long" if space.wide else "int"
     for axis in range(outer - 1, 0, -1):
@@ -209,50 +209,52 @@ def _emit_operands(text: Text, space: _Space, inputs: Sequence[InputSpec | None]
     for o in space.operands:
         for axis in range(outer):
             text.scalar(f"s{o.position}_{axis}", integer, Constant(o.strides[axis], integer))
-        if o.walk == "step":
+        if o.access == "strided":
             text.scalar(f"t{o.position}", integer, Constant(o.strides[-1], integer))
     return values
 
 
-def load_inputs(text: Text, inputs: Sequence[InputSpec | None], operands: Sequence[Operand]) -> list[Value]:
+def load_inputs(
+    text: Text, inputs: Sequence[InputSpec | None], operands: Sequence[ElementwiseOperand]
+) -> list[RegisterValue]:
     """A register per input: from pointers q<position> for tensors, from parameters for numbers."""
     values = []
     for i, spec in enumerate(inputs):
         if isinstance(spec, ScalarSpec):
             values.append(_emit_number(text, i, spec.dtype))
         elif spec is None:
-            values.append(Value("", dtypes.float32))
+            values.append(RegisterValue("", dtypes.float32))
         else:
             values.append(_emit_load(text, next(o for o in operands if o.position == i)))
     return values
 
 
-def _emit_number(text: Text, position: int, dtype: DType) -> Value:
+def _emit_number(text: Text, position: int, dtype: DType) -> RegisterValue:
     # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
     cls = register_class(dtype)
     wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
     text.scalar(f"x{position}", wire, Number(position, wire))
     held = type_name(cls)
     text.compute.append(f"const VEC({held}) r{position} = (VEC({held}))(({held})x{position});")
-    return Value(f"r{position}", dtype)
+    return RegisterValue(f"r{position}", dtype)
 
 
-def _emit_load(text: Text, o: Operand) -> Value:
+def _emit_load(text: Text, o: ElementwiseOperand) -> RegisterValue:
     register, pointer, name = f"r{o.position}", f"q{o.position}", o.dtype.name
     text.registers.append(f"VEC(COMPUTE({name})) {register};")
-    if o.walk == "splat":
+    if o.access == "broadcast":
         text.load.append(f"LOAD_BROADCAST({name}, {register}, {pointer})")
         text.load_part.append(f"LOAD_BROADCAST({name}, {register}, {pointer})")
-    elif o.walk == "unit":
+    elif o.access == "contiguous":
         text.load.append(f"LOAD_CONTIGUOUS({name}, {register}, {pointer})")
         text.load_part.append(f"LOAD_CONTIGUOUS_PART({name}, {register}, {pointer})")
     else:
         text.load.append(f"LOAD_STRIDED({name}, {register}, {pointer}, t{o.position})")
         text.load_part.append(f"LOAD_STRIDED_PART({name}, {register}, {pointer}, t{o.position})")
-    return Value(register, o.dtype)
+    return RegisterValue(register, o.dtype)
 
 
-def _emit_results(text: Text, space: _Space, results: Sequence[Value], outputs: Sequence[Spec]) -> None:
+def _emit_results(text: Text, space: _Space, results: Sequence[RegisterValue], outputs: Sequence[Spec]) -> None:
     targets = space.operands[len(space.operands) - len(outputs) :]
     for value, o in zip(results, targets, strict=True):
         # The address of the register is taken for partial stores, so it must be a variable of its own.
@@ -260,7 +262,7 @@ def _emit_results(text: Text, space: _Space, results: Sequence[Value], outputs: 
         held = type_name(register_class(o.dtype))
         text.compute.append(f"VEC({held}) {register} = {cast(text, value, o.dtype)};")
         pointer = f"q{o.position}"
-        if o.walk == "unit":
+        if o.access == "contiguous":
             text.store.append(f"STORE_CONTIGUOUS({name}, {register}, {pointer})")
             text.store_part.append(f"STORE_CONTIGUOUS_PART({name}, {register}, {pointer})")
         else:
@@ -268,9 +270,9 @@ def _emit_results(text: Text, space: _Space, results: Sequence[Value], outputs: 
             text.store_part.append(f"STORE_STRIDED_PART({name}, {register}, {pointer}, {_step(o)})")
 
 
-def _step(o: Operand) -> str:
-    # An output of one element may have walk "splat": its stride means nothing.
-    return f"t{o.position}" if o.walk == "step" else "0"
+def _step(o: ElementwiseOperand) -> str:
+    # An output of one element may have "broadcast" access: its stride means nothing.
+    return f"t{o.position}" if o.access == "strided" else "0"
 
 
 LOWERINGS = lowerings(group)

@@ -12,7 +12,7 @@ from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems import reduction
-from polyhal.backends.common.problems.reduction import JOINS, Axes, Makers, Operation, accumulator
+from polyhal.backends.common.problems.reduction import COMBINE, Axes, Operation, ReductionBuilders, accumulator
 from polyhal.backends.opencl.dialect import convert, type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise import copy
@@ -55,7 +55,7 @@ def _definitions(
         "OUT_DTYPE": target.name,
         "ACCUMULATOR": type_name(register_class(held)),
         "MAP(v)": mapped,
-        "OPERATION": JOINS[op],
+        "OPERATION": COMBINE[op],
         "IDENTITY": _identity(op, held),
         "DIVIDE": divides,
     }
@@ -133,13 +133,13 @@ def _columns(
     return runtime.launch(f"reduce.{op}", "reduction/columns", definitions, parameters, (items * slices,), (group,))
 
 
-_MAKERS = Makers(copy.copy, _values, positions)
+_BUILDERS = ReductionBuilders(copy.copy, _values, positions)
 
-LOWERINGS = reduction.lowerings(_MAKERS)
+LOWERINGS = reduction.lowerings(_BUILDERS)
 
 
 def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch:
     """A launch (x, out) for contiguous `out` that holds the kept axes in order. Raises UnsupportedOpError."""
-    launch = reduction.build(_MAKERS, runtime, op, x, out, axes)
+    launch = reduction.build(_BUILDERS, runtime, op, x, out, axes)
     assert not isinstance(launch, Declined), launch.reason
     return launch

@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyhal.backends.common.codegen.elementwise import Operand, Step, fused
+from polyhal.backends.common.codegen.elementwise import ElementwiseOperand, ExpressionStep, lower_fused
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.statements import cast, evaluate
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, ScalarType, Tensor, Workspace
-from polyhal.backends.common.problems.reduction import JOINS, Operation
+from polyhal.backends.common.problems.reduction import COMBINE, Operation
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise.elementwise import (
@@ -52,7 +52,7 @@ class _Space:
 
     kept: tuple[int, ...]
     reduced: tuple[int, ...]
-    operands: tuple[Operand, ...]
+    operands: tuple[ElementwiseOperand, ...]
     by_rows: bool
 
     @property
@@ -89,8 +89,8 @@ def _lay_out(inputs: Sequence[InputSpec | None], axes: tuple[int, ...]) -> _Spac
     operands = []
     for (position, spec), over, under in zip(tensors, kept_strides, reduced_strides, strict=True):
         step = (under if by_rows else over)[-1]
-        walk = "splat" if step == 0 else "unit" if step == 1 else "step"
-        operands.append(Operand(position, spec.dtype, (*over, *under), walk, spec.aligned))  # type: ignore[arg-type]
+        access = "broadcast" if step == 0 else "contiguous" if step == 1 else "strided"
+        operands.append(ElementwiseOperand(position, spec.dtype, (*over, *under), access, spec.aligned))  # type: ignore[arg-type]
     return _Space(kept, reduced, tuple(operands), by_rows)
 
 
@@ -99,7 +99,7 @@ def _reduced_group(
     name: str,
     inputs: Sequence[InputSpec | None],
     output: Spec,
-    steps: Sequence[Step],
+    steps: Sequence[ExpressionStep],
     result: int,
     reduction: tuple[Operation, tuple[int, ...]],
 ) -> Launch | Declined:
@@ -152,7 +152,7 @@ def _pass(
     name: str,
     inputs: Sequence[InputSpec | None],
     target: DType,
-    steps: Sequence[Step],
+    steps: Sequence[ExpressionStep],
     result: int,
     operation: Operation,
     space: _Space,
@@ -176,7 +176,7 @@ def _pass(
     values = evaluate(text, steps, load_inputs(text, inputs, space.operands))
     text.compute.append(f"const VEC({real}) value = {cast(text, values[result], held)};")
     for o in space.operands:
-        if o.walk == "step":
+        if o.access == "strided":
             integer: ScalarType = "long" if wide else "int"
             text.scalar(f"t{o.position}", integer, Constant(o.strides[_vector_axis(space)], integer))
     blocks = ceil_div(space.reduced[-1], span) if space.by_rows else 1
@@ -189,7 +189,7 @@ def _pass(
         "BY_ROWS": space.by_rows, "WHOLE": space.vectors % width == 0, "STRIPS": strips,
         "GROUP": size if space.by_rows else 1, "REAL": real,
         "OUT_DTYPE": target.name,
-        "OPERATION": JOINS[operation], "IDENTITY": _IDENTITIES[operation], "OUT_IS_WORKSPACE": workspace is not None,
+        "OPERATION": COMBINE[operation], "IDENTITY": _IDENTITIES[operation], "OUT_IS_WORKSPACE": workspace is not None,
         **dict.fromkeys(sorted(text.dialect.headers), 1),
         "PARAMETERS": ", ".join(text.parameters),
         "LOCATE_KEPT": "\n".join(text.locate), "LOCATE_REDUCED": "\n".join(text.store),
@@ -218,7 +218,9 @@ def _vector_axis(space: _Space) -> int:
 def _width(runtime: Runtime, space: _Space) -> tuple[int, bool]:
     axis = _vector_axis(space)
     moved = [
-        Operand(o.position, o.dtype, (*o.strides[:axis], *o.strides[axis + 1 :], o.strides[axis]), o.walk, o.aligned)
+        ElementwiseOperand(
+            o.position, o.dtype, (*o.strides[:axis], *o.strides[axis + 1 :], o.strides[axis]), o.access, o.aligned
+        )
         for o in space.operands
     ]
     return vector_width(runtime.features.vector_width, runtime, space.vectors, moved)
@@ -252,4 +254,4 @@ def _most_tensors(runtime: Runtime) -> int:
     return max(2, (int(runtime.device.max_parameter_size) - _OTHER_BYTES) // _BYTES_PER_TENSOR)
 
 
-LOWERINGS = {"fused_elementwise": fused(group, _most_tensors, _reduced_group)}
+LOWERINGS = {"fused_elementwise": lower_fused(group, _most_tensors, _reduced_group)}

@@ -10,7 +10,7 @@ from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.reduction import Operation, accumulator
-from polyhal.backends.common.problems.rows import Rows, walk
+from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.opencl.dialect import convert, type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
@@ -49,7 +49,7 @@ def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, 
     columns = _columns(x, axis)
     if columns is not None:
         return _down_columns(runtime, f"cum{operation}", x.shape[axis], columns, held.itemsize, definitions)
-    found = walk((x, out), axis)
+    found = rows_along((x, out), axis)
     if isinstance(found, Declined):
         return found
     return _along_rows(runtime, f"cum{operation}", (x, out), found, held.itemsize, definitions)
@@ -109,7 +109,7 @@ def _down_columns(
 
 
 def _along_rows(
-    runtime: Runtime, name: str, specs: Sequence[Spec], found: Rows, itemsize: int,
+    runtime: Runtime, name: str, specs: Sequence[Spec], found: StridedRows, itemsize: int,
     definitions: dict[str, str | int | bool],
 ) -> Launch:  # fmt: skip
     features = runtime.features

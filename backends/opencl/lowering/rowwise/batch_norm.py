@@ -10,7 +10,7 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems import batch_norm
-from polyhal.backends.common.problems.batch_norm import Planes
+from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.rows import real_type
@@ -46,7 +46,7 @@ def _definitions(
     return definitions
 
 
-def _together(runtime: Runtime, planes: Planes) -> int:
+def _together(runtime: Runtime, planes: ChannelPlanes) -> int:
     """Channels that one work-item takes together: of short planes enough to read memory in long runs."""
     if not runtime.features.cpu or planes.inner > _SHORT_PLANE:
         return 1
@@ -60,7 +60,7 @@ def _groups(runtime: Runtime, inner: int) -> tuple[int, int]:
     return runtime.features.group_size, _SHORT_GROUP if inner <= _SHORT_PLANE else runtime.features.group_size
 
 
-def _images_each(runtime: Runtime, planes: Planes, together: int) -> int:
+def _images_each(runtime: Runtime, planes: ChannelPlanes, together: int) -> int:
     """Images that one group takes of its channels, so that there are groups enough."""
     wanted = (_CPU_GROUPS if runtime.features.cpu else _GPU_GROUPS) * runtime.features.compute_units
     least = ceil_div(_LEAST_ELEMENTS, planes.inner * together)
@@ -116,7 +116,7 @@ def _item(definitions: Mapping[str, Any]) -> int:
     return 8 if definitions["REAL"] == "double" else 4
 
 
-def _layout(planes: Planes, *steps: int) -> list[Parameter]:
+def _layout(planes: ChannelPlanes, *steps: int) -> list[Parameter]:
     sizes = (planes.images, planes.channels, planes.inner)
     return [*(Constant(n, "uint") for n in sizes), *(Constant(n, "long") for n in steps)]
 

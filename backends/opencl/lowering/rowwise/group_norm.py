@@ -8,8 +8,8 @@ from typing import Any
 
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems import batch_norm
-from polyhal.backends.common.problems.batch_norm import Planes
-from polyhal.backends.common.problems.norm import Inputs, small_refusal
+from polyhal.backends.common.problems.batch_norm import ChannelPlanes
+from polyhal.backends.common.problems.norm import Inputs, parameter_refusal
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support import rows
 from polyhal.backends.opencl.runtime import Runtime
@@ -24,7 +24,7 @@ def _inner(x: Spec) -> int:
     return math.prod(x.shape[2:])
 
 
-def _dense(planes: Planes) -> bool:
+def _dense(planes: ChannelPlanes) -> bool:
     """Whether the channels of an image follow one another."""
     return planes.steps[1] == planes.inner or planes.channels == 1
 
@@ -61,7 +61,7 @@ def _backward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
     weight = inputs[2]
-    refusal = small_refusal(*inputs[2:])
+    refusal = parameter_refusal(*inputs[2:])
     if refusal:
         return Declined(refusal)
     found = batch_norm.backward(inputs)

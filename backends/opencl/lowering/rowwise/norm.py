@@ -119,7 +119,7 @@ def _backward(centred: bool) -> Lower:
     return lower
 
 
-def _columns(arranged: rows.Rows, found: norm.Gradient) -> int:
+def _columns(arranged: rows.Rows, found: norm.NormGradient) -> int:
     """Columns that a work-item of a GPU sums side by side."""
     steps = (arranged.length, found.g_row, found.x_row)
     aligned = found.g.aligned and found.x.aligned and all(s % _GPU_COLUMNS == 0 for s in steps)
@@ -129,7 +129,7 @@ def _columns(arranged: rows.Rows, found: norm.Gradient) -> int:
 def _partial_sums(
     runtime: Runtime,
     arranged: rows.Rows,
-    found: norm.Gradient,
+    found: norm.NormGradient,
     columns: int,
     definitions: Mapping[str, str | int | bool],
     statistics: Sequence[int],

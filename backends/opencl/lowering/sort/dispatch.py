@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyhal.backends.common.problems.rows import walk
+from polyhal.backends.common.problems.rows import rows_along
 from polyhal.backends.opencl.lowering.sort import cpu_merge, radix
 from polyhal.backends.opencl.lowering.sort.problem import Sorting
 from polyhal.backends.opencl.runtime import Runtime
@@ -31,7 +31,7 @@ def _ordered(
     """The first of each row in order, as many as `outputs` hold."""
     assert isinstance(x, Spec)
     kept = Spec(x.dtype, outputs[0].shape, x.strides, x.aligned)
-    found = walk((kept, *outputs), axis)
+    found = rows_along((kept, *outputs), axis)
     if isinstance(found, Declined):
         return found
     job = Sorting(runtime, name, found, x.shape[axis], x.strides[axis], x.dtype, descending)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.launch import Constant
-from polyhal.backends.common.problems.rows import Rows
+from polyhal.backends.common.problems.rows import StridedRows
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
@@ -20,7 +20,7 @@ class Sorting:
 
     runtime: Runtime
     name: str
-    found: Rows
+    found: StridedRows
     """x and both results, with as many elements to a row as are kept."""
     length: int
     step: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from polyhal.backends.common.codegen.expressions import register_class
-from polyhal.backends.common.codegen.statements import Value, cast, evaluate
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.launch import Constant, ScalarType, Tensor
 from polyhal.backends.common.problems.gemm import Addend, Product
@@ -61,22 +61,22 @@ class _Text:
 
 def epilogue(p: Product) -> tuple[dict[str, str | int | bool], list[Parameter]]:
     """The definitions and the kernel parameters for the bias or the epilogue of a product."""
-    found = p.finish()
+    found = p.merged_epilogue()
     if found is None:
         return dict(_NONE), []
     text = _Text()
-    real = type_name(p.kind)
+    real = type_name(p.sum_class)
     text.lines.append(f"const VEC({real}) e0 = sum;")
-    values = [Value("e0", p.element)]
+    values = [RegisterValue("e0", p.sum_dtype)]
     for number, operand in enumerate(found.operands, 1):
         name = f"e{number}"
         if isinstance(operand, Addend):
             _load(text, p, name, operand)
-            values.append(Value(name, operand.dtype))
+            values.append(RegisterValue(name, operand.dtype))
         else:
-            text.declare(name, p.element, text.parameter(f"{name}_value", operand, p.element))
-            values.append(Value(name, p.element))
-    result = cast(text, evaluate(text, found.steps, values)[-1], p.element)
+            text.declare(name, p.sum_dtype, text.parameter(f"{name}_value", operand, p.sum_dtype))
+            values.append(RegisterValue(name, p.sum_dtype))
+    result = cast(text, evaluate(text, found.steps, values)[-1], p.sum_dtype)
     text.lines.append(f"sum = {result};")
     definitions: dict[str, str | int | bool] = {
         "EPILOGUE": 1,
@@ -97,7 +97,7 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], list[Parameter]]:
 
 def aligned(p: Product, count: int) -> bool:
     """Whether `count` neighbours of a result, and of all that its epilogue reads beside them, lie at multiples of that."""
-    found = p.finish()
+    found = p.merged_epilogue()
     tensors = [o for o in found.operands if isinstance(o, Addend)] if found else []
     return p.n % count == 0 and p.out.aligned and all(o.matrix.column == 0 or _together(p, o, count) for o in tensors)
 

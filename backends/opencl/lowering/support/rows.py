@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import Argument, Constant
-from polyhal.backends.common.problems.rows import Rows as Walk
-from polyhal.backends.common.problems.rows import walk
+from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
@@ -107,7 +106,7 @@ def arrange(
     `shared` are operands of one row that are read along with every row. No vector that is held crosses a multiple of `unit`.
     With `fewest`, there are no more work-items than keep a CPU, or a GPU that keeps rows, busy: they sum over their rows.
     """
-    found = walk(specs, axis)
+    found = rows_along(specs, axis)
     if isinstance(found, Declined):
         return found
     dtype = specs[0].dtype
@@ -139,7 +138,7 @@ def arrange(
     return Rows(found.count, found.length, definitions, tuple(parameters), (items,), (shape.group,), numbers, strides)
 
 
-def _cpu_shape(runtime: Runtime, dtype: DType, found: Walk, fewest: bool) -> RowShape:
+def _cpu_shape(runtime: Runtime, dtype: DType, found: StridedRows, fewest: bool) -> RowShape:
     """Some rows for each work-item, in vectors as wide as fit in one."""
     features = runtime.features
     if not found.contiguous:
@@ -154,7 +153,12 @@ def _cpu_shape(runtime: Runtime, dtype: DType, found: Walk, fewest: bool) -> Row
 
 
 def _gpu_shape(
-    runtime: Runtime, specs: Sequence[Spec], found: Walk, held: int, shared: Sequence[InputSpec | None], unit: int
+    runtime: Runtime,
+    specs: Sequence[Spec],
+    found: StridedRows,
+    held: int,
+    shared: Sequence[InputSpec | None],
+    unit: int,
 ) -> RowShape:
     """A group for each row, each of whose work-items keeps `held` shares of it if they are small enough."""
     if not found.contiguous:
@@ -170,7 +174,7 @@ def _gpu_shape(
     return _shared_rows(runtime, found, held, 1)
 
 
-def _shared_rows(runtime: Runtime, found: Walk, held: int, width: int) -> RowShape:
+def _shared_rows(runtime: Runtime, found: StridedRows, held: int, width: int) -> RowShape:
     """How groups of a GPU share contiguous rows in vectors of so many elements."""
     vectors = ceil_div(found.length, width)
     sharing = runtime.tuning.choose(SHARING, f"{size_class(found.count, found.length)} {held}", Sharing())

@@ -9,7 +9,7 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.attention import Shape, arrange, refusal
+from polyhal.backends.common.problems.attention import AttentionShape, merge_batch_axes, refusal
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.lowering.support.windows import too_large
@@ -94,14 +94,14 @@ class Way:
 class Plan:
     """What both directions need to know of a call."""
 
-    shape: Shape
+    shape: AttentionShape
     definitions: Mapping[str, Any]
     axes: int
     mask_strides: tuple[int, ...]
 
     def strides(self, operand: int, row: int) -> tuple[int, ...]:
         """The members of an operand: batch strides, then the row's."""
-        return (*self.shape.steps[operand][3 - self.axes :], row)
+        return (*self.shape.batch_strides[operand][3 - self.axes :], row)
 
     def lengths(self, scale: float) -> list[Parameter]:
         s = self.shape
@@ -122,19 +122,19 @@ def _plan(operands: Sequence[Spec], mask: Spec | None, results: Sequence[Spec], 
         return Declined(f"heads of {max(d, e)} features; the kernel takes {_MAX_FEATURES}")
     if any(o.strides[-1] != 1 and o.shape[-1] > 1 for o in operands):
         return Declined("features of a head do not lie next to each other")
-    shape = arrange(operands, mask, t, s, d, e)
+    shape = merge_batch_axes(operands, mask, t, s, d, e)
     if isinstance(shape, Declined):
         return shape
     axes = next(n for n in (1, 2, 3) if all(b == 1 for b in shape.batch[: 3 - n]))
     whole = all(
         o.aligned and o.strides[-2] % _VECTOR == 0 and all(b % _VECTOR == 0 for b in steps)
-        for o, steps in zip(operands, shape.steps, strict=False)
+        for o, steps in zip(operands, shape.batch_strides, strict=False)
     ) and all(r.aligned for r in results)
     tail = bool(d % _VECTOR or e % _VECTOR)
     mask_strides: tuple[int, ...] = ()
     if mask is not None:
         spread = broadcast_strides(mask.shape, mask.strides, (*q.shape[:-2], t, s))
-        mask_strides = (*shape.steps[-1][3 - axes :], *spread[-2:])
+        mask_strides = (*shape.batch_strides[-1][3 - axes :], *spread[-2:])
     definitions = {
         "DTYPE": q.dtype.name, "WIDTH": _VECTOR if whole and not tail else 1, "TAIL": tail, "CAUSAL": causal, "AXES": axes,
         "MASK_DTYPE": mask.dtype.name if mask is not None else "", "QUADS": ceil_div(d, _VECTOR),

@@ -147,7 +147,7 @@ def _out_lanes(c: Correlation, out: Spec) -> int:
 def _parameters(c: Correlation, p: Product, terms: int, *, split: bool) -> list[Parameter]:
     """The parameters of conv/windows.wgsl."""
     bias: list[Parameter] = [] if p.bias is None else [Tensor(p.bias)]
-    targets = [Workspace(p.temporary)] if split else [*bias, Tensor(p.out.place)]
+    targets = [Workspace(p.workspace)] if split else [*bias, Tensor(p.out.place)]
     pairs = (c.term_lengths, c.column_lengths, c.term_step, c.column_step, c.origin, c.size)
     out = () if split else (c.out_group, c.out_row, *c.out_columns)
     return [

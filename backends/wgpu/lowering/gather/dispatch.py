@@ -9,8 +9,8 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Number, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.gather import line_step, step_of_rows, thirds
-from polyhal.backends.common.problems.multi_tensor import settle
+from polyhal.backends.common.problems.gather import flat_stride, outer_axis_inner, row_stride
+from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.support.windows import Part, too_large
@@ -51,7 +51,7 @@ def _unit(x: Spec, out: Spec) -> int:
 
 def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: Places) -> Launch | Declined:
     """Rows of `x`; `places` are the arguments index, x and out. Tables and results that are too large are cut by rows."""
-    step = line_step(index)
+    step = flat_stride(index)
     if step is None:
         return Declined("the index is not evenly spaced")
     (rows, width), count = x.shape, index.size
@@ -145,7 +145,7 @@ class Rows:
 
 def _scatter(runtime: Runtime, rows: Rows, *, accumulate: bool) -> Launch | Declined:
     """The sums of rows added to what `out` holds, or put in its place."""
-    step = line_step(rows.index)
+    step = flat_stride(rows.index)
     if step is None:
         return Declined("the index is not evenly spaced")
     count, (length, width) = rows.index.size, rows.out.shape
@@ -225,7 +225,7 @@ def _scatter_rows(
         return Declined("an operand is a number")
     if runtime.features.cpu and _is_half(out.dtype):
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
-    step = step_of_rows(src)
+    step = row_stride(src)
     if step is None:
         return Declined("the rows of the source are not evenly spaced")
     column_step = src.strides[-1] if src.shape[-1] > 1 else 1
@@ -237,7 +237,7 @@ def _scatter_rows(
 
 def _numbers_along(data: Spec, index: Spec, axis: int, length: int) -> tuple[int, ...] | None:
     """What kernels along an axis are told of (data, index), or None where the axes on one side of it cannot be merged."""
-    lying, positions = thirds(data, axis), thirds(index, axis)
+    lying, positions = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
     if lying is None or positions is None:
         return None
     (_, picked, inner), index_steps = positions
@@ -318,7 +318,7 @@ def _store_rows(
     ]  # fmt: skip
     definitions = {"UNIT": out.dtype.itemsize, "GROUP": size}
     store = runtime.launch("store_rows", "gather/store_rows", definitions, parameters, ceil_div(value.size, size))
-    settled = settle(copy.copy, runtime, [(0, 0)], inputs, outputs)
+    settled = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)
     return LaunchSequence("store_rows", (settled, store))
 
 

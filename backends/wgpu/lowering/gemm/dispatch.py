@@ -129,20 +129,20 @@ def uints(*values: int) -> list[Parameter]:
 def definitions(p: Product, *, split: bool) -> dict[str, object]:
     """Template variables of lib/store_sums.wgsl; with `split` the kernel leaves partial sums in the workspace."""
     return {
-        "DTYPE": p.dtype.name, "OUT_DTYPE": p.out_dtype.name, "REAL": type_name(p.kind), "SPLIT": split,
+        "DTYPE": p.dtype.name, "OUT_DTYPE": p.out_dtype.name, "REAL": type_name(p.sum_class), "SPLIT": split,
         "BIAS": p.bias is not None and not split, "OUT_LANES": _out_lanes(p),
     }  # fmt: skip
 
 
 def _out_lanes(p: Product) -> int:
     rows_of_vectors = p.out.column == 1 and p.out.row == p.n and p.n % _LANES == 0
-    return _LANES if rows_of_vectors and p.out.aligned and p.element.itemsize <= 4 else 1
+    return _LANES if rows_of_vectors and p.out.aligned and p.sum_dtype.itemsize <= 4 else 1
 
 
 def _walks(p: Product) -> dict[str, object]:
     """Along which axis, and how many elements at a time, each operand is read: A_ALONG, A_LANES, B_ALONG and B_LANES."""
-    a_along, a_lanes = _walk(p.left, p.left.column, p.left.row, p.element.itemsize)
-    b_along, b_lanes = _walk(p.right, p.right.row, p.right.column, p.element.itemsize)
+    a_along, a_lanes = _walk(p.left, p.left.column, p.left.row, p.sum_dtype.itemsize)
+    b_along, b_lanes = _walk(p.right, p.right.row, p.right.column, p.sum_dtype.itemsize)
     return {"A_ALONG": a_along, "A_LANES": a_lanes, "B_ALONG": b_along, "B_LANES": b_lanes}
 
 
@@ -165,7 +165,7 @@ def _targets(p: Product) -> tuple[list[Parameter], list[Parameter]]:
 
 def _parameters(p: Product, terms: int, *, split: bool) -> list[Parameter]:
     """The parameters of gemm/operands.wgsl."""
-    targets, numbers = ([Workspace(p.temporary)], []) if split else _targets(p)
+    targets, numbers = ([Workspace(p.workspace)], []) if split else _targets(p)
     return [
         Tensor(p.left.place), Tensor(p.right.place), *targets,
         *uints(p.m, p.n, p.k, terms, p.count, *p.batch[1:]), *uints(p.left.row, p.left.column, *p.left.batch),
@@ -177,7 +177,7 @@ def share_out(runtime: Runtime, p: Product, groups: int, *, small: bool) -> tupl
     """Into how many splits to cut the terms, so that more than `groups` groups are busy, and the terms of each."""
     wanted = _BUSY_CPU if runtime.features.cpu else _BUSY_BLOCKS if small else 2 * _BUSY
     least = _LEAST_TERMS_SMALL if small else _LEAST_TERMS
-    room = runtime.features.max_binding // (p.count * p.m * p.n * p.element.itemsize)
+    room = runtime.features.max_binding // (p.count * p.m * p.n * p.sum_dtype.itemsize)
     splits = max(1, min(wanted // groups, p.k // least, room))
     terms = round_up(ceil_div(p.k, splits), _STEP)
     return ceil_div(p.k, terms), terms
@@ -188,7 +188,7 @@ def add(runtime: Runtime, p: Product, splits: int) -> Launch:
     size = p.count * p.m * p.n
     targets, numbers = _targets(p)
     chosen = {**definitions(p, split=False), "GROUP": _SUM_GROUP, "OUT_LANES": 1}
-    parameters = [Workspace(p.temporary), *targets, *uints(p.m, p.n, size, splits), *numbers]
+    parameters = [Workspace(p.workspace), *targets, *uints(p.m, p.n, size, splits), *numbers]
     return runtime.launch("matmul_sum", "gemm/split_k_reduce", chosen, parameters, ceil_div(size, _SUM_GROUP))
 
 
@@ -196,13 +196,13 @@ def finish(runtime: Runtime, p: Product, multiply: KernelLaunch, splits: int) ->
     """The launch, followed by the addition of what splits leave."""
     if splits == 1:
         return multiply
-    sums = splits * p.count * p.m * p.n * p.element.itemsize
+    sums = splits * p.count * p.m * p.n * p.sum_dtype.itemsize
     return LaunchSequence(multiply.name, (multiply, add(runtime, p, splits)), (sums,))
 
 
 def choose_tile(runtime: Runtime, p: Product) -> Tile:
     """Large tiles reuse more, unless they reach far beyond the matrix or are too few, even with the terms shared out."""
-    itemsize = p.element.itemsize
+    itemsize = p.sum_dtype.itemsize
     if itemsize > 4:
         return _SINGLE
 
@@ -240,7 +240,7 @@ def blocks(runtime: Runtime, p: Product) -> Launch:
     """A product straight from memory."""
     block, turned = choose_block(runtime, p.m, p.n, p.k), choose_block(runtime, p.n, p.m, p.k)
     if _area(turned, p.n, p.m) < 0.75 * _area(block, p.m, p.n):
-        p, block = p.turned(), turned
+        p, block = p.transposed(), turned
     groups = block.count(p.m, p.n) * p.count
     logical = p.dtype.kind == "bool"
     # The splits of a product of booleans would have to be joined by `or`.
@@ -262,7 +262,7 @@ def _area(block: Block, m: int, n: int) -> int:
 def _dots(runtime: Runtime, p: Product) -> Launch | None:
     """A launch where one side has few vectors and the terms of both lie side by side, else None."""
     if p.m > p.n:
-        p = p.turned()
+        p = p.transposed()
     if p.right.row != 1 or p.left.column != 1 or p.k < _LONG:
         return None
     chosen = {

@@ -35,7 +35,7 @@ def halved(runtime: Runtime, p: Product, build: Build, add: Add) -> Launch | Non
     if not too_large(runtime, *operands):
         return None
     axis = _farthest(operands, _TERMS)
-    partial_bytes = 2 * p.count * p.m * p.n * p.element.itemsize
+    partial_bytes = 2 * p.count * p.m * p.n * p.sum_dtype.itemsize
     if axis == _TERMS and (too_large(runtime, operands[2]) or partial_bytes > runtime.features.max_binding):
         axis = _farthest(operands[2:], _COLUMNS)
     length = operands[0].shape[axis]
@@ -87,11 +87,11 @@ def _part(
     ]
     part = replace(p, batch=(b0, b1, b2), m=m, n=n, k=k, left=factors[0], right=factors[1], out=factors[2])
     bias = p.bias if slot is None else None
-    part = replace(part, bias=None if bias is None else 3, temporary=3 if bias is None else 4)
+    part = replace(part, bias=None if bias is None else 3, workspace=3 if bias is None else 4)
     size = p.count * p.m * p.n
     if slot is not None:
         target = Matrix(2, n, 1, (b1 * b2 * m * n, b2 * m * n, m * n), slot * size % ALIGNMENT == 0)
-        part = replace(part, out=target, out_dtype=p.element)
+        part = replace(part, out=target, out_dtype=p.sum_dtype)
     launch = build(runtime, part)
     specs = [Spec(s.dtype, tuple(lengths), s.strides, s.aligned) for s in _operands(p)]
     places = (p.left.place, p.right.place, p.out.place)
@@ -103,9 +103,9 @@ def _part(
             for place, spec, move in zip(places, specs, moves, strict=True)
         ]
         if slot is not None:
-            refs[2] = Ref(args[p.temporary], contiguous(p.element, (size,)), slot * size)
+            refs[2] = Ref(args[p.workspace], contiguous(p.sum_dtype, (size,)), slot * size)
         if bias is not None:
             refs.append(Ref(args[bias].handle, args[bias].spec, args[bias].offset + bias_move))
-        launch(*refs, *args[p.temporary + (slot is not None) :])
+        launch(*refs, *args[p.workspace + (slot is not None) :])
 
     return run, launch.workspace

@@ -8,7 +8,12 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
 from polyhal.backends.common.problems import optim
-from polyhal.backends.common.problems.multi_tensor import Kernel, Makers, More, Slot
+from polyhal.backends.common.problems.multi_tensor import (
+    ExtraParameters,
+    MultiTensorBuilders,
+    MultiTensorKernel,
+    TensorSlot,
+)
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.pointwise import copy
@@ -26,7 +31,9 @@ _CPU_CHUNK = 16384
 _GPU_CHUNK = 4096
 
 
-def _over_slots(runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: More) -> tuple[list[Launch], int]:
+def _over_slots(
+    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], more: ExtraParameters
+) -> tuple[list[Launch], int]:
     launches: list[Launch] = []
     chunks = 0
     room = (runtime.features.max_binding - 256) // max(o.dtype.itemsize for o in kernel.operands)
@@ -40,7 +47,7 @@ def _over_slots(runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: M
     for slot in slots:
         step = room // ALIGNMENT * ALIGNMENT
         for at in range(0, slot.size if slot.size > room else 0, step):
-            piece = Slot(tuple(Tensor(g.index) for g in slot.given), min(step, slot.size - at), slot.aligned)
+            piece = TensorSlot(tuple(Tensor(g.index) for g in slot.tensors), min(step, slot.size - at), slot.aligned)
             launch, groups = _launch(runtime, kernel, [piece], more(chunks))
             launches.append(_moved(launch, kernel, piece, at))
             chunks += groups
@@ -48,7 +55,7 @@ def _over_slots(runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: M
 
 
 def _launch(
-    runtime: Runtime, kernel: Kernel, slots: Sequence[Slot], more: Sequence[Parameter]
+    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], more: Sequence[Parameter]
 ) -> tuple[Launch, int]:  # fmt: skip
     """One launch over slots of equal alignment, and its number of groups."""
     chunk = _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
@@ -58,12 +65,12 @@ def _launch(
     return runtime.launch(kernel.name, f"optim/{kernel.name}", definitions, [*parameters, *more], groups), groups
 
 
-def _moved(launch: Launch, kernel: Kernel, piece: Slot, at: int) -> Launch:
+def _moved(launch: Launch, kernel: MultiTensorKernel, piece: TensorSlot, at: int) -> Launch:
     """A launch on the part from element `at` on of tensors that a kernel cannot see whole."""
 
     def run(*args: Any) -> None:
         given = list(args)
-        for operand, place in zip(kernel.operands, piece.given, strict=True):
+        for operand, place in zip(kernel.operands, piece.tensors, strict=True):
             whole = given[place.index]
             handle, offset = (whole.handle, whole.offset) if isinstance(whole, Ref) else (whole, 0)
             given[place.index] = Ref(handle, contiguous(operand.dtype, (piece.size,)), offset + at)
@@ -80,17 +87,17 @@ def _slots_per_launch(runtime: Runtime, operands: int, more: Sequence[Parameter]
     )  # fmt: skip
 
 
-def _definitions(runtime: Runtime, kernel: Kernel, aligned: bool) -> dict[str, Any]:
+def _definitions(runtime: Runtime, kernel: MultiTensorKernel, aligned: bool) -> dict[str, Any]:
     operands = [{"name": o.name, "dtype": o.dtype.name, "read_only": o.read_only} for o in kernel.operands]
     size = runtime.features.group_size
     placed = group_reduce.definitions(runtime, size, size)
     return {**placed, **kernel.definitions, "OPERANDS": operands, "WIDTH": 4 if aligned else 1}
 
 
-def _with_offsets(slot: Slot) -> list[Parameter]:
+def _with_offsets(slot: TensorSlot) -> list[Parameter]:
     """A workspace brings no offset; kernels over slots expect one."""
     out: list[Parameter] = []
-    for given in slot.given:
+    for given in slot.tensors:
         out += [given, Constant(0, "uint")] if isinstance(given, Workspace) else [given]
     return out
 
@@ -101,4 +108,4 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
     return passes.one_pass(runtime, "sum", passes.Operand(partial, dtypes.float32), axes, target)
 
 
-LOWERINGS = optim.lowerings(Makers(copy.copy, _over_slots, _total))
+LOWERINGS = optim.lowerings(MultiTensorBuilders(copy.copy, _over_slots, _total))

@@ -34,7 +34,7 @@ def fill(runtime: Runtime, target: Spec) -> Launch:
 
 def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     """A tiled kernel where the source's neighbours lie along another axis than the target's, or None."""
-    t = transpose.find(source, target)
+    t = transpose.match(source, target)
     unit = "f16" if source.dtype is dtypes.float16 and runtime.features.float16 else _UNITS.get(source.dtype.itemsize)
     if t is None or unit is None or too_large(runtime, source, target):
         return None

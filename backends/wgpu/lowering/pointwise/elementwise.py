@@ -11,9 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyhal.backends.common.codegen.elementwise import Operand, Step, fused, lay_out, lowerings
-from polyhal.backends.common.codegen.expressions import Class, register_class
-from polyhal.backends.common.codegen.statements import Value, cast, evaluate
+from polyhal.backends.common.codegen.elementwise import (
+    ElementwiseOperand,
+    ExpressionStep,
+    lower_fused,
+    lowerings,
+    merge_axes,
+)
+from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Number, ScalarType, Tensor
 from polyhal.backends.wgpu.dialect import WGSLDialect, convert, narrow, type_name
@@ -60,7 +66,7 @@ def group(
     name: str,
     inputs: Sequence[InputSpec | None],
     outputs: Sequence[Spec],
-    steps: Sequence[Step],
+    steps: Sequence[ExpressionStep],
     results: Sequence[int],
 ) -> Launch:
     """A launch that evaluates `steps` and writes value `results[i]` to output i.
@@ -72,7 +78,7 @@ def group(
     if parts is not None:
         launches = [part.around(group(runtime, name, part.inputs, part.outputs, steps, results)) for part in parts]
         return LaunchSequence(name, launches)
-    axes, operands = lay_out(inputs, outputs)
+    axes, operands = merge_axes(inputs, outputs)
     width, lanes = _width(axes, operands, len(inputs))
     body = _Body()
     values = evaluate(body, steps, [_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)])
@@ -88,7 +94,7 @@ def group(
                 "name": f"a{o.position}",
                 "dtype": o.dtype.name,
                 "role": "input" if o.position < len(inputs) else "output",
-                "walk": o.walk,
+                "access": o.access,
                 "lanes": lanes[o.position],
             }
             for o in operands
@@ -105,7 +111,7 @@ def group(
     for o in operands:
         parameters.append(Tensor(o.position))
         parameters += [Constant(s, "uint") for s in o.strides[:-1]]
-        if o.walk == "step":
+        if o.access == "strided":
             parameters.append(Constant(o.strides[-1], "uint"))
     parameters += [Constant(n, "uint") for n in (*axes[1:-1], axes[-1], chunks, items)]
     return runtime.launch(
@@ -113,10 +119,10 @@ def group(
     )
 
 
-_FLOAT: frozenset[Class] = frozenset({"float", "bool"})
+_FLOAT: frozenset[RegisterClass] = frozenset({"float", "bool"})
 
 
-def _width(axes: tuple[int, ...], operands: Sequence[Operand], inputs: int) -> tuple[int, dict[int, int]]:
+def _width(axes: tuple[int, ...], operands: Sequence[ElementwiseOperand], inputs: int) -> tuple[int, dict[int, int]]:
     """Elements per invocation, and for each operand, by position, how many of them one access moves.
 
     Four at a time pay where all operands are walked in whole vectors, and where outputs are smaller than a word, which
@@ -125,21 +131,21 @@ def _width(axes: tuple[int, ...], operands: Sequence[Operand], inputs: int) -> t
     scalar = dict.fromkeys((o.position for o in operands), 1)
     if axes[-1] < _SMALLEST:
         return 1, scalar
-    whole = {o.position: o.in_vectors(_LANES) for o in operands}
+    whole = {o.position: o.vectorizable(_LANES) for o in operands}
     targets = [o for o in operands if o.position >= inputs]
     if not all(whole[o.position] for o in targets):
         return 1, scalar
-    vectors = all(whole[o.position] or o.walk == "splat" for o in operands)
+    vectors = all(whole[o.position] or o.access == "broadcast" for o in operands)
     if not vectors and all(o.dtype.itemsize >= 4 for o in targets):
         return 1, scalar
     return _LANES, {o.position: _LANES if whole[o.position] and o.dtype.itemsize <= 4 else 1 for o in operands}
 
 
-def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> Value:
+def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> RegisterValue:
     if spec is None:
-        return Value("", dtypes.float32)
+        return RegisterValue("", dtypes.float32)
     if isinstance(spec, Spec):
-        return Value(f"r_a{position}", spec.dtype)
+        return RegisterValue(f"r_a{position}", spec.dtype)
     dtype = dtypes.float32 if spec.dtype.kind == "float" else spec.dtype
     if dtype.itemsize == 8 and not int64:
         # Such a device has no tensor in which the upper half could show.
@@ -147,7 +153,7 @@ def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> V
     return _number(body, position, dtype)
 
 
-def _number(body: _Body, position: int, dtype: DType) -> Value:
+def _number(body: _Body, position: int, dtype: DType) -> RegisterValue:
     # Integers wrap to the width of their register instead of failing to pack.
     cls = register_class(dtype)
     name, register = f"x{position}", f"r_x{position}"
@@ -160,7 +166,7 @@ def _number(body: _Body, position: int, dtype: DType) -> Value:
     else:
         body.numbers.append(f"{name}: {type_name(cls)}")
         body.prepare.append(f"let {register} = p.{name};")
-    return Value(register, dtype)
+    return RegisterValue(register, dtype)
 
 
-LOWERINGS = {**lowerings(group), "fused_elementwise": fused(group, lambda runtime: runtime.features.max_buffers)}
+LOWERINGS = {**lowerings(group), "fused_elementwise": lower_fused(group, lambda runtime: runtime.features.max_buffers)}

@@ -13,7 +13,7 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems import reduction
-from polyhal.backends.common.problems.reduction import Axes, Axis, Makers, Operation
+from polyhal.backends.common.problems.reduction import Axes, Axis, Operation, ReductionBuilders
 from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.reduction.passes import (
     Operand,
@@ -147,13 +147,13 @@ def _positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Lau
     return runtime.launch(f"reduce.{op}", "reduction/arg", definitions, parameters, groups)
 
 
-_MAKERS = Makers(copy.copy, _values, _positions)
+_BUILDERS = ReductionBuilders(copy.copy, _values, _positions)
 
-LOWERINGS = reduction.lowerings(_MAKERS)
+LOWERINGS = reduction.lowerings(_BUILDERS)
 
 
 def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch:
     """A launch (x, out) for contiguous `out` that holds the kept axes in order. Raises UnsupportedOpError."""
-    launch = reduction.build(_MAKERS, runtime, op, x, out, axes)
+    launch = reduction.build(_BUILDERS, runtime, op, x, out, axes)
     assert not isinstance(launch, Declined), launch.reason
     return launch

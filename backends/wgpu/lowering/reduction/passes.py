@@ -8,7 +8,7 @@ from typing import Any
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
 from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
-from polyhal.backends.common.problems.reduction import JOINS, Axes, Operation, accumulator
+from polyhal.backends.common.problems.reduction import COMBINE, Axes, Operation, accumulator
 from polyhal.backends.wgpu.dialect import convert, type_name
 from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
 from polyhal.backends.wgpu.lowering.support import group_reduce, runs
@@ -70,7 +70,7 @@ def _definitions(op: Operation, x: Operand, target: Target) -> dict[str, Any]:
         "T": type_name(register_class(held)),
         "MAP": convert("v", x.dtype, read),
         "RESULT": convert(total, held, out),
-        "OPERATION": JOINS[op],
+        "OPERATION": COMBINE[op],
     }
 
 

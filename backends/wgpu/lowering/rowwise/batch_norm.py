@@ -9,7 +9,7 @@ from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
-from polyhal.backends.common.problems.batch_norm import Planes
+from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
 from polyhal.backends.wgpu.lowering.support import group_reduce, runs
@@ -30,7 +30,7 @@ _PAIR = 8
 class _Plan:
     """How the elements of the channels are walked: in vectors, by teams, in parts."""
 
-    def __init__(self, runtime: Runtime, planes: Sequence[Planes], large: Sequence[Spec]) -> None:
+    def __init__(self, runtime: Runtime, planes: Sequence[ChannelPlanes], large: Sequence[Spec]) -> None:
         x = planes[-1]
         steps = [s for q in planes for s in q.steps]
         whole = all(s.aligned for s in large) and all(n % _VECTOR == 0 for n in (x.inner, *steps))

@@ -93,7 +93,7 @@ def _backward(centred: bool) -> LoweringFunction:
 
 
 def _weight_partial(
-    runtime: Runtime, found: norm.Gradient, arranged: rows.Rows, centred: bool, workspace: int
+    runtime: Runtime, found: norm.NormGradient, arranged: rows.Rows, centred: bool, workspace: int
 ) -> tuple[KernelLaunch, int]:
     """The sums over chunks of rows, and how many chunks there are."""
     block = group_reduce.block(runtime, arranged.length // arranged.width, arranged.rows)

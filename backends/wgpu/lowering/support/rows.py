@@ -9,7 +9,7 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.rows import walk
+from polyhal.backends.common.problems.rows import rows_along
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.lowering.support.windows import halves
@@ -50,7 +50,7 @@ class Rows:
 
 def arrange(runtime: Runtime, specs: Sequence[Spec], axis: int, held: int = 1) -> Rows | Declined:
     """Rows along `axis` of operands of equal shape, of which `held` are kept in registers where they fit there."""
-    found = walk(specs, axis)
+    found = rows_along(specs, axis)
     if isinstance(found, Declined):
         return found
     whole = found.contiguous and found.length % _VECTOR == 0 and all(s.aligned for s in specs)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from polyhal.backends.common.codegen.expressions import Class, register_class
+from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
 from polyhal.hal.dtypes import DType, bool_
 
-_TYPES: dict[Class, str] = {
+_TYPES: dict[RegisterClass, str] = {
     "float": "float32", "double": "float64", "int": "int32", "uint": "uint32", "long": "int64", "ulong": "uint64",
     "bool": "int32",
 }  # fmt: skip
@@ -16,7 +16,7 @@ _OWN_NAMES = {
 """Functions of the table that CUDA has, accurate for all arguments, under its own names."""
 
 
-def type_name(cls: Class) -> str:
+def type_name(cls: RegisterClass) -> str:
     """The type of a register class; booleans are integers of value 0 or 1."""
     return _TYPES[cls]
 
@@ -29,7 +29,7 @@ def register_type(dtype: DType) -> str:
 class CudaDialect:
     """Spells the words of a template. Stateless."""
 
-    def constant(self, text: str, cls: Class) -> str:
+    def constant(self, text: str, cls: RegisterClass) -> str:
         if cls == "float":
             return f"{float(text)!r}f"
         return repr(float(text)) if cls == "double" else f"({type_name(cls)})({text})"
@@ -37,13 +37,13 @@ class CudaDialect:
     def select(self, no: str, yes: str, condition: str) -> str:
         return f"(({condition}) ? ({yes}) : ({no}))"
 
-    def truth(self, register: str, cls: Class) -> str:
+    def truth(self, register: str, cls: RegisterClass) -> str:
         return f"({register} != 0)"
 
-    def function(self, name: str, cls: Class) -> str:
+    def function(self, name: str, cls: RegisterClass) -> str:
         return _OWN_NAMES.get(name, name)
 
-    def predicate(self, condition: str, cls: Class) -> str:
+    def predicate(self, condition: str, cls: RegisterClass) -> str:
         return f"(int32)({condition})"
 
 

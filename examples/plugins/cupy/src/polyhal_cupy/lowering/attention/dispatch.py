@@ -41,7 +41,7 @@ _UNWALKABLE = "cuBLAS cannot walk the rows of an operand"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AttentionShape:
     """t queries, s keys of d features, values of e features, over a batch whose axes are merged as far as they can be."""
 
     batch: tuple[int, int, int]
@@ -92,7 +92,9 @@ class Part:
         return math.prod(self.batch)
 
 
-def _arrange(operands: Sequence[Spec], mask: InputSpec | None, t: int, s: int, d: int, e: int) -> Shape | Declined:
+def _arrange(
+    operands: Sequence[Spec], mask: InputSpec | None, t: int, s: int, d: int, e: int
+) -> AttentionShape | Declined:
     lead = operands[0].shape[:-2]
     strides = [o.strides[:-2] for o in operands]
     mask_strides = (0,) * (len(lead) + 2)
@@ -105,7 +107,7 @@ def _arrange(operands: Sequence[Spec], mask: InputSpec | None, t: int, s: int, d
     # The longest axis leads, because parts of the batch are ranges of it.
     b = (*lengths, *(1,) * fill)
     padded = [(*p, *(0,) * fill) for p in steps]
-    return Shape(
+    return AttentionShape(
         (b[0], b[1], b[2]), t, s, d, e, tuple((p[0], p[1], p[2]) for p in padded), (mask_strides[-2], mask_strides[-1])
     )  # fmt: skip
 
@@ -125,7 +127,7 @@ def _real(dtype: DType) -> DType:
     return dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
 
 
-def _parts(shape: Shape, item: int) -> list[Part]:
+def _parts(shape: AttentionShape, item: int) -> list[Part]:
     """Ranges of the batch whose scores fit in memory."""
     per_index = shape.rest * shape.t * shape.s * item
     each = max(1, min(shape.batch[0], _SCORE_BYTES // max(per_index, 1)))
@@ -142,7 +144,7 @@ class _Rows:
     """The kernel between the products: its definitions and parameters for a part of the batch."""
 
     def __init__(
-        self, runtime: Runtime, shape: Shape, dtype: DType, mask: InputSpec | None, causal: bool, band: int
+        self, runtime: Runtime, shape: AttentionShape, dtype: DType, mask: InputSpec | None, causal: bool, band: int
     ) -> None:
         self._runtime = runtime
         self._shape = shape
@@ -165,11 +167,11 @@ class _Rows:
             return arranged
         masked: list[Parameter] = []
         if isinstance(self._mask, Spec):
-            masked = [Pointer(mask, part.start * shape.steps[-1][0] * self._mask.dtype.itemsize)]
+            masked = [Pointer(mask, part.start * shape.batch_strides[-1][0] * self._mask.dtype.itemsize)]
         first_row = part.start * shape.rest * shape.t
         parameters: list[Parameter] = [
             *pointers(*scores), *masked, Pointer(lse, first_row * real.itemsize), *pointers(*handed), *ulongs(arranged.count),
-            *uints(shape.s, shape.t, self._band, *part.batch[1:]), *longs(*shape.steps[-1], *shape.mask_steps),
+            *uints(shape.s, shape.t, self._band, *part.batch[1:]), *longs(*shape.batch_strides[-1], *shape.mask_steps),
         ]  # fmt: skip
         return self._runtime.launch(
             kernel, "attention/rows", arranged.definitions | self._definitions, parameters, arranged.blocks, arranged.threads,
@@ -181,7 +183,7 @@ class _Products:
     """The products with tables of scores, band by band, for one part of the batch. `failed` when cuBLAS takes one not."""
 
     def __init__(
-        self, runtime: Runtime, shape: Shape, bands: Sequence[Band], part: Part, dtype: DType, place: int
+        self, runtime: Runtime, shape: AttentionShape, bands: Sequence[Band], part: Part, dtype: DType, place: int
     ) -> None:
         """`place` is that of the workspace for addresses."""
         self.table = AddressTable(runtime, place, part.batch)
@@ -284,7 +286,7 @@ def _attention(
     entries = 0
     for part in parts:
         products = _Products(runtime, shape, bands, part, q.dtype, addresses)
-        to_q, to_k, to_v = (_operand(i, o, shape.steps[i], part) for i, o in enumerate((q, k, v)))
+        to_q, to_k, to_v = (_operand(i, o, shape.batch_strides[i], part) for i, o in enumerate((q, k, v)))
         middle = between.launch("attention_softmax", part, (scores,), 3, 5, handed)
         if isinstance(middle, Declined):
             return middle
@@ -333,7 +335,7 @@ def _attention_grad(
     entries = 0
     for part in parts:
         products = _Products(runtime, shape, bands, part, q.dtype, addresses)
-        to_g, to_q, to_k, to_v = (_operand(i, o, shape.steps[i], part) for i, o in enumerate((g, q, k, v)))
+        to_g, to_q, to_k, to_v = (_operand(i, o, shape.batch_strides[i], part) for i, o in enumerate((g, q, k, v)))
         middle = between.launch("attention_softmax_grad", part, (scores, slopes), 4, 6, handed)
         if isinstance(middle, Declined):
             return middle

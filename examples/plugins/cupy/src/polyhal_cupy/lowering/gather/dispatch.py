@@ -9,7 +9,7 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import LaunchSequence
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.gather import line_step, step_of_rows, thirds
+from polyhal.backends.common.problems.gather import flat_stride, outer_axis_inner, row_stride
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -30,7 +30,7 @@ _NUMBER = Declined("an operand is a number")
 
 
 def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: tuple[int, int, int]) -> KernelLaunch | Declined:
-    step = line_step(index)
+    step = flat_stride(index)
     if step is None:
         return Declined("the index is not evenly spaced")
     size = x.dtype.itemsize
@@ -61,7 +61,7 @@ def _scatter(
     runtime: Runtime, index: Spec, source: tuple[int, int, int, int], out: Spec, places: tuple[int, int, int]
 ) -> KernelLaunch | Declined:
     """`source` is (count, width, row stride, column stride)."""
-    step = line_step(index)
+    step = flat_stride(index)
     if step is None:
         return Declined("the index is not evenly spaced")
     count, width, row_step, column_step = source
@@ -112,7 +112,7 @@ def _scatter_rows(
         return _NUMBER
     if out.dtype not in _ATOMIC:
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
-    row = step_of_rows(src)
+    row = row_stride(src)
     if row is None:
         return Declined("the rows are not evenly spaced")
     launch = _scatter(runtime, index, (index.size, src.shape[-1], row, src.strides[-1]), out, (1, 0, 2))
@@ -120,7 +120,7 @@ def _scatter_rows(
 
 
 def _along(runtime: Runtime, name: str, data: Spec, index: Spec, axis: int, length: int) -> KernelLaunch | Declined:
-    source, positions = thirds(data, axis), thirds(index, axis)
+    source, positions = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
     if source is None or positions is None:
         return Declined("the axes beside the indexed one cannot be merged")
     (_, picked, inner), index_steps = positions

@@ -35,18 +35,18 @@ def build(runtime: Runtime, p: described.Product) -> Launch | Declined:
     product = Product(
         p.batch, p.m, p.n, p.k, _matrices(p.left), _matrices(p.right), out, p.dtype, p.out_dtype, 1.0, beta
     )  # fmt: skip
-    table = AddressTable(runtime, p.temporary, p.batch)
+    table = AddressTable(runtime, p.workspace, p.batch)
     step = multiply(runtime, product, table=table)
     if step is not None:
         return LaunchSequence("matmul", [*steps, *table.fill(), step], (table.nbytes,) if table.nbytes else ())
     left, right = contiguous(p.dtype, (*p.batch, p.m, p.k)), contiguous(p.dtype, (*p.batch, p.k, p.n))
     copies = [
-        _copied(runtime, p.left, left, p.temporary),
-        _copied(runtime, p.right, right, p.temporary + 1),
+        _copied(runtime, p.left, left, p.workspace),
+        _copied(runtime, p.right, right, p.workspace + 1),
     ]
     dense = Product(
-        (p.count,), p.m, p.n, p.k, contiguous_matrices(p.temporary, (p.count,), p.m, p.k),
-        contiguous_matrices(p.temporary + 1, (p.count,), p.k, p.n), contiguous_matrices(out.place, (p.count,), p.m, p.n),
+        (p.count,), p.m, p.n, p.k, contiguous_matrices(p.workspace, (p.count,), p.m, p.k),
+        contiguous_matrices(p.workspace + 1, (p.count,), p.k, p.n), contiguous_matrices(out.place, (p.count,), p.m, p.n),
         p.dtype, p.out_dtype, 1.0, beta,
     )  # fmt: skip
     step = multiply(runtime, dense)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.problems.multi_tensor import Kernel, Parameter, Slot
+from polyhal.backends.common.problems.multi_tensor import KernelArgument, MultiTensorKernel, TensorSlot
 from polyhal_cupy.dialect import type_name
 from polyhal_cupy.launch import Arguments, StructLaunch, address
 from polyhal_cupy.runtime import Runtime
@@ -26,7 +26,7 @@ _BYTES_PER_SLOT = 8
 class Batch:
     """The slots of one launch."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[TensorSlot, ...]
     starts: tuple[int, ...]
     chunks: int
 
@@ -36,10 +36,10 @@ def capacity(operands: int) -> int:
     return (_PARAMETER_BYTES - _OTHER_BYTES) // (8 * operands + _BYTES_PER_SLOT)
 
 
-def batches(slots: Sequence[Slot]) -> list[Batch]:
+def batches(slots: Sequence[TensorSlot]) -> list[Batch]:
     """Launches that cover the slots."""
     out = []
-    most = capacity(len(slots[0].given))
+    most = capacity(len(slots[0].tensors))
     for at in range(0, len(slots), most):
         part = tuple(slots[at : at + most])
         starts = [0]
@@ -49,7 +49,9 @@ def batches(slots: Sequence[Slot]) -> list[Batch]:
     return out
 
 
-def launch(runtime: Runtime, source: str, kernel: Kernel, batch: Batch, more: Sequence[Parameter]) -> StructLaunch:
+def launch(
+    runtime: Runtime, source: str, kernel: MultiTensorKernel, batch: Batch, more: Sequence[KernelArgument]
+) -> StructLaunch:
     """A launch whose kernel, of kernels/`source`.cu, takes the struct and then these parameters."""
     operands = len(kernel.operands)
     most = capacity(operands)
@@ -60,7 +62,7 @@ def launch(runtime: Runtime, source: str, kernel: Kernel, batch: Batch, more: Se
     blank["starts"] = batch.chunks
     blank["sizes"][: len(batch.slots)] = [s.size for s in batch.slots]
     blank["starts"][: len(batch.slots)] = batch.starts
-    places = [[s.given[operand].index for s in batch.slots] for operand in range(operands)]
+    places = [[s.tensors[operand].index for s in batch.slots] for operand in range(operands)]
     rest = Arguments(more)
 
     def make(*args: Any) -> list[Any]:

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 
 from polyhal.backends.common.launching.launch import Tensor, Workspace
 from polyhal.backends.common.problems import optim
-from polyhal.backends.common.problems.multi_tensor import Kernel, Makers, More, Slot
+from polyhal.backends.common.problems.multi_tensor import (
+    ExtraParameters,
+    MultiTensorBuilders,
+    MultiTensorKernel,
+    TensorSlot,
+)
 from polyhal.hal.protocol import Launch
 from polyhal_cupy.launch import pointers, uints
 from polyhal_cupy.lowering.optim import multi_tensor
@@ -18,7 +23,9 @@ _FILES = {"squares_of_chunks": "sum_of_squares"}
 _BLOCK = 256
 
 
-def _over_slots(runtime: Runtime, kernel: Kernel, given: Sequence[Slot], more: More) -> tuple[list[Launch], int]:
+def _over_slots(
+    runtime: Runtime, kernel: MultiTensorKernel, given: Sequence[TensorSlot], more: ExtraParameters
+) -> tuple[list[Launch], int]:
     launches: list[Launch] = []
     chunks = 0
     for batch in multi_tensor.batches(given):
@@ -36,4 +43,4 @@ def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Lau
     return runtime.launch(name, "optim/sum_of_squares", definitions, parameters, 1, _BLOCK, kernel=name)
 
 
-LOWERINGS = optim.lowerings(Makers(copy.copy, _over_slots, _total))
+LOWERINGS = optim.lowerings(MultiTensorBuilders(copy.copy, _over_slots, _total))

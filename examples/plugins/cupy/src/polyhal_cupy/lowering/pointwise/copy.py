@@ -38,7 +38,7 @@ def number_dtype(dtype: DType) -> DType:
 
 def _transpose(runtime: Runtime, source: Spec, target: Spec, places: tuple[int, int]) -> Launch | None:
     """A tiled kernel where the source's neighbours lie along another axis than the target's, or None."""
-    found = transpose.find(source, target)
+    found = transpose.match(source, target)
     if found is None or max(found.rows, found.columns) >= 1 << 31:
         return None
     parameters = [

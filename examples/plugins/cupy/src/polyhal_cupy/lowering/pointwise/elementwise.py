@@ -10,9 +10,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from polyhal.backends.common.codegen.elementwise import Operand, Step, fused, lay_out, lowerings
+from polyhal.backends.common.codegen.elementwise import (
+    ElementwiseOperand,
+    ExpressionStep,
+    lower_fused,
+    lowerings,
+    merge_axes,
+)
 from polyhal.backends.common.codegen.expressions import register_class
-from polyhal.backends.common.codegen.statements import Value, cast, evaluate
+from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, Number, ScalarType
 from polyhal.hal import dtypes
@@ -36,7 +42,7 @@ class _Space:
     axes: tuple[int, ...]
     width: int
     wide: bool
-    operands: tuple[Operand, ...]
+    operands: tuple[ElementwiseOperand, ...]
 
     @property
     def chunks(self) -> int:
@@ -91,7 +97,7 @@ def group(
     name: str,
     inputs: Sequence[InputSpec | None],
     outputs: Sequence[Spec],
-    steps: Sequence[Step],
+    steps: Sequence[ExpressionStep],
     results: Sequence[int],
     places: Sequence[int] | None = None,
 ) -> Launch:
@@ -125,26 +131,26 @@ def group(
 
 
 def _lay_out(inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Space:
-    axes, operands = lay_out(inputs, outputs)
+    axes, operands = merge_axes(inputs, outputs)
     width = _width(axes, operands)
-    wide = max(*[o.reach(axes) for o in operands], math.prod(axes) + 2 * width * _BLOCK) > _INT32_LIMIT
+    wide = max(*[o.span(axes) for o in operands], math.prod(axes) + 2 * width * _BLOCK) > _INT32_LIMIT
     return _Space(axes, width, wide, operands)
 
 
-def _width(axes: tuple[int, ...], operands: Sequence[Operand]) -> int:
+def _width(axes: tuple[int, ...], operands: Sequence[ElementwiseOperand]) -> int:
     """Elements per thread: 16 bytes of the widest operand where all are aligned, else one.
 
     Without whole vectors, neighbouring threads want neighbouring elements.
     """
     itemsize = max(o.dtype.itemsize for o in operands)
     full = 8 if itemsize <= 2 else 16 // itemsize
-    whole = all(o.walk == "splat" or o.in_vectors(full) for o in operands)
+    whole = all(o.access == "broadcast" or o.vectorizable(full) for o in operands)
     return full if whole and axes[-1] >= full else 1
 
 
 def _emit_operands(
     text: _Text, space: _Space, inputs: Sequence[InputSpec | None], places: Sequence[int]
-) -> list[Value]:
+) -> list[RegisterValue]:
     outer = len(space.axes) - 1
     for axis in range(outer - 1, 0, -1):
         text.locate.append(f"const INDEX c{axis} = row % n{axis}; row /= n{axis};")
@@ -161,7 +167,7 @@ def _emit_operands(
         if isinstance(spec, ScalarSpec):
             values.append(_emit_number(text, i, places[i], spec.dtype))
         elif spec is None:
-            values.append(Value("", dtypes.float32))
+            values.append(RegisterValue("", dtypes.float32))
         else:
             values.append(_emit_load(text, next(o for o in space.operands if o.position == i)))
     for axis in range(1, outer):
@@ -169,43 +175,43 @@ def _emit_operands(
     for o in space.operands:
         for axis in range(outer):
             text.scalar(f"s{o.position}_{axis}", space.offset, Constant(o.strides[axis], space.offset))
-        if o.walk == "step":
+        if o.access == "strided":
             text.scalar(f"t{o.position}", space.offset, Constant(o.strides[-1], space.offset))
     return values
 
 
-def _emit_number(text: _Text, position: int, place: int, dtype: DType) -> Value:
+def _emit_number(text: _Text, position: int, place: int, dtype: DType) -> RegisterValue:
     # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
     held, cls = register_type(dtype), register_class(dtype)
     wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
     text.scalar(f"x{position}", wire, Number(place, wire))
     text.compute.append(f"const {held} r{position} = ({held})x{position};")
-    return Value(f"r{position}", dtype)
+    return RegisterValue(f"r{position}", dtype)
 
 
-def _emit_load(text: _Text, o: Operand) -> Value:
+def _emit_load(text: _Text, o: ElementwiseOperand) -> RegisterValue:
     i, name = o.position, o.dtype.name
     how = {
-        "unit": f"load_unit(q{i}, at, left)",
-        "splat": f"load_splat(q{i})",
-        "step": f"load_step(q{i}, at, t{i}, left)",
+        "contiguous": f"load_unit(q{i}, at, left)",
+        "broadcast": f"load_splat(q{i})",
+        "strided": f"load_step(q{i}, at, t{i}, left)",
     }
-    text.load.append(f"const Vector<{name}> v{i} = {how[o.walk]};")
+    text.load.append(f"const Vector<{name}> v{i} = {how[o.access]};")
     text.compute.append(f"const {register_type(o.dtype)} r{i} = widen(v{i}.at[j]);")
-    return Value(f"r{i}", o.dtype)
+    return RegisterValue(f"r{i}", o.dtype)
 
 
-def _emit_results(text: _Text, space: _Space, results: Sequence[Value], outputs: Sequence[Spec]) -> None:
+def _emit_results(text: _Text, space: _Space, results: Sequence[RegisterValue], outputs: Sequence[Spec]) -> None:
     targets = space.operands[len(space.operands) - len(outputs) :]
     for value, o in zip(results, targets, strict=True):
         i, name = o.position, o.dtype.name
         text.load.append(f"Vector<{name}> v{i};")
         text.compute.append(f"v{i}.at[j] = narrow<{name}>({cast(text, value, o.dtype)});")
-        if o.walk == "unit":
+        if o.access == "contiguous":
             text.store.append(f"store_unit(q{i}, at, left, v{i});")
         else:
-            # An output of one element may have walk "splat": its stride means nothing.
-            text.store.append(f"store_step(q{i}, at, {f't{i}' if o.walk == 'step' else '(OFFSET)0'}, left, v{i});")
+            # An output of one element may have "broadcast" access: its stride means nothing.
+            text.store.append(f"store_step(q{i}, at, {f't{i}' if o.access == 'strided' else '(OFFSET)0'}, left, v{i});")
 
 
-LOWERINGS = {**lowerings(group), "fused_elementwise": fused(group, lambda runtime: _MOST_TENSORS)}
+LOWERINGS = {**lowerings(group), "fused_elementwise": lower_fused(group, lambda runtime: _MOST_TENSORS)}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.codegen.expressions import Class, register_class
+from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence
 from polyhal.backends.common.problems import reduction
-from polyhal.backends.common.problems.reduction import JOINS, Axes, Makers, Operation, accumulator
+from polyhal.backends.common.problems.reduction import COMBINE, Axes, Operation, ReductionBuilders, accumulator
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -90,7 +90,7 @@ def _definitions(p: _Pass) -> dict[str, str | int | bool]:
         "OUT_DTYPE": p.target.name,
         "ACCUMULATOR": register_type(p.held),
         "MAP(v)": mapped,
-        "OPERATION": JOINS[p.op].capitalize(),
+        "OPERATION": COMBINE[p.op].capitalize(),
         "IDENTITY": _identity(p.op, p.held),
         "DIVIDE": p.op == "mean" and p.divisor > 0,
         "BLOCK": _BLOCK,
@@ -117,7 +117,7 @@ def _geometry(axes: Axes) -> list[Parameter]:
 
 
 def _parameters(p: _Pass, part_length: int) -> list[Parameter]:
-    cls: Class = register_class(p.held)
+    cls: RegisterClass = register_class(p.held)
     assert cls != "bool"
     return [
         *pointers(p.x, p.out), *_geometry(p.axes), *ulongs(p.parts, part_length), Constant(max(p.divisor, 1), cls)
@@ -176,14 +176,14 @@ def _positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Ker
     return runtime.launch(f"reduce.{op}", "reduction/arg", definitions, parameters, blocks, _BLOCK, kernel="reduce_arg")
 
 
-_MAKERS = Makers(copy=copy.copy, values=_values, positions=_positions)
+_BUILDERS = ReductionBuilders(copy=copy.copy, values=_values, positions=_positions)
 
 
 def build(runtime: Runtime, op: str, x: Spec, out: Spec, axes: tuple[int, ...]) -> Launch:
     """A launch (x, out, workspace...) for a reduction over `axes`. Raises UnsupportedOpError."""
-    launch = reduction.build(_MAKERS, runtime, op, x, out, axes)
+    launch = reduction.build(_BUILDERS, runtime, op, x, out, axes)
     assert not isinstance(launch, Declined)
     return launch
 
 
-LOWERINGS = reduction.lowerings(_MAKERS)
+LOWERINGS = reduction.lowerings(_BUILDERS)

@@ -9,7 +9,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import LaunchSequence
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
-from polyhal.backends.common.problems.batch_norm import Planes
+from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
@@ -29,7 +29,7 @@ def _definitions(x: Spec, weight: InputSpec | None, bias: InputSpec | None) -> d
     }  # fmt: skip
 
 
-def _layout(planes: Planes, *steps: tuple[int, int]) -> list[Parameter]:
+def _layout(planes: ChannelPlanes, *steps: tuple[int, int]) -> list[Parameter]:
     return [*uints(planes.images, planes.channels, planes.inner), *longs(*(v for pair in steps for v in pair))]
 
 

@@ -9,7 +9,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import LaunchSequence
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import norm
-from polyhal.backends.common.problems.norm import Gradient, Inputs
+from polyhal.backends.common.problems.norm import Inputs, NormGradient
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -91,7 +91,7 @@ def _backward(centred: bool) -> LoweringFunction:
 def _weights(
     runtime: Runtime,
     name: str,
-    found: Gradient,
+    found: NormGradient,
     arranged: Rows,
     inputs: int,
     outputs: int,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import Constant, ScalarType
-from polyhal.backends.common.problems.rows import walk
+from polyhal.backends.common.problems.rows import rows_along
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -54,7 +54,7 @@ def real(value: float, dtype: DType) -> Constant:
 
 def arrange(specs: Sequence[Spec], axis: int) -> Rows | Declined:
     """Rows along `axis` of operands of equal shape. Vectors are used where they are whole and aligned in all of them."""
-    found = walk(specs, axis)
+    found = rows_along(specs, axis)
     if isinstance(found, Declined):
         return found
     if max(found.outer) >= 1 << 31:
