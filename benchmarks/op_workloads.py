@@ -87,7 +87,7 @@ class OpWorkload:
     def work(self) -> tuple[int, int]:
         """Bytes that a call must move and operations that it must do; one of them is 0: the one that does not bound it."""
         op, specs = self.definition, self._specs()
-        bound = op.bind(tuple({**op.params, **self.params}.values()))
+        bound = op.bind(tuple({**op.schema.params, **self.params}.values()))
         outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
         moved = sum(s.nbytes for s in (*specs, *outputs) if s is not None)
         if "precision" in op.settings and op.flops is not None:

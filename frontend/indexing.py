@@ -8,7 +8,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.hal.ops.indexing.gather import basic_index
+from polyhal.hal.ops.indexing.brackets import basic_index
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor

@@ -38,7 +38,7 @@ def _spec(x: Any) -> Any:
 def lower(device: Any, op: str, inputs: list[Any], params: dict[str, Any]) -> tuple[Launch | Declined, list[Spec]]:
     """What the backend answers for these refs and numbers, and the specs of the outputs."""
     specs = tuple(_spec(x) for x in inputs)
-    bound = {**OPS[op].params, **params}
+    bound = {**OPS[op].schema.params, **params}
     outputs = [device.empty(d, shape).spec for d, shape in OPS[op].infer(specs, bound)]
     told = settings.among(OPS[op].settings, device.backend.capabilities.settings)
     return device.backend.lower(op, specs, tuple(outputs), {**bound, **told}), outputs
@@ -76,7 +76,7 @@ def check(
     got = run(device, op, cast, **params)
     wide = [x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind in "fV" else x for x in cast]
     with np.errstate(all="ignore"):
-        want = OPS[op].reference(*wide, **{**OPS[op].params, **params})
+        want = OPS[op].reference(*wide, **{**OPS[op].schema.params, **params})
     for result, expected in zip(got, want if isinstance(want, tuple) else (want,), strict=True):
         if result.dtype.kind not in "fV":
             np.testing.assert_array_equal(result, expected)
@@ -110,7 +110,7 @@ def check_placed(device: Any, op: str, arrays: list[Any], **params: Any) -> None
     """
     expected = run(device, op, arrays, **params)
     refs = [upload(device, x) if isinstance(x, np.ndarray) else x for x in arrays]
-    specs, bound = tuple(_spec(x) for x in refs), {**OPS[op].params, **params}
+    specs, bound = tuple(_spec(x) for x in refs), {**OPS[op].schema.params, **params}
     wholes, placed = [], []
     for array in expected:
         b, h, t, d = array.shape if array.ndim == 4 else (1, 1, 1, 0)

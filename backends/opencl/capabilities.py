@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.codegen.expressions import CONTRACT_NAMES, EXPRESSIONS
+from polyhal.backends.common.codegen.expressions import EXPRESSIONS
 from polyhal.backends.common.launching.geometry import power_of_two_at_most
 from polyhal.backends.opencl import pocl_affinity
 from polyhal.backends.opencl.profiles.vendor_profile import Profile, choose, shipped
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
+from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 
 _GROUP = 64
 _AMPERE = 80
@@ -122,9 +123,9 @@ def _version(device: Any) -> tuple[int, int]:
 def capabilities(device: Any, found: Features) -> Capabilities:
     """The same facts in the framework's terms."""
     storage = frozenset(d for d in dtypes.ALL if found.fp64 or d is not dtypes.float64)
-    names = set(EXPRESSIONS) | set(CONTRACT_NAMES)
-    arity = {n: EXPRESSIONS[CONTRACT_NAMES.get(n, n)].arity for n in names}
-    plain = {n for n in names if not EXPRESSIONS[CONTRACT_NAMES.get(n, n)].params}
+    names = set(EXPRESSIONS) | set(OP_NAMES)
+    arity = {n: EXPRESSIONS[OP_NAMES.get(n, n)].arity for n in names}
+    plain = {n for n in names if not EXPRESSIONS[OP_NAMES.get(n, n)].params}
     return Capabilities(
         storage=storage,
         compute=storage,

@@ -22,7 +22,7 @@ class PolyhalRunner:
         self._device = device
         self._precision = workload.precision
         op = workload.definition
-        self._call = (lambda *inputs, **params: op.call(inputs, **params)) if op.variadic else op.call
+        self._call = (lambda *inputs, **params: op.call(inputs, **params)) if op.schema.variadic else op.call
         self._params = dict(workload.params)
         self._inputs = [self._tensor(workload, i, a) for i, a in enumerate(workload.arrays())]
         self._sources = [x for x in self._inputs if x is not None and x.requires_grad]

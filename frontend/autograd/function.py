@@ -9,6 +9,7 @@ from polyhal.autograd.tape import Node, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.schema import Schema
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -105,8 +106,8 @@ def opaque(name: str, outputs: int) -> OpDef:
     def refuse(*args: Any, **params: Any) -> Any:
         raise AssertionError(f"{name} is no op and is never planned")
 
-    names = tuple(f"out{i}" for i in range(outputs))
-    return OpDef(name, "custom", "", ("xs",), frozenset(), True, {}, names, refuse, refuse)
+    schema = Schema(("xs",), variadic=True, outputs=tuple(f"out{i}" for i in range(outputs)))
+    return OpDef(name=name, family="custom", doc="", schema=schema, infer=refuse, reference=refuse)
 
 
 def transfer(x: Tensor, device: Device) -> Tensor:

@@ -15,7 +15,7 @@ from polyhal.hal.planning.decompose import decomposition
 if TYPE_CHECKING:
     from polyhal.autograd.tape import Edge, Node
     from polyhal.hal.device import Device
-    from polyhal.hal.ops.opdef import OpDef
+    from polyhal.hal.ops.opdef import GradientRule, OpDef
     from polyhal.tensor import Tensor
 
 _cast, _full, _sum_to = (FUNCTIONS[n] for n in ("cast", "full", "sum_to"))
@@ -61,12 +61,13 @@ def _apply_rule(node: Node, grads: list[Tensor | None]) -> Gradients:
         result = node.rule(node, grads, _needs(node))
     elif op is _SLICE:
         return _slice_gradient(node, grads)
-    elif op.gradient is None or _reaches_further_outputs(op, grads):
+    elif op.gradient is None or _reaches_further_outputs(op, op.gradient, grads):
         return _derived(node, grads)
     else:
-        values = [_argument(node, name, grads) for name in op.needs]
+        rule = op.gradient
+        values = [_argument(node, name, grads) for name in rule.needs]
         bound = op.bind(node.params)
-        result = op.gradient(*values, **{name: bound[name] for name in op.gradient_params})
+        result = rule.function(*values, **{name: bound[name] for name in rule.params})
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -83,15 +84,15 @@ def _needs(node: Node) -> tuple[bool, ...]:
     return tuple(p is not None for p in node.parents)
 
 
-def _reaches_further_outputs(op: OpDef, grads: list[Tensor | None]) -> bool:
+def _reaches_further_outputs(op: OpDef, rule: GradientRule, grads: list[Tensor | None]) -> bool:
     """Whether gradients came in through outputs that the rule does not ask for, such as the statistics of a norm.
 
     They do when a gradient is differentiated again, because the rule reads what the forward pass saved.
     """
     if op.decompose is None or len(grads) == 1:
         return False
-    asked = {name[2:] for name in op.needs if name.startswith("g_")}
-    return any(g is not None and name not in asked for name, g in zip(op.outputs[1:], grads[1:], strict=False))
+    asked = {name[2:] for name in rule.needs if name.startswith("g_")}
+    return any(g is not None and name not in asked for name, g in zip(op.schema.outputs[1:], grads[1:], strict=False))
 
 
 def _argument(node: Node, name: str, grads: list[Tensor | None]) -> Any:
@@ -104,11 +105,11 @@ def _argument(node: Node, name: str, grads: list[Tensor | None]) -> Any:
     if name == "needs":
         return _needs(node)
     if name.startswith("g_"):
-        return grads[op.outputs.index(name[2:])]
+        return grads[op.schema.outputs.index(name[2:])]
     base = name.removesuffix("_specs").removesuffix("_spec")
-    if op.variadic:
+    if op.schema.variadic:
         return tuple(node.specs)
-    return node.specs[op.inputs.index(base)]
+    return node.specs[op.schema.inputs.index(base)]
 
 
 def _derived(node: Node, grads: list[Tensor | None]) -> Gradients:

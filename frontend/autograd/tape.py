@@ -101,15 +101,16 @@ class Node:
         self.region = None
         self.line = ""
         self.saved = saved = {}
-        if op.gradient is None:
+        rule, schema = op.gradient, op.schema
+        if rule is None:
             saved["inputs"] = tuple(_save(x) for x in inputs)
             return
-        for name in op.saves_inputs:
-            saved[name] = tuple(_save(x) for x in inputs) if op.variadic else _save(inputs[op.inputs.index(name)])
-        for name in op.saves_outputs:
-            out = outs[op.outputs.index(name)]
+        for name, i in rule.saves_inputs:
+            saved[name] = tuple(_save(x) for x in inputs) if schema.variadic else _save(inputs[i])
+        for name, i in rule.saves_outputs:
+            out = outs[i]
             saved[name] = SavedOutput(out.buffer, out.ref, out.buffer.version)
-        if len(op.outputs) > 1 and op.decompose is not None:
+        if len(schema.outputs) > 1 and op.decompose is not None:
             # A gradient may come in through an output that the rule does not ask for; then the decomposition is used.
             saved["inputs"] = tuple(_save(x) for x in inputs)
 
@@ -143,7 +144,7 @@ class Node:
             out = dispatch.frontend.wrap(self.device, saved.buffer, saved.ref)
             out.requires_grad = True
             out.node = self
-            out.index = self.op.outputs.index(name)
+            out.index = self.op.schema.outputs.index(name)
             return out
         return saved
 

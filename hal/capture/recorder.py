@@ -70,7 +70,7 @@ class StepRecorder:
             results = (self._view(inputs[0], outputs[0], view_offset),)
         if dispatch.thread.grad_enabled and any(hasattr(x, "ref") and x.requires_grad for x in inputs):
             dispatch.frontend.record(op, inputs, params, results)
-        return results if op.returns_tuple else results[0]
+        return results if op.schema.returns_tuple else results[0]
 
     def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
         operands = tuple(self._aliases.operand(x) for x in inputs)

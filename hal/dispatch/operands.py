@@ -68,7 +68,7 @@ def admitted(op: OpDef, inputs: tuple[Any, ...], device: Any) -> tuple[tuple[Any
     elif device is not None and Device(device) is not target:
         raise mismatch(op, inputs)
     converted = tuple(_converted(x, target) for x in inputs)
-    if op.inputs and op.family != "random" and not any(hasattr(x, "ref") for x in converted):
+    if op.schema.inputs and not op.creates and not any(hasattr(x, "ref") for x in converted):
         converted = (frontend.convert(converted[0], target), *converted[1:])
     return converted, target
 

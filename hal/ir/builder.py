@@ -60,7 +60,7 @@ class GraphBuilder:
         definition = OPS[op]
         self._check(where, definition, operands, params, replaces)
         with self.reading(where):
-            bound = definition.bind(dispatch.freeze(tuple(params[name] for name in definition.params)))
+            bound = definition.bind(dispatch.freeze(tuple(params[name] for name in definition.schema.params)))
             specs = tuple(self.graph.spec_of(x) for x in operands)
             inferred, _ = infer_results(definition, specs, bound)
         if len(inferred) != len(results) or any(a[:3] != b[:3] for a, b in zip(inferred, results, strict=True)):
@@ -92,15 +92,17 @@ class GraphBuilder:
     def _check(
         self, where: str, op: OpDef, operands: Sequence[Operand], params: Mapping[str, Any], replaces: tuple[int, ...]
     ) -> None:
-        if set(params) != set(op.params):
-            raise self.fail(where, f"{op.name} with parameters {sorted(params)}", expected=f"{sorted(op.params)}")
-        if not op.variadic and len(operands) != len(op.inputs):
-            raise self.fail(where, f"{op.name} of {len(operands)} operands", expected=f"{', '.join(op.inputs)}")
+        if set(params) != set(op.schema.params):
+            raise self.fail(
+                where, f"{op.name} with parameters {sorted(params)}", expected=f"{sorted(op.schema.params)}"
+            )
+        if not op.schema.variadic and len(operands) != len(op.schema.inputs):
+            raise self.fail(where, f"{op.name} of {len(operands)} operands", expected=f"{', '.join(op.schema.inputs)}")
         for i, x in enumerate(operands):
             if isinstance(x, Value):
                 self._check_value(where, x.index)
-            elif x is None and not op.variadic and op.inputs[i] not in op.optional:
-                raise self.fail(where, f"operand {op.inputs[i]} of {op.name} is left out", expected="a value")
+            elif x is None and not op.schema.variadic and op.schema.inputs[i] not in op.schema.optional:
+                raise self.fail(where, f"operand {op.schema.inputs[i]} of {op.name} is left out", expected="a value")
         if any(not -1 <= i < len(operands) for i in replaces):
             raise self.fail(where, f"results over operands {list(replaces)}", expected="operands of the node")
 

@@ -60,13 +60,13 @@ class Tracer(dispatch.ForwardingExecutor):
         operands = tuple(Value(x.index) if isinstance(x, Symbol) else x for x in inputs)
         bound = op.bind(params)
         results, view = infer_results(op, specs, bound)
-        if view is None and op.view is not None and op.assemble is None:
-            from polyhal.hal.ops.layout.movement import contiguous as make_contiguous
+        if view is None and op.view is not None and op.regions is None:
+            from polyhal.hal.ops.layout.views import contiguous as make_contiguous
 
             return self.apply(op, (make_contiguous(inputs[0]),), params)
         outputs = self.graph.add(op, operands, tuple(bound.values()), results)
         symbols = tuple(Symbol(self, i, spec) for i, spec in zip(outputs, results, strict=True))
-        return symbols if op.returns_tuple else symbols[0]
+        return symbols if op.schema.returns_tuple else symbols[0]
 
 
 def _spec(x: Any) -> InputSpec | None:

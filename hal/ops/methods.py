@@ -18,7 +18,7 @@ class Methods:
     __array_ufunc__ = None  # NumPy arrays on the left leave binary operators to us
 
     def __getitem__(self, index: Any) -> Any:
-        from polyhal.hal.ops.indexing.gather import basic_index
+        from polyhal.hal.ops.indexing.brackets import basic_index
 
         return basic_index(self, index if isinstance(index, tuple) else (index,))
 

@@ -29,8 +29,8 @@ class Trait(enum.Flag):
     """Matrix product, whose result may pass through a fused epilogue before it is stored."""
     CREATION = enum.auto()
     """Takes no tensor: the caller names the device."""
-    RANDOM = enum.auto()
-    """Depends on a random generator's seed and offset, which change between runs of a captured step."""
+    VARYING = enum.auto()
+    """Depends on Python numbers that change between runs of a captured step, such as a random generator's offset."""
     NONDETERMINISTIC = enum.auto()
     """May sum in a different order at each run, unless the setting `deterministic` forbids it."""
     CROSS_DEVICE = enum.auto()
@@ -38,7 +38,7 @@ class Trait(enum.Flag):
 
     UNREPEATABLE = NONDETERMINISTIC | CROSS_DEVICE
     """A second run may give different bits or wait again: such an op is never rematerialized."""
-    UNFOLDABLE = RANDOM | CROSS_DEVICE
+    UNFOLDABLE = VARYING | CROSS_DEVICE
     """Constant operands do not make a constant result: such an op is never folded."""
 
 

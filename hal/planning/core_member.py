@@ -9,7 +9,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.memory.pool import bucket
-from polyhal.hal.ops.opdef import CoreCall, Specs
+from polyhal.hal.ops.lowering import CoreCall
+from polyhal.hal.ops.schema import Specs
 from polyhal.hal.protocol import Number
 
 if TYPE_CHECKING:

@@ -29,18 +29,20 @@ def explain(
     definition, target, kind = OPS[op], Device(device), as_dtype(dtype)
     if shapes:
         specs: tuple[Any, ...] = tuple(contiguous(kind, tuple(s)) for s in shapes)
-        specs += (type(None),) * (len(definition.inputs) - len(specs))
+        specs += (type(None),) * (len(definition.schema.inputs) - len(specs))
         specs = tuple(None if s is type(None) else s for s in specs)
     else:
-        assert definition.samples is not None
+        samples = definition.tests.samples
+        if samples is None:
+            raise ValueError(f"{op} has no sample to plan for; give shapes")
         sample = max(
-            definition.samples(np.random.default_rng(0)),
+            samples(np.random.default_rng(0)),
             key=lambda s: sum(np.size(x) for x in s.inputs if x is not None),
         )
         specs = tuple(_spec(x, kind) for x in sample.inputs)
         params = {**sample.params, **params}
-    bound = {**definition.params, **params}
-    plan = target.planner.plan(definition, specs, tuple(bound[name] for name in definition.params))
+    bound = {**definition.schema.params, **params}
+    plan = target.planner.plan(definition, specs, tuple(bound[name] for name in definition.schema.params))
     return f"{target.name} ({target.info.name})\n{plan.resolution}"
 
 

@@ -23,11 +23,14 @@ from polyhal.hal.ir.trace import trace
 from polyhal.hal.kernels.quarantine import Quarantine, load
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.memory.pool import bucket
-from polyhal.hal.ops.opdef import OpDef, Specs, Trait
+from polyhal.hal.ops.lowering import CoreMember, Decompose, HostConstant, Regions, Strategy
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.schema import Specs, first_tensor
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.core_member import Run, core_run
 from polyhal.hal.planning.decompose import decomposition
 from polyhal.hal.planning.host import reference, upload_run
-from polyhal.hal.planning.regions import assembly_run
+from polyhal.hal.planning.regions import region_run
 from polyhal.hal.planning.resolution import Resolution, Step, layout_of, subject
 from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch
 from polyhal.hal.settings import env
@@ -132,18 +135,16 @@ class Planner:
         inputs: Specs = tuple(_WEAK[s] if isinstance(s, type) else s for s in specs)
         bound = op.bind(params)
         inferred = dispatch.infer(op, inputs, bound)
-        if op.view is not None and isinstance(inputs[0], Spec):
-            view = op.view(inputs[0], bound)
-            if view is not None:
-                spec = place(inputs[0], view)
-                note = Resolution(op.name, _listed(inputs), "view", Step.VIEW)
-                return Plan((spec,), _nothing, note, view=view.offset)
+        view = op.view_of(inputs[0], bound) if inputs else None
+        if view is not None:
+            note = Resolution(op.name, _listed(inputs), "view", Step.VIEW)
+            return Plan((place(first_tensor(inputs), view),), _nothing, note, view=view.offset)
         outputs = tuple(contiguous(d, s) for d, s in inferred)
         for spec in outputs:
             self._device.check_dtype(spec.dtype, op.name)
         run, launch, resolution = self.resolve(op, inputs, outputs, bound)
         single: Callable[..., None] | None = launch if launch is not None and not launch.workspace else None
-        tuple_result = op.returns_tuple
+        tuple_result = op.schema.returns_tuple
         if len(outputs) != 1 or tuple_result or not any(isinstance(s, Spec) for s in inputs):
             single = None
         return Plan(outputs, run, resolution, single=single, tuple_result=tuple_result)
@@ -209,15 +210,19 @@ class Planner:
             empty = [np.empty(s.shape, s.dtype.numpy) if isinstance(s, Spec) else None for s in inputs]
             return upload_run(self._backend, lambda args: reference(op, empty, params)), None, resolution
         request = _Request(op, inputs, outputs, params, aliases, resolution)
-        for attempt in (self._lower, self._core, self._assemble, self._constant, self._decompose, self._host):
-            found = attempt(request)
-            if found is not None:
-                return *found, resolution
+        found = self._native(request)
+        for strategy in op.lowering:
+            found = found or self._lowered(strategy, request)
+        if op.decompose is None and found is None:
+            resolution.skipped.append("decomposition: the op has none")
+        found = found or self._host(request)
+        if found is not None:
+            return *found, resolution
         raise UnsupportedOpError(
             message(op.name, f"no way to run {_listed(inputs)}: " + "; ".join(resolution.skipped), device=self._device)
         )
 
-    def _lower(self, request: _Request) -> _Found | None:
+    def _native(self, request: _Request) -> _Found | None:
         op, inputs, outputs, params, _, note = request
         if not self._lowers:
             note.skipped.append("native kernel: the backend lowers no ops")
@@ -274,11 +279,23 @@ class Planner:
                 stacklevel=6,
             )
 
-    def _core(self, request: _Request) -> _Found | None:
-        op, inputs, outputs, params, _, note = request
-        if op.core is None:
-            return None
-        call = op.core(self._backend, inputs, outputs, params)
+    def _lowered(self, strategy: Strategy, request: _Request) -> _Found | None:
+        """Run an op by one of the strategies that it declares, or note why that does not apply."""
+        match strategy:
+            case CoreMember():
+                return self._core_member(strategy, request)
+            case Regions():
+                return self._regions(strategy, request)
+            case HostConstant():
+                request.note.step, request.note.how = Step.CORE, "constant uploaded from the host"
+                return upload_run(self._backend, lambda args: strategy.make(request.params)), None
+            case Decompose():
+                return self._decompose(request)
+        return None  # a view, which was tried before
+
+    def _core_member(self, strategy: CoreMember, request: _Request) -> _Found | None:
+        _, inputs, outputs, params, _, note = request
+        call = strategy.rule(self._backend, inputs, outputs, params)
         if isinstance(call, Declined):
             note.skipped.append(f"core method: {call.reason}")
             return None
@@ -295,35 +312,22 @@ class Planner:
         run, note.temporary = found
         return run, None
 
-    def _assemble(self, request: _Request) -> _Found | None:
-        op, inputs, outputs, params, aliases, note = request
-        if op.assemble is None:
-            return None
+    def _regions(self, strategy: Regions, request: _Request) -> _Found:
+        _, inputs, outputs, params, aliases, note = request
         whole = View(outputs[0].shape, outputs[0].strides)
-        pieces = [
-            p
-            for p in op.assemble(inputs, outputs, params)
-            # What an output has of the input that it replaces is there already.
-            if 0 not in p.target.shape
-            and not (aliases and p.source == aliases[0] and (p.target, p.view) == (whole, None))
+        regions = [
+            r
+            for r in strategy.rule(inputs, outputs, params)
+            # An output that replaces its source in place holds those elements already.
+            if 0 not in r.target.shape
+            and not (aliases and r.source == aliases[0] and (r.target, r.view) == (whole, None))
         ]
         note.recordable = True
-        note.step, note.how = Step.CORE, f"assembled by {len(pieces)} core fills and copies"
-        return assembly_run(self._backend, pieces, outputs[0]), None
-
-    def _constant(self, request: _Request) -> _Found | None:
-        op, params, note = request.op, request.params, request.note
-        if op.constant is None:
-            return None
-        note.step, note.how = Step.CORE, "constant uploaded from the host"
-        make = op.constant
-        return upload_run(self._backend, lambda args: make(params)), None
+        note.step, note.how = Step.CORE, f"{len(regions)} core fills and copies"
+        return region_run(self._backend, regions, outputs[0]), None
 
     def _decompose(self, request: _Request) -> _Found | None:
         op, inputs, outputs, params, aliases, note = request
-        if op.decompose is None:
-            note.skipped.append("decomposition: the op has none")
-            return None
         graph = trace(decomposition(op, outputs), inputs, params)
         for value, output in zip(graph.outputs, outputs, strict=True):
             made = graph.specs[value]
@@ -347,7 +351,7 @@ class Planner:
             specs: Specs = tuple(graph.spec_of(x) for x in node.inputs)
             params = node.op.bind(node.params)
             outputs = tuple(graph.specs[i] for i in node.outputs)
-            view = node.op.view(specs[0], params) if node.op.view is not None and isinstance(specs[0], Spec) else None
+            view = node.op.view_of(specs[0], params) if specs else None
             if view is not None:
                 steps.append(view.offset)
                 continue

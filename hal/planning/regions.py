@@ -1,4 +1,4 @@
-"""Running an op as fills and copies of the parts of its output."""
+"""Running an op as fills and copies of regions of its output."""
 
 from __future__ import annotations
 
@@ -6,29 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal.layout import Ref, Spec, place
-from polyhal.hal.ops.opdef import Piece, Value
+from polyhal.hal.ops.lowering import OutputRegion
 from polyhal.hal.planning.core_member import Run
 from polyhal.hal.protocol import ComputeBackend
 
 
-def assembly_run(backend: ComputeBackend, pieces: Sequence[Piece], output: Spec) -> Run:
-    """Fill or copy every piece, none of which is empty, into its place in the output."""
+def region_run(backend: ComputeBackend, regions: Sequence[OutputRegion], output: Spec) -> Run:
+    """Fill or copy every region, none of which is empty."""
     fill, copy = backend.fill, backend.copy
-    placed = [(p, place(output, p.target)) for p in pieces]
+    placed = [(region, place(output, region.target)) for region in regions]
 
     def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
         out = outs[0]
-        for piece, spec in placed:
-            target = Ref(out.handle, spec, out.offset + piece.target.offset)
-            if piece.source is None:
-                fill(args[piece.value.index] if isinstance(piece.value, Value) else piece.value, target)
-                continue
-            x = args[piece.source]
+        for region, spec in placed:
+            target = Ref(out.handle, spec, out.offset + region.target.offset)
+            x = region.value if region.source is None else args[region.source]
             if not isinstance(x, Ref):
                 fill(x, target)
-            elif piece.view is None:
+            elif region.view is None:
                 copy(x, target)
             else:
-                copy(Ref(x.handle, place(x.spec, piece.view), x.offset + piece.view.offset), target)
+                copy(Ref(x.handle, place(x.spec, region.view), x.offset + region.view.offset), target)
 
     return run

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import Specs
+from polyhal.hal.ops.schema import Specs
 
 
 class Step(enum.StrEnum):

@@ -125,7 +125,7 @@ class _Assigner:
         (out,) = graph.output_specs(node)
         specs = tuple(graph.spec_of(x) for x in node.inputs)
         regions: dict[int, int] = {}
-        for piece in node.op.assemble(specs, (out,), node.bound) if node.op.assemble is not None else ():
+        for piece in node.op.regions(specs, (out,), node.bound) if node.op.regions is not None else ():
             if piece.source is None:
                 return {}
             x = node.value(piece.source)

@@ -221,4 +221,4 @@ class _Round:
 
 
 def _is_repeatable(node: Node) -> bool:
-    return not (node.replaces or node.op.mutates or Trait.UNREPEATABLE & node.op.traits)
+    return not (node.replaces or node.op.schema.mutates or Trait.UNREPEATABLE & node.op.traits)

@@ -14,7 +14,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.hal.ops.opdef import Tolerance
+from polyhal.hal.ops.samples import Tolerance
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.kit.tolerances import EXACT, Bound, check_close
 from polyhal.hal.testing.kit.values import cast

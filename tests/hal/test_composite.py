@@ -25,7 +25,7 @@ def reduced(device: Device) -> Device:
 @pytest.mark.parametrize("name", ["gelu", "silu", "tanh", "softplus", "expm1", "erf"])
 def test_in_place_equals_out_of_place(name: str, reduced: Device) -> None:
     values = np.linspace(-2, 2, 9).astype(np.float32)
-    op, params = OPS[name], tuple(OPS[name].params.values())
+    op, params = OPS[name], tuple(OPS[name].schema.params.values())
     x = Tensor(values, device=reduced)
     fresh = dispatch.apply(op, (x,), params)
     dispatch.apply_into(op, (x,), params, (x,))

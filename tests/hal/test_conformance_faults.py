@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from op_patches import patch_lowering
 
 from polyhal.backends.numpy.backend import NumpyBackend, array, create
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.ops.lowering import Decompose
 from polyhal.hal.testing import Expectations, Scope, verify
 
 
@@ -137,9 +139,11 @@ def _opened(backend: FaultyBackend) -> Any:
 
 def test_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from polyhal.hal.ops import OPS
+    from polyhal.hal.ops.opdef import GradientRule
 
     assert verify("numpy", only="gradient/square/float64").ok
-    monkeypatch.setattr(OPS["square"], "gradient", lambda g, x: g * (x * 2.0001))
+    square = OPS["square"]
+    monkeypatch.setattr(square, "gradient", GradientRule(lambda g, x: g * (x * 2.0001), square.schema))
     found = verify("numpy", only="gradient/square/float64")
     assert not found.ok
     assert "differences say" in found.failed[0].problem
@@ -148,7 +152,9 @@ def test_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_rule_that_differs_from_its_decomposition_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from polyhal.hal.ops import OPS
 
-    monkeypatch.setattr(OPS["square"], "decompose", lambda x: x * x * 1.001)
+    square = OPS["square"]
+    changed = (*square.lowering[:-1], Decompose(lambda x: x * x * 1.001))
+    patch_lowering(monkeypatch, square, *changed)
     found = verify("numpy", only="*/square/float64")
     assert {o.id for o in found.failed} == {"decomposition/square/float64", "gradient/square/float64"}
 
@@ -156,7 +162,7 @@ def test_a_rule_that_differs_from_its_decomposition_is_found(monkeypatch: pytest
 def test_a_host_fallback_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     from polyhal.hal.ops import OPS
 
-    monkeypatch.setattr(OPS["tanh"], "decompose", None)
+    patch_lowering(monkeypatch, OPS["tanh"], *OPS["tanh"].lowering[:-1])
     target = _opened(FaultyBackend())
     found = verify(target, only="forward/tanh/float32")
     assert "FallbackRefusedError" in found.failed[0].problem
@@ -192,7 +198,7 @@ def test_expectations_file(tmp_path: Any) -> None:
 
 def test_small_scope_only_leaves_out() -> None:
     """Every case exists in both scopes; the small one runs fewer calls in it."""
-    from polyhal.hal.testing.kit import cases
+    from polyhal.hal.testing import cases
 
     target = Device("numpy")
     assert {c.id for c in cases(target, Scope(small=True))} <= {c.id for c in cases(target, Scope())}
@@ -213,9 +219,9 @@ def test_every_arrangement_meets_every_op() -> None:
 
     missing: dict[str, set[str]] = {}
     for op in OPS:
-        if op.samples is None or not op.inputs or op.family == "random":
+        if op.tests.samples is None or not op.schema.inputs or op.creates:
             continue
-        seen = {str(a) for dtype in op.dtypes or (None,) for a in _met(op, dtype)}
+        seen = {str(a) for dtype in op.tests.dtypes or (None,) for a in _met(op, dtype)}
         if gap := {str(a) for a in ARRANGEMENTS} - seen:
             missing[op.name] = gap
     assert not missing

@@ -13,7 +13,7 @@ from polyhal.backends.opencl.lowering.conv import implicit_gemm
 from polyhal.backends.opencl.lowering.conv.tile_configs import Method
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
-from polyhal.hal.ops.nn.convolution import output_length
+from polyhal.hal.ops.nn.window_shape import output_length
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 # Numbers as they are; float32 in three parts; numbers of half precision. The tiles are small so that they compile fast.

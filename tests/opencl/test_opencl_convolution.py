@@ -15,7 +15,7 @@ from polyhal.backends.opencl.lowering.conv import cpu_weight_grad, cpu_winograd
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
-from polyhal.hal.ops.nn.convolution import output_length
+from polyhal.hal.ops.nn.window_shape import output_length
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from polyhal.backends.common.codegen.expressions import CONTRACT_NAMES, EXPRESSIONS
+from polyhal.backends.common.codegen.expressions import EXPRESSIONS
 from polyhal.backends.common.codegen.templating import SourceFolder
+from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_UNARY
 
 KERNELS = [name for name in SourceFolder("polyhal.shaders.opencl").names() if name.endswith(".cl")]
@@ -32,4 +33,4 @@ def test_has_no_double_constants(name: str) -> None:
 
 def test_every_contract_name_has_an_expression() -> None:
     for name in REQUIRED_UNARY | REQUIRED_BINARY:
-        assert CONTRACT_NAMES.get(name, name) in EXPRESSIONS, name
+        assert OP_NAMES.get(name, name) in EXPRESSIONS, name

@@ -20,7 +20,7 @@ from polyhal.backends.common.problems.conv_planes import (
     output_grad_planes,
 )
 from polyhal.hal.ops import OPS
-from polyhal.hal.ops.nn.convolution import output_length
+from polyhal.hal.ops.nn.window_shape import output_length
 
 SLACK = 4
 

@@ -28,7 +28,7 @@ class RichBackend(NumpyBackend):
     ) -> Launch | Declined:
         if op in self._without:
             return Declined(f"no kernel for {op}")
-        bound = {name: params[name] for name in OPS[op].params}
+        bound = {name: params[name] for name in OPS[op].schema.params}
 
         def run(*arguments: Any) -> None:
             taken = [array(x) if hasattr(x, "handle") else x for x in arguments[: len(inputs)]]

@@ -11,7 +11,7 @@ from native_ops import check, run
 from polyhal.backends.common.problems.conv import geometry, input_gradient
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
-from polyhal.hal.ops.nn.convolution import output_length
+from polyhal.hal.ops.nn.window_shape import output_length
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 Shape = tuple[int, ...]

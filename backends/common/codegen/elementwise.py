@@ -17,8 +17,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec, Spec, broadcast_strides, collapse
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.ops.pointwise.elementwise import operand_dtype
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, operands, values_of
+from polyhal.hal.ops.pointwise.promotion import operand_dtype
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Access = Literal["contiguous", "broadcast", "strided"]
@@ -154,7 +154,7 @@ def translate(
     for op, arguments, values in group:
         numbers = tuple(-1 if a is None else renumbered[a] for a in arguments)
         params = OPS[op].bind(values)
-        dtype = params["dtype"] if op == "cast" else operand_dtype(op, operands(arguments, specs))
+        dtype = params["dtype"] if op == "cast" else operand_dtype(OPS[op], operands(arguments, specs))
         for step in _expand(op, numbers, dtype, params, len(inputs) + len(steps)):
             refusal = _refusal(runtime, step)
             if refusal:

@@ -23,6 +23,7 @@ from typing import Literal, Protocol
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, Kind
+from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 
 RegisterClass = Literal["float", "double", "int", "uint", "long", "ulong", "bool"]
 """The type of a register: half precision computes in float, small integers in 32 bits."""
@@ -221,28 +222,10 @@ EXPRESSIONS: dict[str, Expression] = {
     "cast": _numeric("x", 1),
 }
 
-CONTRACT_NAMES: dict[str, str] = {
-    "neg": "negative",
-    "not": "bitwise_invert",
-    "sub": "subtract",
-    "mul": "multiply",
-    "div": "divide",
-    "max": "maximum",
-    "min": "minimum",
-    "lt": "less",
-    "eq": "equal",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "shl": "bitwise_left_shift",
-    "shr": "bitwise_right_shift",
-}
-"""Names of the contract's core methods that differ from the names of the ops."""
-
 
 def expression_of(op: str) -> Expression | None:
     """Return the expression of an op, or of a core method of the contract; None if there is none."""
-    return EXPRESSIONS.get(CONTRACT_NAMES.get(op, op))
+    return EXPRESSIONS.get(OP_NAMES.get(op, op))
 
 
 class Dialect(Protocol):

@@ -113,7 +113,7 @@ def _main(how: Mapping[Step, int]) -> Step:
 def _cell(row: Mapping[str, Result | None], op: str, storage: frozenset[str]) -> Text:
     """Letters for how the op runs in these dtypes, and the largest error."""
     results = [r for r in row.values() if r is not None]
-    declared = {d.name for d in OPS[op].dtypes} if op in OPS else set()
+    declared = {d.name for d in OPS[op].tests.dtypes} if op in OPS else set()
     unsupported = [d for d in row if d in declared and (d not in storage or row[d] is None)]
     text = letters(step for r in results for step in r.how) + ("-" if unsupported else "")
     rounded = (

@@ -1,109 +1,122 @@
-"""Tensors from nothing: constants and sequences."""
+"""Ops that create tensors from parameters alone: constants and ranges."""
 
 from __future__ import annotations
 
-import inspect
 import math
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.dispatch import scalar_dtype
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import Spec, View, contiguous_strides
-from polyhal.hal.ops.opdef import OPS, OpDef, Output, Params, Piece, Sample, Specs, Tolerance
-from polyhal.hal.ops.traits import Trait
-
-_EMPTY = inspect.Parameter.empty
+from polyhal.hal.ops.declare import (
+    HostConstant,
+    Output,
+    OutputRegion,
+    Params,
+    Regions,
+    Sample,
+    Specs,
+    Tolerance,
+    Trait,
+    declare,
+)
 
 
 def _infer_full(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    shape = params["shape"]
+    shape, dtype = params["shape"], params["dtype"]
     shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if any(n < 0 for n in shape):
         raise ValueError(f"shape {shape} has a negative length")
-    value = params["value"]
-    default = (
-        dtypes.bool_
-        if isinstance(value, bool)
-        else dtypes.DEFAULT_INT
-        if isinstance(value, int)
-        else dtypes.DEFAULT_FLOAT
-    )
-    params.update(shape=shape, dtype=default if params["dtype"] is None else as_dtype(params["dtype"]))
+    params.update(shape=shape, dtype=scalar_dtype(params["value"]) if dtype is None else as_dtype(dtype))
     return [(params["dtype"], shape)]
 
 
-def _np_full(*, shape: Any, value: Any, dtype: Any = None) -> Any:
+def _full(*, shape: Any, value: Any, dtype: Any = None) -> Any:
+    """A tensor of `shape` filled with a number."""
     return np.full(shape, value, None if dtype is None else as_dtype(dtype).numpy)
 
 
-def _assemble_full(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[Piece]:
-    return [Piece(View(outputs[0].shape, contiguous_strides(outputs[0].shape)), value=params["value"])]
+def _full_regions(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[OutputRegion]:
+    return [OutputRegion(_whole(outputs[0]), value=params["value"])]
 
 
-full = OPS.declare(
-    OpDef(
-        name="full",
-        family="creation",
-        doc="A tensor of `shape` filled with a number.",
-        inputs=(),
-        optional=frozenset(),
-        variadic=False,
-        params={"shape": _EMPTY, "value": _EMPTY, "dtype": None},
-        outputs=("out",),
-        infer=_infer_full,
-        reference=_np_full,
-        assemble=_assemble_full,
-        constant=lambda params: np.full(params["shape"], params["value"], params["dtype"].numpy),
-        samples=lambda rng: [
-            Sample((), {"shape": s, "value": v, "dtype": d})
-            for s in [(), (0,), (3, 5)]
-            for v, d in [(1.5, dtypes.float32), (True, dtypes.bool_), (-7, dtypes.int32)]
-        ],
-        tolerance=Tolerance(0.0),
-        traits=Trait.CREATION,
-    )
+def _whole(spec: Spec) -> View:
+    return View(spec.shape, contiguous_strides(spec.shape))
+
+
+full = declare(
+    _full,
+    name="full",
+    family="creation",
+    infer=_infer_full,
+    lowering=Regions(_full_regions),
+    traits=Trait.CREATION,
+    samples=lambda rng: [
+        Sample((), {"shape": s, "value": v, "dtype": d})
+        for s in [(), (0,), (3, 5)]
+        for v, d in [(1.5, dtypes.float32), (True, dtypes.bool_), (-7, dtypes.int32)]
+    ],
+    tolerance=Tolerance(0.0),
+)
+
+
+def _infer_broadcast_scalar(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    return [(as_dtype(params["dtype"]), tuple(params["shape"]))]
+
+
+def _broadcast_scalar(value: Any, *, shape: Any, dtype: Any) -> Any:
+    """A tensor of `shape` filled with a number that may differ from call to call, where that of `full` is a parameter."""
+    return np.full(shape, value, as_dtype(dtype).numpy)
+
+
+broadcast_scalar = declare(
+    _broadcast_scalar,
+    name="broadcast_scalar",
+    family="creation",
+    infer=_infer_broadcast_scalar,
+    lowering=Regions(lambda specs, outs, params: [OutputRegion(_whole(outs[0]), source=0)]),
+    traits=Trait.CREATION | Trait.VARYING,
+    public=False,
+    samples=lambda rng: [Sample((7,), {"shape": (3, 2), "dtype": dtypes.int64})],
+    tolerance=Tolerance(0.0),
 )
 
 
 def _infer_arange(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    start, stop, step = params["start"], params["stop"], params["step"]
+    start, stop, step, dtype = (params[name] for name in ("start", "stop", "step", "dtype"))
     if step == 0:
         raise ValueError("step 0; expected a number other than 0")
-    if params["dtype"] is None:
-        params["dtype"] = (
-            dtypes.DEFAULT_INT if all(isinstance(v, int) for v in (start, stop, step)) else dtypes.DEFAULT_FLOAT
-        )
-    params["dtype"] = as_dtype(params["dtype"])
-    return [(params["dtype"], (max(0, math.ceil((stop - start) / step)),))]
+    integral = all(isinstance(v, int) for v in (start, stop, step))
+    default = dtypes.DEFAULT_INT if integral else dtypes.DEFAULT_FLOAT
+    params["dtype"] = default if dtype is None else as_dtype(dtype)
+    return [(params["dtype"], (_range_length(start, stop, step),))]
 
 
-def _np_arange(*, start: Any, stop: Any, step: Any = 1, dtype: Any = None) -> Any:
-    out = start + step * np.arange(max(0, math.ceil((stop - start) / step)))
+def _range_length(start: float, stop: float, step: float) -> int:
+    return max(0, math.ceil((stop - start) / step))
+
+
+def _arange(*, start: Any, stop: Any, step: Any = 1, dtype: Any = None) -> Any:
+    """Evenly spaced numbers from `start` up to, not including, `stop`."""
+    out = start + step * np.arange(_range_length(start, stop, step))
     return out if dtype is None else out.astype(as_dtype(dtype).numpy)
 
 
-arange = OPS.declare(
-    OpDef(
-        name="arange",
-        family="creation",
-        doc="Evenly spaced numbers from `start` up to, not including, `stop`.",
-        inputs=(),
-        optional=frozenset(),
-        variadic=False,
-        params={"start": _EMPTY, "stop": _EMPTY, "step": 1, "dtype": None},
-        outputs=("out",),
-        infer=_infer_arange,
-        reference=_np_arange,
-        constant=lambda params: _np_arange(**params),
-        samples=lambda rng: [
-            Sample((), {"start": 0, "stop": 7, "step": 1, "dtype": dtypes.int32}),
-            Sample((), {"start": 5, "stop": -3, "step": -2, "dtype": dtypes.int64}),
-            Sample((), {"start": 0.5, "stop": 2.0, "step": 0.25, "dtype": dtypes.float32}),
-            Sample((), {"start": 3, "stop": 3, "step": 1, "dtype": dtypes.float32}),
-        ],
-        tolerance=Tolerance(1.0),
-        traits=Trait.CREATION,
-    )
+arange = declare(
+    _arange,
+    name="arange",
+    family="creation",
+    infer=_infer_arange,
+    lowering=HostConstant(lambda params: np.asarray(_arange(**params))),
+    traits=Trait.CREATION,
+    samples=lambda rng: [
+        Sample((), {"start": 0, "stop": 7, "step": 1, "dtype": dtypes.int32}),
+        Sample((), {"start": 5, "stop": -3, "step": -2, "dtype": dtypes.int64}),
+        Sample((), {"start": 0.5, "stop": 2.0, "step": 0.25, "dtype": dtypes.float32}),
+        Sample((), {"start": 3, "stop": 3, "step": 1, "dtype": dtypes.float32}),
+    ],
+    tolerance=Tolerance(1.0),
 )

@@ -1,4 +1,4 @@
-"""Copies between devices within a captured step. Outside of one, `Tensor.to` copies at once and needs no op."""
+"""Copies between devices within a captured step. In eager mode `Tensor.to` copies at once and needs no op."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import OPS, OpDef, Output, Specs
-from polyhal.hal.ops.traits import Trait
+from polyhal.hal.ops.declare import Output, Specs, Trait, declare, first_tensor
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    (x,) = specs
-    assert isinstance(x, Spec)
+    x = first_tensor(specs)
     return [(x.dtype, x.shape)]
 
 
-transfer = OPS.declare(
-    OpDef(
-        name="transfer",
-        family="transfer",
-        doc="`x` on the device of the node, wherever it is. The scheduler runs it, as it knows both devices.",
-        inputs=("x",),
-        optional=frozenset(),
-        variadic=False,
-        params={},
-        outputs=("out",),
-        infer=_infer,
-        public=False,
-        reference=lambda x: np.array(x),
-        traits=Trait.CROSS_DEVICE,
-    )
+def _transfer(x: Any) -> Any:
+    """`x` copied to the device of the graph node."""
+    return np.array(x)
+
+
+transfer = declare(
+    _transfer,
+    name="transfer",
+    family="transfer",
+    infer=_infer,
+    lowering=(),  # the scheduler runs it, because only the scheduler knows both devices
+    traits=Trait.CROSS_DEVICE,
+    public=False,
 )

@@ -8,9 +8,9 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops.declare import Decompose, ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.layout.creation import arange
-from polyhal.hal.ops.layout.movement import reshape
-from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
 
@@ -53,24 +53,22 @@ tril: OpFunction = declare(
     name="tril",
     family="triangle",
     infer=_infer,
-    decompose=lambda x, *, diagonal: where(_below(x, diagonal + 1), x, 0),
+    lowering=Decompose(lambda x, *, diagonal: where(_below(x, diagonal + 1), x, 0), widen=False),
     gradient=lambda g, *, diagonal: tril(g, diagonal),
     samples=_samples,
     errors=_ERRORS,
     dtypes=dtypes.ALL,
     tolerance=Tolerance(0.0),
-    widen=False,
 )
 triu: OpFunction = declare(
     _triu,
     name="triu",
     family="triangle",
     infer=_infer,
-    decompose=lambda x, *, diagonal: where(_below(x, diagonal), 0, x),
+    lowering=Decompose(lambda x, *, diagonal: where(_below(x, diagonal), 0, x), widen=False),
     gradient=lambda g, *, diagonal: triu(g, diagonal),
     samples=_samples,
     errors=_ERRORS,
     dtypes=dtypes.ALL,
     tolerance=Tolerance(0.0),
-    widen=False,
 )

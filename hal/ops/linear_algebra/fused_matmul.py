@@ -14,10 +14,20 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dispatch import infer, scalar_dtype
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous
+from polyhal.hal.ops.declare import (
+    Autocast,
+    Decompose,
+    ErrorSample,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    first_tensor,
+)
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, Output, Params, Sample, Specs, Tolerance
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, called, referred, values_of
-from polyhal.hal.ops.traits import Autocast
 
 
 def group_of(product: Spec, specs: Specs, params: Params) -> tuple[Any, ...]:
@@ -26,7 +36,7 @@ def group_of(product: Spec, specs: Specs, params: Params) -> tuple[Any, ...]:
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    ((dtype, shape),) = infer(op_matmul.op, specs[:2], {"out_dtype": None})  # type: ignore[attr-defined]
+    ((dtype, shape),) = infer(op_matmul.op, specs[:2], {"out_dtype": None})
     product = contiguous(dtype, shape)
     start = group_of(product, specs, params)
     values = values_of(start, params["steps"])
@@ -36,7 +46,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(dtype, shape)]
 
 
-def _fused_matmul(*xs: Any, steps: Any, numbers: Any = ()) -> Any:
+def _fused_matmul(*xs: Any, steps: Any = (), numbers: Any = ()) -> Any:
     """The last of a group of elementwise `steps` on the product of the first two of `xs`."""
     return referred([np.matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
 
@@ -46,8 +56,7 @@ def _decomposed(*xs: Any, steps: Any, numbers: Any) -> Any:
 
 
 def _terms(specs: Specs, params: Params) -> int:
-    assert isinstance(specs[0], Spec)
-    return specs[0].shape[-1]
+    return first_tensor(specs).shape[-1]
 
 
 _BIASED: tuple[GroupStep, ...] = (("add", (0, 1), ()), ("gelu", (2,), ("tanh",)))
@@ -72,34 +81,26 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
-fused_matmul = OPS.declare(
-    OpDef(
-        name="fused_matmul",
-        family="fused",
-        doc=_fused_matmul.__doc__ or "",
-        inputs=("xs",),
-        optional=frozenset(),
-        variadic=True,
-        params={"steps": (), "numbers": ()},
-        outputs=("out",),
-        infer=_infer,
-        public=False,
-        reference=_fused_matmul,
-        decompose=_decomposed,
-        samples=_samples,
-        errors=[
-            ErrorSample(
-                (np.zeros((2, 3)), np.zeros((3, 4)), np.zeros((5, 2, 4))),
-                {"steps": (("add", (0, 1), ()),), "numbers": ()},
-                ValueError,
-                "as the product",
-            )
-        ],
-        dtypes=dtypes.FLOATS,
-        # A slope or a factor of at most 2 passes the product's error on.
-        tolerance=Tolerance(8.0, floor=1.0, terms=_terms),
-        flops=lambda specs, outs, params: 2 * math.prod(outs[0].shape) * specs[0].shape[-1],  # type: ignore[union-attr]
-        settings=("precision",),
-        autocast=Autocast.HALF,
-    )
+fused_matmul = declare(
+    _fused_matmul,
+    name="fused_matmul",
+    family="fused",
+    infer=_infer,
+    lowering=Decompose(_decomposed),
+    settings=("precision",),
+    autocast=Autocast.HALF,
+    flops=lambda specs, outs, params: 2 * math.prod(outs[0].shape) * first_tensor(specs).shape[-1],
+    public=False,
+    samples=_samples,
+    errors=[
+        ErrorSample(
+            (np.zeros((2, 3)), np.zeros((3, 4)), np.zeros((5, 2, 4))),
+            {"steps": (("add", (0, 1), ()),), "numbers": ()},
+            ValueError,
+            "as the product",
+        )
+    ],
+    dtypes=dtypes.FLOATS,
+    # A slope or a factor of at most 2 passes the product's error on.
+    tolerance=Tolerance(8.0, floor=1.0, terms=_terms),
 )

@@ -8,13 +8,24 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.layout.movement import permute, reshape
+from polyhal.hal.ops.declare import (
+    OPS,
+    Autocast,
+    Decompose,
+    ErrorSample,
+    Output,
+    Sample,
+    Specs,
+    Tolerance,
+    Trait,
+    declare,
+    tensor_at,
+)
+from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.linear_algebra.matmul import inner, matrices, op_matmul
-from polyhal.hal.ops.opdef import OPS, ErrorSample, Output, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.pointwise import activation as activations
 from polyhal.hal.ops.pointwise.trigonometry import tanh
-from polyhal.hal.ops.reductions.reduce import sum_
-from polyhal.hal.ops.traits import Autocast, Trait
+from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -80,14 +91,13 @@ linear_weight_grad = declare(
     public=False,
     infer=_infer_linear_weight_grad,
     outputs=("out", "bias"),
-    decompose=lambda grad, x: (_weight_gradient(grad, x), sum_(grad, 0)),
+    lowering=Decompose(lambda grad, x: (_weight_gradient(grad, x), sum_(grad, 0)), widen=False),
     # The product and the sum add up in float32 anyway, and the product of halves may run on matrix units.
-    widen=False,
     samples=_linear_weight_grad_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(2.0, floor=1.0, terms=lambda specs, params: specs[0].shape[0]),  # type: ignore[union-attr]
+    tolerance=Tolerance(2.0, floor=1.0, terms=lambda specs, params: tensor_at(specs, 0).shape[0]),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "expected \\(rows, out\\)")],
-    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[0],
+    flops=lambda specs, outs, params: 2 * outs[0].size * tensor_at(specs, 0).shape[0],
     settings=("precision",),
     autocast=Autocast.HALF,
 )
@@ -107,13 +117,13 @@ linear = declare(
     name="linear",
     family="contraction",
     infer=_infer_linear,
-    decompose=_linear_decomposed,
+    lowering=Decompose(_linear_decomposed),
     gradient=_linear_gradient,
     samples=_linear_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, terms=inner),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "does not fit")],
-    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
+    flops=lambda specs, outs, params: 2 * outs[0].size * tensor_at(specs, 0).shape[-1],
     settings=("precision",),
     traits=Trait.PRODUCT,
     autocast=Autocast.HALF,
@@ -237,7 +247,7 @@ fused_linear = declare(
     name="fused_linear",
     family="contraction",
     infer=_infer_fused_linear,
-    decompose=_fused_linear_decomposed,
+    lowering=Decompose(_fused_linear_decomposed),
     gradient=_fused_linear_gradient,
     samples=_fused_linear_samples,
     dtypes=dtypes.FLOATS,
@@ -251,7 +261,7 @@ fused_linear = declare(
             "no activation 'swish'",
         ),
     ],
-    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
+    flops=lambda specs, outs, params: 2 * outs[0].size * tensor_at(specs, 0).shape[-1],
     settings=("precision",),
     autocast=Autocast.HALF,
 )

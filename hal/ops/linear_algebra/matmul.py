@@ -10,20 +10,24 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, View, broadcast_shapes, broadcast_strides
 from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.layout.movement import reshape, transpose
-from polyhal.hal.ops.opdef import (
+from polyhal.hal.ops.declare import (
+    Autocast,
     CoreCall,
     CoreInput,
+    CoreMember,
     ErrorSample,
     Output,
     Params,
     Sample,
     Specs,
     Tolerance,
+    Trait,
     declare,
+    tensor_at,
 )
+from polyhal.hal.ops.layout.axes import transpose
+from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.cast import cast
-from polyhal.hal.ops.traits import Autocast, Trait
 from polyhal.hal.protocol import ComputeBackend
 
 
@@ -132,7 +136,7 @@ op_matmul = declare(
     name="matmul",
     family="contraction",
     infer=_infer_matmul,
-    core=_matmul_core,
+    lowering=CoreMember(_matmul_core),
     gradient=_matmul_gradient,
     samples=_matmul_samples,
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
@@ -141,7 +145,7 @@ op_matmul = declare(
         ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "inner lengths differ"),
         ErrorSample((np.zeros((2, 3)), np.zeros((3, 2))), {"out_dtype": dtypes.int32}, ValueError, "cannot hold"),
     ],
-    flops=lambda specs, outs, params: 2 * outs[0].size * specs[0].shape[-1],
+    flops=lambda specs, outs, params: 2 * outs[0].size * tensor_at(specs, 0).shape[-1],
     settings=("precision",),
     traits=Trait.PRODUCT,
     autocast=Autocast.HALF,

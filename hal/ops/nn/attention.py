@@ -10,16 +10,28 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec, broadcast_shapes
+from polyhal.hal.ops.declare import (
+    Autocast,
+    Decompose,
+    ErrorSample,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    tensor_at,
+)
+from polyhal.hal.ops.layout.axes import transpose
 from polyhal.hal.ops.layout.creation import arange
-from polyhal.hal.ops.layout.movement import reshape, transpose
+from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.logic import greater_equal
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.reductions.reduce import max_, sum_
-from polyhal.hal.ops.traits import Autocast
+from polyhal.hal.ops.reductions.extrema import max_
+from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _np_scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
@@ -196,7 +208,7 @@ attention_grad = declare(
     family="attention",
     infer=_infer_grad,
     outputs=("dq", "dk", "dv"),
-    decompose=_grad_decomposed,
+    lowering=Decompose(_grad_decomposed),
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(32.0, floor=4.0, terms=_terms, rounded=1),
@@ -234,13 +246,18 @@ attention = declare(
     public=False,
     infer=_infer,
     outputs=("out", "lse"),
-    decompose=_decomposed,
+    lowering=Decompose(_decomposed),
     gradient=_rule,
     samples=_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(32.0, floor=2.0, terms=_terms, rounded=1),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2)), np.zeros((4, 2)), None), {}, ValueError, "do not fit")],
-    flops=lambda specs, outs, params: 2 * outs[1].size * specs[1].shape[-2] * (specs[0].shape[-1] + specs[2].shape[-1]),
+    flops=lambda specs, outs, params: (
+        2
+        * outs[1].size
+        * tensor_at(specs, 1).shape[-2]
+        * (tensor_at(specs, 0).shape[-1] + tensor_at(specs, 2).shape[-1])
+    ),
     settings=("precision",),
     autocast=Autocast.HALF,
 )

@@ -9,11 +9,11 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.layout.movement import reshape
+from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.nn.norm import check_shape, everything, float_input
-from polyhal.hal.ops.opdef import ErrorSample, Output, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.pointwise.exponential import rsqrt
-from polyhal.hal.ops.reductions.reduce import mean, sum_
+from polyhal.hal.ops.reductions.sums import mean, sum_
 
 
 def _channels(x: Any) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ batch_norm_grad = declare(
     family="norm",
     infer=_infer_batch_norm_grad,
     outputs=("dx", "dweight", "dbias"),
-    decompose=_batch_norm_grad_decomposed,
+    lowering=Decompose(_batch_norm_grad_decomposed),
     samples=_batch_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=everything),
@@ -145,7 +145,7 @@ batch_norm = declare(
     public=False,
     infer=_infer_batch_norm,
     outputs=("out", "mean", "var"),
-    decompose=_batch_norm_decomposed,
+    lowering=Decompose(_batch_norm_decomposed),
     gradient=_batch_norm_rule,
     samples=_batch_samples,
     dtypes=dtypes.FLOATS,

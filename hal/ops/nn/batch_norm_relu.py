@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.ops.declare import OPS, Decompose, Output, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.nn.batch_norm import batch_norm, batch_norm_grad, np_per_channel, per_channel
 from polyhal.hal.ops.nn.norm import everything
-from polyhal.hal.ops.opdef import OPS, Output, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.pointwise.activation import relu, relu_grad
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 
@@ -52,8 +52,8 @@ def _grad_decomposed(g: Any, x: Any, weight: Any, bias: Any, mu: Any, var: Any, 
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
-    assert _BATCH_NORM.samples is not None
-    return [replace(s, differentiable=False) for s in _BATCH_NORM.samples(rng)]
+    samples = _BATCH_NORM.tests.samples
+    return [] if samples is None else [replace(s, differentiable=False) for s in samples(rng)]
 
 
 def _grad_samples(rng: np.random.Generator) -> list[Sample]:
@@ -72,7 +72,7 @@ batch_norm_relu = declare(
     public=False,
     infer=_BATCH_NORM.infer,
     outputs=("out", "mean", "var"),
-    decompose=_decomposed,
+    lowering=Decompose(_decomposed),
     samples=_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=everything),
@@ -84,7 +84,7 @@ batch_norm_relu_grad = declare(
     public=False,
     infer=_infer_grad,
     outputs=("dx", "dweight", "dbias"),
-    decompose=_grad_decomposed,
+    lowering=Decompose(_grad_decomposed),
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=everything),

@@ -8,29 +8,25 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.layout.movement import flip, pad, permute, reshape, slice_, transpose, unslice, windows
+from polyhal.hal.ops.declare import (
+    Autocast,
+    Decompose,
+    ErrorSample,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    tensor_at,
+)
+from polyhal.hal.ops.layout.axes import flip, transpose
+from polyhal.hal.ops.layout.regions import pad
+from polyhal.hal.ops.layout.slicing import slice_, unslice, windows
+from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
-from polyhal.hal.ops.reductions.reduce import sum_
-from polyhal.hal.ops.traits import Autocast
-
-Pair = tuple[int, int]
-
-
-def pair(value: Any, name: str, low: int) -> Pair:
-    """One number for both axes, or one for each. Raises ValueError for anything below `low`."""
-    out = (value, value) if isinstance(value, int) else tuple(value)
-    if len(out) != 2 or any(not isinstance(v, int) or v < low for v in out):
-        raise ValueError(f"{name} is {value}; expected one or two integers of at least {low}")
-    return out[0], out[1]
-
-
-def output_length(n: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    """How many windows fit along an axis. Raises ValueError when none does."""
-    span = (kernel - 1) * dilation + 1
-    if n + 2 * padding < span:
-        raise ValueError(f"a window of {span} does not fit in an axis of {n} with padding {padding}")
-    return (n + 2 * padding - span) // stride + 1
+from polyhal.hal.ops.nn.window_shape import Pair, output_length, pair
+from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _common(params: dict[str, Any]) -> tuple[Pair, Pair, Pair, int]:
@@ -327,7 +323,7 @@ conv2d_input_grad = declare(
     name="conv2d_input_grad",
     family="convolution",
     infer=_infer_input_grad,
-    decompose=_input_grad_decomposed,
+    lowering=Decompose(_input_grad_decomposed),
     gradient=_input_grad_rule,
     samples=_input_grad_samples,
     dtypes=dtypes.FLOATS,
@@ -340,7 +336,7 @@ conv2d_weight_grad = declare(
     name="conv2d_weight_grad",
     family="convolution",
     infer=_infer_weight_grad,
-    decompose=_weight_grad_decomposed,
+    lowering=Decompose(_weight_grad_decomposed),
     gradient=_weight_grad_rule,
     samples=_weight_grad_samples,
     dtypes=dtypes.FLOATS,
@@ -373,7 +369,7 @@ conv2d = declare(
     name="conv2d",
     family="convolution",
     infer=_infer,
-    decompose=_decomposed,
+    lowering=Decompose(_decomposed),
     gradient=_rule,
     samples=_samples,
     dtypes=dtypes.FLOATS,
@@ -389,7 +385,7 @@ conv2d = declare(
             "does not fit in an axis",
         ),
     ],
-    flops=lambda specs, outs, params: 2 * outs[0].size * int(np.prod(specs[1].shape[1:])),
+    flops=lambda specs, outs, params: 2 * outs[0].size * int(np.prod(tensor_at(specs, 1).shape[1:])),
     settings=("precision",),
     autocast=Autocast.HALF,
 )

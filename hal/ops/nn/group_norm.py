@@ -10,10 +10,20 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.layout.movement import reshape
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+)
+from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.nn.norm import check_shape, everything, float_input, layer_norm
-from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Params, Sample, Specs, Tolerance, declare
-from polyhal.hal.ops.reductions.reduce import sum_
+from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _np_rows(x: Any, groups: int) -> Any:
@@ -134,7 +144,7 @@ group_norm_grad: OpFunction = declare(
     family="norm",
     infer=_infer_group_norm_grad,
     outputs=("dx", "dweight", "dbias"),
-    decompose=_group_norm_grad_decomposed,
+    lowering=Decompose(_group_norm_grad_decomposed),
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=everything),
@@ -153,7 +163,7 @@ group_norm: OpFunction = declare(
     public=False,
     infer=_infer_group_norm,
     outputs=("out", "mean", "rstd"),
-    decompose=_group_norm_decomposed,
+    lowering=Decompose(_group_norm_decomposed),
     gradient=_rule,
     samples=_samples,
     dtypes=dtypes.FLOATS,

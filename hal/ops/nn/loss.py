@@ -10,14 +10,15 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.indexing.gather import take_along_axis
+from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare, tensor_at
+from polyhal.hal.ops.indexing.along_axis import take_along_axis
 from polyhal.hal.ops.layout.creation import arange
-from polyhal.hal.ops.layout.movement import broadcast_to, pad, reshape
-from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.layout.regions import pad
+from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.exponential import exp
 from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.reductions.reduce import logsumexp, mean, sum_
+from polyhal.hal.ops.reductions.sums import logsumexp, mean, sum_
 
 
 def _np_logsumexp(x: Any) -> Any:
@@ -150,7 +151,7 @@ cross_entropy_rows_grad = declare(
     name="cross_entropy_rows_grad",
     family="loss",
     infer=_infer_grad,
-    decompose=_grad_decomposed,
+    lowering=Decompose(_grad_decomposed),
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
     # The rounding of logits - lse, at most 80 on the samples, becomes a relative error of the probability.
@@ -174,7 +175,7 @@ cross_entropy_rows = declare(
     public=False,
     infer=_infer,
     outputs=("out", "lse"),
-    decompose=_decomposed,
+    lowering=Decompose(_decomposed),
     gradient=_rule,
     samples=_samples,
     dtypes=dtypes.FLOATS,
@@ -231,11 +232,11 @@ mean_loss = declare(
     public=False,
     infer=_infer_mean_loss,
     outputs=("out", "scale"),
-    decompose=_mean_loss_decomposed,
+    lowering=Decompose(_mean_loss_decomposed),
     gradient=_mean_loss_rule,
     samples=_mean_loss_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(4.0, terms=lambda specs, params: specs[0].size),  # type: ignore[union-attr]
+    tolerance=Tolerance(4.0, terms=lambda specs, params: tensor_at(specs, 0).size),
     errors=[ErrorSample((np.zeros(2), np.zeros(3, int)), {}, ValueError, "expected \\(N,\\) and \\(N,\\)")],
 )
 
@@ -277,7 +278,7 @@ mean_cross_entropy = declare(
     public=False,
     infer=_infer_mean_cross_entropy,
     outputs=("out", "slope"),
-    decompose=_mean_cross_entropy_decomposed,
+    lowering=Decompose(_mean_cross_entropy_decomposed),
     gradient=lambda g, slope: (g * slope, None),
     samples=_mean_cross_entropy_samples,
     dtypes=dtypes.FLOATS,

@@ -10,11 +10,10 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.layout.movement import reshape
-from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import Autocast, Decompose, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.exponential import rsqrt
-from polyhal.hal.ops.reductions.reduce import mean, sum_
-from polyhal.hal.ops.traits import Autocast
+from polyhal.hal.ops.reductions.sums import mean, sum_
 
 
 def float_input(specs: Specs) -> Spec:
@@ -171,7 +170,7 @@ layer_norm_grad = declare(
     family="norm",
     infer=_infer_layer_norm_grad,
     outputs=("dx", "dweight", "dbias"),
-    decompose=_layer_norm_grad_decomposed,
+    lowering=Decompose(_layer_norm_grad_decomposed),
     samples=_norm_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=everything),
@@ -190,7 +189,7 @@ layer_norm = declare(
     public=False,
     infer=_infer_layer_norm,
     outputs=("out", "mean", "rstd"),
-    decompose=_layer_norm_decomposed,
+    lowering=Decompose(_layer_norm_decomposed),
     gradient=_layer_norm_rule,
     samples=_norm_samples,
     dtypes=dtypes.FLOATS,
@@ -259,7 +258,7 @@ rms_norm_grad = declare(
     family="norm",
     infer=_infer_rms_norm_grad,
     outputs=("dx", "dweight"),
-    decompose=_rms_norm_grad_decomposed,
+    lowering=Decompose(_rms_norm_grad_decomposed),
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=everything),
     samples=lambda rng: [
@@ -285,7 +284,7 @@ rms_norm = declare(
     public=False,
     infer=_infer_rms_norm,
     outputs=("out", "rstd"),
-    decompose=_rms_norm_decomposed,
+    lowering=Decompose(_rms_norm_decomposed),
     gradient=_rms_norm_rule,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=2.0, terms=_width),

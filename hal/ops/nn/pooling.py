@@ -8,12 +8,25 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.layout.movement import broadcast_to, pad, slice_, unslice, windows
-from polyhal.hal.ops.nn.convolution import Pair, output_length, pair
-from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+)
+from polyhal.hal.ops.layout.regions import pad
+from polyhal.hal.ops.layout.slicing import slice_, unslice, windows
+from polyhal.hal.ops.layout.views import broadcast_to
+from polyhal.hal.ops.nn.window_shape import Pair, output_length, pair
 from polyhal.hal.ops.pointwise.logic import equal, logical_and, logical_not, not_equal
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.reductions.reduce import max_, sum_
+from polyhal.hal.ops.reductions.extrema import max_
+from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _image(specs: Specs, i: int = 0) -> Spec:
@@ -227,7 +240,7 @@ max_pool2d_grad = declare(
     name="max_pool2d_grad",
     family="pooling",
     infer=_infer_max_grad,
-    decompose=_max_grad_decomposed,
+    lowering=Decompose(_max_grad_decomposed),
     dtypes=dtypes.FLOATS,
     samples=lambda rng: [
         Sample(
@@ -244,7 +257,7 @@ max_pool2d = declare(
     name="max_pool2d",
     family="pooling",
     infer=_infer_max,
-    decompose=_max_decomposed,
+    lowering=Decompose(_max_decomposed),
     dtypes=dtypes.FLOATS,
     errors=_ERRORS,
     gradient=lambda g, x, *, kernel, stride, padding, dilation: max_pool2d_grad(
@@ -266,7 +279,7 @@ avg_pool2d_grad = declare(
     name="avg_pool2d_grad",
     family="pooling",
     infer=_infer_avg_grad,
-    decompose=_avg_grad_decomposed,
+    lowering=Decompose(_avg_grad_decomposed),
     dtypes=dtypes.FLOATS,
     gradient=lambda g, *, kernel, stride, padding, count_include_pad: avg_pool2d(
         g, kernel, stride, padding, count_include_pad
@@ -282,7 +295,7 @@ avg_pool2d: OpFunction = declare(
     name="avg_pool2d",
     family="pooling",
     infer=_infer_avg,
-    decompose=_avg_decomposed,
+    lowering=Decompose(_avg_decomposed),
     dtypes=dtypes.FLOATS,
     errors=_ERRORS,
     gradient=lambda g, x_spec, *, kernel, stride, padding, count_include_pad: avg_pool2d_grad(

@@ -9,12 +9,12 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, normalize_axis
-from polyhal.hal.ops.opdef import ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import Autocast, Decompose, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.reductions.reduce import max_, sum_
-from polyhal.hal.ops.traits import Autocast
+from polyhal.hal.ops.reductions.extrema import max_
+from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -87,7 +87,7 @@ softmax_grad = declare(
     dtypes=dtypes.FLOATS,
     samples=_samples(2),
     errors=[],
-    decompose=lambda g, out, *, axis: out * (g - sum_(g * out, axis, True)),
+    lowering=Decompose(lambda g, out, *, axis: out * (g - sum_(g * out, axis, True))),
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
 )
 softmax = declare(
@@ -98,7 +98,7 @@ softmax = declare(
     dtypes=dtypes.FLOATS,
     samples=_samples(1),
     errors=_ERRORS,
-    decompose=_softmax_decomposed,
+    lowering=Decompose(_softmax_decomposed),
     gradient=lambda g, out, *, axis: softmax_grad(g, out, axis),
     # exp turns the rounding of x - max, at most 160 on the samples, into a relative error of as many units.
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
@@ -132,7 +132,7 @@ log_softmax_grad = declare(
     infer=_infer,
     dtypes=dtypes.FLOATS,
     samples=lambda rng: [Sample((s.inputs[0], np.log(s.inputs[1])), s.params) for s in _samples(2)(rng)],
-    decompose=lambda g, out, *, axis: g - exp(out) * sum_(g, axis, True),
+    lowering=Decompose(lambda g, out, *, axis: g - exp(out) * sum_(g, axis, True)),
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
 )
 log_softmax = declare(
@@ -143,7 +143,7 @@ log_softmax = declare(
     dtypes=dtypes.FLOATS,
     samples=_samples(1),
     errors=_ERRORS,
-    decompose=_log_softmax_decomposed,
+    lowering=Decompose(_log_softmax_decomposed),
     gradient=lambda g, out, *, axis: log_softmax_grad(g, out, axis),
     tolerance=Tolerance(8.0, floor=4.0, terms=_length),
     autocast=Autocast.FLOAT32,

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.opdef import OpFunction, Sample, Tolerance
+from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance
 from polyhal.hal.ops.pointwise import polynomials
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
-from polyhal.hal.ops.pointwise.elementwise import SPECIAL, elementwise
+from polyhal.hal.ops.pointwise.elementwise import elementwise
+from polyhal.hal.ops.pointwise.elementwise_samples import SPECIAL, Uniform
 from polyhal.hal.ops.pointwise.exponential import exp, expm1, log1p
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
-from polyhal.hal.ops.traits import Autocast
 
 _KINK = ((0.1, 4.0),)
 
@@ -32,20 +32,19 @@ def _kinked(rng: np.random.Generator) -> list[Sample]:
 
 relu_grad: OpFunction = elementwise(
     "relu_grad",
-    lambda g, out: np.where(out > 0, g, 0),
+    lambda grad, y: np.where(y > 0, grad, 0),
     "Gradient of relu from its result.",
-    inputs=("grad", "y"),
     decompose=lambda g, out: where(less(0, out), g, 0),
     gradient=lambda g, y: (relu_grad(g, y), None),
-    special=False,
-    operand="numeric",
-    dtypes_=dtypes.FLOATS,
+    samples=Uniform(special=False),
+    promotion="numeric",
+    dtypes=dtypes.FLOATS,
 )
 relu = elementwise(
     "relu",
     lambda x: np.maximum(x, np.zeros_like(x)),
     "`max(x, 0)`.",
-    operand="numeric",
+    promotion="numeric",
     decompose=lambda x: maximum(x, 0),
     gradient=lambda g, out: relu_grad(g, out),
     samples=_kinked,
@@ -54,9 +53,7 @@ leaky_relu = elementwise(
     "leaky_relu",
     lambda x, *, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
     "`x` if positive, else `negative_slope * x`.",
-    operand="float",
-    inputs=("x",),
-    params={"negative_slope": 0.01},
+    promotion="float",
     decompose=lambda x, *, negative_slope: where(less(0.0, x), x, x * negative_slope),
     gradient=lambda g, x, *, negative_slope: where(less(0.0, x), g, g * negative_slope),
     samples=_kinked,
@@ -65,9 +62,7 @@ elu = elementwise(
     "elu",
     lambda x, *, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
     "`x` if positive, else `alpha * (exp(x) - 1)`.",
-    operand="float",
-    inputs=("x",),
-    params={"alpha": 1.0},
+    promotion="float",
     decompose=lambda x, *, alpha: where(less(0.0, x), x, expm1(minimum(x, 0.0)) * alpha),
     gradient=lambda g, x, *, alpha: where(less(0.0, x), g, g * exp(minimum(x, 0.0)) * alpha),
     samples=_kinked,
@@ -82,41 +77,38 @@ def _np_sigmoid(x: Any) -> Any:
 
 sigmoid_grad = elementwise(
     "sigmoid_grad",
-    lambda g, out: g * out * (1 - out),
+    lambda grad, y: grad * y * (1 - y),
     "Gradient of sigmoid from its result.",
-    operand="float",
-    inputs=("grad", "y"),
+    promotion="float",
     decompose=lambda g, out: g * (out * (1.0 - out)),
-    domain=((-2.0, 2.0), (0.05, 0.95)),
-    special=False,
+    samples=Uniform((-2.0, 2.0), (0.05, 0.95), special=False),
 )
 sigmoid = elementwise(
     "sigmoid",
     _np_sigmoid,
     "Logistic function `1 / (1 + exp(-x))`.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: 1.0 / (exp(-x) + 1.0),
     gradient=lambda g, out: sigmoid_grad(g, out),
     tolerance=Tolerance(8.0),
 )
 silu_grad = elementwise(
     "silu_grad",
-    lambda g, x: g * _np_sigmoid(x) * (1 + x * (1 - _np_sigmoid(x))),
+    lambda grad, x: grad * _np_sigmoid(x) * (1 + x * (1 - _np_sigmoid(x))),
     "Gradient of silu.",
-    operand="float",
-    inputs=("grad", "x"),
+    promotion="float",
     decompose=lambda g, x: g * (sigmoid(x) * (x * (1.0 - sigmoid(x)) + 1.0)),
-    special=False,
+    samples=Uniform(special=False),
     tolerance=Tolerance(12.0, floor=1.0),
 )
 silu = elementwise(
     "silu",
     lambda x: x * _np_sigmoid(x),
     "`x * sigmoid(x)`, also called swish.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: x * sigmoid(x),
     gradient=lambda g, x: silu_grad(g, x),
-    special=False,
+    samples=Uniform(special=False),
     tolerance=Tolerance(8.0),
 )
 
@@ -129,10 +121,10 @@ softplus = elementwise(
     "softplus",
     _np_softplus,
     "`log(1 + exp(x))` without overflow.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: maximum(x, 0.0) + log1p(exp(-abs_(x))),
     gradient=lambda g, x: g * sigmoid(x),
-    special=False,
+    samples=Uniform(special=False),
     tolerance=Tolerance(8.0),
     autocast=Autocast.FLOAT32,
 )
@@ -150,7 +142,7 @@ erf = elementwise(
     "erf",
     _reference_erf,
     "Error function.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: polynomials.erf(x, where, less, exp, abs_),
     gradient=lambda g, x: g * (exp(-square(x)) * (2 / math.sqrt(math.pi))),
     tolerance=_erf_tolerance,
@@ -174,14 +166,14 @@ def _gelu(x: Any, *, approximate: str) -> Any:
     return x * (erf(x * math.sqrt(0.5)) + 1.0) * 0.5
 
 
-def _np_gelu_grad(g: Any, x: Any, *, approximate: str = "none") -> Any:
+def _np_gelu_grad(grad: Any, x: Any, *, approximate: str = "none") -> Any:
     x = np.asarray(x, np.float64)
     if approximate == "tanh":
         t = np.tanh(_SQRT_2_OVER_PI * (x + _CUBIC * x**3))
         slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _SQRT_2_OVER_PI * (1 + 3 * _CUBIC * x * x)
     else:
         slope = 0.5 * (1 + _np_erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-    return g * slope
+    return grad * slope
 
 
 def _gelu_grad(g: Any, x: Any, *, approximate: str) -> Any:
@@ -208,9 +200,7 @@ gelu_grad = elementwise(
     "gelu_grad",
     _np_gelu_grad,
     "Gradient of gelu.",
-    operand="float",
-    inputs=("grad", "x"),
-    params={"approximate": "none"},
+    promotion="float",
     decompose=_gelu_grad,
     samples=_gelu_grad_samples,
     tolerance=Tolerance(8.0, floor=2.0),
@@ -219,13 +209,11 @@ gelu = elementwise(
     "gelu",
     _np_gelu,
     "Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415.",
-    operand="float",
-    inputs=("x",),
-    params={"approximate": "none"},
+    promotion="float",
     decompose=_gelu,
     samples=_gelu_samples,
     gradient=lambda g, x, *, approximate: gelu_grad(g, x, approximate),
     # 1 + erf cancels for negative x: the absolute error is that of numbers near 1, times |x| / 2.
     tolerance=Tolerance(8.0, floor=2.0),
-    flops=12,
+    flops_per_element=12,
 )

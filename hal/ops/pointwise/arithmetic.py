@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.opdef import OpFunction, Tolerance
+from polyhal.hal.ops.declare import Autocast, OpFunction, Tolerance, Trait
 from polyhal.hal.ops.pointwise.elementwise import elementwise
+from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.logic import equal, less
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.traits import Autocast, Trait
 
 add = elementwise(
     "add",
@@ -23,7 +23,7 @@ subtract = elementwise(
     "subtract",
     np.subtract,
     "Difference `x - y`.",
-    operand="numeric",
+    promotion="numeric",
     gradient=lambda g: (g, -g),
     traits=Trait.CHEAP,
 )
@@ -45,9 +45,9 @@ divide = elementwise(
     "divide",
     np.divide,
     "Quotient `x / y`, floating point also for integers.",
-    operand="float",
+    promotion="float",
     gradient=_divide_gradient,
-    domain=((-4.0, 4.0), (0.5, 4.0)),
+    samples=Uniform((-4.0, 4.0), (0.5, 4.0)),
     tolerance=Tolerance(2.5),
     traits=Trait.CHEAP,
 )
@@ -56,7 +56,7 @@ negative = elementwise(
     "negative",
     np.negative,
     "`-x`.",
-    operand="numeric",
+    promotion="numeric",
     gradient=lambda g: -g,
     traits=Trait.CHEAP,
 )
@@ -64,17 +64,17 @@ abs_ = elementwise(
     "abs",
     np.abs,
     "Absolute value.",
-    operand="numeric",
+    promotion="numeric",
     decompose=lambda x: where(less(x, 0), -x, x + 0),
     gradient=lambda g, x: g * sign(x),
-    domain=((0.25, 4.0),),
+    samples=Uniform((0.25, 4.0)),
     traits=Trait.CHEAP,
 )
 sign: OpFunction = elementwise(
     "sign",
     np.sign,
     "-1, 0 or 1 by the sign of `x`; NaN stays NaN.",
-    operand="numeric",
+    promotion="numeric",
     decompose=lambda x: where(equal(x, x), where(less(0, x), 1, where(less(x, 0), -1, 0)).cast(dtype=x.dtype), x),
     gradient=lambda g: g * 0,
 )
@@ -82,7 +82,7 @@ square = elementwise(
     "square",
     np.square,
     "`x * x`.",
-    operand="numeric",
+    promotion="numeric",
     decompose=lambda x: x * x,
     gradient=lambda g, x: g * (x * 2),
     traits=Trait.CHEAP,
@@ -91,10 +91,10 @@ reciprocal = elementwise(
     "reciprocal",
     np.reciprocal,
     "`1 / x`.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: 1 / x,
     gradient=lambda g, out: -g * square(out),
-    domain=((0.25, 4.0),),
+    samples=Uniform((0.25, 4.0)),
     traits=Trait.CHEAP,
     autocast=Autocast.FLOAT32,
 )

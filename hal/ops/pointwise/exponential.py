@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.opdef import Sample, Tolerance
+from polyhal.hal.ops.declare import Autocast, Sample, Tolerance, Trait
 from polyhal.hal.ops.pointwise.arithmetic import abs_
-from polyhal.hal.ops.pointwise.elementwise import elementwise, in_common_dtype
+from polyhal.hal.ops.pointwise.elementwise import elementwise
+from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.logic import (
     bitwise_and,
     bitwise_right_shift,
@@ -20,15 +21,15 @@ from polyhal.hal.ops.pointwise.logic import (
     logical_or,
     not_equal,
 )
+from polyhal.hal.ops.pointwise.promotion import in_common_dtype
 from polyhal.hal.ops.pointwise.rounding import floor
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.traits import Autocast, Trait
 
 exp = elementwise(
     "exp",
     np.exp,
     "e to the power `x`.",
-    operand="float",
+    promotion="float",
     gradient=lambda g, out: g * out,
     autocast=Autocast.FLOAT32,
 )
@@ -36,7 +37,7 @@ exp2 = elementwise(
     "exp2",
     np.exp2,
     "2 to the power `x`.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: exp(x * math.log(2)),
     gradient=lambda g, out: g * (out * math.log(2)),
     tolerance=Tolerance(8.0),
@@ -57,7 +58,7 @@ expm1 = elementwise(
     "expm1",
     np.expm1,
     "`exp(x) - 1`, accurate near 0.",
-    operand="float",
+    promotion="float",
     decompose=_expm1,
     gradient=lambda g, out: g * (out + 1.0),
     tolerance=Tolerance(8.0),
@@ -67,29 +68,29 @@ log = elementwise(
     "log",
     np.log,
     "Natural logarithm.",
-    operand="float",
+    promotion="float",
     gradient=lambda g, x: g / x,
-    domain=((0.05, 8.0),),
+    samples=Uniform((0.05, 8.0)),
     autocast=Autocast.FLOAT32,
 )
 log2 = elementwise(
     "log2",
     np.log2,
     "Logarithm to base 2.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: log(x) * (1 / math.log(2)),
     gradient=lambda g, x: g / (x * math.log(2)),
-    domain=((0.05, 8.0),),
+    samples=Uniform((0.05, 8.0)),
     autocast=Autocast.FLOAT32,
 )
 log10 = elementwise(
     "log10",
     np.log10,
     "Logarithm to base 10.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: log(x) * (1 / math.log(10)),
     gradient=lambda g, x: g / (x * math.log(10)),
-    domain=((0.05, 8.0),),
+    samples=Uniform((0.05, 8.0)),
     autocast=Autocast.FLOAT32,
 )
 
@@ -105,10 +106,10 @@ log1p = elementwise(
     "log1p",
     np.log1p,
     "`log(1 + x)`, accurate near 0.",
-    operand="float",
+    promotion="float",
     decompose=_log1p,
     gradient=lambda g, x: g / (x + 1.0),
-    domain=((-0.9, 8.0),),
+    samples=Uniform((-0.9, 8.0)),
     tolerance=Tolerance(8.0),
     autocast=Autocast.FLOAT32,
 )
@@ -116,19 +117,19 @@ sqrt = elementwise(
     "sqrt",
     np.sqrt,
     "Square root.",
-    operand="float",
+    promotion="float",
     gradient=lambda g, out: g * 0.5 / out,
-    domain=((0.05, 8.0),),
+    samples=Uniform((0.05, 8.0)),
     traits=Trait.CHEAP,
 )
 rsqrt = elementwise(
     "rsqrt",
     lambda x: 1 / np.sqrt(x),
     "`1 / sqrt(x)`.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: 1.0 / sqrt(x),
     gradient=lambda g, x, out: g * (out / x) * -0.5,
-    domain=((0.05, 8.0),),
+    samples=Uniform((0.05, 8.0)),
     traits=Trait.CHEAP,
     autocast=Autocast.FLOAT32,
 )
@@ -194,12 +195,12 @@ pow_ = elementwise(
     "pow",
     _pow,
     "`x` to the power `y`.",
-    operand="numeric",
+    promotion="numeric",
     decompose=lambda x, y: in_common_dtype(_pow_decomposed, x, y),
     gradient=_pow_gradient,
     samples=_pow_samples,
     # exp(y log x): a relative error of |y log x| units enters through the exponent; |y log x| < 5 on the samples.
     tolerance=Tolerance(16.0),
-    dtypes_=dtypes.FLOATS,
+    dtypes=dtypes.FLOATS,
     autocast=Autocast.FLOAT32,
 )

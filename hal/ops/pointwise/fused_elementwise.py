@@ -15,22 +15,19 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dispatch import infer
 from polyhal.hal.layout import Spec, broadcast_shapes, contiguous, normalize_axes
-from polyhal.hal.ops.opdef import OPS, OpDef, Output, Params, Sample, Specs, Tolerance
-from polyhal.hal.ops.pointwise.elementwise import OPERANDS
-from polyhal.hal.ops.reductions.reduce import reduced_shape
+from polyhal.hal.ops.declare import OPS, Decompose, Output, Params, Sample, Specs, Tolerance, Trait, declare
+from polyhal.hal.ops.reductions.reduction import reduced_shape
 
 GroupStep = tuple[str, tuple[int | None, ...], tuple[Any, ...]]
 Reduction = tuple[str, tuple[int, ...], bool]
 """The name of a reduction, its axes, and whether they stay with length 1."""
-
-REDUCTIONS = ("sum", "mean", "max", "min")
 
 
 def values_of(inputs: Specs, steps: Sequence[GroupStep]) -> list[Any]:
     """What each value of a group is: a spec, or the ScalarSpec of a number. Raises ShapeError, ValueError."""
     values: list[Any] = list(inputs)
     for name, arguments, params in steps:
-        if name not in OPERANDS:
+        if Trait.POINTWISE not in OPS[name].traits:
             raise ValueError(f"{name} is no elementwise op")
         if any(a is not None and not 0 <= a < len(values) for a in arguments):
             raise ValueError(f"{name} takes values {arguments}; only {len(values)} come before it")
@@ -74,13 +71,13 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if params["reduction"] is None:
         return [(r.dtype, shape) for r in results]
     name, axes, keepdims = params["reduction"]
-    if name not in REDUCTIONS or len(results) != 1:
-        raise ValueError(f"{name} of {len(results)} results; expected one of {REDUCTIONS} of one result")
+    if Trait.FUSIBLE_REDUCTION not in OPS[name].traits or len(results) != 1:
+        raise ValueError(f"{name} of {len(results)} results; expected sum, mean, max or min of one result")
     params["reduction"] = (name, normalize_axes(axes, len(shape)), bool(keepdims))
     return infer(OPS[name], (contiguous(results[0].dtype, shape),), OPS[name].bind((axes, keepdims)))
 
 
-def _fused_elementwise(*xs: Any, steps: Any, results: Any, reduction: Any = None) -> Any:
+def _fused_elementwise(*xs: Any, steps: Any = (), results: Any = (), reduction: Any = None) -> Any:
     """The values `results` of a group of elementwise `steps` on `xs`, or one of them, reduced."""
     values = referred(xs, steps)
     if reduction is None:
@@ -145,23 +142,15 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
-fused_elementwise = OPS.declare(
-    OpDef(
-        name="fused_elementwise",
-        family="fused",
-        doc=_fused_elementwise.__doc__ or "",
-        inputs=("xs",),
-        optional=frozenset(),
-        variadic=True,
-        params={"steps": (), "results": (), "reduction": None},
-        outputs=("out",),
-        several=True,
-        infer=_infer,
-        public=False,
-        reference=_fused_elementwise,
-        decompose=_decomposed,
-        samples=_samples,
-        dtypes=dtypes.FLOATS,
-        tolerance=Tolerance(8.0, floor=1.0, terms=_terms),
-    )
+fused_elementwise = declare(
+    _fused_elementwise,
+    name="fused_elementwise",
+    family="fused",
+    variadic_outputs=True,
+    infer=_infer,
+    lowering=Decompose(_decomposed),
+    public=False,
+    samples=_samples,
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(8.0, floor=1.0, terms=_terms),
 )

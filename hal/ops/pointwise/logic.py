@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.opdef import OpFunction, Sample
+from polyhal.hal.ops.declare import OpFunction, Sample, Trait
 from polyhal.hal.ops.pointwise.elementwise import elementwise
-from polyhal.hal.ops.traits import Trait
 
 _B = dtypes.bool_
 equal = elementwise(
@@ -60,7 +59,7 @@ logical_and = elementwise(
     "logical_and",
     np.logical_and,
     "True where both are non-zero.",
-    operand="bool",
+    promotion="bool",
     result=_B,
     traits=Trait.CHEAP,
 )
@@ -68,18 +67,18 @@ logical_or: OpFunction = elementwise(
     "logical_or",
     np.logical_or,
     "True where either is non-zero.",
-    operand="bool",
+    promotion="bool",
     result=_B,
     traits=Trait.CHEAP,
 )
 logical_xor = elementwise(
-    "logical_xor", np.logical_xor, "True where exactly one is non-zero.", operand="bool", result=_B
+    "logical_xor", np.logical_xor, "True where exactly one is non-zero.", promotion="bool", result=_B
 )
 logical_not: OpFunction = elementwise(
     "logical_not",
     np.logical_not,
     "True where `x` is zero.",
-    operand="bool",
+    promotion="bool",
     result=_B,
     traits=Trait.CHEAP,
 )
@@ -96,31 +95,33 @@ def _shift_samples(rng: np.random.Generator) -> list[Sample]:
     return [Sample((rng.integers(0, 100, a), rng.integers(0, 7, b))) for a, b in [((33,), (33,)), ((4, 1), (3,))]]
 
 
-bitwise_and = elementwise("bitwise_and", np.bitwise_and, "Bits set in both.", operand="integral", samples=_bit_samples)
-bitwise_or = elementwise("bitwise_or", np.bitwise_or, "Bits set in either.", operand="integral", samples=_bit_samples)
+bitwise_and = elementwise(
+    "bitwise_and", np.bitwise_and, "Bits set in both.", promotion="integral", samples=_bit_samples
+)
+bitwise_or = elementwise("bitwise_or", np.bitwise_or, "Bits set in either.", promotion="integral", samples=_bit_samples)
 bitwise_xor = elementwise(
-    "bitwise_xor", np.bitwise_xor, "Bits set in exactly one.", operand="integral", samples=_bit_samples
+    "bitwise_xor", np.bitwise_xor, "Bits set in exactly one.", promotion="integral", samples=_bit_samples
 )
 bitwise_invert = elementwise(
     "bitwise_invert",
     np.invert,
     "All bits flipped.",
-    operand="integral",
+    promotion="integral",
     samples=lambda rng: [Sample((rng.integers(0, 100, s),)) for s in [(), (33,), (3, 4)]],
 )
 bitwise_left_shift = elementwise(
     "bitwise_left_shift",
     np.left_shift,
     "`x` times 2 to the power `y`, in bits.",
-    operand="integral",
+    promotion="integral",
     samples=_shift_samples,
-    dtypes_=dtypes.INTEGERS,
+    dtypes=dtypes.INTEGERS,
 )
 bitwise_right_shift = elementwise(
     "bitwise_right_shift",
     np.right_shift,
     "`x` shifted right by `y` bits; the sign is kept.",
-    operand="integral",
+    promotion="integral",
     samples=_shift_samples,
-    dtypes_=dtypes.INTEGERS,
+    dtypes=dtypes.INTEGERS,
 )

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.opdef import Sample, Tolerance
+from polyhal.hal.ops.declare import Sample, Tolerance
 from polyhal.hal.ops.pointwise.arithmetic import abs_
-from polyhal.hal.ops.pointwise.elementwise import elementwise, in_common_dtype
+from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_and, logical_not, logical_or, not_equal
+from polyhal.hal.ops.pointwise.promotion import in_common_dtype
 from polyhal.hal.ops.pointwise.selection import where
 
 
@@ -30,9 +31,9 @@ truncating_divide = elementwise(
     "truncating_divide",
     _truncating_divide,
     "Integer quotient rounded towards zero, as in C.",
-    operand="integral",
+    promotion="integral",
     samples=_division_samples,
-    dtypes_=dtypes.INTEGERS,
+    dtypes=dtypes.INTEGERS,
 )
 
 
@@ -64,7 +65,7 @@ floor_divide = elementwise(
     "floor_divide",
     _floor_divide,
     "Largest integer not above `x / y`.",
-    operand="numeric",
+    promotion="numeric",
     decompose=lambda x, y: in_common_dtype(_floor_divide_decomposed, x, y),
     samples=_nonzero_samples,
 )
@@ -78,7 +79,7 @@ remainder = elementwise(
     "remainder",
     _remainder,
     "Remainder of `x / y` with the sign of `y`, as Python's %.",
-    operand="numeric",
+    promotion="numeric",
     decompose=lambda x, y: in_common_dtype(lambda a, b: a - floor_divide(a, b) * b, x, y),
     gradient=lambda g, x, y, needs: (g, -g * floor_divide(x, y) if needs[1] else None),
     # An exact remainder loses up to |x/y| units when it is formed as x - floor(x/y)*y.
@@ -91,27 +92,27 @@ floor = elementwise(
     "floor",
     np.floor,
     "Largest integer not above `x`.",
-    operand="numeric",
+    promotion="numeric",
     gradient=lambda g: g * 0,
-    dtypes_=dtypes.FLOATS,
+    dtypes=dtypes.FLOATS,
 )
 ceil = elementwise(
     "ceil",
     np.ceil,
     "Smallest integer not below `x`.",
-    operand="numeric",
+    promotion="numeric",
     decompose=lambda x: -floor(-x),
     gradient=lambda g: g * 0,
-    dtypes_=dtypes.FLOATS,
+    dtypes=dtypes.FLOATS,
 )
 trunc = elementwise(
     "trunc",
     np.trunc,
     "`x` without its fraction.",
-    operand="numeric",
+    promotion="numeric",
     decompose=lambda x: where(less(x, 0.0), ceil(x), floor(x)),
     gradient=lambda g: g * 0,
-    dtypes_=dtypes.FLOATS,
+    dtypes=dtypes.FLOATS,
 )
 
 
@@ -127,11 +128,11 @@ round_ = elementwise(
     "round",
     np.round,
     "Nearest integer, halves to even.",
-    operand="numeric",
+    promotion="numeric",
     inputs=("x",),
     decompose=_round,
     gradient=lambda g: g * 0,
-    dtypes_=dtypes.FLOATS,
+    dtypes=dtypes.FLOATS,
 )
 isnan = elementwise(
     "isnan",
@@ -139,7 +140,7 @@ isnan = elementwise(
     "True where `x` is NaN.",
     result=dtypes.bool_,
     decompose=lambda x: not_equal(x, x),
-    dtypes_=dtypes.FLOATS,
+    dtypes=dtypes.FLOATS,
 )
 isinf = elementwise(
     "isinf",
@@ -147,7 +148,7 @@ isinf = elementwise(
     "True where `x` is infinite.",
     result=dtypes.bool_,
     decompose=lambda x: equal(abs_(x), math.inf) if x.dtype.kind == "float" else not_equal(x, x),
-    dtypes_=dtypes.FLOATS,
+    dtypes=dtypes.FLOATS,
 )
 isfinite = elementwise(
     "isfinite",
@@ -155,5 +156,5 @@ isfinite = elementwise(
     "True where `x` is neither infinite nor NaN.",
     result=dtypes.bool_,
     decompose=lambda x: less(abs_(x), math.inf) if x.dtype.kind == "float" else equal(x, x),
-    dtypes_=dtypes.FLOATS,
+    dtypes=dtypes.FLOATS,
 )

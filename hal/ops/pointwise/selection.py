@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.opdef import OpFunction, Sample
-from polyhal.hal.ops.pointwise.elementwise import elementwise, in_common_dtype
+from polyhal.hal.ops.declare import OpFunction, Sample, Trait
+from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.logic import equal, greater, less, logical_or, not_equal
-from polyhal.hal.ops.traits import Trait
+from polyhal.hal.ops.pointwise.promotion import in_common_dtype
 
 maximum = elementwise(
     "maximum",
@@ -73,11 +73,9 @@ clip = elementwise(
     "clip",
     _clip,
     "`x` limited to [`min`, `max`]; either bound may be left out.",
-    inputs=("x", "min", "max"),
-    optional=frozenset({"min", "max"}),
     decompose=_clip_decomposed,
     gradient=_clip_gradient,
-    operand="numeric",
+    promotion="numeric",
     samples=lambda rng: [
         Sample((rng.uniform(-4, 4, (33,)), -1.0, 1.0)),
         Sample((rng.uniform(-4, 4, (3, 5)), None, 1.0)),

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal.ops.opdef import OpFunction, Tolerance
+from polyhal.hal.ops.declare import Autocast, OpFunction, Tolerance
 from polyhal.hal.ops.pointwise import polynomials
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
+from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.exponential import exp, expm1, rsqrt, sqrt
 from polyhal.hal.ops.pointwise.logic import equal, less, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.traits import Autocast
 
 _UNIT = Tolerance(8.0, floor=1.0)
 """Units at magnitude 1: near a zero of a periodic function the rounding of the argument dominates."""
@@ -23,7 +23,7 @@ sin = elementwise(
     "sin",
     np.sin,
     "Sine of `x` radians.",
-    operand="float",
+    promotion="float",
     gradient=lambda g, x: g * cos(x),
     tolerance=Tolerance(4.0, floor=1.0),
 )
@@ -31,7 +31,7 @@ cos: OpFunction = elementwise(
     "cos",
     np.cos,
     "Cosine of `x` radians.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: 1.0 - square(sin(x * 0.5)) * 2.0,
     gradient=lambda g, x: -g * sin(x),
     tolerance=_UNIT,
@@ -40,10 +40,10 @@ tan = elementwise(
     "tan",
     np.tan,
     "Tangent of `x` radians.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: sin(x) / cos(x),
     gradient=lambda g, out: g * (square(out) + 1.0),
-    domain=((-1.3, 1.3),),
+    samples=Uniform((-1.3, 1.3)),
     tolerance=Tolerance(32.0, floor=1.0),
     autocast=Autocast.FLOAT32,
 )
@@ -51,10 +51,10 @@ asin = elementwise(
     "asin",
     np.arcsin,
     "Inverse sine, in radians.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: atan(x * rsqrt((1.0 - x) * (x + 1.0))),
     gradient=lambda g, x: g * rsqrt(1.0 - square(x)),
-    domain=((-0.95, 0.95),),
+    samples=Uniform((-0.95, 0.95)),
     tolerance=Tolerance(8.0),
     autocast=Autocast.FLOAT32,
 )
@@ -62,10 +62,10 @@ acos = elementwise(
     "acos",
     np.arccos,
     "Inverse cosine, in radians.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: atan(sqrt((1.0 - x) / (x + 1.0))) * 2.0,
     gradient=lambda g, x: -g * rsqrt(1.0 - square(x)),
-    domain=((-0.95, 0.95),),
+    samples=Uniform((-0.95, 0.95)),
     tolerance=Tolerance(8.0),
     autocast=Autocast.FLOAT32,
 )
@@ -73,7 +73,7 @@ atan: OpFunction = elementwise(
     "atan",
     np.arctan,
     "Inverse tangent, in radians.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: polynomials.atan(x, where, less, abs_),
     gradient=lambda g, x: g / (square(x) + 1.0),
     tolerance=Tolerance(8.0),
@@ -96,11 +96,11 @@ atan2 = elementwise(
     "atan2",
     np.arctan2,
     "Angle of the point (y, x), in radians.",
-    operand="float",
+    promotion="float",
     inputs=("y", "x"),
     decompose=_atan2,
     gradient=lambda g, y, x: (g * (x / (square(x) + square(y))), -g * (y / (square(x) + square(y)))),
-    domain=((0.3, 4.0), (-4.0, 4.0)),
+    samples=Uniform((0.3, 4.0), (-4.0, 4.0)),
     tolerance=Tolerance(8.0, floor=1.0),
 )
 
@@ -116,7 +116,7 @@ sinh = elementwise(
     "sinh",
     np.sinh,
     "Hyperbolic sine.",
-    operand="float",
+    promotion="float",
     decompose=_sinh,
     gradient=lambda g, x: g * cosh(x),
     tolerance=Tolerance(12.0),
@@ -126,7 +126,7 @@ cosh: OpFunction = elementwise(
     "cosh",
     np.cosh,
     "Hyperbolic cosine.",
-    operand="float",
+    promotion="float",
     decompose=lambda x: (exp(x) + exp(-x)) * 0.5,
     gradient=lambda g, x: g * sinh(x),
     tolerance=Tolerance(8.0),
@@ -142,20 +142,18 @@ def _tanh(x: Any) -> Any:
 
 tanh_grad = elementwise(
     "tanh_grad",
-    lambda g, out: g * (1 - out * out),
+    lambda grad, y: grad * (1 - y * y),
     "Gradient of tanh from its result.",
-    operand="float",
-    inputs=("grad", "y"),
+    promotion="float",
     decompose=lambda g, out: g * (1.0 - square(out)),
-    domain=((-2.0, 2.0), (-0.95, 0.95)),
-    special=False,
+    samples=Uniform((-2.0, 2.0), (-0.95, 0.95), special=False),
     tolerance=Tolerance(4.0, floor=2.0),
 )
 tanh = elementwise(
     "tanh",
     np.tanh,
     "Hyperbolic tangent.",
-    operand="float",
+    promotion="float",
     decompose=_tanh,
     gradient=lambda g, out: tanh_grad(g, out),
     tolerance=Tolerance(12.0),

@@ -1,23 +1,34 @@
 """Counter-based random numbers: the same seed gives the same bits on every device.
 
-Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011), Philox4x32-10. The key is the seed, the counter
-is the offset plus the number of the block; each block yields four words.
+Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011), Philox4x32-10. The key is the seed and the
+counter the offset plus the number of the block; each block yields four 32-bit words.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import as_dtype
-from polyhal.hal.layout import Spec, View, contiguous_strides
-from polyhal.hal.ops.layout.creation import arange
-from polyhal.hal.ops.layout.movement import reshape, slice_, stack
-from polyhal.hal.ops.opdef import OPS, ErrorSample, OpDef, OpFunction, Output, Piece, Sample, Specs, Tolerance, Value
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    Tolerance,
+    Trait,
+    declare,
+)
+from polyhal.hal.ops.layout.creation import arange, broadcast_scalar
+from polyhal.hal.ops.layout.regions import stack
+from polyhal.hal.ops.layout.slicing import slice_
+from polyhal.hal.ops.layout.views import infer_same, reshape
 from polyhal.hal.ops.pointwise.exponential import log, sqrt
 from polyhal.hal.ops.pointwise.logic import (
     bitwise_and,
@@ -30,9 +41,7 @@ from polyhal.hal.ops.pointwise.logic import (
 )
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.pointwise.trigonometry import cos, sin
-from polyhal.hal.ops.traits import Trait
 
-_EMPTY = inspect.Parameter.empty
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
@@ -55,43 +64,16 @@ def philox(seed: int, offset: int, blocks: int) -> np.ndarray:
 
 
 def blocks_for(size: int) -> int:
-    """How many blocks `size` words take: what a generator's offset advances by."""
+    """The number of blocks that `size` words take, by which a generator's offset advances."""
     return -(-size // 4)
 
 
-# --- pieces of the decomposition ------------------------------------------------------------------------------------
-
-
-def _infer_spread(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    return [(as_dtype(params["dtype"]), tuple(params["shape"]))]
-
-
-spread_number = OPS.declare(
-    OpDef(
-        name="spread_number",
-        family="random",
-        doc="A tensor of `shape` filled with a number that may differ from call to call.",
-        inputs=("value",),
-        optional=frozenset(),
-        variadic=False,
-        params={"shape": _EMPTY, "dtype": _EMPTY},
-        outputs=("out",),
-        public=False,
-        infer=_infer_spread,
-        reference=lambda value, *, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy),
-        assemble=lambda specs, outs, params: [
-            Piece(View(outs[0].shape, contiguous_strides(outs[0].shape)), value=Value(0))
-        ],
-        samples=lambda rng: [Sample((7,), {"shape": (3, 2), "dtype": dtypes.int64})],
-        tolerance=Tolerance(0.0),
-        traits=Trait.CREATION | Trait.RANDOM,
-    )
-)
+# --- the generator made of integer ops ------------------------------------------------------------------------------
 
 
 def _words(number: Any) -> tuple[Any, Any]:
     """The low and the high 32 bits of a number, as uint32 tensors of one element."""
-    wide = spread_number(number, (1,), dtypes.int64)
+    wide = broadcast_scalar(number, (1,), dtypes.int64)
     low = bitwise_and(wide, _MASK).cast(dtype=dtypes.uint32)
     return low, bitwise_right_shift(wide, 32).cast(dtype=dtypes.uint32)
 
@@ -126,89 +108,77 @@ def _random_bits_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...]) -
     return reshape(slice_(words, (0,), (size,), (1,)), shape)
 
 
-# --- public ops -----------------------------------------------------------------------------------------------------
+# --- ops ------------------------------------------------------------------------------------------------------------
+
+_SAMPLES: list[tuple[int, int, tuple[int, ...]]] = [
+    (0, 0, (7,)),
+    (12345678901234567, (1 << 32) - 2, (3, 5)),
+    (1, 5, (33,)),
+    (3, 0, ()),
+]
+"""Seeds, offsets and shapes; one counter crosses a word."""
 
 
 def _random(
-    name: str, doc: str, reference: Any, decompose: Any, *, dtype: bool, tolerance: Tolerance, mixed: bool = False
-) -> Any:
+    reference: Callable[..., Any], *, name: str, decompose: Callable[..., Any], tolerance: Tolerance
+) -> OpFunction:
+    """Declare an op of seed and offset that creates a tensor of `shape` and, if the reference takes one, a float `dtype`."""
+    takes_dtype = "dtype" in (reference.__kwdefaults__ or {})
+
     def infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
         shape = params["shape"]
         params["shape"] = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-        if dtype:
-            params["dtype"] = as_dtype(params["dtype"])
-            if not params["dtype"].is_floating_point:
-                raise TypeError(f"dtype {params['dtype'].name}; expected a floating-point dtype")
-        return [(params["dtype"] if dtype else dtypes.uint32, params["shape"])]
+        if not takes_dtype:
+            return [(dtypes.uint32, params["shape"])]
+        dtype = params["dtype"] = as_dtype(params["dtype"])
+        if not dtype.is_floating_point:
+            raise TypeError(f"dtype {dtype.name}; expected a floating-point dtype")
+        return [(dtype, params["shape"])]
 
-    extra: dict[str, Any] = {"dtype": dtypes.float32} if dtype else {}
-    kinds = [dtypes.float32, dtypes.float16] if dtype else [None]
-    return OPS.declare(
-        OpDef(
-            name=name,
-            family="random",
-            doc=doc,
-            inputs=("seed", "offset"),
-            optional=frozenset(),
-            variadic=False,
-            params={"shape": _EMPTY, **extra},
-            outputs=("out",),
-            infer=infer,
-            public=False,
-            reference=reference,
-            decompose=decompose,
-            samples=lambda rng: [
-                Sample((seed, offset), {"shape": shape, **({"dtype": kind} if kind else {})})
-                for seed, offset, shape in [
-                    (0, 0, (7,)),
-                    (12345678901234567, (1 << 32) - 2, (3, 5)),
-                    (1, 5, (33,)),
-                    (3, 0, ()),
-                ]
-                for kind in kinds
-            ],
-            errors=[ErrorSample((0, 0), {"shape": (2,), "dtype": dtypes.int32}, ValueError, "floating")]
-            if dtype
-            else [],
-            tolerance=tolerance,
-            traits=Trait.CREATION | Trait.RANDOM,
-        )
+    dtype_params = [{"dtype": d} for d in (dtypes.float32, dtypes.float16)] if takes_dtype else [{}]
+    wrong_dtype = ErrorSample((0, 0), {"shape": (2,), "dtype": dtypes.int32}, ValueError, "floating")
+    return declare(
+        reference,
+        name=name,
+        family="random",
+        infer=infer,
+        lowering=Decompose(decompose),
+        traits=Trait.CREATION | Trait.VARYING,
+        public=False,
+        samples=lambda rng: [
+            Sample((seed, offset), {"shape": shape, **params})
+            for seed, offset, shape in _SAMPLES
+            for params in dtype_params
+        ],
+        errors=[wrong_dtype] if takes_dtype else [],
+        tolerance=tolerance,
     )
 
 
-def _np_random_bits(seed: int, offset: int, *, shape: Any) -> Any:
+def _random_bits(seed: int, offset: int, *, shape: Any) -> Any:
+    """Uniformly distributed uint32 words; element i is word i % 4 of block `offset + i // 4` under key `seed`."""
     size = math.prod(shape)
     return philox(int(seed), int(offset), blocks_for(size)).reshape(-1)[:size].reshape(shape)
 
 
-random_bits = _random(
-    "random_bits",
-    "Uniformly distributed uint32 words; element i is word i % 4 of block `offset + i // 4` under key `seed`.",
-    _np_random_bits,
-    _random_bits_decomposed,
-    dtype=False,
-    tolerance=Tolerance(0.0),
-)
+random_bits = _random(_random_bits, name="random_bits", decompose=_random_bits_decomposed, tolerance=Tolerance(0.0))
 
 
-def _np_uniform(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
-    bits = _np_random_bits(seed, offset, shape=shape)
+def _uniform(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
+    """Uniform numbers in [0, 1), multiples of 2^-24."""
+    bits = _random_bits(seed, offset, shape=shape)
     return (bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
 
 
-uniform = _random(
-    "uniform",
-    "Uniform numbers in [0, 1), multiples of 2^-24.",
-    _np_uniform,
-    lambda seed, offset, *, shape, dtype: (
-        bitwise_right_shift(random_bits(seed, offset, shape), 8).cast(dtype=dtypes.float32) * 2.0**-24
-    ),
-    dtype=True,
-    tolerance=Tolerance(0.0),
-)
+def _uniform_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+    return bitwise_right_shift(random_bits(seed, offset, shape), 8).cast(dtype=dtypes.float32) * 2.0**-24
 
 
-def _np_normal(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
+uniform = _random(_uniform, name="uniform", decompose=_uniform_decomposed, tolerance=Tolerance(0.0))
+
+
+def _normal(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
+    """Standard normal numbers, from pairs of words by the Box-Muller transform."""
     size = math.prod(shape)
     words = philox(int(seed), int(offset), blocks_for(size)).reshape(-1, 2, 2)
     # Numbers in (0, 1], so that the logarithm is finite.
@@ -231,38 +201,35 @@ def _normal_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype:
 
 
 normal = _random(
-    "normal",
-    "Standard normal numbers, from pairs of words by Box and Muller.",
-    _np_normal,
-    _normal_decomposed,
-    dtype=True,
+    _normal,
+    name="normal",
+    decompose=_normal_decomposed,
     # The radius is at most 5.8; sine and cosine of a rounded angle are off by a few units at 1.
     tolerance=Tolerance(16.0, floor=4.0),
 )
 
 
-def _np_dropout(x: Any, seed: int, offset: int, *, p: float) -> Any:
-    x = np.asarray(x)
-    keep = _np_random_bits(seed, offset, shape=x.shape) >= np.uint32(threshold(p))
-    return np.where(keep, x * (1 / (1 - p)), 0)
-
-
-def threshold(p: float) -> int:
+def dropout_threshold(p: float) -> int:
     """Words below this drop an element with probability `p`."""
     return min(int(p * 2**32), _MASK)
 
 
+def _dropout(x: Any, seed: int, offset: int, *, p: float) -> Any:
+    """`x` with each element zeroed with probability `p`, the others scaled by 1/(1-p)."""
+    x = np.asarray(x)
+    keep = _random_bits(seed, offset, shape=x.shape) >= np.uint32(dropout_threshold(p))
+    return np.where(keep, x * (1 / (1 - p)), 0)
+
+
 def _infer_dropout(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    spec = specs[0]
-    assert isinstance(spec, Spec)
     if not 0 <= params["p"] < 1:
         raise ValueError(f"p is {params['p']}; expected 0 <= p < 1")
-    return [(spec.dtype, spec.shape)]
+    return infer_same(specs, params)
 
 
 def _dropout_decomposed(x: Any, seed: Any, offset: Any, *, p: float) -> Any:
     bits = random_bits(seed, offset, x.shape)
-    return where(greater_equal(bits, threshold(p)), x * (1 / (1 - p)), 0.0)
+    return where(greater_equal(bits, dropout_threshold(p)), x * (1 / (1 - p)), 0.0)
 
 
 def _dropout_samples(rng: np.random.Generator) -> list[Sample]:
@@ -272,25 +239,17 @@ def _dropout_samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-dropout: OpFunction = OPS.declare(
-    OpDef(
-        name="dropout",
-        family="random",
-        doc="`x` with each element zeroed with probability `p`, the others scaled by 1/(1-p).",
-        inputs=("x", "seed", "offset"),
-        optional=frozenset(),
-        variadic=False,
-        params={"p": _EMPTY},
-        outputs=("out",),
-        infer=_infer_dropout,
-        public=False,
-        reference=_np_dropout,
-        decompose=_dropout_decomposed,
-        gradient=lambda g, seed, offset, *, p: (dropout(g, seed, offset, p), None, None),
-        samples=_dropout_samples,
-        dtypes=dtypes.FLOATS,
-        tolerance=Tolerance(1.0),
-        errors=[ErrorSample((np.zeros(2), 0, 0), {"p": 1.5}, ValueError, "expected 0 <= p < 1")],
-        traits=Trait.RANDOM,
-    )
+dropout: OpFunction = declare(
+    _dropout,
+    name="dropout",
+    family="random",
+    infer=_infer_dropout,
+    lowering=Decompose(_dropout_decomposed),
+    traits=Trait.VARYING,
+    public=False,
+    gradient=lambda g, seed, offset, *, p: (dropout(g, seed, offset, p), None, None),
+    samples=_dropout_samples,
+    errors=[ErrorSample((np.zeros(2), 0, 0), {"p": 1.5}, ValueError, "expected 0 <= p < 1")],
+    dtypes=dtypes.FLOATS,
+    tolerance=Tolerance(1.0),
 )

@@ -9,10 +9,22 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, normalize_axis
-from polyhal.hal.ops.layout.movement import concat, flip, slice_
-from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import (
+    Autocast,
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+)
+from polyhal.hal.ops.layout.axes import flip
+from polyhal.hal.ops.layout.regions import concat
+from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.pointwise.arithmetic import add, multiply
-from polyhal.hal.ops.traits import Autocast
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
@@ -84,7 +96,7 @@ cumsum: OpFunction = declare(
     name="cumsum",
     family="scan",
     infer=_infer,
-    decompose=_decomposed(add),
+    lowering=Decompose(_decomposed(add)),
     gradient=lambda g, *, axis: flip(cumsum(flip(g, axis), axis), axis),
     samples=_samples(-2.0, 2.0),
     errors=_ERRORS,
@@ -105,7 +117,7 @@ cumprod: OpFunction = declare(
     name="cumprod",
     family="scan",
     infer=_infer,
-    decompose=_decomposed(multiply),
+    lowering=Decompose(_decomposed(multiply)),
     samples=_samples(0.8, 1.25),
     errors=_ERRORS,
     dtypes=(*dtypes.FLOATS, *dtypes.INTEGERS),

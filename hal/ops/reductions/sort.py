@@ -11,10 +11,13 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, normalize_axis
 from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.indexing.gather import scatter_along_axis
+from polyhal.hal.ops.declare import Decompose, ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.indexing.along_axis import scatter_along_axis
+from polyhal.hal.ops.layout.axes import flip, moveaxis
 from polyhal.hal.ops.layout.creation import arange, full
-from polyhal.hal.ops.layout.movement import broadcast_to, concat, flip, moveaxis, reshape, slice_
-from polyhal.hal.ops.opdef import ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.layout.regions import concat
+from polyhal.hal.ops.layout.slicing import slice_
+from polyhal.hal.ops.layout.views import broadcast_to, reshape
 from polyhal.hal.ops.pointwise.logic import equal, greater, less, logical_and, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import where
 
@@ -161,7 +164,7 @@ sort_pairs: OpFunction = declare(
     public=False,
     infer=_infer_sort,
     outputs=_OUTPUTS,
-    decompose=_decomposed_sort,
+    lowering=Decompose(_decomposed_sort),
     gradient=lambda g, indices, x_spec, *, axis: scatter_along_axis(g, indices, axis, x_spec.shape[axis]),
     samples=_sort_samples,
     dtypes=dtypes.ALL,
@@ -224,7 +227,7 @@ topk: OpFunction = declare(
     family="sorting",
     infer=_infer_topk,
     outputs=_OUTPUTS,
-    decompose=_decomposed_topk,
+    lowering=Decompose(_decomposed_topk),
     gradient=lambda g, indices, x_spec, *, axis: scatter_along_axis(g, indices, axis, x_spec.shape[axis]),
     samples=_topk_samples,
     dtypes=dtypes.ALL,

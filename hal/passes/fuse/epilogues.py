@@ -14,8 +14,8 @@ from polyhal.hal.ir.graph import Graph, Node, Operand
 from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS, Value
-from polyhal.hal.ops.pointwise.elementwise import OPERANDS
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
+from polyhal.hal.ops.traits import Trait
 
 _MOST_OPERANDS = 4
 """Tensors beside the factors. Each takes registers for its place in every kernel's innermost part."""
@@ -117,7 +117,7 @@ class _Search:
 
     def _may_follow(self, chain: _Chain, k: int, own: set[int]) -> bool:
         node, product = self.graph.nodes[k], self.graph.nodes[chain.product]
-        if node.op.name not in OPERANDS or node.replaces or node.origin is None or product.origin is None:
+        if Trait.POINTWISE not in node.op.traits or node.replaces or node.origin is None or product.origin is None:
             return False
         made, result = self.graph.specs[node.outputs[0]], self.graph.specs[product.outputs[0]]
         assert isinstance(made, Spec)

@@ -51,9 +51,9 @@ class _Padding:
 
     def _padded_length(self, node: Node) -> int:
         """The row length that the logits of a node should have; 0 if theirs is right."""
-        if "logits" not in node.op.inputs or node.replaces or not can_fuse(node):
+        if "logits" not in node.op.schema.inputs or node.replaces or not can_fuse(node):
             return 0
-        logits = self._graph.tensor(node.value(node.op.inputs.index("logits")))
+        logits = self._graph.tensor(node.value(node.op.schema.inputs.index("logits")))
         nbytes = logits.shape[1] * logits.dtype.itemsize
         alignment = node.device.capabilities.limits.row_alignment
         if nbytes % alignment == 0 or nbytes < _MIN_PIECES * alignment:

@@ -54,14 +54,14 @@ class _Demand:
 
     def _copied(self, node: Node) -> list[tuple[int, Spec]]:
         """The operands that a node only copies, and the layout of their region of its result."""
-        joins = Trait.JOINS_OPERANDS in node.op.traits and node.op.assemble is not None
-        if not joins or node.op.assemble is None or self._graph.is_view(node) or node.replaces:
+        joins = Trait.JOINS_OPERANDS in node.op.traits and node.op.regions is not None
+        if not joins or node.op.regions is None or self._graph.is_view(node) or node.replaces:
             return []
         specs = tuple(self._graph.spec_of(x) for x in node.inputs)
         (out,) = self._graph.output_specs(node)
         if any(not isinstance(s, Spec) or s.dtype is not out.dtype for s in specs):
             return []
-        pieces = node.op.assemble(specs, (out,), node.bound)
+        pieces = node.op.regions(specs, (out,), node.bound)
         return [(node.value(p.source), place(out, p.target)) for p in pieces if p.source is not None]
 
     def _traced(self, value: int, wanted: Spec) -> tuple[int, Spec] | None:

@@ -16,7 +16,7 @@ from polyhal.hal.ir.graph import Graph, Node, Operand, Value
 from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OPS
-from polyhal.hal.ops.pointwise.elementwise import operand_dtype
+from polyhal.hal.ops.pointwise.promotion import operand_dtype
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.settings.state import settings
 
@@ -78,7 +78,9 @@ class _Folding:
             return None
         inputs: tuple[Operand, ...] = node.inputs
         for position, x in enumerate(node.inputs):
-            number = self._literal(x.index) if isinstance(x, Value) and node.op.inputs[position] != "cond" else None
+            number = (
+                self._literal(x.index) if isinstance(x, Value) and node.op.schema.inputs[position] != "cond" else None
+            )
             if number is not None:
                 changed = (*inputs[:position], number, *inputs[position + 1 :])
                 inputs = changed if self._same_result(node, changed) else inputs
@@ -139,7 +141,7 @@ class _Folding:
         (out,) = self._graph.output_specs(node)
         try:
             ((dtype, shape),) = dispatch.infer(node.op, specs, node.bound)
-            same = operand_dtype(node.op.name, specs) is operand_dtype(node.op.name, old)
+            same = operand_dtype(node.op, specs) is operand_dtype(node.op, old)
         except PolyhalError:
             return False
         return same and out[:2] == (dtype, shape)

@@ -57,13 +57,13 @@ def _op_cases(device: Device, reduced: Device, op: OpDef, scope: Scope, record: 
         return Case(name, functools.partial(check, *args), op.name, named(dtype), device.name)
 
     kinds = _kinds(device, op)
-    if op.samples is not None:
+    if op.tests.samples is not None:
         for dtype in kinds:
             yield case("forward", dtype, forward.forward, device, op, dtype, scope, record)
         if op.decompose is not None:
             for dtype in kinds:
                 yield case("decomposition", dtype, forward.required_only, reduced, op, dtype, scope)
-    if op.errors:
+    if op.tests.errors:
         yield case("errors", None, forward.errors, device, op)
     if gradients.differentiable(device, op, scope):
         for dtype in kinds:
@@ -74,6 +74,6 @@ def _op_cases(device: Device, reduced: Device, op: OpDef, scope: Scope, record: 
 
 def _kinds(device: Device, op: OpDef) -> tuple[DType | None, ...]:
     """The dtypes that `op` and `device` have in common; a single None for ops whose samples fix the dtype."""
-    if not op.dtypes:
+    if not op.tests.dtypes:
         return (None,)
-    return tuple(d for d in op.dtypes if d in device.capabilities.storage)
+    return tuple(d for d in op.tests.dtypes if d in device.capabilities.storage)

@@ -17,7 +17,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
-from polyhal.hal.ops.opdef import Tolerance
+from polyhal.hal.ops.samples import Tolerance
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY
 from polyhal.hal.testing.kit import contract_memory
 from polyhal.hal.testing.kit.arrangements import Arrangement, arrange

@@ -64,7 +64,11 @@ def check_results(
         raise ResultError(
             what, f"{len(results)} results; the rule says {len(wanted.outputs)}, the reference {len(wanted.values)}"
         )
-    names = call.op.outputs if len(call.op.outputs) == len(results) else tuple(str(i) for i in range(len(results)))
+    names = (
+        call.op.schema.outputs
+        if len(call.op.schema.outputs) == len(results)
+        else tuple(str(i) for i in range(len(results)))
+    )
     for name, out, spec, value, bound in zip(names, results, wanted.outputs, wanted.values, wanted.bounds, strict=True):
         label = f"{what} -> {name}"
         if out.dtype is not spec.dtype or out.shape != spec.shape:
@@ -93,7 +97,7 @@ def forward(device: Device, op: OpDef, dtype: DType | None, scope: Scope, record
             if not guarded and _has_tensors(call) and all(s.size for s in wanted.outputs) and op.view is None:
                 guarded = True
                 _write_into(call, inputs, wanted, device, shift(op, dtype), what)
-    if op.mutates:
+    if op.schema.mutates:
         for call in runnable(device, op, dtype, scope):
             with during(f"{call} in place"):
                 _in_place(call, device)
@@ -137,7 +141,7 @@ def rounds(op: OpDef, dtype: DType | None, samples: int, scope: Scope) -> int:
 
 def shift(op: OpDef, dtype: DType | None) -> int:
     """Where the rotation starts: the same on every machine, different from op to op and from dtype to dtype."""
-    position = op.dtypes.index(dtype) if dtype in op.dtypes else 0
+    position = op.tests.dtypes.index(dtype) if dtype in op.tests.dtypes else 0
     return zlib.crc32(op.name.encode()) + position * 2
 
 
@@ -187,14 +191,14 @@ def required_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) 
 
 def errors(device: Device, op: OpDef) -> None:
     """Check that every error sample raises the stated type and text, and that the device computes on afterwards."""
-    for number, sample in enumerate(op.errors):
+    for number, sample in enumerate(op.tests.errors):
         inputs = tuple(
             x
             if x is None or type(x) in (bool, int, float)
             else arrange(_default(np.asarray(x)), Arrangement.CONTIGUOUS, device)
             for x in sample.inputs
         )
-        params = {**op.params, **sample.params}
+        params = {**op.schema.params, **sample.params}
         what = f"{op.name} error sample {number}"
         used = device.memory_stats().used
         try:

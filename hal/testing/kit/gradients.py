@@ -38,7 +38,7 @@ _SECOND_ORDER = 3
 
 def differentiable(device: Device, op: OpDef, scope: Scope) -> bool:
     """Whether the tape records `op` and any sample says that its derivative exists."""
-    if (op.gradient is None and op.decompose is None) or op.mutates or op.samples is None:
+    if (op.gradient is None and op.decompose is None) or op.schema.mutates or op.tests.samples is None:
         return False
     return bool(usable(device, op, dtypes.float32, scope))
 
@@ -66,9 +66,12 @@ def _varying(call: Call) -> tuple[int, ...]:
 
 def _weighted(op: OpDef, outputs: Sequence[Spec]) -> tuple[int, ...]:
     """The outputs that gradients come in through: the first, and those that the rule asks for by name."""
-    if op.gradient is None:
+    rule = op.gradient
+    if rule is None:
         return tuple(i for i, s in enumerate(outputs) if s.dtype.is_floating_point)
-    named = tuple(op.outputs.index(n[2:]) for n in op.needs if n.startswith("g_") and n[2:] in op.outputs)
+    named = tuple(
+        op.schema.outputs.index(n[2:]) for n in rule.needs if n.startswith("g_") and n[2:] in op.schema.outputs
+    )
     return (0, *(i for i in named if i))
 
 
@@ -219,7 +222,7 @@ def second_order(device: Device, op: OpDef, scope: Scope) -> None:
 
     The latter are those of the NumPy device, which the first-order check has measured against the reference.
     """
-    precise = scope.full and dtypes.float64 in device.capabilities.compute and dtypes.float64 in op.dtypes
+    precise = scope.full and dtypes.float64 in device.capabilities.compute and dtypes.float64 in op.tests.dtypes
     dtype = dtypes.float64 if precise else dtypes.float32
     small = [c for c in usable(device, op, dtype, scope) if c.elements <= 400]
     for call in small[:_SECOND_ORDER]:

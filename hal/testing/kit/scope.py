@@ -42,10 +42,10 @@ class Scope:
             return frozenset(plain)
         if dtype is primary(op):
             return frozenset(plain[:: -(-len(plain) // _SMALL_CALLS)] if self.small else plain)
-        start = op.dtypes.index(dtype) * _SHARE
+        start = op.tests.dtypes.index(dtype) * _SHARE
         return frozenset(plain[(start + k) % len(plain)] for k in range(_SHARE))
 
 
 def primary(op: OpDef) -> DType | None:
     """The dtype in which every sample of `op` is run: float32 where it has that."""
-    return dtypes.float32 if dtypes.float32 in op.dtypes else next(iter(op.dtypes), None)
+    return dtypes.float32 if dtypes.float32 in op.tests.dtypes else next(iter(op.tests.dtypes), None)

@@ -29,7 +29,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, finfo
-from polyhal.hal.ops.opdef import Tolerance
+from polyhal.hal.ops.samples import Tolerance
 from polyhal.hal.testing.kit.failures import ResultError
 
 EXACT = Tolerance(0.0)

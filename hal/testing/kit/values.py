@@ -13,7 +13,8 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.layout import Spec, contiguous
-from polyhal.hal.ops.opdef import OpDef, Sample
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.samples import Sample
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.kit.tolerances import Bound
@@ -81,10 +82,10 @@ def calls(op: OpDef, dtype: DType | None) -> list[Call]:
     accumulates in. So are integer arrays of elementwise ops, which are operands; elsewhere they are indices and
     alternate between int64 and int32. Arrays of other dtypes stay what they are.
     """
-    if op.samples is None:
+    if op.tests.samples is None:
         return []
     made = []
-    for number, sample in enumerate(op.samples(np.random.default_rng(SEED))):
+    for number, sample in enumerate(op.tests.samples(np.random.default_rng(SEED))):
         values: list[Any] = []
         for x in sample.inputs:
             if x is None or is_number(x):
@@ -100,7 +101,7 @@ def calls(op: OpDef, dtype: DType | None) -> list[Call]:
             elif array.dtype == np.int64 and number % 2:
                 array = array.astype(np.int32)
             values.append(array)
-        bound = {**op.params, **sample.params}
+        bound = {**op.schema.params, **sample.params}
         made.append(Call(op, tuple(values), bound, sample, number))
     return made
 
@@ -159,7 +160,7 @@ def expect(call: Call, *, values: tuple[Any, ...] | None = None) -> Expectation:
     floating = bool(outputs) and outputs[0].dtype.is_floating_point and op.family in ("elementwise", "reduction")
     wide = tuple(_wide(v, floating) for v in given)
     results = evaluate(op.reference, wide, call.params)
-    count = op.tolerance.terms(specs, bound) if op.tolerance.terms is not None else 0
+    count = op.tests.tolerance.terms(specs, bound) if op.tests.tolerance.terms is not None else 0
     sums: list[np.ndarray | None] = [None] * len(results)
     if count:
         found = evaluate(
@@ -168,7 +169,7 @@ def expect(call: Call, *, values: tuple[Any, ...] | None = None) -> Expectation:
             call.params,
         )
         sums = [s if s.shape == r.shape and s.dtype.kind == "f" else None for s, r in zip(found, results, strict=True)]
-    return Expectation(outputs, results, tuple(Bound(op.tolerance, count, s) for s in sums))
+    return Expectation(outputs, results, tuple(Bound(op.tests.tolerance, count, s) for s in sums))
 
 
 def _wide(value: Any, floating: bool) -> Any:

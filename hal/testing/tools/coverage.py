@@ -86,7 +86,7 @@ class Column:
 def survey(device: Device) -> Cells:
     """How the samples of every op are resolved on a device, without running any."""
     target, scope = isolated(device), Scope()
-    return {op.name: {named(d): _letters(target, op, d, scope) for d in op.dtypes or (None,)} for op in _listed()}
+    return {op.name: {named(d): _letters(target, op, d, scope) for d in op.tests.dtypes or (None,)} for op in _listed()}
 
 
 def _letters(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> str:
@@ -96,7 +96,7 @@ def _letters(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> st
 
 
 def _listed() -> list[OpDef]:
-    return [op for op in OPS if op.samples is not None]
+    return sorted((op for op in OPS if op.tests.samples is not None), key=lambda op: op.name)
 
 
 def of_device(device: Device, name: str, label: str) -> Column:
@@ -111,7 +111,7 @@ def of_certificate(certificate: Certificate, name: str, label: str) -> Column:
     for op in _listed():
         found = certificate.results.get(op.name, {})
         row = {}
-        for dtype in (d.name for d in op.dtypes) if op.dtypes else (ANY,):
+        for dtype in (d.name for d in op.tests.dtypes) if op.tests.dtypes else (ANY,):
             result = found.get(dtype)
             if result is None:
                 row[dtype] = _UNSUPPORTED if dtype not in storage and dtype != ANY else "?"
@@ -155,13 +155,13 @@ def render(columns: Sequence[Column]) -> str:
     families: dict[str, list[OpDef]] = {}
     for op in _listed():
         families.setdefault(op.family, []).append(op)
-    for family, ops in families.items():
+    for family, ops in sorted(families.items()):
         out.append(f"\n## {family.capitalize()}\n\n")
         out.append("| op | dtypes | " + " | ".join(c.label for c in columns) + " |\n")
         out.append("|---" * (len(columns) + 2) + "|\n")
-        for op in sorted(ops, key=lambda o: o.name):
+        for op in ops:
             cells = (_cell(c.cells.get(op.name), op) for c in columns)
-            out.append(f"| `{op.name}` | {_kinds(op.dtypes)} | " + " | ".join(cells) + " |\n")
+            out.append(f"| `{op.name}` | {_kinds(op.tests.dtypes)} | " + " | ".join(cells) + " |\n")
     return "".join(out)
 
 
@@ -186,7 +186,7 @@ def _cell(row: Mapping[str, str] | None, op: OpDef) -> str:
     if row is None:
         return "?"
     groups: dict[str, list[str]] = {}
-    for dtype in [d.name for d in op.dtypes] or [ANY]:
+    for dtype in [d.name for d in op.tests.dtypes] or [ANY]:
         groups.setdefault(row.get(dtype, "?"), []).append(_SHORT.get(dtype, dtype))
     most = max(groups, key=lambda k: len(groups[k]))
     rest = (f"{text} {' '.join(names)}" for text, names in groups.items() if text != most)

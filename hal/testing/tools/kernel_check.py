@@ -19,7 +19,8 @@ from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.kernels.library import KernelLibrary
 from polyhal.hal.kernels.prebuild import library
 from polyhal.hal.layout import Spec, contiguous
-from polyhal.hal.ops.opdef import OPS, OpDef, Specs
+from polyhal.hal.ops.opdef import OPS, OpDef
+from polyhal.hal.ops.schema import Specs
 from polyhal.hal.protocol import InputSpec
 from polyhal.hal.settings.state import settings
 from polyhal.hal.testing.certification.verification import Outcome, verify

@@ -14,7 +14,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
-from polyhal.hal.ops.opdef import OPS, Sample
+from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.samples import Sample
 from polyhal.hal.protocol import Feature, SupportsProfiling
 from polyhal.hal.testing.kit.calling import given
 from polyhal.hal.testing.kit.forward import check_results, run
@@ -42,7 +43,7 @@ class Workload:
             None if s is None else rng.standard_normal(s, np.float32).astype(self.dtype.numpy) for s in self.shapes
         )
         op = OPS[self.op]
-        return Call(op, values, {**op.params, **self.params}, Sample(values), 0)
+        return Call(op, values, {**op.schema.params, **self.params}, Sample(values), 0)
 
 
 def workloads(kind: DeviceType) -> list[Workload]:

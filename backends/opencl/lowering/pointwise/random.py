@@ -12,7 +12,7 @@ from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
-from polyhal.hal.ops.random.philox import threshold
+from polyhal.hal.ops.random.philox import dropout_threshold
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
@@ -67,7 +67,7 @@ def _dropout(
         Constant(x.size, "ulong"),
         Number(1, "ulong"),
         Number(2, "ulong"),
-        Constant(threshold(p), "uint"),
+        Constant(dropout_threshold(p), "uint"),
         Constant(1 / (1 - p), "double" if real == "double" else "float"),
     ]
     if x.is_contiguous and (width := _lanes(runtime)):

@@ -12,7 +12,7 @@ from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
-from polyhal.hal.ops.random.philox import blocks_for, threshold
+from polyhal.hal.ops.random.philox import blocks_for, dropout_threshold
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
@@ -68,7 +68,7 @@ def _dropout(
     definitions = {"DTYPE": x.dtype.name, "STRIDED": not (x.is_contiguous and x.aligned), "GROUP": size}
     parameters: list[Parameter] = [
         Tensor(0), Tensor(3), Constant(x.size, "uint"), Number(1, "ulong"), Number(2, "ulong"),
-        Constant(threshold(p), "uint"), Constant(1 / (1 - p), "float"),
+        Constant(dropout_threshold(p), "uint"), Constant(1 / (1 - p), "float"),
         *(Constant(n, "uint") for n in (*lengths[1:], *steps)),
     ]  # fmt: skip
     return runtime.launch("dropout", "pointwise/dropout", definitions, parameters, ceil_div(blocks_for(x.size), size))

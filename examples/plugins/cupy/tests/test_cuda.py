@@ -50,7 +50,7 @@ def wide(value: Any) -> Any:
 
 def check(op: str, inputs: tuple[Any, ...], dtype: DType = dtypes.float32, slack: float = 1.0, **params: Any) -> Any:
     """The op's results, within some roundings of its reference in float64, relative to the largest element."""
-    bound = {**OPS[op].params, **params}
+    bound = {**OPS[op].schema.params, **params}
     got = dispatch.apply(OPS[op], inputs, tuple(bound.values()))
     expected = OPS[op].reference(*map(wide, inputs), **bound)
     results = got if isinstance(got, tuple) else (got,)

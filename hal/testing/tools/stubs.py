@@ -27,8 +27,8 @@ def _parameters(function: Callable[..., Any], skip_first: bool, tensor: str) -> 
     for i, p in enumerate(inspect.signature(function).parameters.values()):
         if i == 0 and skip_first:
             continue
-        if op is not None and p.name in op.inputs:
-            kind = f"Sequence[{tensor}]" if op.variadic else "Any"
+        if op is not None and p.name in op.schema.inputs:
+            kind = f"Sequence[{tensor}]" if op.schema.variadic else "Any"
         else:
             kind = written.get(p.name, "Any")
             kind = kind if kind in _WORDS else "Any"
@@ -44,9 +44,9 @@ _WORDS = ("bool", "int", "float", "str", "int | None", "float | None")
 def _result(function: Callable[..., Any], tensor: str) -> str:
     op: OpDef | None = getattr(function, "op", None)
     if op is not None:
-        if op.mutates:
+        if op.schema.mutates:
             return f"tuple[{tensor}, ...]"
-        return tensor if len(op.outputs) == 1 else f"tuple[{', '.join([tensor] * len(op.outputs))}]"
+        return tensor if len(op.schema.outputs) == 1 else f"tuple[{', '.join([tensor] * len(op.schema.outputs))}]"
     return f"tuple[{tensor}, ...]" if "tuple" in str(inspect.signature(function).return_annotation) else tensor
 
 

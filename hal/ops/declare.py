@@ -1,0 +1,124 @@
+"""`declare`, the typed constructor that every op goes through, and all names that a file of ops needs.
+
+Families with a common shape rule have constructors of their own that call it: `elementwise`, `reduction`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict, Unpack
+
+from polyhal.hal.dtypes import DType
+from polyhal.hal.ops.lowering import (
+    AsView,
+    CoreCall,
+    CoreInput,
+    CoreMember,
+    Decompose,
+    HostConstant,
+    OutputRegion,
+    Regions,
+    Strategy,
+)
+from polyhal.hal.ops.opdef import OPS, CostRule, GradientRule, InferRule, OpDef, OpFunction
+from polyhal.hal.ops.samples import ErrorSample, OpTests, Sample, Samples, Tolerance
+from polyhal.hal.ops.schema import REQUIRED, Output, Params, Promotion, Schema, Specs, first_tensor, tensor_at, tensors
+from polyhal.hal.ops.traits import Autocast, Trait
+
+
+class OpOptions(TypedDict, total=False):
+    """What any op may declare beside its schema, rules and lowering; see `OpDef` and `OpTests` for what each means."""
+
+    gradient: Callable[..., Any]
+    errors: Sequence[ErrorSample]
+    dtypes: tuple[DType, ...]
+    tolerance: Tolerance
+    traits: Trait
+    autocast: Autocast
+    spellings: Sequence[Callable[..., Any]]
+    settings: tuple[str, ...]
+    flops: CostRule
+    public: bool
+
+
+def declare(
+    reference: Callable[..., Any],
+    *,
+    family: str,
+    infer: InferRule,
+    lowering: Strategy | tuple[Strategy, ...] = (),
+    name: str = "",
+    doc: str = "",
+    schema: Schema | None = None,
+    outputs: tuple[str, ...] = ("out",),
+    mutates: tuple[int, ...] = (),
+    variadic_outputs: bool = False,
+    promotion: Promotion | None = None,
+    samples: Samples | None = None,
+    **options: Unpack[OpOptions],
+) -> OpFunction:
+    """Declare an op and return its public function.
+
+    Name, doc and schema are those of `reference` unless given; `outputs`, `mutates` and `variadic_outputs` complete the
+    schema (see `Schema`).
+    """
+    schema = schema or Schema.of(reference, outputs=outputs, mutates=mutates, variadic_outputs=variadic_outputs)
+    gradient = options.get("gradient")
+    return OPS.add(
+        OpDef(
+            name=name or reference.__name__,
+            family=family,
+            doc=doc or inspect.getdoc(reference) or "",
+            schema=schema,
+            infer=infer,
+            reference=reference,
+            gradient=None if gradient is None else GradientRule(gradient, schema),
+            lowering=lowering if isinstance(lowering, tuple) else (lowering,),
+            traits=options.get("traits", Trait.NONE),
+            promotion=promotion,
+            autocast=options.get("autocast", Autocast.INHERIT),
+            spellings=options.get("spellings", ()),
+            settings=options.get("settings", ()),
+            flops=options.get("flops"),
+            public=options.get("public", True),
+            tests=OpTests(
+                samples=samples,
+                errors=options.get("errors", ()),
+                dtypes=options.get("dtypes", ()),
+                tolerance=options.get("tolerance", Tolerance()),
+            ),
+        )
+    )
+
+
+__all__ = [
+    "OPS",
+    "REQUIRED",
+    "AsView",
+    "Autocast",
+    "CoreCall",
+    "CoreInput",
+    "CoreMember",
+    "Decompose",
+    "ErrorSample",
+    "HostConstant",
+    "OpFunction",
+    "OpOptions",
+    "Output",
+    "OutputRegion",
+    "Params",
+    "Promotion",
+    "Regions",
+    "Sample",
+    "Samples",
+    "Schema",
+    "Specs",
+    "Strategy",
+    "Tolerance",
+    "Trait",
+    "declare",
+    "first_tensor",
+    "tensor_at",
+    "tensors",
+]

@@ -1,0 +1,129 @@
+"""Elements along one axis by index: `take_along_axis`, and `scatter_along_axis`, which adds them back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import normalize_axis
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+)
+from polyhal.hal.ops.indexing.rows import embedding, index_size, scatter_rows, tensor_and_index
+from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.views import broadcast_to, reshape
+from polyhal.hal.ops.pointwise.logic import less
+from polyhal.hal.ops.pointwise.selection import where
+
+
+def _take_along_axis(x: Any, index: Any, *, axis: int) -> Any:
+    """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
+    return np.take_along_axis(np.asarray(x), np.asarray(index), axis)
+
+
+def _infer_take(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    x, index = tensor_and_index(specs)
+    axis = normalize_axis(params["axis"], x.ndim)
+    if index.ndim != x.ndim or _without(x.shape, axis) != _without(index.shape, axis):
+        raise ValueError(f"x {x.shape} and index {index.shape} differ outside axis {axis}")
+    params["axis"] = axis
+    return [(x.dtype, index.shape)]
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def _flat_positions(index: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """Row-major positions, in a tensor of `shape`, of the elements that `index` names along `axis`."""
+    total = None
+    step = 1
+    for i in reversed(range(len(shape))):
+        if i == axis:
+            wide = index.cast(dtype=dtypes.int64)
+            along = where(less(wide, 0), wide + shape[i], wide)
+        else:
+            lengths = tuple(index.shape[i] if k == i else 1 for k in range(len(shape)))
+            along = reshape(arange(0, index.shape[i], 1, dtypes.int64), lengths)
+        along = along * step if step != 1 else along
+        total = along if total is None else total + along
+        step *= shape[i]
+    return broadcast_to(total, index.shape)
+
+
+def _take_decomposed(x: Any, index: Any, *, axis: int) -> Any:
+    positions = reshape(_flat_positions(index, x.shape, axis), (-1,))
+    return reshape(embedding(reshape(x, (-1, 1)), positions), index.shape)
+
+
+def _take_samples(rng: np.random.Generator) -> list[Sample]:
+    cases = [((4, 5), (4, 2), 1), ((4, 5), (6, 5), 0), ((2, 3, 4), (2, 3, 1), -1), ((7,), (3,), 0), ((3, 4), (3, 0), 1)]
+    return [Sample((rng.uniform(-1, 1, s), rng.integers(0, s[a], i)), {"axis": a}) for s, i, a in cases]
+
+
+take_along_axis = declare(
+    _take_along_axis,
+    name="take_along_axis",
+    family="indexing",
+    infer=_infer_take,
+    lowering=Decompose(_take_decomposed, widen=False),
+    gradient=lambda g, index, x_spec, *, axis: (scatter_along_axis(g, index, axis, x_spec.shape[axis]), None),
+    samples=_take_samples,
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros((3, 3), int)), {"axis": 1}, ValueError, "differ outside axis 1")],
+    dtypes=dtypes.ALL,
+    tolerance=Tolerance(0.0),
+)
+
+
+def _scatter_along_axis(src: Any, index: Any, *, axis: int, length: int) -> Any:
+    """Zeros of `length` along `axis`, with `src` added at the positions that `index` names: the transpose of taking."""
+    src, index = np.asarray(src), np.asarray(index)
+    axis = axis % src.ndim
+    out = np.zeros((*src.shape[:axis], length, *src.shape[axis + 1 :]), src.dtype)
+    grids = list(np.meshgrid(*[np.arange(n) for n in index.shape], indexing="ij", sparse=True))
+    grids[axis] = index
+    np.add.at(out, tuple(grids), src)
+    return out
+
+
+def _infer_scatter(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    src, index = tensor_and_index(specs)
+    axis = normalize_axis(params["axis"], src.ndim)
+    if index.shape != src.shape:
+        raise ValueError(f"src {src.shape} and index {index.shape}; expected equal shapes")
+    params["axis"] = axis
+    return [(src.dtype, (*src.shape[:axis], params["length"], *src.shape[axis + 1 :]))]
+
+
+def _scatter_decomposed(src: Any, index: Any, *, axis: int, length: int) -> Any:
+    shape = (*src.shape[:axis], length, *src.shape[axis + 1 :])
+    positions = reshape(_flat_positions(index, shape, axis), (-1,))
+    return reshape(scatter_rows(reshape(src, (-1, 1)), positions, math.prod(shape)), shape)
+
+
+scatter_along_axis: OpFunction = declare(
+    _scatter_along_axis,
+    name="scatter_along_axis",
+    family="indexing",
+    infer=_infer_scatter,
+    lowering=Decompose(_scatter_decomposed),
+    settings=("deterministic",),
+    public=False,
+    gradient=lambda g, index, *, axis, length: (take_along_axis(g, index, axis), None),
+    samples=lambda rng: [
+        Sample((rng.uniform(-1, 1, s), rng.integers(0, n, s)), {"axis": a, "length": n})
+        for s, a, n in [((4, 5), 1, 3), ((6, 5), 0, 4), ((7,), 0, 3), ((2, 3, 2), 1, 2)]
+    ],
+    dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
+    tolerance=Tolerance(1.0, terms=index_size),
+)

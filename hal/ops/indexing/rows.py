@@ -1,0 +1,156 @@
+"""Rows of a table by index: `embedding` reads them, `scatter_rows` adds to them, `take` indexes any axis."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec, normalize_axis
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.declare import (
+    CoreCall,
+    CoreInput,
+    CoreMember,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    tensor_at,
+)
+from polyhal.hal.ops.layout.axes import moveaxis
+from polyhal.hal.ops.layout.views import permute, reshape
+from polyhal.hal.ops.pointwise.logic import less
+from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.protocol import ComputeBackend
+
+_INDEX_DTYPES = (dtypes.int32, dtypes.int64)
+
+
+def tensor_and_index(specs: Specs) -> tuple[Spec, Spec]:
+    """The first two inputs. Raises TypeError unless the second holds integers."""
+    x, index = tensor_at(specs, 0), tensor_at(specs, 1)
+    if not index.dtype.is_integral:
+        raise TypeError(f"the index is {index.dtype.name}; expected integers")
+    return x, index
+
+
+def index_size(specs: Specs, params: Params) -> int:
+    """The most terms that a scattered sum can have: an index may name one row every time."""
+    return tensor_at(specs, 1).size
+
+
+def _index_input(index: Spec) -> CoreInput:
+    return CoreInput(index.dtype if index.dtype in _INDEX_DTYPES else dtypes.int64, (index.size,), exact=True)
+
+
+def _embedding(weight: Any, index: Any) -> Any:
+    """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
+    weight, index = np.asarray(weight), np.asarray(index)
+    inside = (index >= 0) & (index < len(weight))
+    if not len(weight):
+        return np.zeros((*index.shape, weight.shape[1]), weight.dtype)
+    return np.where(inside[..., None], weight[np.where(inside, index, 0)], weight.dtype.type(0))
+
+
+def _infer_embedding(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    weight, index = tensor_and_index(specs)
+    if weight.ndim != 2:
+        raise ValueError(f"weight has shape {weight.shape}; expected (rows, width)")
+    return [(weight.dtype, (*index.shape, weight.shape[1]))]
+
+
+def _gather(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:
+    weight, index = tensor_and_index(specs)
+    inputs = (CoreInput(weight.dtype, weight.shape, exact=True), _index_input(index))
+    return CoreCall(
+        "gather", lambda w, i, out: backend.gather(i, w, out), inputs, weight.dtype, (index.size, weight.shape[1]), True
+    )
+
+
+def _embedding_samples(rng: np.random.Generator) -> list[Sample]:
+    return [
+        Sample((rng.uniform(-1, 1, (rows, width)), rng.integers(0, rows, shape)))
+        for rows, width, shape in [(5, 3, (7,)), (9, 33, (2, 3)), (4, 1, ()), (3, 4, (0,)), (6, 64, (65,))]
+    ] + [Sample((rng.uniform(-1, 1, (3, 2)), np.array([0, 3, -1, 2])), special=True)]
+
+
+embedding = declare(
+    _embedding,
+    name="embedding",
+    family="indexing",
+    infer=_infer_embedding,
+    lowering=CoreMember(_gather),
+    gradient=lambda g, index, weight_spec: (scatter_rows(g, index, weight_spec.shape[0]), None),
+    samples=_embedding_samples,
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros(2)), {}, ValueError, "expected integers")],
+    dtypes=dtypes.ALL,
+    tolerance=Tolerance(0.0),
+)
+
+
+def _scatter_rows(src: Any, index: Any, *, rows: Any) -> Any:
+    """A table of `rows` rows in which `src[i]` (..., W) is added to row `index[i]`; numbers outside are skipped."""
+    src, index = np.asarray(src), np.asarray(index).reshape(-1)
+    out = np.zeros((rows, src.shape[-1]), src.dtype)
+    inside = (index >= 0) & (index < rows)
+    np.add.at(out, index[inside], src.reshape(len(index), src.shape[-1])[inside])
+    return out
+
+
+def _infer_scatter_rows(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    src, index = tensor_and_index(specs)
+    if src.shape[:-1] != index.shape or src.ndim < 1:
+        raise ValueError(f"src {src.shape} does not fit index {index.shape}; expected {(*index.shape, 'width')}")
+    return [(src.dtype, (params["rows"], src.shape[-1]))]
+
+
+def _scatter_add(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:
+    src, index = tensor_and_index(specs)
+    dtype = dtypes.accumulator(src.dtype) if src.dtype.kind == "float" else src.dtype
+
+    def run(s: Any, i: Any, out: Any) -> None:
+        backend.fill(0, out)
+        backend.scatter_add(i, s, out)
+
+    inputs = (CoreInput(dtype, (index.size, src.shape[-1])), _index_input(index))
+    return CoreCall("scatter_add", run, inputs, dtype, outputs[0].shape)
+
+
+scatter_rows: OpFunction = declare(
+    _scatter_rows,
+    name="scatter_rows",
+    family="indexing",
+    infer=_infer_scatter_rows,
+    lowering=CoreMember(_scatter_add),
+    settings=("deterministic",),
+    public=False,
+    gradient=lambda g, index: (embedding(g, index), None),
+    samples=lambda rng: [
+        Sample((rng.uniform(-1, 1, (*shape, width)), rng.integers(0, rows, shape)), {"rows": rows})
+        for rows, width, shape in [(5, 3, (7,)), (9, 33, (2, 3)), (4, 1, ()), (3, 4, (0,)), (2, 64, (65,))]
+    ],
+    dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
+    tolerance=Tolerance(1.0, terms=index_size),
+)
+
+
+@composite()
+def take(x: Any, index: Any, axis: int = 0) -> Any:
+    """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
+    axis = normalize_axis(axis, x.ndim)
+    length = x.shape[axis]
+    front = moveaxis(x, axis, 0)
+    rest = front.shape[1:]
+    rows = embedding(reshape(front, (length, math.prod(rest))), where(less(index, 0), index + length, index))
+    out = reshape(rows, (*index.shape, *rest))
+    if axis == 0:
+        return out
+    k = index.ndim
+    return permute(out, (*range(k, k + axis), *range(k), *range(k + axis, out.ndim)))

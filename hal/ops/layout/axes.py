@@ -1,0 +1,64 @@
+"""Composites that move, add, drop, merge or reverse axes. All but some cases of `flatten` are views."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from polyhal.hal.layout import normalize_axes, normalize_axis
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.layout.slicing import slice_
+from polyhal.hal.ops.layout.views import permute, reshape
+
+
+@composite()
+def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
+    """The tensor with two axes exchanged, the last two by default. A view."""
+    axes = list(range(x.ndim))
+    a, b = normalize_axis(axis0, x.ndim), normalize_axis(axis1, x.ndim)
+    axes[a], axes[b] = b, a
+    return permute(x, tuple(axes))
+
+
+@composite()
+def moveaxis(x: Any, source: int, destination: int) -> Any:
+    """The tensor with axis `source` moved to position `destination`. A view."""
+    axes = list(range(x.ndim))
+    axes.insert(normalize_axis(destination, x.ndim), axes.pop(normalize_axis(source, x.ndim)))
+    return permute(x, tuple(axes))
+
+
+@composite()
+def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
+    """The tensor without the given axes of length 1, by default all of them. A view."""
+    if axis is None:
+        return reshape(x, tuple(n for n in x.shape if n != 1))
+    axes = normalize_axes(axis, x.ndim)
+    for a in axes:
+        if x.shape[a] != 1:
+            raise ValueError(f"[squeeze] axis {a} of shape {x.shape} has length {x.shape[a]}; expected 1")
+    return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
+
+
+@composite()
+def unsqueeze(x: Any, axis: int) -> Any:
+    """The tensor with a new axis of length 1 at position `axis`. A view."""
+    at = normalize_axis(axis, x.ndim + 1)
+    return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
+
+
+@composite()
+def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Any:
+    """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
+    if x.ndim == 0:
+        return reshape(x, (1,))
+    a, b = normalize_axis(start_axis, x.ndim), normalize_axis(end_axis, x.ndim)
+    return reshape(x, (*x.shape[:a], math.prod(x.shape[a : b + 1]), *x.shape[b + 1 :]))
+
+
+@composite()
+def flip(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
+    """The tensor with the elements of the given axes in reverse order. A view."""
+    axes = normalize_axes(axis, x.ndim)
+    starts = tuple(max(n - 1, 0) if i in axes else 0 for i, n in enumerate(x.shape))
+    return slice_(x, starts, x.shape, tuple(-1 if i in axes else 1 for i in range(x.ndim)))

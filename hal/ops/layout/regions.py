@@ -1,0 +1,187 @@
+"""Ops made of fills and strided copies of output regions: copy, pad and concat, with stack and split around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes, layout
+from polyhal.hal.layout import Spec, View, normalize_axis
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.declare import (
+    ErrorSample,
+    Output,
+    OutputRegion,
+    Params,
+    Regions,
+    Sample,
+    Specs,
+    Trait,
+    declare,
+    first_tensor,
+    tensors,
+)
+from polyhal.hal.ops.layout.axes import unsqueeze
+from polyhal.hal.ops.layout.slicing import slice_
+from polyhal.hal.ops.layout.views import EXACT, copy_region, infer_same
+
+
+def _copy(x: Any) -> Any:
+    """A new tensor with the same elements, in row-major order."""
+    return np.array(x)
+
+
+copy = declare(
+    _copy,
+    name="copy",
+    family="movement",
+    infer=infer_same,
+    lowering=Regions(copy_region),
+    gradient=lambda g: g,
+    samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),)), Sample((rng.uniform(-1, 1, (0, 4)),))],
+    dtypes=dtypes.ALL,
+    tolerance=EXACT,
+)
+
+
+def _pad(x: Any, *, widths: Any, value: Any = 0) -> Any:
+    """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
+    return np.pad(np.asarray(x), widths, constant_values=value)
+
+
+def _infer_pad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    widths = tuple(tuple(w) for w in params["widths"])
+    if len(widths) != spec.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
+        raise ValueError(f"widths {widths} do not give (before, after) >= 0 for each of the {spec.ndim} axes")
+    params["widths"] = widths
+    return [(spec.dtype, tuple(n + a + b for n, (a, b) in zip(spec.shape, widths, strict=True)))]
+
+
+def _pad_regions(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[OutputRegion]:
+    spec, out = first_tensor(specs), outputs[0]
+    target = layout.slice_view(out, _before(params["widths"]), spec.shape, (1,) * spec.ndim)
+    return [OutputRegion(View(out.shape, out.strides), value=params["value"]), OutputRegion(target, 0)]
+
+
+def _before(widths: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    return tuple(w[0] for w in widths)
+
+
+pad = declare(
+    _pad,
+    name="pad",
+    family="movement",
+    infer=_infer_pad,
+    lowering=Regions(_pad_regions),
+    gradient=lambda g, x_spec, *, widths, value: slice_(g, _before(widths), x_spec.shape, (1,) * len(widths)),
+    samples=lambda rng: [
+        Sample((rng.uniform(-1, 1, (3, 4)),), {"widths": ((1, 0), (2, 3)), "value": 1}),
+        Sample((rng.uniform(-1, 1, (0, 2)),), {"widths": ((1, 1), (0, 0))}),
+    ],
+    errors=[ErrorSample((np.zeros((2, 3)),), {"widths": ((1, 1),)}, ValueError, "widths")],
+    dtypes=dtypes.ALL,
+    tolerance=EXACT,
+)
+
+
+def _concat(*xs: Any, axis: Any = 0) -> Any:
+    """Tensors joined along an existing axis."""
+    return np.concatenate([np.asarray(x) for x in xs], axis=axis)
+
+
+def _infer_concat(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    if not specs:
+        raise ValueError("needs at least one tensor")
+    first = first_tensor(specs)
+    if first.ndim == 0:
+        raise ValueError("zero-dimensional tensors cannot be joined; use stack")
+    axis = normalize_axis(params["axis"], first.ndim)
+    rest = _without(first.shape, axis)
+    dtype, total = first.dtype, 0
+    for spec in tensors(specs):
+        if spec.ndim != first.ndim or _without(spec.shape, axis) != rest:
+            raise ValueError(f"shapes {first.shape} and {spec.shape} differ outside axis {axis}")
+        dtype = dtypes.promote(dtype, spec.dtype)
+        total += spec.shape[axis]
+    params["axis"] = axis
+    return [(dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :]))]
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def _starts(specs: Sequence[Spec], axis: int) -> list[tuple[int, ...]]:
+    """The index at which each of several joined tensors begins in the result."""
+    out, start = [], 0
+    for spec in specs:
+        out.append(tuple(start if a == axis else 0 for a in range(spec.ndim)))
+        start += spec.shape[axis]
+    return out
+
+
+def _concat_regions(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[OutputRegion]:
+    out, parts = outputs[0], tensors(specs)
+    return [
+        OutputRegion(layout.slice_view(out, starts, spec.shape, (1,) * out.ndim), i)
+        for i, (spec, starts) in enumerate(zip(parts, _starts(parts, params["axis"]), strict=True))
+    ]
+
+
+def _concat_gradient(g: Any, xs_specs: tuple[Spec, ...], *, axis: int) -> Any:
+    starts = _starts(xs_specs, axis % g.ndim)
+    return tuple(slice_(g, s, spec.shape, (1,) * g.ndim) for s, spec in zip(starts, xs_specs, strict=True))
+
+
+concat = declare(
+    _concat,
+    name="concat",
+    family="movement",
+    infer=_infer_concat,
+    lowering=Regions(_concat_regions),
+    traits=Trait.JOINS_OPERANDS,
+    gradient=_concat_gradient,
+    samples=lambda rng: [
+        Sample((rng.uniform(-1, 1, (2, 3)), rng.uniform(-1, 1, (2, 1)), rng.uniform(-1, 1, (2, 0))), {"axis": -1}),
+        Sample((rng.uniform(-1, 1, (2, 3)),), {"axis": 0}),
+    ],
+    errors=[ErrorSample((np.zeros((2, 3)), np.zeros((3, 4))), {"axis": 0}, ValueError, "differ outside axis 0")],
+    dtypes=dtypes.ALL,
+    tolerance=EXACT,
+)
+
+
+@composite(method=False)
+def stack(xs: Sequence[Any], axis: int = 0) -> Any:
+    """Tensors of one shape joined along a new axis."""
+    return concat([unsqueeze(x, axis) for x in xs], axis)
+
+
+@composite()
+def split(x: Any, sizes: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
+    """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
+    axis = normalize_axis(axis, x.ndim)
+    total = x.shape[axis]
+    if isinstance(sizes, int):
+        if sizes < 1:
+            raise ValueError(f"[split] size {sizes}; expected at least 1")
+        sizes = [min(sizes, total - start) for start in range(0, total, sizes)]
+    if sum(sizes) != total:
+        raise ValueError(
+            f"[split] sizes {list(sizes)} add up to {sum(sizes)}; expected {total}, the length of axis {axis}"
+        )
+    parts, start = [], 0
+    for n in sizes:
+        starts = tuple(start if i == axis else 0 for i in range(x.ndim))
+        parts.append(slice_(x, starts, (*x.shape[:axis], n, *x.shape[axis + 1 :]), (1,) * x.ndim))
+        start += n
+    return tuple(parts)
+
+
+@composite()
+def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
+    """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
+    return split(x, -(-x.shape[normalize_axis(axis, x.ndim)] // chunks), axis)

@@ -1,0 +1,194 @@
+"""Ops that return views: reshape, permute, broadcast_to, and `contiguous`, which copies where a view will not do.
+
+A view costs nothing: it is another spec and offset of the same memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes, layout
+from polyhal.hal.layout import Spec, View, normalize_axis
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.declare import (
+    AsView,
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    OutputRegion,
+    Params,
+    Regions,
+    Sample,
+    Specs,
+    Tolerance,
+    Trait,
+    declare,
+    first_tensor,
+)
+
+EXACT = Tolerance(0.0)
+"""Movement ops change no bit."""
+
+
+def infer_same(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    """The dtype and shape of the first input."""
+    spec = first_tensor(specs)
+    return [(spec.dtype, spec.shape)]
+
+
+def copy_region(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[OutputRegion]:
+    """The whole output, copied from the first input."""
+    return [OutputRegion(View(outputs[0].shape, outputs[0].strides), 0)]
+
+
+def _contiguous(x: Any) -> Any:
+    """The tensor in row-major order, itself if it already is."""
+    return np.ascontiguousarray(x)
+
+
+contiguous = declare(
+    _contiguous,
+    name="contiguous",
+    family="movement",
+    infer=infer_same,
+    lowering=(
+        AsView(lambda spec, params: View(spec.shape, spec.strides) if spec.is_contiguous else None),
+        Regions(copy_region),
+    ),
+    traits=Trait.LAYOUT_TRANSPARENT | Trait.JOINS_OPERANDS,
+    gradient=lambda g: g,
+    samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),))],
+    dtypes=dtypes.ALL,
+    tolerance=EXACT,
+)
+
+
+def _reshape(x: Any, *, shape: Any) -> Any:
+    """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
+    return np.reshape(x, shape)
+
+
+def _infer_reshape(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    shape = params["shape"]
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if shape.count(-1) > 1:
+        raise ValueError(f"shape {shape} leaves more than one length open")
+    if -1 in shape:
+        known = math.prod(n for n in shape if n != -1)
+        if known == 0 or spec.size % known:
+            raise ValueError(f"{spec.size} elements do not fill shape {shape}")
+        shape = tuple(spec.size // known if n == -1 else n for n in shape)
+    if math.prod(shape) != spec.size or any(n < 0 for n in shape):
+        raise ValueError(f"{spec.size} elements of shape {spec.shape} do not fill shape {shape}")
+    params["shape"] = shape
+    return [(spec.dtype, shape)]
+
+
+reshape: OpFunction = declare(
+    _reshape,
+    name="reshape",
+    family="movement",
+    infer=_infer_reshape,
+    lowering=(
+        AsView(lambda spec, params: layout.reshape(spec, params["shape"])),
+        Decompose(lambda x, *, shape: reshape(contiguous(x), shape)),
+    ),
+    traits=Trait.LAYOUT_TRANSPARENT,
+    gradient=lambda g, x_spec: reshape(g, x_spec.shape),
+    samples=lambda rng: [
+        Sample((rng.uniform(-1, 1, (4, 6)),), {"shape": (2, -1, 3)}),
+        Sample((rng.uniform(-1, 1, (2, 3)),), {"shape": (6,)}),
+        Sample((rng.uniform(-1, 1, (1,)),), {"shape": ()}),
+        Sample((rng.uniform(-1, 1, (0, 3)),), {"shape": (3, 0, 2)}),
+    ],
+    errors=[ErrorSample((np.zeros((2, 3)),), {"shape": (4,)}, ValueError, "6 elements")],
+    dtypes=dtypes.ALL,
+    tolerance=EXACT,
+)
+
+
+def _permute(x: Any, *, axes: Any) -> Any:
+    """The tensor with axis `axes[i]` at position i. A view."""
+    return np.transpose(x, axes)
+
+
+def _infer_permute(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    axes = tuple(normalize_axis(a, spec.ndim) for a in params["axes"])
+    if sorted(axes) != list(range(spec.ndim)):
+        raise ValueError(f"axes {params['axes']} are no permutation of the {spec.ndim} axes")
+    params["axes"] = axes
+    return [(spec.dtype, tuple(spec.shape[a] for a in axes))]
+
+
+def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
+
+
+permute: OpFunction = declare(
+    _permute,
+    name="permute",
+    family="movement",
+    infer=_infer_permute,
+    lowering=AsView(lambda spec, params: layout.permute(spec, params["axes"])),
+    traits=Trait.LAYOUT_TRANSPARENT,
+    gradient=lambda g, *, axes: permute(g, _inverse([a % g.ndim for a in axes])),
+    samples=lambda rng: [
+        Sample((rng.uniform(-1, 1, (2, 3, 4)),), {"axes": (2, 0, 1)}),
+        Sample((rng.uniform(-1, 1, (5, 3)),), {"axes": (-1, 0)}),
+        Sample((rng.uniform(-1, 1, ()),), {"axes": ()}),
+    ],
+    errors=[ErrorSample((np.zeros((2, 3)),), {"axes": (0, 0)}, ValueError, "no permutation")],
+    dtypes=dtypes.ALL,
+    tolerance=EXACT,
+)
+
+
+def _broadcast_to(x: Any, *, shape: Any) -> Any:
+    """The tensor stretched to `shape` under NumPy's rules. A view."""
+    return np.broadcast_to(x, shape)
+
+
+def _infer_broadcast(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    shape = tuple(params["shape"])
+    layout.broadcast_strides(spec.shape, spec.strides, shape)
+    params["shape"] = shape
+    return [(spec.dtype, shape)]
+
+
+def _broadcast_view(spec: Spec, params: Params) -> View:
+    return View(params["shape"], layout.broadcast_strides(spec.shape, spec.strides, params["shape"]))
+
+
+@composite(method=False)
+def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
+    """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
+    if x.shape == tuple(shape):
+        return x
+    lead = x.ndim - len(shape)
+    axes = (*range(lead), *(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1))
+    return reshape(x.sum(axis=axes), shape)
+
+
+broadcast_to = declare(
+    _broadcast_to,
+    name="broadcast_to",
+    family="movement",
+    infer=_infer_broadcast,
+    lowering=AsView(_broadcast_view),
+    gradient=lambda g, x_spec: sum_to(g, x_spec.shape),
+    samples=lambda rng: [
+        Sample((rng.uniform(-1, 1, (3, 1)),), {"shape": (2, 3, 4)}),
+        Sample((rng.uniform(-1, 1, ()),), {"shape": (5,)}),
+    ],
+    errors=[ErrorSample((np.zeros((2, 3)),), {"shape": (2, 4)}, ValueError, "broadcast")],
+    dtypes=dtypes.ALL,
+    tolerance=EXACT,
+)

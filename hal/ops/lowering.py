@@ -1,0 +1,92 @@
+"""The ways in which the framework can run an op without a native kernel of the backend.
+
+An op declares one or more of these strategies, and the planner takes the first that applies: a reshape is a view
+where strides permit it and decomposes into a copy and a view elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec, View
+from polyhal.hal.ops.schema import Params, Specs
+from polyhal.hal.protocol import ComputeBackend, Declined, Number
+
+
+@dataclass(frozen=True, slots=True)
+class AsView:
+    """The result is a view of the first input where `rule` finds one, and no kernel runs."""
+
+    rule: Callable[[Spec, Params], View | None]
+
+
+class CoreInput(NamedTuple):
+    """How a core member takes one input: viewed as `view` (None: as it is), contiguous in `shape`, in `dtype`."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    view: View | None = None
+    exact: bool = False
+    """The dtype must not be widened (conditions, indices)."""
+
+
+class CoreCall(NamedTuple):
+    """A call of a required member of the contract: `run(*inputs, out)` on contiguous refs."""
+
+    name: str
+    run: Callable[..., None]
+    inputs: tuple[CoreInput | None, ...]
+    """None for an input that the call does not take."""
+    result: DType
+    shape: tuple[int, ...]
+    """The shape in which the output is passed."""
+    result_exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CoreMember:
+    """A required member of the contract, such as `reduce` or `matmul`, after copies that make its inputs contiguous."""
+
+    rule: Callable[[ComputeBackend, Specs, tuple[Spec, ...], Params], CoreCall | Declined]
+
+
+class OutputRegion(NamedTuple):
+    """A region of the output, and the fill or copy that writes it."""
+
+    target: View
+    source: int | None = None
+    """The input to copy (a tensor) or to fill with (a number); None to fill with `value`."""
+    view: View | None = None
+    """The part of the source to copy; None for all of it."""
+    value: Number = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """Fills and copies of regions of the output, in the order in which `rule` lists them."""
+
+    rule: Callable[[Specs, tuple[Spec, ...], Params], Sequence[OutputRegion]]
+
+
+@dataclass(frozen=True, slots=True)
+class HostConstant:
+    """An array that depends on parameters alone: made by NumPy and uploaded."""
+
+    make: Callable[[Params], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Decompose:
+    """A function of other ops, which is traced and planned op by op."""
+
+    function: Callable[..., Any]
+    widen: bool = True
+    """Half-precision inputs are cast to float32 first, and results rounded once, at the end."""
+
+
+Strategy = AsView | CoreMember | Regions | HostConstant | Decompose

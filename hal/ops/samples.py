@@ -1,0 +1,67 @@
+"""What the conformance kit tests an op with: sample inputs, calls that must fail, dtypes and the allowed error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.dtypes import DType
+from polyhal.hal.ops.schema import Params, Specs
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Inputs and parameters of one test call: arrays and Python numbers in schema order.
+
+    Floating-point arrays are given in float64 and cast to the dtype under test.
+    """
+
+    inputs: tuple[Any, ...]
+    params: dict[str, Any] = field(default_factory=dict)
+    special: bool = False
+    """Holds NaN, infinities or boundary values: checked forward only."""
+    differentiable: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSample:
+    """A call that must raise `error` with a message that matches the regular expression `match`."""
+
+    inputs: tuple[Any, ...]
+    params: dict[str, Any]
+    error: type[Exception]
+    match: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Allowed error against the float64 reference, in units in the last place (ULP) of the result dtype."""
+
+    ulp: float = 4.0
+    """Bounds the rounding of a fixed number of operations."""
+    floor: float = 0.0
+    """Units are measured at the larger of the result and this magnitude, for ops whose results cancel."""
+    terms: Callable[[Specs, Params], int] | None = None
+    """The number of terms n that each result accumulates. A sum of n terms in precision u is off by at most n u times
+    the sum of magnitudes, and by about sqrt(n) u when errors are independent."""
+    rounded: int = 0
+    """The number of factors per term that the op computes itself and may round to a 16-bit result's dtype, because
+    matrix units take no wider operands: each is off by half a unit."""
+
+
+Samples = Callable[[np.random.Generator], Sequence[Sample]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpTests:
+    """The test declarations of an op. The conformance kit derives its cases from them."""
+
+    samples: Samples | None = None
+    errors: Sequence[ErrorSample] = ()
+    dtypes: tuple[DType, ...] = ()
+    """Dtypes of the first floating-point input in which samples run; empty: as the samples give them."""
+    tolerance: Tolerance = Tolerance()
