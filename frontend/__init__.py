@@ -1,14 +1,15 @@
-"""Polyhal: train and run neural networks from Python on whatever compute device you have."""
+"""Polyhal: train and run neural networks from Python on whatever compute device you have.
+
+`import polyhal` loads what eager programs need. Other parts are loaded when they are first named.
+"""
 
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import errors
 from polyhal.hal.device import Device
-from polyhal.hal.diagnostics.profiler import profile
 from polyhal.hal.dispatch import on_replay, runtime_scalar
 from polyhal.hal.dtypes import (
     DType,
@@ -28,7 +29,6 @@ from polyhal.hal.dtypes import (
     uint32,
     uint64,
 )
-from polyhal.hal.planning.explain import explain
 from polyhal.hal.settings.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from polyhal.hal.settings.precision import (
     float32_matmul_precision,
@@ -38,28 +38,54 @@ from polyhal.hal.settings.precision import (
 from polyhal.tensor import Tensor, as_tensor
 
 from polyhal import binding  # isort: skip  # noqa: F401
-
 from polyhal.functions import *  # isort: skip  # noqa: F403
 from polyhal.autograd import checkpoint, enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled  # isort: skip
-from polyhal.jit import capture, jit  # isort: skip
-from polyhal.fit import Fit, fit  # isort: skip
 from polyhal.creation import empty, eye, full_like, linspace, ones, ones_like, tensor, zeros, zeros_like  # isort: skip
 from polyhal.random import Generator, bernoulli, manual_seed, rand, randint, randn, randperm  # isort: skip
-from polyhal.serialize import load, load_checkpoint, save, save_checkpoint  # isort: skip
-from polyhal.graphs import draw_graph, load_graph, save_graph  # isort: skip
-from polyhal import amp, data, nn, optim, random  # isort: skip
+from polyhal import random  # isort: skip
 
 if TYPE_CHECKING:
-    from polyhal import models, text
+    from polyhal import amp, data, models, nn, optim, text
+    from polyhal.graphs import draw_graph, load_graph, save_graph
+    from polyhal.hal.diagnostics.profiler import profile
+    from polyhal.hal.planning.explain import explain
+    from polyhal.serialize import load, load_checkpoint, save, save_checkpoint
+    from polyhal.steps.block import capture
+    from polyhal.steps.fit import Fit, fit
+    from polyhal.steps.jit import jit
 
 __version__ = "0.1.0"
 
+_PACKAGES = ("amp", "data", "models", "nn", "optim", "text")
+_LATER = {
+    "Fit": "steps.fit",
+    "capture": "steps.block",
+    "draw_graph": "graphs",
+    "explain": "hal.planning.explain",
+    "fit": "steps.fit",
+    "jit": "steps.jit",
+    "load": "serialize",
+    "load_checkpoint": "serialize",
+    "load_graph": "graphs",
+    "profile": "hal.diagnostics.profiler",
+    "save": "serialize",
+    "save_checkpoint": "serialize",
+    "save_graph": "graphs",
+}
+"""Names that are imported when they are first used, and where they are."""
 
-def __getattr__(name: str) -> ModuleType:
-    """Subpackages that not every program needs are imported when they are first named."""
-    if name in ("models", "text"):
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PACKAGES, *_LATER})
 
 
 __all__ = [

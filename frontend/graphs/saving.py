@@ -19,8 +19,8 @@ from polyhal.hal.capture.scopes import unique_name
 from polyhal.hal.errors import message
 from polyhal.hal.ir.serialize import describe
 from polyhal.hal.layout import Ref, contiguous, extent
-from polyhal.jit import CapturedBlock
 from polyhal.serialize import save
+from polyhal.steps.block import CapturedBlock
 from polyhal.steps.results import Place
 from polyhal.tensor import Tensor, wrap
 

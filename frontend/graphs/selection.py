@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.errors import CaptureError, message
-from polyhal.jit import CapturedBlock, CapturedStep, Jitted
+from polyhal.steps.block import CapturedBlock
+from polyhal.steps.jit import Jitted
+from polyhal.steps.step import CapturedStep
 
 if TYPE_CHECKING:
     from polyhal.graphs.loading import LoadedGraph

@@ -11,10 +11,10 @@ import numpy as np
 from polyhal.autograd import no_grad
 from polyhal.hal import dtypes
 from polyhal.hal.errors import message
-from polyhal.jit import jit
 from polyhal.models.gpt import GPT
 from polyhal.nn.attention import KVCache
 from polyhal.random import Generator
+from polyhal.steps.jit import jit
 from polyhal.tensor import Tensor
 
 _WORTH_CAPTURING = 100

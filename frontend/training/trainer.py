@@ -13,10 +13,10 @@ from polyhal import random
 from polyhal.autograd import no_grad
 from polyhal.creation import zeros
 from polyhal.data import DataLoader, TokenWindows
-from polyhal.jit import jit
 from polyhal.models import GPT
 from polyhal.nn.utils import clip_grad_norm_
 from polyhal.optim import AdamW, LambdaLR
+from polyhal.steps.jit import jit
 from polyhal.tensor import Tensor
 from polyhal.training.options import TrainOptions
 from polyhal.training.schedule import share_of_peak

@@ -12,7 +12,7 @@ import pytest
 
 import polyhal as ph
 from polyhal.graphs.selection import recorded_step
-from polyhal.jit import Jitted
+from polyhal.steps.jit import Jitted
 
 
 def make_step(device: ph.Device) -> Jitted[..., ph.Tensor]:

@@ -13,7 +13,7 @@ import polyhal as ph
 from polyhal.hal.device import Device
 from polyhal.hal.ir.rewriter import can_fuse
 from polyhal.hal.passes.pipeline import optimize
-from polyhal.jit import capture
+from polyhal.steps.block import capture
 
 from .rich_device import rich_device
 

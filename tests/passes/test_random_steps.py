@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 import polyhal as ph
 from polyhal.hal.device import Device
-from polyhal.jit import jit
+from polyhal.steps.jit import jit
 
 from .random_steps import STATE, Instruction, inputs, instructions, run, special, tensors
 from .rich_device import rich_device

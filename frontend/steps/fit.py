@@ -10,7 +10,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.errors import OutOfMemoryError, message
 from polyhal.hal.scheduler.report import MemoryReport
-from polyhal.jit import Jitted
+from polyhal.steps.jit import Jitted
 
 _FINENESS = 32
 """Where values may be computed again, planning takes longer: the search ends when the size is known to one part in so many."""

@@ -10,8 +10,8 @@ import functools
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -259,60 +259,6 @@ class Jitted(Generic[P, R]):
         return StepProfile()
 
 
-@contextmanager
-def capture() -> Iterator[CapturedBlock]:
-    """Record the block, and run it once at its end: `with capture() as step: ...`, then `step.replay()` as often as wanted.
-
-    Tensors that the block makes have values after it, and new ones after each replay; what it reads has to stay in place.
-    Raises CaptureError where Python asks for the value of a tensor, and names the line.
-    """
-    recording = StepRecorder()
-    block = CapturedBlock()
-    try:
-        with dispatch.executing(recording):
-            yield block
-            captured = recording.finish(())
-        block.step = CapturedStep(captured)
-        block.step.run()
-    except BaseException:
-        recording.abandon()
-        raise
-
-
-class CapturedBlock:
-    """What `capture` gives: nothing inside the block, a `CapturedStep` after it."""
-
-    step: CapturedStep | None = None
-
-    def replay(self) -> None:
-        """Run the block's ops once more. Raises CaptureError inside the block."""
-        self.recorded().replay()
-
-    @property
-    def graph(self) -> Graph:
-        """What was recorded. Raises CaptureError inside the block."""
-        return self.recorded().graph
-
-    def memory_report(self) -> MemoryReport:
-        """What memory the block needs, by kind, and its largest tensors. Raises CaptureError inside the block."""
-        return self.recorded().memory_report()
-
-    def explain(self) -> str:
-        """What each pass made of the block, and how each op runs and why. Raises CaptureError inside the block."""
-        return self.recorded().explain()
-
-    @staticmethod
-    def profile() -> StepProfile:
-        """Device times by node of the captured steps that run inside: `with block.profile() as p: block.replay()`."""
-        return StepProfile()
-
-    def recorded(self) -> CapturedStep:
-        """The recorded step. Raises CaptureError inside the block."""
-        if self.step is None:
-            raise CaptureError(message("capture", "the block is still being recorded", fix="use it after the block"))
-        return self.step
-
-
 @overload
 def jit(
     function: Callable[P, R], *, max_graphs: int = ..., warm_up: bool = ..., budget: int | None = ...
@@ -348,4 +294,4 @@ def jit(
     return Jitted(function, max_graphs, warm_up, budget)
 
 
-__all__ = ["CapturedBlock", "CapturedStep", "Jitted", "capture", "jit"]
+__all__ = ["Jitted", "jit"]

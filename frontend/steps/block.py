@@ -1,0 +1,68 @@
+"""Captured blocks: what a `with` statement contains, recorded and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from polyhal.hal import dispatch
+from polyhal.hal.capture.recorder import StepRecorder
+from polyhal.hal.errors import CaptureError, message
+from polyhal.hal.ir.graph import Graph
+from polyhal.hal.scheduler.profile import StepProfile
+from polyhal.hal.scheduler.report import MemoryReport
+from polyhal.steps.step import CapturedStep
+
+
+@contextmanager
+def capture() -> Iterator[CapturedBlock]:
+    """Record the block, and run it once at its end: `with capture() as step: ...`, then `step.replay()` as often as wanted.
+
+    Tensors that the block makes have values after it, and new ones after each replay; what it reads has to stay in place.
+    Raises CaptureError where Python asks for the value of a tensor, and names the line.
+    """
+    recording = StepRecorder()
+    block = CapturedBlock()
+    try:
+        with dispatch.executing(recording):
+            yield block
+            captured = recording.finish(())
+        block.step = CapturedStep(captured)
+        block.step.run()
+    except BaseException:
+        recording.abandon()
+        raise
+
+
+class CapturedBlock:
+    """What `capture` gives: nothing inside the block, a `CapturedStep` after it."""
+
+    step: CapturedStep | None = None
+
+    def replay(self) -> None:
+        """Run the block's ops once more. Raises CaptureError inside the block."""
+        self.recorded().replay()
+
+    @property
+    def graph(self) -> Graph:
+        """What was recorded. Raises CaptureError inside the block."""
+        return self.recorded().graph
+
+    def memory_report(self) -> MemoryReport:
+        """What memory the block needs, by kind, and its largest tensors. Raises CaptureError inside the block."""
+        return self.recorded().memory_report()
+
+    def explain(self) -> str:
+        """What each pass made of the block, and how each op runs and why. Raises CaptureError inside the block."""
+        return self.recorded().explain()
+
+    @staticmethod
+    def profile() -> StepProfile:
+        """Device times by node of the captured steps that run inside: `with block.profile() as p: block.replay()`."""
+        return StepProfile()
+
+    def recorded(self) -> CapturedStep:
+        """The recorded step. Raises CaptureError inside the block."""
+        if self.step is None:
+            raise CaptureError(message("capture", "the block is still being recorded", fix="use it after the block"))
+        return self.step
