@@ -13,7 +13,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.ir.graph import Graph, Node, Operand, Origin, infer_results
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef, Value
-from polyhal.hal.planning.resolution import Step
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import Feature, InputSpec
 from polyhal.hal.settings.state import settings
 
@@ -142,7 +142,7 @@ class GraphRewriter:
     ) -> bool:
         specs = tuple(self.new.spec_of(x) for x in inputs)
         with settings.restored(place.settings):
-            return place.device.planner.resolve(op, specs, tuple(outputs), bound)[2].step is Step.NATIVE
+            return place.device.planner.resolve(op, specs, tuple(outputs), bound)[2].step is ResolutionStep.NATIVE
 
 
 def can_fuse(node: Node) -> bool:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.discovery.fingerprint import Identity, identity, place
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
-from polyhal.hal.planning.resolution import Layout, Step
+from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.settings import env, json_store
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _SCHEMA = 1
-_STEPS = (Step.NATIVE, Step.CORE)
+_STEPS = (ResolutionStep.NATIVE, ResolutionStep.CORE)
 """The steps that a kernel of a backend stands behind and that others can take the place of."""
 
 
@@ -28,12 +28,12 @@ _STEPS = (Step.NATIVE, Step.CORE)
 class Entry:
     """A kernel that is passed over."""
 
-    step: Step
+    step: ResolutionStep
     """NATIVE: the kernel that `lower` gives; CORE: a method of the contract under a name that it does not require."""
     op: str
     dtype: str
     """The subject of the op (see `polyhal.hal.planning.resolution.subject`)."""
-    layouts: tuple[Layout, ...]
+    layouts: tuple[LayoutClass, ...]
     """The classes of layout for which it is passed over."""
     failure: str
     """What went wrong, in one line."""
@@ -52,9 +52,9 @@ class Entry:
     @property
     def kernel(self) -> str:
         """What is passed over, for people."""
-        every = set(self.layouts) == set(Layout)
+        every = set(self.layouts) == set(LayoutClass)
         where = "" if every else f" on {' and '.join(self.layouts)} tensors"
-        return f"{self.op} of {self.dtype}{where}, {'native kernel' if self.step is Step.NATIVE else 'core method'}"
+        return f"{self.op} of {self.dtype}{where}, {'native kernel' if self.step is ResolutionStep.NATIVE else 'core method'}"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,7 +63,9 @@ class Entry:
     def from_json(cls, value: Any) -> Entry:
         """The entry that `to_json` wrote. Raises ValueError for anything else."""
         try:
-            entry = cls(**{**value, "step": Step(value["step"]), "layouts": tuple(map(Layout, value["layouts"]))})
+            entry = cls(
+                **{**value, "step": ResolutionStep(value["step"]), "layouts": tuple(map(LayoutClass, value["layouts"]))}
+            )
         except (TypeError, KeyError) as error:
             raise ValueError(f"{value!r} is no entry: {error}") from error
         texts = (entry.op, entry.dtype, entry.failure, entry.case, entry.date)
@@ -81,7 +83,7 @@ class Quarantine:
     ignored: str = ""
     """Why a list that is there could not be read; empty where none is there or it could."""
 
-    def find(self, step: Step, op: str, dtype: str, layout: Layout) -> Entry | None:
+    def find(self, step: ResolutionStep, op: str, dtype: str, layout: LayoutClass) -> Entry | None:
         """The entry that speaks against a step for an op, if any."""
         for e in self.entries:
             if e.op == op and e.step is step and e.dtype == dtype and layout in e.layouts:

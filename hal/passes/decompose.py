@@ -7,7 +7,7 @@ from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.ir.trace import trace
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.planning.decompose import decomposition
-from polyhal.hal.planning.resolution import Step
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings.state import settings
 
 
@@ -41,4 +41,4 @@ def _is_composed(graph: Graph, node: Node) -> bool:
     specs = tuple(graph.spec_of(x) for x in node.inputs)
     with settings.restored(node.place.settings):
         _, _, note = node.device.planner.resolve(node.op, specs, graph.output_specs(node), node.bound)
-    return note.step is Step.COMPOSED
+    return note.step is ResolutionStep.COMPOSED

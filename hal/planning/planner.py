@@ -31,7 +31,7 @@ from polyhal.hal.planning.core_member import Run, core_run
 from polyhal.hal.planning.decompose import decomposition
 from polyhal.hal.planning.host import reference, upload_run
 from polyhal.hal.planning.regions import region_run
-from polyhal.hal.planning.resolution import Resolution, Step, layout_of, subject
+from polyhal.hal.planning.resolution import Resolution, ResolutionStep, layout_of, subject
 from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch
 from polyhal.hal.settings import env
 from polyhal.hal.settings.state import settings
@@ -137,7 +137,7 @@ class Planner:
         inferred = dispatch.infer(op, inputs, bound)
         view = op.view_of(inputs[0], bound) if inputs else None
         if view is not None:
-            note = Resolution(op.name, _listed(inputs), "view", Step.VIEW)
+            note = Resolution(op.name, _listed(inputs), "view", ResolutionStep.VIEW)
             return Plan((place(first_tensor(inputs), view),), _nothing, note, view=view.offset)
         outputs = tuple(contiguous(d, s) for d, s in inferred)
         for spec in outputs:
@@ -202,11 +202,11 @@ class Planner:
         if self.record is not None:
             self.record.append(resolution)
         if not any(s.size for s in outputs):
-            resolution.step, resolution.how = Step.NOTHING, "nothing to do: empty outputs"
+            resolution.step, resolution.how = ResolutionStep.NOTHING, "nothing to do: empty outputs"
             return _nothing, SimpleLaunch("nothing", lambda *args: None), resolution
         tensors = [s for s in inputs if isinstance(s, Spec)]
         if tensors and not any(s.size for s in tensors):
-            resolution.step, resolution.how = Step.NOTHING, "constant: all inputs are empty"
+            resolution.step, resolution.how = ResolutionStep.NOTHING, "constant: all inputs are empty"
             empty = [np.empty(s.shape, s.dtype.numpy) if isinstance(s, Spec) else None for s in inputs]
             return upload_run(self._backend, lambda args: reference(op, empty, params)), None, resolution
         request = _Request(op, inputs, outputs, params, aliases, resolution)
@@ -230,7 +230,7 @@ class Planner:
         if any(isinstance(s, Spec) and not s.size for s in inputs):
             note.skipped.append("native kernel: an input is empty")
             return None
-        if self._quarantined(Step.NATIVE, "native kernel", note):
+        if self._quarantined(ResolutionStep.NATIVE, "native kernel", note):
             return None
         try:
             wanted = self._backend.capabilities.settings
@@ -245,7 +245,7 @@ class Planner:
         if isinstance(launch, Declined):
             note.skipped.append(f"native kernel: {launch.reason}")
             return None
-        note.step, note.how, note.recordable = Step.NATIVE, f"native kernel {launch.name}", True
+        note.step, note.how, note.recordable = ResolutionStep.NATIVE, f"native kernel {launch.name}", True
         if not launch.workspace:
             return lambda args, outs: launch(*args, *outs), launch
         sizes = [bucket(n) for n in launch.workspace]
@@ -257,7 +257,7 @@ class Planner:
 
         return run, launch
 
-    def _quarantined(self, step: Step, what: str, note: Resolution) -> bool:
+    def _quarantined(self, step: ResolutionStep, what: str, note: Resolution) -> bool:
         """Whether a step is not to be taken on this machine; `what` names it in the note."""
         entry = self.quarantine.find(step, note.op, note.dtype, note.layout)
         if entry is not None:
@@ -287,7 +287,7 @@ class Planner:
             case Regions():
                 return self._regions(strategy, request)
             case HostConstant():
-                request.note.step, request.note.how = Step.CORE, "constant uploaded from the host"
+                request.note.step, request.note.how = ResolutionStep.CORE, "constant uploaded from the host"
                 return upload_run(self._backend, lambda args: strategy.make(request.params)), None
             case Decompose():
                 return self._decompose(request)
@@ -302,13 +302,13 @@ class Planner:
         if any(isinstance(s, Spec) and not s.size for s in inputs):
             note.skipped.append("core method: an input is empty")
             return None
-        if self._quarantined(Step.CORE, f"core method {call.name}", note):
+        if self._quarantined(ResolutionStep.CORE, f"core method {call.name}", note):
             return None
         found = core_run(self._device, call, inputs, outputs[0])
         if found is None:
             note.skipped.append(f"core method {call.name}: no dtype of the device computes {call.result.name}")
             return None
-        note.step, note.how = Step.CORE, f"core method {call.name}"
+        note.step, note.how = ResolutionStep.CORE, f"core method {call.name}"
         run, note.temporary = found
         return run, None
 
@@ -323,7 +323,7 @@ class Planner:
             and not (aliases and r.source == aliases[0] and (r.target, r.view) == (whole, None))
         ]
         note.recordable = True
-        note.step, note.how = Step.CORE, f"{len(regions)} core fills and copies"
+        note.step, note.how = ResolutionStep.CORE, f"{len(regions)} core fills and copies"
         return region_run(self._backend, regions, outputs[0]), None
 
     def _decompose(self, request: _Request) -> _Found | None:
@@ -339,7 +339,7 @@ class Planner:
             note.parts.clear()
             note.skipped.append(f"decomposition: {error}")
             return None
-        note.step, note.how = Step.COMPOSED, f"decomposed into {len(graph.nodes)} ops"
+        note.step, note.how = ResolutionStep.COMPOSED, f"decomposed into {len(graph.nodes)} ops"
         return run, None
 
     def _composite(self, graph: Graph, aliases: tuple[int, ...], note: Resolution) -> Run:
@@ -384,7 +384,7 @@ class Planner:
                 ),
                 stacklevel=6,
             )
-        note.step, note.how = Step.HOST, f"host reference, moving {moved} bytes"
+        note.step, note.how = ResolutionStep.HOST, f"host reference, moving {moved} bytes"
         download = self._device.download
         return upload_run(
             self._backend,

@@ -10,7 +10,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.ops.schema import Specs
 
 
-class Step(enum.StrEnum):
+class ResolutionStep(enum.StrEnum):
     """The ways in which an op may run."""
 
     VIEW = "view"
@@ -27,7 +27,7 @@ class Step(enum.StrEnum):
     """There is nothing to compute: a tensor without elements is involved."""
 
 
-class Layout(enum.StrEnum):
+class LayoutClass(enum.StrEnum):
     """What the memory of an op's tensors looks like to a kernel: kernels are commonly written for one of these."""
 
     CONTIGUOUS = "contiguous"
@@ -44,11 +44,11 @@ class Resolution:
     op: str
     specs: str
     how: str
-    step: Step | None = None
+    step: ResolutionStep | None = None
     """None until a step is found."""
     dtype: str = ""
     """The subject of the op (see `subject`)."""
-    layout: Layout = Layout.CONTIGUOUS
+    layout: LayoutClass = LayoutClass.CONTIGUOUS
     recordable: bool = False
     """Whether a run is launches and nothing else, so that a device can record it."""
     temporary: int = 0
@@ -95,9 +95,9 @@ def subject(inputs: Specs, outputs: tuple[Spec, ...]) -> str:
     return given[0].name if given else ""
 
 
-def layout_of(inputs: Specs, outputs: tuple[Spec, ...]) -> Layout:
+def layout_of(inputs: Specs, outputs: tuple[Spec, ...]) -> LayoutClass:
     """The class of layout that a kernel for these tensors has to deal with."""
     tensors = [s for s in (*inputs, *outputs) if isinstance(s, Spec)]
     if not all(s.is_contiguous for s in tensors):
-        return Layout.STRIDED
-    return Layout.CONTIGUOUS if all(s.aligned for s in tensors) else Layout.UNALIGNED
+        return LayoutClass.STRIDED
+    return LayoutClass.CONTIGUOUS if all(s.aligned for s in tensors) else LayoutClass.UNALIGNED

@@ -11,7 +11,7 @@ from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Ref
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.host import byte_view
-from polyhal.hal.planning.resolution import Resolution, Step
+from polyhal.hal.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.settings.state import settings
 
 
@@ -79,5 +79,5 @@ def _transfer(graph: Graph, node: Node, devices: Sequence[Any]) -> NodeCall:
             device.backend.copy_to_device(byte_view(source_device.download(source)), target.handle, offset)
 
     spec = graph.tensor(node.value(0))
-    note = Resolution(node.op.name, str(spec), f"from {source_device} through the host", Step.CORE)
+    note = Resolution(node.op.name, str(spec), f"from {source_device} through the host", ResolutionStep.CORE)
     return NodeCall(run, node.inputs, node.outputs, (), False, node, note)

@@ -13,7 +13,7 @@ import pytest
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
-from polyhal.hal.planning.resolution import Step
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing import Expectations, Scope
 from polyhal.hal.testing.certification.certificate import Certificate, kept, read, stored, write
 from polyhal.hal.testing.certification.examination import examine
@@ -40,8 +40,8 @@ def test_it_says_what_was_found(certificate: Certificate) -> None:
     assert not certificate.whole
     row = certificate.results["softmax"]
     assert set(row) == {"float16", "bfloat16", "float32", "float64"}
-    assert set(row["float32"].how) == {Step.COMPOSED}
-    assert set(row["float16"].how) == {Step.NATIVE}
+    assert set(row["float32"].how) == {ResolutionStep.COMPOSED}
+    assert set(row["float16"].how) == {ResolutionStep.NATIVE}
     assert row["float32"].worst_ulp is not None
     assert 0 < row["float32"].worst_ulp < 4, "of the kernel that is used, not of the one that is passed over"
     assert (row["float32"].passed, row["float32"].failed) == (3, 0)

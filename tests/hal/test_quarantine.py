@@ -18,14 +18,22 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.kernels import quarantine
 from polyhal.hal.kernels.quarantine import Entry
-from polyhal.hal.planning.resolution import Layout, Step
+from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.testing import Scope
 from polyhal.hal.testing.certification.certificate import Certificate
 from polyhal.hal.testing.certification.examination import examine
 
 SOFTMAX = "*/softmax*"
-EVERY = tuple(Layout)
-ENTRY = Entry(Step.NATIVE, "softmax", "float32", (Layout.STRIDED,), "wrong", "forward/softmax/float32", "2026-01-02")
+EVERY = tuple(LayoutClass)
+ENTRY = Entry(
+    ResolutionStep.NATIVE,
+    "softmax",
+    "float32",
+    (LayoutClass.STRIDED,),
+    "wrong",
+    "forward/softmax/float32",
+    "2026-01-02",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +58,12 @@ def expected() -> np.ndarray:
 
 
 def natives(certificate: Certificate) -> set[tuple[str, str]]:
-    return {(op, d) for op, row in certificate.results.items() for d, r in row.items() if set(r.how) == {Step.NATIVE}}
+    return {
+        (op, d)
+        for op, row in certificate.results.items()
+        for d, r in row.items()
+        if set(r.how) == {ResolutionStep.NATIVE}
+    }
 
 
 @pytest.mark.parametrize(
@@ -65,12 +78,12 @@ def natives(certificate: Certificate) -> set[tuple[str, str]]:
 def test_a_failing_kernel_is_passed_over_and_nothing_else(kind: type[faulty.FaultyKernels], failure: str) -> None:
     certificate = examine(faulty.opened(kind()), only=SOFTMAX)
     (entry,) = certificate.quarantined
-    assert (entry.step, entry.op, entry.dtype, entry.layouts) == (Step.NATIVE, "softmax", "float32", EVERY)
+    assert (entry.step, entry.op, entry.dtype, entry.layouts) == (ResolutionStep.NATIVE, "softmax", "float32", EVERY)
     assert entry.failure.startswith(failure)
     assert entry.case == "forward/softmax/float32"
     assert certificate.correct
     assert not certificate.failed
-    assert set(certificate.results["softmax"]["float32"].how) == {Step.COMPOSED}
+    assert set(certificate.results["softmax"]["float32"].how) == {ResolutionStep.COMPOSED}
     sound = examine(faulty.opened(faulty.FaultyKernels()), only=SOFTMAX)
     assert sound.correct
     assert natives(sound) - natives(certificate) == {("softmax", "float32")}
@@ -100,7 +113,7 @@ def test_only_the_layouts_that_fail_are_passed_over() -> None:
     device = faulty.opened(faulty.WrongOnStrides())
     certificate = examine(device, only=SOFTMAX)
     (entry,) = certificate.quarantined
-    assert entry.layouts == (Layout.STRIDED,)
+    assert entry.layouts == (LayoutClass.STRIDED,)
     assert entry.kernel == "softmax of float32 on strided tensors, native kernel"
     assert certificate.correct
     assert "native kernel numpy softmax" in polyhal.explain("softmax", device, (3, 4))
@@ -110,21 +123,26 @@ def test_only_the_layouts_that_fail_are_passed_over() -> None:
 
 def test_a_kernel_inside_a_gradient_is_found() -> None:
     certificate = examine(faulty.opened(faulty.WrongGradient()), only="gradient/softmax/float32")
-    assert [(e.step, e.op, e.dtype) for e in certificate.quarantined] == [(Step.NATIVE, "softmax_grad", "float32")]
+    assert [(e.step, e.op, e.dtype) for e in certificate.quarantined] == [
+        (ResolutionStep.NATIVE, "softmax_grad", "float32")
+    ]
     assert certificate.correct
 
 
 def test_an_optional_name_of_a_core_method_is_passed_over() -> None:
     certificate = examine(faulty.opened(faulty.WrongOptionalName()), only="forward/tanh/*")
     (entry,) = certificate.quarantined
-    assert (entry.step, entry.op, entry.dtype) == (Step.CORE, "tanh", "float64")
+    assert (entry.step, entry.op, entry.dtype) == (ResolutionStep.CORE, "tanh", "float64")
     assert certificate.correct
-    assert set(certificate.results["tanh"]["float64"].how) == {Step.COMPOSED}
+    assert set(certificate.results["tanh"]["float64"].how) == {ResolutionStep.COMPOSED}
 
 
 def test_two_wrong_kernels_for_one_op_are_both_passed_over() -> None:
     certificate = examine(faulty.opened(faulty.WrongTwice()), only="*/tanh/float64")
-    assert {(e.step, e.op) for e in certificate.quarantined} == {(Step.NATIVE, "tanh"), (Step.CORE, "tanh")}
+    assert {(e.step, e.op) for e in certificate.quarantined} == {
+        (ResolutionStep.NATIVE, "tanh"),
+        (ResolutionStep.CORE, "tanh"),
+    }
     assert certificate.correct
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from polyhal.cli.display import memory
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
-from polyhal.hal.planning.resolution import Step
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, Result
 from polyhal.hal.testing.certification.record import ANY
 from polyhal.hal.testing.tools.coverage import letters
@@ -24,7 +24,7 @@ from polyhal.hal.testing.tools.coverage import letters
 _FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 _GROUPS = {"int": "int", "uint": "uint", "bool": "bool"}
 """Kinds of dtype that share a column because their results are exact."""
-_COUNTED_STEPS = (Step.NATIVE, Step.CORE, Step.COMPOSED, Step.HOST)
+_COUNTED_STEPS = (ResolutionStep.NATIVE, ResolutionStep.CORE, ResolutionStep.COMPOSED, ResolutionStep.HOST)
 _SHOWN_FINDINGS = 5
 """Failures shown in full without --verbose."""
 _FAMILIES_LEGEND = (
@@ -53,7 +53,7 @@ def families_table(certificate: Certificate) -> Table:
     """One row per family: the number of (op, dtype) pairs per resolution step, and the largest error of any op."""
     out = _table("family", "ops", *(s.value for s in _COUNTED_STEPS), *_FLOATS.values(), "wrong")
     for family, ops in _families(certificate.results).items():
-        steps: Counter[Step] = Counter()
+        steps: Counter[ResolutionStep] = Counter()
         worst: dict[str, float] = {}
         wrong = 0
         for row in ops.values():
@@ -64,7 +64,7 @@ def families_table(certificate: Certificate) -> Table:
                 if result.worst_ulp is not None:
                     worst[dtype] = max(worst.get(dtype, 0.0), result.worst_ulp)
         # A view costs nothing, so it counts as native.
-        steps[Step.NATIVE] += steps.pop(Step.VIEW, 0)
+        steps[ResolutionStep.NATIVE] += steps.pop(ResolutionStep.VIEW, 0)
         counts = (str(steps[s]) if steps[s] else "" for s in _COUNTED_STEPS)
         errors = (_ulp(worst.get(d)) for d in _FLOATS)
         out.add_row(family, str(len(ops)), *counts, *errors, Text(str(wrong) if wrong else "", style="bold red"))
@@ -105,7 +105,7 @@ def _families(results: Mapping[str, Mapping[str, Result]]) -> dict[str, dict[str
     return out
 
 
-def _main(how: Mapping[Step, int]) -> Step:
+def _main(how: Mapping[ResolutionStep, int]) -> ResolutionStep:
     """The step that most calls took."""
     return max(how, key=lambda s: how[s])
 
@@ -123,7 +123,7 @@ def _cell(row: Mapping[str, Result | None], op: str, storage: frozenset[str]) ->
     out = Text(f"{text} {_ulp(worst)}".rstrip())
     if any(r.failed for r in results):
         out = Text(f"{out}!", style="bold red")
-    elif any(Step.HOST in r.how for r in results):
+    elif any(ResolutionStep.HOST in r.how for r in results):
         out.stylize("yellow")
     return out
 

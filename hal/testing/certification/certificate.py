@@ -13,7 +13,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.discovery.fingerprint import Identity, identity
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.hal.kernels.quarantine import Entry
-from polyhal.hal.planning.resolution import Step
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings import env, json_store
 from polyhal.hal.testing.kit.scope import Scope
 
@@ -24,7 +24,7 @@ SCHEMA = 1
 class Result:
     """One op in one dtype."""
 
-    how: Mapping[Step, int]
+    how: Mapping[ResolutionStep, int]
     """How many of the calls that are checked take which step, on contiguous tensors."""
     worst_ulp: float | None
     """The largest error against the float64 reference (see `tolerances.largest_error`); None where nothing is rounded."""
@@ -139,7 +139,7 @@ class Certificate:
 
 
 def _result(value: Mapping[str, Any]) -> Result:
-    how = {Step(name): int(count) for name, count in value["how"].items()}
+    how = {ResolutionStep(name): int(count) for name, count in value["how"].items()}
     ulp = value["worst_ulp"]
     return Result(how, None if ulp is None else float(ulp), int(value["passed"]), int(value["failed"]))
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from polyhal.hal.device import Device
 from polyhal.hal.kernels.quarantine import Entry, Quarantine
 from polyhal.hal.ops import OPS
-from polyhal.hal.planning.resolution import Layout, Resolution, Step
+from polyhal.hal.planning.resolution import LayoutClass, Resolution, ResolutionStep
 from polyhal.hal.protocol import Feature
 from polyhal.hal.testing.certification.verification import Outcome, attempt
 from polyhal.hal.testing.kit.cases import op_cases
@@ -82,14 +82,14 @@ def culprits_of_a_crash(device: Device, case: str, known: Quarantine) -> tuple[E
     kind, op, dtype = (*case.split("/"), "", "")[:3]
     if kind != "forward" or op not in OPS:
         return ()
-    native = bool(device.features & Feature.LOWERING) and not _names(known, Step.NATIVE, op, dtype)
-    step = Step.NATIVE if native else Step.CORE
+    native = bool(device.features & Feature.LOWERING) and not _names(known, ResolutionStep.NATIVE, op, dtype)
+    step = ResolutionStep.NATIVE if native else ResolutionStep.CORE
     today = datetime.now(UTC).date().isoformat()
-    return (Entry(step, op, dtype, tuple(Layout), "the process ended during the check", case, today, fatal=True),)
+    return (Entry(step, op, dtype, tuple(LayoutClass), "the process ended during the check", case, today, fatal=True),)
 
 
-def _names(known: Quarantine, step: Step, op: str, dtype: str) -> bool:
-    return any(known.find(step, op, dtype, layout) for layout in Layout)
+def _names(known: Quarantine, step: ResolutionStep, op: str, dtype: str) -> bool:
+    return any(known.find(step, op, dtype, layout) for layout in LayoutClass)
 
 
 class _Trial:
@@ -119,12 +119,12 @@ class _Trial:
 
     def suspects(self, used: Iterable[Resolution], known: Quarantine) -> list[Entry]:
         """Entries for all kernels in use, those of the case's own op first."""
-        found: dict[tuple[Step, str, str], Entry] = {}
+        found: dict[tuple[ResolutionStep, str, str], Entry] = {}
         for resolution in used:
             # Where resolving raised, the step is unknown: it may have been either.
-            for step in (resolution.step,) if resolution.step else (Step.NATIVE, Step.CORE):
+            for step in (resolution.step,) if resolution.step else (ResolutionStep.NATIVE, ResolutionStep.CORE):
                 passed_over = known.find(step, resolution.op, resolution.dtype, resolution.layout)
-                if step in (Step.NATIVE, Step.CORE) and passed_over is None:
+                if step in (ResolutionStep.NATIVE, ResolutionStep.CORE) and passed_over is None:
                     suspect = replace(resolution, step=step)
                     found.setdefault((step, resolution.op, resolution.dtype), _entry(suspect, self._failed))
         return sorted(found.values(), key=lambda e: e.op != failed_op(self._failed))
@@ -135,7 +135,7 @@ class _Trial:
     def narrowed(self, entry: Entry, others: Quarantine, used: Iterable[Resolution]) -> Entry:
         """`entry` without the layouts in which its kernel was used and did no harm."""
         tried = {r.layout for r in used if (r.op, r.dtype) == (entry.op, entry.dtype)}
-        if len(tried) < 2 or entry.step is not Step.NATIVE:
+        if len(tried) < 2 or entry.step is not ResolutionStep.NATIVE:
             return entry
         for layout in tried:
             fewer = tuple(x for x in entry.layouts if x is not layout)
@@ -145,13 +145,15 @@ class _Trial:
 
 
 def _own(used: Iterable[Resolution], outcome: Outcome) -> Resolution | None:
-    mine = (r for r in used if r.op == failed_op(outcome) and r.step in (Step.NATIVE, Step.CORE))
+    mine = (r for r in used if r.op == failed_op(outcome) and r.step in (ResolutionStep.NATIVE, ResolutionStep.CORE))
     return next(mine, None)
 
 
 def _spared(used: Iterable[Resolution], known: Quarantine) -> bool:
     """Whether a known entry has taken a kernel out of the way, which explains that the case passes now."""
-    return any(known.find(s, r.op, r.dtype, r.layout) for r in used for s in (Step.NATIVE, Step.CORE))
+    return any(
+        known.find(s, r.op, r.dtype, r.layout) for r in used for s in (ResolutionStep.NATIVE, ResolutionStep.CORE)
+    )
 
 
 def _kind(outcome: Outcome) -> str:
@@ -164,7 +166,7 @@ def _entry(resolution: Resolution, outcome: Outcome) -> Entry:
         resolution.step,
         resolution.op,
         resolution.dtype,
-        tuple(Layout),
+        tuple(LayoutClass),
         gist(outcome.error) if outcome.error is not None else outcome.problem,
         outcome.id,
         datetime.now(UTC).date().isoformat(),

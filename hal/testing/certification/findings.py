@@ -10,7 +10,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.kernels.quarantine import Quarantine
 from polyhal.hal.ops import OPS
-from polyhal.hal.planning.resolution import Step
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, Result, describe
 from polyhal.hal.testing.certification.diagnosis import Diagnosis, failed_op
 from polyhal.hal.testing.certification.record import ANY, Cell, Record
@@ -21,13 +21,13 @@ from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.tools.survey import steps
 
 _RIGHT = "right without the kernels that other failures put in quarantine"
-_SETTLED = frozenset({Step.NATIVE, Step.VIEW})
+_SETTLED = frozenset({ResolutionStep.NATIVE, ResolutionStep.VIEW})
 """Steps that an op which takes them on any tensor takes on contiguous ones too: there are no better ones."""
 _UNSTEADY = "unsteady: right when it was repeated, and no kernel could be told to be the cause"
 _INSTEAD = {
-    Step.COMPOSED: "as its decomposition",
-    Step.CORE: "as a core method",
-    Step.NATIVE: "on another native kernel",
+    ResolutionStep.COMPOSED: "as its decomposition",
+    ResolutionStep.CORE: "as a core method",
+    ResolutionStep.NATIVE: "on another native kernel",
 }
 """In the order in which they tell most about what takes the place of a kernel."""
 
@@ -88,7 +88,7 @@ def _results(device: Device, scope: Scope, outcomes: Iterable[Outcome], course: 
     return out
 
 
-def _how(device: Device, op: str, dtype: str, scope: Scope) -> Counter[Step]:
+def _how(device: Device, op: str, dtype: str, scope: Scope) -> Counter[ResolutionStep]:
     """How the op runs on contiguous tensors: the check may have seen it on others only."""
     return steps(device, OPS[op], None if dtype == ANY else as_dtype(dtype), scope)
 

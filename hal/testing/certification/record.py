@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.resolution import Step
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.kit.tolerances import Measure
 
 ANY = "any"
@@ -18,7 +18,7 @@ ANY = "any"
 class Cell:
     """One op in one dtype."""
 
-    steps: Counter[Step] = field(default_factory=Counter)
+    steps: Counter[ResolutionStep] = field(default_factory=Counter)
     """How often it ran in which way; calls on empty tensors do not count."""
     worst_ulp: float | None = None
     """The largest error of a float result, in the units of `tolerances.largest_error`; None before any."""
@@ -38,9 +38,9 @@ class Record:
         """The cell of an op and a dtype, made where it is missing."""
         return self.cells.setdefault((op, dtype), Cell())
 
-    def ran(self, op: OpDef, dtype: DType | None, step: Step | None) -> None:
+    def ran(self, op: OpDef, dtype: DType | None, step: ResolutionStep | None) -> None:
         """Count a call that ran as `step`."""
-        if step is not None and step is not Step.NOTHING:
+        if step is not None and step is not ResolutionStep.NOTHING:
             self.cell(op.name, named(dtype)).steps[step] += 1
 
     def measure(self, op: OpDef, dtype: DType | None) -> Measure:

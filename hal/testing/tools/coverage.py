@@ -22,7 +22,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.resolution import Step
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings import json_store
 from polyhal.hal.testing.certification.certificate import Certificate, read
 from polyhal.hal.testing.certification.record import ANY, named
@@ -31,7 +31,13 @@ from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.tools.survey import steps
 
 _SCHEMA = 1
-_LETTERS = {Step.VIEW: "V", Step.NATIVE: "N", Step.CORE: "C", Step.COMPOSED: "D", Step.HOST: "H"}
+_LETTERS = {
+    ResolutionStep.VIEW: "V",
+    ResolutionStep.NATIVE: "N",
+    ResolutionStep.CORE: "C",
+    ResolutionStep.COMPOSED: "D",
+    ResolutionStep.HOST: "H",
+}
 _UNSUPPORTED = "–"
 _WRONG = "!"
 _SHORT = {
@@ -43,7 +49,7 @@ Cells = dict[str, dict[str, str]]
 """Letters by op and dtype."""
 
 
-def letters(steps: Iterable[Step]) -> str:
+def letters(steps: Iterable[ResolutionStep]) -> str:
     """One letter per step, each once, best first."""
     taken = set(steps)
     return "".join(letter for step, letter in _LETTERS.items() if step in taken)

@@ -17,20 +17,20 @@ from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import KernelBuildError, UnsupportedOpError
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.resolution import Step
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.kit.isolation import policies
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.kit.values import Call, is_number, runnable
 
 
-def steps(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Counter[Step]:
+def steps(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Counter[ResolutionStep]:
     """How often which step is taken for the samples of `op` in `dtype` that are in scope."""
     with policies(POLYHAL_FALLBACK="allow"):
         found = (_step(device, call) for call in runnable(device, op, dtype, scope))
-        return Counter(s for s in found if s is not None and s is not Step.NOTHING)
+        return Counter(s for s in found if s is not None and s is not ResolutionStep.NOTHING)
 
 
-def _step(device: Device, call: Call) -> Step | None:
+def _step(device: Device, call: Call) -> ResolutionStep | None:
     specs: list[Any] = []
     for value in call.values:
         if isinstance(value, np.ndarray):
