@@ -157,7 +157,7 @@ def test_definitions_may_be_macros_with_parameters_and_lists() -> None:
     [
         ("__kernel void g(int x) {}", "no kernel f"),
         ("__kernel void f(size_t x) {}", "'size_t' of the parameter x"),
-        ("typedef struct { bool b; } S;\n__kernel void f(S s) {}", "'S' of the parameter s"),
+        ("typedef struct { bool b; } S;\n__kernel void f(S s) {}", "member 'bool b' of the struct S"),
         ("typedef struct { uint n; long m; } S;\n__kernel void f(S s) {}", "8 bytes must come first"),
         ("#define P(a, b) int a\n__kernel void f(P(x)) {}", "P has 2 parameters and gets 1"),
         ("__kernel void f(\n#if 0\nint a) {\n#else\nint b) {\n#endif\n}", "must end outside of #if"),
@@ -172,10 +172,11 @@ def test_every_kernel_of_the_package_has_a_readable_signature() -> None:
     signatures = KernelSignatures(FILES.read)
     for file in FILES.names():
         if file.endswith(".cl"):
-            declared = signatures.kernels(file, {})
+            declared = list(signatures.kernels(file, {}))
             assert declared, file
-            for kernel in declared:
-                assert signatures.of(file, kernel, {}).parameters, kernel
+            for signature in declared:
+                assert signature.parameters, signature.kernel
+                assert signatures.of(file, signature.kernel, {}) == signature
 
 
 KERNEL = """

@@ -10,7 +10,7 @@ Source: ISO/IEC 9899:1999, 6.10. Macros expand by D. Prosser's algorithm with hi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,9 +24,6 @@ _INSIDE = re.compile(rf"{_DIRECTIVE}|(?P<mark>[{{}};])", re.MULTILINE)
 """Where a declaration may be interrupted or end."""
 _DEFINE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
-_CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "elif", "else", "endif"})
-_ACTIVE, _WAITING, _DONE = range(3)
-"""Of an `#if`: in the branch that counts, before it, and after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class Macro:
 Macros = dict[str, Macro]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Item:
     """A directive, or, as `text`, a piece of a declaration; `last` ends the declaration."""
 
@@ -49,6 +46,24 @@ class _Item:
     text: str
     macro: Macro | None = None
     last: bool = False
+    following: int = 0
+    """Of a conditional directive: where its next branch, or else its `#endif` is."""
+    end: int = 0
+    """Of a conditional directive: where its `#endif` is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A kernel up to its body, with macros expanded."""
+
+    tokens: list[str]
+    _types: Mapping[str, str]
+    _macros: Macros
+
+    def typedef(self, name: str) -> list[str]:
+        """The tokens of the typedef of that name, with the kernel's macros expanded; none where there is no such typedef."""
+        text = self._types.get(name)
+        return [] if text is None else expand(text, self._macros)
 
 
 class Declarations:
@@ -64,30 +79,45 @@ class Declarations:
         """Read all files again."""
         self._files.clear()
 
-    def of(self, name: str, definitions: Definitions) -> list[list[str]]:
-        """The tokens of each active declaration of a file and its headers, with macros expanded. Raises ValueError."""
+    def of(self, name: str, definitions: Definitions, kernel: str = "") -> Iterator[Declaration]:
+        """The kernels that are active in a file and its headers; with a name, at most the kernel of that name and others.
+
+        Raises ValueError where the file cannot be read.
+        """
         macros: Macros = {}
         for key, value in definitions.items():
             macro = _macro(f"{key} {int(value) if isinstance(value, bool) else value}")
             macros[macro.name] = macro
-        return list(self._walk(name, macros))
+        types: dict[str, str] = {}
+        for text in self._walk(name, macros):
+            if text.startswith("typedef"):
+                types[text.rstrip().rpartition(" ")[2]] = text
+            elif kernel in text:
+                yield Declaration(expand(text, macros), types, macros)
 
-    def _walk(self, name: str, macros: Macros) -> Iterator[list[str]]:
-        conditions = _Conditions(macros)
+    def _walk(self, name: str, macros: Macros) -> Iterator[str]:
+        """The declarations of a file, each where `macros` are those that hold for it."""
+        items = self._items(name)
         pieces: list[str] = []
-        for item in self._items(name):
+        at = 0
+        while at < len(items):
+            item = items[at]
             kind = item.kind
-            if kind in _CONDITIONALS:
-                conditions.follow(kind, item.text)
-            elif conditions.inactive:
-                continue
-            elif item.macro is not None:
+            at += 1
+            if item.macro is not None:
                 macros[item.macro.name] = item.macro
             elif kind == "text":
                 pieces.append(item.text)
                 if item.last:
-                    yield expand(" ".join(pieces), macros)
+                    yield " ".join(pieces)
                     pieces.clear()
+            elif kind in ("if", "ifdef", "ifndef"):
+                while not _holds(item, macros):
+                    at = item.following
+                    item = items[at]
+                    at += 1
+            elif kind in ("elif", "else"):  # the end of the branch before, which was active
+                at = item.end
             elif kind == "include":
                 yield from self._walk(item.text.strip('"'), macros)
             elif kind == "undef":
@@ -100,6 +130,7 @@ class Declarations:
         if items is None:
             text = _COMMENT.sub(lambda match: match.group(1) or " ", self._read(name))
             items = self._files[name] = list(self._scan(text))
+            _link(items)
         return items
 
     def _scan(self, text: str) -> Iterator[_Item]:
@@ -121,36 +152,31 @@ class Declarations:
                 declared = "" if last else declared
 
 
-class _Conditions:
-    """The `#if`s around a line."""
+def _link(items: list[_Item]) -> None:
+    """Connect the branches of conditionals."""
+    open_: list[list[int]] = []
+    for at, item in enumerate(items):
+        if item.kind in ("if", "ifdef", "ifndef"):
+            open_.append([at])
+        elif item.kind in ("elif", "else", "endif"):
+            items[open_[-1][-1]].following = at
+            open_[-1].append(at)
+        if item.kind == "endif":
+            for branch in open_.pop():
+                items[branch].end = at
 
-    def __init__(self, macros: Macros) -> None:
-        self._macros = macros
-        self._states: list[int] = []
-        self.inactive = 0
-        """How many of them exclude the line."""
 
-    def follow(self, kind: str, text: str) -> None:
-        """Take a conditional directive into account."""
-        states = self._states
-        if kind == "endif":
-            self.inactive -= states.pop() != _ACTIVE
-        elif kind in ("elif", "else"):
-            if states[-1] == _ACTIVE:
-                states[-1] = _DONE
-                self.inactive += 1
-            elif states[-1] == _WAITING and self.inactive == 1 and (kind == "else" or self._holds("if", text)):
-                states[-1] = _ACTIVE
-                self.inactive -= 1
-        else:
-            states.append(_DONE if self.inactive else _ACTIVE if self._holds(kind, text) else _WAITING)
-            self.inactive += states[-1] != _ACTIVE
-
-    def _holds(self, kind: str, text: str) -> bool:
-        if kind != "if":
-            return (text in self._macros) == (kind == "ifdef")
-        text = _DEFINED.sub(lambda m: str(int((m.group(1) or m.group(2)) in self._macros)), text)
-        return evaluate(tuple(expand(text, self._macros))) != 0
+def _holds(item: _Item, macros: Macros) -> bool:
+    """Whether a conditional directive lets the lines after it in."""
+    if item.kind in ("else", "endif"):
+        return True
+    if item.kind in ("ifdef", "ifndef"):
+        return (item.text in macros) == (item.kind == "ifdef")
+    flag = macros.get(item.text)
+    if flag is not None and flag.body in ("0", "1"):
+        return flag.body == "1"
+    text = _DEFINED.sub(lambda m: str(int((m.group(1) or m.group(2)) in macros)), item.text)
+    return evaluate(tuple(expand(text, macros))) != 0
 
 
 def _directive(kind: str, rest: str) -> _Item:
@@ -163,7 +189,7 @@ def _macro(text: str) -> Macro:
     if match is None:
         raise ValueError(f"cannot read the macro {text!r}")
     name, parameters, body = match.groups()
-    return Macro(name, None if parameters is None else tuple(p.strip() for p in parameters.split(",")), body)
+    return Macro(name, None if parameters is None else tuple(p.strip() for p in parameters.split(",")), body.strip())
 
 
 def expand(text: str, macros: Macros) -> list[str]:
@@ -171,7 +197,7 @@ def expand(text: str, macros: Macros) -> list[str]:
     tokens = _tokens(text)
     if not any(t in macros for t in tokens):
         return list(tokens)
-    return [text for text, _ in _expand([(t, frozenset()) for t in tokens], macros)]
+    return [text for text, _ in _Expansion(macros).expand([(t, frozenset()) for t in tokens])]
 
 
 @lru_cache(maxsize=4096)
@@ -183,25 +209,62 @@ _Token = tuple[str, frozenset[str]]
 """A token's text and its hide set: the macros that it results from, which do not expand in it again."""
 
 
-def _expand(tokens: list[_Token], macros: Macros) -> list[_Token]:
-    done: list[_Token] = []
-    rest = tokens[::-1]
-    while rest:
-        token = rest.pop()
-        text, hidden = token
-        macro = macros.get(text)
-        if macro is None or text in hidden:
-            done.append(token)
-        elif macro.parameters is None:
-            hidden |= {text}
-            rest += [(t, hidden | h) for t, h in reversed(_substituted(macro, {}, macros))]
-        elif rest and rest[-1][0] == "(":
-            arguments, closing = _arguments(macro, rest)
-            hidden = (hidden & closing) | {text}
-            rest += [(t, hidden | h) for t, h in reversed(_substituted(macro, arguments, macros))]
-        else:
-            done.append(token)
-    return done
+class _Expansion:
+    """The expansion of one text."""
+
+    def __init__(self, macros: Macros) -> None:
+        self._macros = macros
+        self._calls: dict[tuple[object, ...], list[_Token]] = {}
+        """By hide set and arguments. Many calls are alike: STORAGE(DTYPE) for each operand."""
+
+    def expand(self, tokens: list[_Token]) -> list[_Token]:
+        done: list[_Token] = []
+        rest = tokens[::-1]
+        while rest:
+            token = rest.pop()
+            text, hidden = token
+            macro = self._macros.get(text)
+            if macro is None or text in hidden:
+                done.append(token)
+            elif macro.parameters is None:
+                hidden |= {text}
+                rest += [(t, hidden | h) for t, h in reversed(self._substituted(macro, {}))]
+            elif rest and rest[-1][0] == "(":
+                rest += reversed(self._called(macro, hidden, rest))
+            else:
+                done.append(token)
+        return done
+
+    def _called(self, macro: Macro, hidden: frozenset[str], rest: list[_Token]) -> list[_Token]:
+        """What becomes of the call of a macro, whose arguments are taken from `rest`."""
+        arguments, closing = _arguments(macro, rest)
+        hidden = (hidden & closing) | {macro.name}
+        key = (hidden, *map(tuple, arguments.values()))
+        tokens = self._calls.get(key)
+        if tokens is None:
+            tokens = self.expand([(t, hidden | h) for t, h in self._substituted(macro, arguments)])
+            self._calls[key] = tokens
+        return tokens
+
+    def _substituted(self, macro: Macro, arguments: dict[str, list[_Token]]) -> list[_Token]:
+        """The body with arguments in place of parameters: expanded, but as they are beside `##`, which joins two tokens."""
+        body = _tokens(macro.body)
+        out: list[_Token] = []
+        paste = False
+        for i, text in enumerate(body):
+            if text == "##":
+                paste = True
+                continue
+            joined = paste or body[i + 1 : i + 2] == ("##",)
+            tokens: list[_Token] = [(text, frozenset())]
+            if text in arguments:
+                tokens = list(arguments[text]) if joined else self.expand(arguments[text])
+            if paste and tokens and out:
+                before, hidden = out.pop()
+                tokens[0] = (before + tokens[0][0], hidden & tokens[0][1])
+            out += tokens
+            paste = False
+        return out
 
 
 def _arguments(macro: Macro, rest: list[_Token]) -> tuple[dict[str, list[_Token]], frozenset[str]]:
@@ -224,24 +287,3 @@ def _arguments(macro: Macro, rest: list[_Token]) -> tuple[dict[str, list[_Token]
     if len(found) != len(parameters):
         raise ValueError(f"the macro {macro.name} has {len(parameters)} parameters and gets {len(found)} arguments")
     return dict(zip(parameters, found, strict=True)), token[1]
-
-
-def _substituted(macro: Macro, arguments: dict[str, list[_Token]], macros: Macros) -> list[_Token]:
-    """The body with arguments in place of parameters: expanded, but as they are beside `##`, which joins two tokens."""
-    body = _tokens(macro.body)
-    out: list[_Token] = []
-    paste = False
-    for i, text in enumerate(body):
-        if text == "##":
-            paste = True
-            continue
-        joined = paste or body[i + 1 : i + 2] == ("##",)
-        tokens: list[_Token] = [(text, frozenset())]
-        if text in arguments:
-            tokens = list(arguments[text]) if joined else _expand(arguments[text], macros)
-        if paste and tokens and out:
-            before, hidden = out.pop()
-            tokens[0] = (before + tokens[0][0], hidden & tokens[0][1])
-        out += tokens
-        paste = False
-    return out

@@ -23,6 +23,7 @@ class SourceFolder:
         self._root = resources.files(package)
         self._override = override
         self._texts: dict[str, str] = {}
+        self._inlined: dict[str, str] = {}
 
     def names(self) -> list[str]:
         """List the paths of the files within the folder, sorted."""
@@ -53,6 +54,7 @@ class SourceFolder:
     def forget(self) -> None:
         """Forget all texts, so that files are read again."""
         self._texts.clear()
+        self._inlined.clear()
 
     def assemble(self, name: str, definitions: Definitions) -> str:
         """Return a file with headers inlined, after one `#define` per definition (True is 1, False is 0)."""
@@ -68,7 +70,11 @@ class SourceFolder:
         return lines
 
     def _inline(self, name: str) -> str:
-        return _INCLUDE.sub(lambda match: self._inline(match.group(1)), self.read(name))
+        text = self._inlined.get(name)
+        if text is None:
+            text = _INCLUDE.sub(lambda match: self._inline(match.group(1)), self.read(name))
+            self._inlined[name] = text
+        return text
 
 
 def _files(folder: Traversable, prefix: str = "") -> Iterator[str]:

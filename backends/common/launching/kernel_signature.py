@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from polyhal.backends.common.codegen.preprocessor import Declarations
+from polyhal.backends.common.codegen.preprocessor import Declaration, Declarations
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.launch import ScalarType
 
@@ -68,9 +68,6 @@ class KernelSignature:
         return {p.name: struct_layout(p.members) for p in self.parameters if p.members}
 
 
-_Types = dict[str, ScalarType | tuple[StructMember, ...]]
-
-
 class KernelSignatures:
     """The signatures of the kernels in a folder."""
 
@@ -84,22 +81,17 @@ class KernelSignatures:
 
     def of(self, file: str, kernel: str, definitions: Definitions) -> KernelSignature:
         """The signature of a kernel with these definitions. Raises ValueError where it cannot be read."""
-        signature = self.kernels(file, definitions).get(kernel)
-        if signature is None:
-            raise ValueError(f"{file} has no kernel {kernel}")
-        return signature
+        for signature in self.kernels(file, definitions, kernel):
+            if signature.kernel == kernel:
+                return signature
+        raise ValueError(f"{file} has no kernel {kernel}")
 
-    def kernels(self, file: str, definitions: Definitions) -> dict[str, KernelSignature]:
-        """The signatures of all kernels of a file by name. Raises ValueError where one cannot be read."""
-        types: _Types = dict(_SCALARS)
-        found: dict[str, KernelSignature] = {}
-        for tokens in self._declarations.of(file, definitions):
-            if tokens[0] == "typedef":
-                _define(tokens, types)
-            else:
-                name = tokens[_opening(tokens) - 1]
-                found[name] = KernelSignature(file, name, tuple(_parameters(tokens, types)))
-        return found
+    def kernels(self, file: str, definitions: Definitions, kernel: str = "") -> Iterator[KernelSignature]:
+        """The signatures of a file's kernels, or of those that may be `kernel`. Raises ValueError where one cannot be read."""
+        for declaration in self._declarations.of(file, definitions, kernel):
+            tokens = declaration.tokens
+            opening = _opening(tokens)
+            yield KernelSignature(file, tokens[opening - 1], tuple(_parameters(tokens[opening + 1 : -1], declaration)))
 
 
 def struct_layout(members: Sequence[StructMember]) -> np.dtype[np.void]:
@@ -120,44 +112,43 @@ def _opening(tokens: Sequence[str]) -> int:
     raise ValueError(f"no parameter list in {' '.join(tokens)}")
 
 
-def _parameters(tokens: list[str], types: _Types) -> Iterator[KernelParameter]:
-    for declaration in _separated(tokens[_opening(tokens) + 1 : -1], ","):
-        words = [t for t in declaration if t not in _QUALIFIERS]
-        name = words.pop()
+def _parameters(tokens: Sequence[str], declaration: Declaration) -> Iterator[KernelParameter]:
+    for words in _separated(tokens, ","):
+        name = words[-1]
         if "*" in words:
             memory = next((_MEMORY[w] for w in words if w in _MEMORY), "global")
             yield KernelParameter(name, "local" if memory == "local" else "global")
             continue
-        declared = types.get(" ".join(words))
-        if isinstance(declared, tuple):
-            sizes = [np.dtype(NUMPY_TYPES[m.type]).itemsize for m in declared]
+        kind = " ".join(w for w in words[:-1] if w not in _QUALIFIERS)
+        scalar = _SCALARS.get(kind) or _scalar(declaration.typedef(kind))
+        if scalar is not None:
+            yield KernelParameter(name, "scalar", scalar)
+        elif members := tuple(_members(declaration.typedef(kind))):
+            sizes = [np.dtype(NUMPY_TYPES[m.type]).itemsize for m in members]
             if sizes != sorted(sizes, reverse=True):
-                raise ValueError(f"members of 8 bytes must come first in the struct of the parameter {name}")
-            yield KernelParameter(name, "struct", members=declared)
-        elif declared is not None:
-            yield KernelParameter(name, "scalar", declared)
+                raise ValueError(f"members of 8 bytes must come first in {kind}, the struct of the parameter {name}")
+            yield KernelParameter(name, "struct", members=members)
         else:
-            raise ValueError(f"the type {' '.join(words)!r} of the parameter {name} is no scalar or struct of scalars")
+            raise ValueError(f"the type {kind!r} of the parameter {name} is no scalar or struct of scalars")
 
 
-def _define(tokens: list[str], types: _Types) -> None:
-    """Note a typedef of a scalar or of a struct of scalars; others are of no use in signatures."""
-    name = tokens[-1]
-    if "{" not in tokens:
-        declared = types.get(" ".join(t for t in tokens[1:-1] if t not in _QUALIFIERS))
-        if declared is not None:
-            types[name] = declared
+def _scalar(typedef: Sequence[str]) -> ScalarType | None:
+    """The scalar that a typedef names, if it is one."""
+    return _SCALARS.get(" ".join(w for w in typedef[1:-1] if w not in _QUALIFIERS))
+
+
+def _members(typedef: Sequence[str]) -> Iterator[StructMember]:
+    """The members of a typedef of a struct of scalars; none for others."""
+    if "{" not in typedef:
         return
-    members: list[StructMember] = []
-    for declaration in _separated(tokens[tokens.index("{") + 1 : -2], ";"):
-        first, *others = _separated(declaration, ",")
+    for declared in _separated(typedef[typedef.index("{") + 1 : -2], ";"):
+        first, *others = _separated(declared, ",")
         array = first.index("[") if "[" in first else len(first)
-        kind = types.get(" ".join(first[: array - 1]))
-        if not isinstance(kind, str):
-            return
+        kind = _SCALARS.get(" ".join(first[: array - 1]))
+        if kind is None:
+            raise ValueError(f"the member {' '.join(declared)!r} of the struct {typedef[-1]} is no scalar")
         for words in (first[array - 1 :], *others):
-            members.append(StructMember(words[0], kind, int(words[2]) if len(words) > 1 else 0))
-    types[name] = tuple(members)
+            yield StructMember(words[0], kind, int(words[2]) if len(words) > 1 else 0)
 
 
 def _separated(tokens: Sequence[str], separator: str) -> list[list[str]]:
