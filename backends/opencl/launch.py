@@ -45,9 +45,10 @@ def parameter_types(parameters: Sequence[Parameter]) -> tuple[Any, ...]:
 
 
 def argument_types(signature: KernelSignature) -> tuple[Any, ...]:
-    """What pyopencl wants to know of each kernel parameter: the NumPy type of scalars and structs, None for memory."""
-    structs = signature.structs
-    return tuple(structs.get(p.name) if p.type is None else NUMPY_TYPES[p.type] for p in signature.parameters)
+    """What pyopencl wants to know of each kernel parameter: a NumPy type for scalars and structs, None for memory."""
+    # Of a struct, its size alone: pyopencl keeps code for each list of types, and finds it by the sizes of structs only.
+    sizes = {name: np.dtype((np.void, layout.itemsize)) for name, layout in signature.structs.items()}
+    return tuple(sizes.get(p.name) if p.type is None else NUMPY_TYPES[p.type] for p in signature.parameters)
 
 
 class KernelLaunch:

@@ -50,7 +50,7 @@ def test_structs_arrive_as_the_host_fills_them(device: Any) -> None:
     handle = device.backend.allocate(4 * (_ITEMS + 4))
     out = Ref(handle, contiguous(dtypes.float32, (_ITEMS,)), 4)
     recorded = [record_as(runtime, [lambda: launch(out, -7)], buffered=b) for b in (False, True)]
-    for run in (lambda: launch(out, -7), *(lambda r=r: r.replay(()) for r in recorded)):
+    for run in (lambda: launch(out, -7), *(lambda r=r: r.submit(()) for r in recorded)):
         result = np.zeros(_ITEMS + 4, np.float32)
         device.backend.copy_to_device(memoryview(result).cast("B"), handle, 0)
         run()

@@ -19,14 +19,19 @@
 #include "lib/operands.h"
 
 #ifndef PARAMETERS
-#define PARAMETERS __global const float *p0, ulong o0, __global const float *p1, ulong o1, __global float *p2, ulong o2
+#define PARAMETERS                                                                                        \
+    __global const float *p0, const ulong p0_offset, __global const float *p1, const ulong p1_offset,       \
+        __global float *p2, const ulong p2_offset
+#define GEOMETRY uint inner, chunks, items, each;
+#define UNPACK_GEOMETRY                                                                                    \
+    const uint inner = geometry.inner, chunks = geometry.chunks, items = geometry.items, each = geometry.each;
 #define LOCATE
 #define REGISTERS VEC(float) r0, r1;
-#define LOAD_FULL LOAD_CONTIGUOUS(float32, r0, p0 + o0) LOAD_CONTIGUOUS(float32, r1, p1 + o1)
-#define LOAD_PART LOAD_CONTIGUOUS_PART(float32, r0, p0 + o0) LOAD_CONTIGUOUS_PART(float32, r1, p1 + o1)
+#define LOAD_FULL LOAD_CONTIGUOUS(float32, r0, p0 + p0_offset) LOAD_CONTIGUOUS(float32, r1, p1 + p1_offset)
+#define LOAD_PART LOAD_CONTIGUOUS_PART(float32, r0, p0 + p0_offset) LOAD_CONTIGUOUS_PART(float32, r1, p1 + p1_offset)
 #define COMPUTE_ALL VEC(float) r2 = r0 + r1;
-#define STORE_FULL STORE_CONTIGUOUS(float32, r2, p2 + o2)
-#define STORE_PART STORE_CONTIGUOUS_PART(float32, r2, p2 + o2)
+#define STORE_FULL STORE_CONTIGUOUS(float32, r2, p2 + p2_offset)
+#define STORE_PART STORE_CONTIGUOUS_PART(float32, r2, p2 + p2_offset)
 #endif
 
 #if FLAT
@@ -35,7 +40,12 @@
 #define ROW_OF(item) ((item) / chunks)
 #endif
 
-__kernel void pointwise_elementwise(PARAMETERS, const INDEX inner, const INDEX chunks, const INDEX items, const INDEX each) {
+typedef struct {
+    GEOMETRY
+} ElementwiseGeometry;
+
+__kernel void pointwise_elementwise(PARAMETERS, const ElementwiseGeometry geometry) {
+    UNPACK_GEOMETRY
 #if SPANS
     const INDEX last = min((INDEX)get_global_id(0) * each + each, items);
     for (INDEX item = get_global_id(0) * each; item < last;) {

@@ -48,8 +48,14 @@
 #endif
 
 #ifndef PARAMETERS
-#define PARAMETERS __global const float *p0, const ulong o0, const int s0_0
-#define LOCATE_KEPT __global const float *k0 = p0 + o0 + (OFFSET)row * s0_0;
+#define PARAMETERS __global const float *p0, const ulong p0_offset
+#define GEOMETRY uint inner, chunks, blocks, span, runs, share, parts, items; int s0_0; float scale;
+#define UNPACK_GEOMETRY                                                                                            \
+    const uint inner = geometry.inner, chunks = geometry.chunks, blocks = geometry.blocks, span = geometry.span,   \
+               runs = geometry.runs, share = geometry.share, parts = geometry.parts, items = geometry.items;       \
+    const int s0_0 = geometry.s0_0;                                                                                \
+    const float scale = geometry.scale;
+#define LOCATE_KEPT __global const float *k0 = p0 + p0_offset + (OFFSET)row * s0_0;
 #define LOCATE_REDUCED __global const float *q0 = k0;
 #define REGISTERS VEC(float) r0;
 #define LOAD_FULL LOAD_CONTIGUOUS(float32, r0, q0)
@@ -63,12 +69,16 @@
 #define VECTORS COMBINE_VECTORS
 #endif
 
+typedef struct {
+    GEOMETRY
+} FusedGeometry;
+
 __kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out,
 #if !OUT_IS_WORKSPACE
                            const ulong out_offset,
 #endif
-                           const INDEX inner, const INDEX chunks, const INDEX blocks, const INDEX span, const INDEX runs,
-                           const INDEX share, const INDEX parts, const INDEX items, const REAL scale) {
+                           const FusedGeometry geometry) {
+    UNPACK_GEOMETRY
 #if !OUT_IS_WORKSPACE
     out += out_offset;
 #endif

@@ -14,9 +14,8 @@ from polyhal.backends.common.codegen.elementwise import ElementwiseOperand, Expr
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Number, ScalarType, Tensor
+from polyhal.backends.common.launching.launch import Argument, Scalar, ScalarType, Tensor
 from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.prefetch import ahead
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
@@ -76,7 +75,9 @@ class Text:
 
     dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
     parameters: list[str] = field(default_factory=list)
-    bindings: list[Parameter] = field(default_factory=list)
+    geometry: dict[str, ScalarType] = field(default_factory=dict)
+    """Members of the struct of all numbers that are known now."""
+    args: dict[str, Argument] = field(default_factory=dict)
     locate: list[str] = field(default_factory=list)
     registers: list[str] = field(default_factory=list)
     load: list[str] = field(default_factory=list)
@@ -86,14 +87,29 @@ class Text:
     store_part: list[str] = field(default_factory=list)
 
     def tensor(self, operand: ElementwiseOperand, const: str = "const ") -> None:
-        """Parameters p<position> and o<position>: an operand's memory and offset."""
+        """Parameters p<position> and p<position>_offset: an operand's memory and offset."""
         n = operand.position
-        self.parameters.append(f"__global {const}STORAGE({operand.dtype.name}) *p{n}, const ulong o{n}")
-        self.bindings.append(Tensor(n))
+        self.parameters.append(f"__global {const}STORAGE({operand.dtype.name}) *p{n}, const ulong p{n}_offset")
+        self.args[f"p{n}"] = Tensor(n)
 
-    def scalar(self, name: str, type_: ScalarType, binding: Parameter) -> None:
+    def runtime_scalar(self, name: str, type_: ScalarType, index: int) -> None:
+        """A parameter for input `index`, a number that may differ in each call."""
         self.parameters.append(f"const {type_} {name}")
-        self.bindings.append(binding)
+        self.args[name] = Scalar(index)
+
+    def constant(self, name: str, type_: ScalarType, value: int | float) -> None:
+        """A number that is known now, as a variable of the kernel."""
+        self.geometry[name] = type_
+        self.args[name] = value
+
+    def signature(self) -> dict[str, str]:
+        """The definitions of the kernel's parameters and of its struct."""
+        by_size = sorted(self.geometry.items(), key=lambda member: member[1] not in ("long", "ulong", "double"))
+        return {
+            "PARAMETERS": ", ".join(self.parameters),
+            "GEOMETRY": " ".join(f"{type_} {name};" for name, type_ in by_size),
+            "UNPACK_GEOMETRY": " ".join(f"const {type_} {name} = geometry.{name};" for name, type_ in by_size),
+        }
 
     def convert(self, register: str, source: DType, target: DType) -> str:
         return convert(register, source, target)
@@ -106,7 +122,7 @@ class Text:
 
     def parameter(self, name: str, value: float, dtype: DType) -> str:
         type_: ScalarType = "double" if dtype is dtypes.float64 else "float"
-        self.scalar(name, type_, Constant(value, type_))
+        self.constant(name, type_, value)
         return f"(VEC({type_}))({name})"
 
 
@@ -131,6 +147,9 @@ def group(
     values = evaluate(text, steps, _emit_operands(text, space, inputs))
     _emit_results(text, space, [values[i] for i in results], outputs)
     index: ScalarType = "ulong" if space.wide else "uint"
+    each = max(_LEAST_SPAN, ceil_div(space.items, _SPANS_PER_UNIT * runtime.features.compute_units)) if cpu else 1
+    for name_, number in (("inner", space.axes[-1]), ("chunks", space.chunks), ("items", space.items), ("each", each)):
+        text.constant(name_, index, number)
     definitions: dict[str, str | int | bool] = {
         "WIDTH": space.width,
         "ALIGNED": space.aligned,
@@ -140,7 +159,7 @@ def group(
         "INDEX": index,
         "OFFSET": "long" if space.wide else "int",
         **dict.fromkeys(sorted(text.dialect.headers), 1),
-        "PARAMETERS": ", ".join(text.parameters),
+        **text.signature(),
         "LOCATE": "\n".join(text.locate),
         "REGISTERS": "\n".join(text.registers),
         "LOAD_FULL": "\n".join(text.load),
@@ -149,11 +168,8 @@ def group(
         "STORE_FULL": "\n".join(text.store),
         "STORE_PART": "\n".join(text.store_part),
     }
-    each = max(_LEAST_SPAN, ceil_div(space.items, _SPANS_PER_UNIT * runtime.features.compute_units)) if cpu else 1
-    geometry = [Constant(n, index) for n in (space.axes[-1], space.chunks, space.items, each)]
     return runtime.launch(
-        name, "pointwise/elementwise", definitions, [*text.bindings, *geometry],
-        (ceil_div(space.items, each),), (choice.group,),
+        name, "pointwise/elementwise", definitions, text.args, (ceil_div(space.items, each),), (choice.group,),
         options=division_options(runtime),
     )  # fmt: skip
 
@@ -199,18 +215,16 @@ def _emit_operands(text: Text, space: _Space, inputs: Sequence[InputSpec | None]
         text.tensor(o, const)
         terms = "".join(f" + (OFFSET)c{a} * s{o.position}_{a}" for a in range(outer))
         text.locate.append(
-            f"__global {const}STORAGE({o.dtype.name}) *q{o.position} = p{o.position} + o{o.position}{terms};"
+            f"__global {const}STORAGE({o.dtype.name}) *q{o.position} = p{o.position} + p{o.position}_offset{terms};"
         )
     values = load_inputs(text, inputs, space.operands)
     for axis in range(1, outer):
-        text.scalar(
-            f"n{axis}", "ulong" if space.wide else "uint", Constant(space.axes[axis], "ulong" if space.wide else "uint")
-        )
+        text.constant(f"n{axis}", "ulong" if space.wide else "uint", space.axes[axis])
     for o in space.operands:
         for axis in range(outer):
-            text.scalar(f"s{o.position}_{axis}", integer, Constant(o.strides[axis], integer))
+            text.constant(f"s{o.position}_{axis}", integer, o.strides[axis])
         if o.access == "strided":
-            text.scalar(f"t{o.position}", integer, Constant(o.strides[-1], integer))
+            text.constant(f"t{o.position}", integer, o.strides[-1])
     return values
 
 
@@ -233,7 +247,7 @@ def _emit_number(text: Text, position: int, dtype: DType) -> RegisterValue:
     # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
     cls = register_class(dtype)
     wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
-    text.scalar(f"x{position}", wire, Number(position, wire))
+    text.runtime_scalar(f"x{position}", wire, position)
     held = type_name(cls)
     text.compute.append(f"const VEC({held}) r{position} = (VEC({held}))(({held})x{position});")
     return RegisterValue(f"r{position}", dtype)

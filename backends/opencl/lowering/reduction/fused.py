@@ -15,10 +15,9 @@ from polyhal.backends.common.codegen.elementwise import ElementwiseOperand, Expr
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.statements import cast, evaluate
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, ScalarType, Tensor, Workspace
 from polyhal.backends.common.problems.reduction import COMBINE, Operation
 from polyhal.backends.opencl.dialect import type_name
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise.elementwise import (
     INT32_LIMIT,
     Text,
@@ -178,12 +177,19 @@ def _pass(
     for o in space.operands:
         if o.access == "strided":
             integer: ScalarType = "long" if wide else "int"
-            text.scalar(f"t{o.position}", integer, Constant(o.strides[_vector_axis(space)], integer))
+            text.constant(f"t{o.position}", integer, o.strides[_vector_axis(space)])
     blocks = ceil_div(space.reduced[-1], span) if space.by_rows else 1
     units = math.prod(space.outer_reduced) * blocks
     strips = _strips(runtime, space, width)
     chunks = 1 if space.by_rows else ceil_div(space.vectors, strips * width)
     items = math.prod(space.outer_kept) * chunks * parts
+    numbers = {
+        "inner": space.vectors, "chunks": chunks, "blocks": blocks, "span": span, "runs": units,
+        "share": ceil_div(units, parts), "parts": parts, "items": items,
+    }  # fmt: skip
+    for number, value in numbers.items():
+        text.constant(number, index, value)
+    text.constant("scale", "double" if real == "double" else "float", scale)
     definitions: dict[str, str | int | bool] = {
         "WIDTH": width, "ALIGNED": aligned, "INDEX": index, "OFFSET": "long" if wide else "int",
         "BY_ROWS": space.by_rows, "WHOLE": space.vectors % width == 0, "STRIPS": strips,
@@ -191,19 +197,15 @@ def _pass(
         "OUT_DTYPE": target.name,
         "OPERATION": COMBINE[operation], "IDENTITY": _IDENTITIES[operation], "OUT_IS_WORKSPACE": workspace is not None,
         **dict.fromkeys(sorted(text.dialect.headers), 1),
-        "PARAMETERS": ", ".join(text.parameters),
+        **text.signature(),
         "LOCATE_KEPT": "\n".join(text.locate), "LOCATE_REDUCED": "\n".join(text.store),
         "REGISTERS": "\n".join(text.registers), "LOAD_FULL": "\n".join(text.load),
         "LOAD_PART": "\n".join(text.load_part), "COMPUTE_ALL": "\n".join(text.compute),
     }  # fmt: skip
-    geometry = [
-        Constant(n, index) for n in (space.vectors, chunks, blocks, span, units, ceil_div(units, parts), parts, items)
-    ]
-    out: list[Parameter] = [workspace] if workspace is not None else [Tensor(len(inputs))]
-    parameters = [*text.bindings, *out, *geometry, Constant(scale, "double" if real == "double" else "float")]
+    args = {**text.args, "out": workspace or Tensor(len(inputs))}
     launched = items * size if space.by_rows else items
     return runtime.launch(
-        name, "reduction/fused", definitions, parameters, (launched,), (size,), options=division_options(runtime)
+        name, "reduction/fused", definitions, args, (launched,), (size,), options=division_options(runtime)
     )
 
 
@@ -234,7 +236,7 @@ def _emit_pointers(text: Text, space: _Space, wide: bool) -> None:
     for lines, lengths, name, number in ((text.locate, kept, "c", "row"), (text.store, reduced, "d", "run")):
         for axis in range(len(lengths) - 1, 0, -1):
             lines.append(f"const INDEX {name}{axis} = {number} % n{name}{axis}; {number} /= n{name}{axis};")
-            text.scalar(f"n{name}{axis}", index, Constant(lengths[axis], index))
+            text.constant(f"n{name}{axis}", index, lengths[axis])
         lines.append(f"const INDEX {name}0 = {number};")
     for o in space.operands:
         text.tensor(o)
@@ -242,12 +244,12 @@ def _emit_pointers(text: Text, space: _Space, wide: bool) -> None:
         kind = f"__global const STORAGE({o.dtype.name}) *"
         over = "".join(f" + (OFFSET)c{a} * s{p}_{a}" for a in range(len(kept)))
         under = "".join(f" + (OFFSET)d{a} * u{p}_{a}" for a in range(len(reduced)))
-        text.locate.append(f"{kind}k{p} = p{p} + o{p}{over};")
+        text.locate.append(f"{kind}k{p} = p{p} + p{p}_offset{over};")
         text.store.append(f"{kind}q{p} = k{p}{under};")
         for a in range(len(kept)):
-            text.scalar(f"s{p}_{a}", integer, Constant(o.strides[a], integer))
+            text.constant(f"s{p}_{a}", integer, o.strides[a])
         for a in range(len(reduced)):
-            text.scalar(f"u{p}_{a}", integer, Constant(o.strides[first_reduced + a], integer))
+            text.constant(f"u{p}_{a}", integer, o.strides[first_reduced + a])
 
 
 def _most_tensors(runtime: Runtime) -> int:
