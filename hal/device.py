@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,11 +10,14 @@ from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.layout import Ref, Spec, contiguous
+from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
 from polyhal.hal.memory.streams import Stream
-from polyhal.hal.planning.host import byte_view
-from polyhal.hal.planning.planner import Planner, Plans
+from polyhal.hal.planning.plan import PlanCache
 from polyhal.hal.protocol import ComputeBackend, Feature, features_of
+
+if TYPE_CHECKING:
+    from polyhal.hal.planning.planner import Planner
 
 
 class Device:
@@ -26,7 +29,7 @@ class Device:
     idle_streams: list[tuple[Any, Pool]]
     """The backend's streams that no `Stream` uses, each with the memory that it works in."""
     name: str
-    plans: Plans
+    plans: PlanCache
     planner: Planner
     pool: Pool
 
@@ -51,12 +54,14 @@ class Device:
     @classmethod
     def opened(cls, name: str, backend: ComputeBackend) -> Device:
         """A device around an opened backend; used by the registry, and by tests with backends of their own."""
+        from polyhal.hal.planning.planner import Planner
+
         self = object.__new__(cls)
         self.name = name
         self.backend = backend
         self.features = features_of(backend)
         self.pool = Pool(backend, name)
-        self.plans = Plans()
+        self.plans = PlanCache()
         self.planner = Planner(self)
         self.idle_streams = []
         return self

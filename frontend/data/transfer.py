@@ -14,9 +14,9 @@ from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.memory.buffer import Buffer
+from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.memory.streams import Stream
-from polyhal.hal.planning.host import byte_view
 from polyhal.hal.protocol import Event, Feature
 from polyhal.tensor import Tensor, wrap
 

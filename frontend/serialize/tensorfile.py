@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import CorruptFileError, message
-from polyhal.hal.planning.host import byte_view
+from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.tensor import Tensor
 
 _NAMES: dict[DType, str] = {

@@ -10,10 +10,10 @@ from polyhal.hal.settings.state import settings
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.hal.ops.opdef import OpDef
-    from polyhal.hal.planning.planner import Plan
+    from polyhal.hal.planning.plan import OpPlan
 
 
-def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Plan:
+def make_plan(device: Device, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> OpPlan:
     """Plan `op` for the specs of `inputs` and remember it on the device."""
     specs = tuple(input_spec(x) for x in inputs)
     plan = device.planner.plan(op, specs, params)

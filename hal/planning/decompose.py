@@ -1,35 +1,67 @@
-"""An op's decomposition as it is run: in a precision and with operands that its text takes for granted."""
+"""Resolution step: an op's decomposition into other ops, each of which is resolved in turn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.lowering import Decompose
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.traits import Trait
+from polyhal.hal.planning.plan import Run
+from polyhal.hal.planning.request import Request, Resolved
+from polyhal.hal.planning.resolution import ResolutionStep
+
+if TYPE_CHECKING:
+    from polyhal.hal.ir.graph import Graph
+    from polyhal.hal.planning.planner import Planner
 
 _HALF = (dtypes.float16, dtypes.bfloat16)
 
 
+def decomposed(planner: Planner, request: Request) -> Resolved:
+    """Trace the decomposition, and run its ops one by one."""
+    from polyhal.hal.ir.trace import trace
+
+    op, inputs, outputs, params, _, resolution = request
+    graph = trace(decomposition(op, outputs), inputs, params)
+    for value, output in zip(graph.outputs, outputs, strict=True):
+        if not output.aligned:
+            graph.specs[value] = graph.tensor(value)._replace(aligned=False)
+    run = _interpreted(planner, request, graph)
+    resolution.step, resolution.how = ResolutionStep.COMPOSED, f"decomposed into {len(graph.nodes)} ops"
+    return run, None
+
+
+def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
+    """A run of all nodes in order."""
+    from polyhal.hal.planning.interpreter import GraphInterpreter
+
+    runs: list[Run | None] = []
+    for node in graph.nodes:
+        if graph.is_view(node):
+            runs.append(None)
+            continue
+        specs = tuple(graph.spec_of(x) for x in node.inputs)
+        run, _, part = planner.resolve(node.op, specs, graph.output_specs(node), node.bound)
+        request.resolution.parts.append(part)
+        runs.append(run)
+    return GraphInterpreter(graph, runs, request.aliases, planner.device).run
+
+
 def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
-    """The op's decomposition with half-precision inputs widened first and results cast to the declared dtypes."""
+    """The op's decomposition on widened half-precision inputs, with results cast to the declared dtypes."""
     strategy = op.strategy(Decompose)
     if strategy is None:
         raise ValueError(f"op {op.name} has no decomposition")
 
     def run(*values: Any, **params: Any) -> tuple[Any, ...]:
         if Trait.POINTWISE in op.traits:
-            values = _numbers_spread(op, values)
+            values = _broadcast_numbers(op, values)
         if strategy.widen:
-            values = tuple(
-                v.cast(dtype=dtypes.float32)
-                if hasattr(v, "spec") and isinstance(v.spec, Spec) and v.dtype in _HALF
-                else v
-                for v in values
-            )
+            values = tuple(v.cast(dtype=dtypes.float32) if _is_half(v) else v for v in values)
         result = strategy.function(*values, **params)
         results = result if isinstance(result, tuple) else (result,)
         return tuple(r if r.dtype is s.dtype else r.cast(dtype=s.dtype) for r, s in zip(results, outputs, strict=True))
@@ -37,10 +69,14 @@ def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
     return run
 
 
-def _numbers_spread(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _is_half(x: Any) -> bool:
+    return hasattr(x, "spec") and isinstance(x.spec, Spec) and x.dtype in _HALF
+
+
+def _broadcast_numbers(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Numbers among the operands as tensors of one element in the operands' dtype.
 
-    An elementwise op may get a number in any place; its decomposition would compute on it alone in the default dtype.
+    An elementwise op accepts a number for any operand; its decomposition would compute on it alone in the default dtype.
     """
     from polyhal.hal.ops.layout.creation import broadcast_scalar
     from polyhal.hal.ops.pointwise.promotion import operand_dtype

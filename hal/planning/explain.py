@@ -1,54 +1,54 @@
-"""Answering "how does this op run here, and why not faster?" """
+"""Answers "how does this op run here, and why not faster?"."""
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
+import numpy as np
+
 from polyhal.hal.device import Device
-from polyhal.hal.dtypes import as_dtype, float32
+from polyhal.hal.dtypes import DType, as_dtype, float32
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
+from polyhal.hal.ops.opdef import OpDef
 
 
 def explain(
     op: str, device: Device | str | None = None, *shapes: tuple[int, ...], dtype: object = float32, **params: Any
 ) -> str:
-    """How `op` is resolved on `device`, step by step, with the reason for every step that was passed over.
+    """How `op` is resolved on `device`, step by step, with the reason for every step that was skipped.
 
     `shapes` are those of the inputs; without them the op's own samples provide shapes and parameters. Raises KeyError for an
     unknown op, naming close matches.
     """
-    import difflib
-
-    import numpy as np
-
     if op not in OPS:
         close = difflib.get_close_matches(op, OPS.names(), 3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise KeyError(f"no op is called {op!r}{hint}")
     definition, target, kind = OPS[op], Device(device), as_dtype(dtype)
     if shapes:
-        specs: tuple[Any, ...] = tuple(contiguous(kind, tuple(s)) for s in shapes)
-        specs += (type(None),) * (len(definition.schema.inputs) - len(specs))
-        specs = tuple(None if s is type(None) else s for s in specs)
+        absent = len(definition.schema.inputs) - len(shapes)
+        specs: tuple[Any, ...] = (*(contiguous(kind, tuple(s)) for s in shapes), *[None] * absent)
     else:
-        samples = definition.tests.samples
-        if samples is None:
-            raise ValueError(f"{op} has no sample to plan for; give shapes")
-        sample = max(
-            samples(np.random.default_rng(0)),
-            key=lambda s: sum(np.size(x) for x in s.inputs if x is not None),
-        )
-        specs = tuple(_spec(x, kind) for x in sample.inputs)
-        params = {**sample.params, **params}
+        inputs, defaults = _largest_sample(definition)
+        specs = tuple(_spec(x, kind) for x in inputs)
+        params = {**defaults, **params}
     bound = {**definition.schema.params, **params}
     plan = target.planner.plan(definition, specs, tuple(bound[name] for name in definition.schema.params))
     return f"{target.name} ({target.info.name})\n{plan.resolution}"
 
 
-def _spec(x: Any, kind: Any) -> Any:
-    import numpy as np
+def _largest_sample(op: OpDef) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs and parameters of the sample with the most elements. Raises ValueError if the op has none."""
+    if op.tests.samples is None:
+        raise ValueError(f"{op.name} has no sample to plan for; give shapes")
+    samples = op.tests.samples(np.random.default_rng(0))
+    sample = max(samples, key=lambda s: sum(np.size(x) for x in s.inputs if x is not None))
+    return sample.inputs, sample.params
 
+
+def _spec(x: Any, kind: DType) -> Any:
     if x is None or isinstance(x, (bool, int, float)):
         return None if x is None else type(x)
     array = np.asarray(x)

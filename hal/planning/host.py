@@ -1,24 +1,75 @@
-"""Ops computed on the host: NumPy arrays for what a device holds, and the results copied to it."""
+"""Resolution steps on the host: the NumPy reference with downloads and uploads, and constants that are uploaded."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.hal.layout import Ref
+from polyhal.hal.errors import FallbackRefusedError, message
+from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.memory.host_bytes import byte_view
+from polyhal.hal.ops.lowering import HostConstant
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.core_member import Run
+from polyhal.hal.planning.plan import Run
+from polyhal.hal.planning.request import Request, Resolved, listed
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import ComputeBackend
+from polyhal.hal.settings import env
+
+if TYPE_CHECKING:
+    from polyhal.hal.planning.planner import Planner
 
 
-def upload_run(backend: ComputeBackend, make: Callable[[Sequence[Any]], Any]) -> Run:
-    """A run that computes on the host what `make` says, an array or a tuple of them, and copies it to the outputs."""
+def host_constant(planner: Planner, request: Request, strategy: HostConstant) -> Resolved:
+    """Upload an array that depends on parameters alone."""
+    request.resolution.step, request.resolution.how = ResolutionStep.CORE, "constant uploaded from the host"
+    return _upload_run(planner.device.backend, lambda args: strategy.make(request.params)), None
+
+
+def host_reference(planner: Planner, request: Request) -> Resolved:
+    """Run the op in NumPy, if the policy allows that. Raises FallbackRefusedError."""
+    op, inputs, outputs, params, _, resolution = request
+    device = planner.device
+    moved = sum(s.nbytes for s in (*inputs, *outputs) if isinstance(s, Spec))
+    policy = env.fallback_policy()
+    reasons = "; ".join(resolution.skipped)
+    if policy == "error":
+        raise FallbackRefusedError(
+            message(
+                op.name,
+                f"{listed(inputs)} would run on the host and move {moved} bytes: {reasons}",
+                fix="set POLYHAL_FALLBACK=warn or allow to permit that",
+                device=device,
+            )
+        )
+    if policy == "warn":
+        problem = f"runs on the host and moves {moved} bytes a call: {reasons}"
+        planner.warn_once(op.name, message(op.name, problem, device=device))
+    resolution.step, resolution.how = ResolutionStep.HOST, f"host reference, moving {moved} bytes"
+
+    def compute(args: Sequence[Any]) -> Any:
+        return _reference(op, [device.download(x) if isinstance(x, Ref) else x for x in args], params)
+
+    return _upload_run(device.backend, compute), None
+
+
+def empty_inputs(planner: Planner, request: Request) -> Resolved:
+    """Upload the result of an op all of whose input tensors are empty, such as a sum of nothing."""
+    op, params = request.op, request.params
+    request.resolution.step = ResolutionStep.NOTHING
+    request.resolution.how = "constant: all inputs are empty"
+    arrays = [np.empty(s.shape, s.dtype.numpy) if isinstance(s, Spec) else None for s in request.inputs]
+    return _upload_run(planner.device.backend, lambda args: _reference(op, arrays, params)), None
+
+
+def _upload_run(backend: ComputeBackend, compute: Callable[[Sequence[Any]], Any]) -> Run:
+    """A run that computes an array, or a tuple of them, from its arguments and copies it to the outputs."""
 
     def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
-        result = make(args)
+        result = compute(args)
         for array, out in zip(result if isinstance(result, tuple) else (result,), outs, strict=True):
             if out.size:
                 dense = np.ascontiguousarray(np.broadcast_to(array, out.shape), dtype=out.dtype.numpy)
@@ -27,13 +78,8 @@ def upload_run(backend: ComputeBackend, make: Callable[[Sequence[Any]], Any]) ->
     return run
 
 
-def reference(op: OpDef, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
-    """What an op's reference makes of arrays; NaN, infinities and means of nothing are values here and warn nobody."""
+def _reference(op: OpDef, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The result of an op's reference. NaN, infinities and means of nothing are ordinary values here, without warnings."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return op.reference(*arrays, **params)
-
-
-def byte_view(array: np.ndarray) -> memoryview:
-    """The bytes of a contiguous array, of any dtype, without a copy."""
-    return array.reshape(-1).view(np.uint8).data

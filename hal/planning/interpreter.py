@@ -1,97 +1,119 @@
-"""Runs a graph op by op: how a decomposition executes in eager mode."""
+"""The interpreter of decompositions: runs a graph op by op."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.hal.ir.graph import Graph, Value
+from polyhal.hal.ir.graph import Graph, Operand, Value
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.pool import bucket
+from polyhal.hal.planning.plan import Run
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 
-class Composite:
-    """A graph with a run, or a view's offset, for every node.
+class _ViewStep(NamedTuple):
+    """A value becomes a view of another one."""
 
-    Temporaries come from the pool and go back after their last use. A node writes a graph output directly where that is
-    safe: not when the output replaces an input in place that is still read later.
+    source: int
+    target: int
+    spec: Spec
+    offset: int
+    release: tuple[int, ...]
+    """Temporaries that are dead afterwards."""
+
+
+class _RunStep(NamedTuple):
+    """A node runs."""
+
+    run: Run
+    operands: tuple[Operand, ...]
+    results: list[tuple[int, Spec, int, int]]
+    """For each result the value, its spec, the output that it is written to, or -1, and the size of a temporary."""
+    release: tuple[int, ...]
+
+
+class GraphInterpreter:
+    """Runs the nodes of a graph in order.
+
+    Temporaries come from the pool and go back after their last use. A node writes to an output of the graph directly, unless
+    the output replaces an input that is still read later.
     """
 
-    def __init__(
-        self, graph: Graph, steps: Sequence[Callable[..., None] | int], aliases: tuple[int, ...], device: Device
-    ) -> None:
+    def __init__(self, graph: Graph, runs: Sequence[Run | None], aliases: tuple[int, ...], device: Device) -> None:
+        """`runs` has one for each node, None for views; `aliases` says which input each output replaces, -1 for none."""
         self._take = device.pool.take
         self._copy = device.backend.copy
         self._inputs = graph.inputs
         self._size = len(graph.specs)
-        roots = list(range(self._size))
-        last = [-1] * self._size
+        last_use = [-1] * self._size
         for k, node in enumerate(graph.nodes):
             for x in node.inputs:
                 if isinstance(x, Value):
-                    last[roots[x.index]] = k
-            if isinstance(steps[k], int):
-                source = node.inputs[0]
-                assert isinstance(source, Value)
-                roots[node.outputs[0]] = roots[source.index]
-        direct: dict[int, int] = {}
-        self._finish: list[tuple[int, int]] = []
-        for position, value in enumerate(graph.outputs):
-            alias = aliases[position] if aliases else -1
-            made = next((k for k, n in enumerate(graph.nodes) if value in n.outputs), None)
-            safe = made is not None and roots[value] == value and value not in direct
-            if safe and alias >= 0:
-                safe = made is not None and last[alias] < made
-            if safe:
-                direct[value] = position
+                    last_use[graph.root(x.index)] = k
+        direct, self._copied = _assign_outputs(graph, aliases, last_use)
+        dead: list[list[int]] = [[] for _ in graph.nodes]
+        for value in range(graph.inputs, self._size):
+            if 0 <= last_use[value] < len(dead):
+                dead[last_use[value]].append(value)
+        self._steps: list[_ViewStep | _RunStep] = []
+        for node, run, release in zip(graph.nodes, runs, map(tuple, dead), strict=True):
+            if run is None:
+                target, offset = node.outputs[0], graph.view_offset(node)
+                assert offset is not None
+                self._steps.append(_ViewStep(node.value(0), target, graph.tensor(target), offset, release))
             else:
-                self._finish.append((value, position))
-                last[roots[value]] = len(graph.nodes)
-        self._steps: list[tuple[Any, ...]] = []
-        for k, node in enumerate(graph.nodes):
-            step = steps[k]
-            drop = tuple(i for i in range(graph.inputs, self._size) if last[i] == k)
-            if isinstance(step, int):
-                source = node.inputs[0]
-                assert isinstance(source, Value)
-                self._steps.append((None, source.index, node.outputs[0], graph.specs[node.outputs[0]], step, drop))
-            else:
-                made_specs = [graph.specs[i] for i in node.outputs]
-                outs = [
-                    (i, spec, direct.get(i, -1), bucket(spec.nbytes))
-                    for i, spec in zip(node.outputs, made_specs, strict=True)
-                    if isinstance(spec, Spec)
-                ]
-                self._steps.append((step, node.inputs, outs, drop))
+                specs = zip(node.outputs, graph.output_specs(node), strict=True)
+                results = [(v, spec, direct.get(v, -1), bucket(spec.nbytes)) for v, spec in specs]
+                self._steps.append(_RunStep(run, node.inputs, results, release))
 
     def run(self, args: Sequence[Any], outs: Sequence[Ref]) -> None:
-        """Execute with `args` for the graph's inputs, writing its outputs to `outs`."""
+        """Run with `args` for the graph's inputs, and write its outputs to `outs`."""
         take = self._take
-        values: list[Any] = list(args) + [None] * (self._size - self._inputs)
+        values: list[Any] = [*args, *[None] * (self._size - self._inputs)]
         buffers: list[Any] = [None] * self._size
         for step in self._steps:
-            run = step[0]
-            if run is None:
-                _, source, target, spec, delta, drop = step
+            if type(step) is _ViewStep:
+                source, target, spec, offset, release = step
                 base = values[source]
-                values[target] = Ref(base.handle, spec, base.offset + delta)
+                values[target] = Ref(base.handle, spec, base.offset + offset)
             else:
-                _, inputs, made, drop = step
+                run, operands, results, release = step  # type: ignore[misc]
                 refs = []
-                for index, spec, position, size in made:
+                for value, spec, position, size in results:
                     if position >= 0:
                         ref = outs[position]
                     else:
-                        buffers[index] = take(size)
-                        ref = Ref(buffers[index].handle, spec, 0)
-                    values[index] = ref
+                        buffer = buffers[value] = take(size)
+                        ref = Ref(buffer.handle, spec, 0)
+                    values[value] = ref
                     refs.append(ref)
-                run([values[x.index] if type(x) is Value else x for x in inputs], refs)
-            for i in drop:
-                buffers[i] = None
-        for value, position in self._finish:
+                run([values[x.index] if type(x) is Value else x for x in operands], refs)
+            for value in release:
+                buffers[value] = None
+        for value, position in self._copied:
             if outs[position].size:
                 self._copy(values[value], outs[position])
+
+
+def _assign_outputs(
+    graph: Graph, aliases: tuple[int, ...], last_use: list[int]
+) -> tuple[dict[int, int], list[tuple[int, int]]]:
+    """The values that nodes write to an output directly, by output; and the values and outputs to copy at the end.
+
+    `last_use` is extended for values that are copied.
+    """
+    direct: dict[int, int] = {}
+    copied: list[tuple[int, int]] = []
+    for position, value in enumerate(graph.outputs):
+        producer = graph.producer_index(value)
+        alias = aliases[position] if aliases else -1
+        owns_memory = producer >= 0 and graph.root(value) == value and value not in direct
+        if owns_memory and (alias < 0 or last_use[alias] < producer):
+            direct[value] = position
+        else:
+            copied.append((value, position))
+            last_use[graph.root(value)] = len(graph.nodes)
+    return direct, copied

@@ -1,17 +1,36 @@
-"""Running an op as fills and copies of regions of its output."""
+"""Resolution step: fills and copies of regions of the output."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.layout import Ref, Spec, place
-from polyhal.hal.ops.lowering import OutputRegion
-from polyhal.hal.planning.core_member import Run
+from polyhal.hal.layout import Ref, Spec, View, place
+from polyhal.hal.ops.lowering import OutputRegion, Regions
+from polyhal.hal.planning.plan import Run
+from polyhal.hal.planning.request import Request, Resolved
+from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import ComputeBackend
 
+if TYPE_CHECKING:
+    from polyhal.hal.planning.planner import Planner
 
-def region_run(backend: ComputeBackend, regions: Sequence[OutputRegion], output: Spec) -> Run:
+
+def output_regions(planner: Planner, request: Request, strategy: Regions) -> Resolved:
+    """Run the op as fills and copies. Regions that an output in place holds already are left out."""
+    _, inputs, outputs, params, aliases, resolution = request
+    whole = View(outputs[0].shape, outputs[0].strides)
+    regions = [
+        r
+        for r in strategy.rule(inputs, outputs, params)
+        if 0 not in r.target.shape and not (aliases and r.source == aliases[0] and (r.target, r.view) == (whole, None))
+    ]
+    resolution.recordable = True
+    resolution.step, resolution.how = ResolutionStep.CORE, f"{len(regions)} core fills and copies"
+    return _region_run(planner.device.backend, regions, outputs[0]), None
+
+
+def _region_run(backend: ComputeBackend, regions: Sequence[OutputRegion], output: Spec) -> Run:
     """Fill or copy every region, none of which is empty."""
     fill, copy = backend.fill, backend.copy
     placed = [(region, place(output, region.target)) for region in regions]

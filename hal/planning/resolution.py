@@ -1,4 +1,4 @@
-"""How an op came to run the way it does: what `explain` prints."""
+"""How an op came to run the way it does: the record that `explain` prints, the quarantine reads and tests check."""
 
 from __future__ import annotations
 
@@ -32,45 +32,46 @@ class LayoutClass(enum.StrEnum):
 
     CONTIGUOUS = "contiguous"
     UNALIGNED = "unaligned"
-    """Contiguous, but some tensor begins off a vector boundary."""
+    """Contiguous, but some tensor starts off a vector boundary."""
     STRIDED = "strided"
-    """Some tensor has gaps, repeats elements, or runs in another order."""
+    """Some tensor has gaps, repeats elements, or is in another order."""
 
 
 @dataclass(slots=True)
 class Resolution:
-    """How one op runs: the step that was taken, what was passed over and why, and the parts of a decomposition."""
+    """How one op runs: the step that was taken, why earlier steps were skipped, and the parts of a decomposition."""
 
     op: str
     specs: str
     how: str
+    """The step in words."""
     step: ResolutionStep | None = None
     """None until a step is found."""
     dtype: str = ""
     """The subject of the op (see `subject`)."""
     layout: LayoutClass = LayoutClass.CONTIGUOUS
     recordable: bool = False
-    """Whether a run is launches and nothing else, so that a device can record it."""
+    """Whether a run consists of launches alone, so that a device can record it."""
     temporary: int = 0
-    """Bytes that a core method's run takes from the pool while it lasts, for copies of its operands."""
+    """Bytes that the run of a core method takes from the pool, for copies of its operands."""
     skipped: list[str] = field(default_factory=list)
     parts: list[Resolution] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Resolution]:
-        """This one and all parts of parts."""
+        """This resolution and all parts, recursively."""
         yield self
         for part in self.parts:
             yield from part
 
-    def lines(self, indent: int = 0, told: frozenset[str] = frozenset()) -> list[str]:
-        """One line per op, then why earlier steps were passed over and the parts. Reasons already `told` are not repeated."""
+    def lines(self, indent: int = 0, known: frozenset[str] = frozenset()) -> list[str]:
+        """One line per op, then why earlier steps were skipped, and the parts. `known` reasons are not repeated."""
         pad = "  " * indent
         out = [f"{pad}{self.op}({self.specs}): {self.how}"]
-        out += [f"{pad}  passed over {reason}" for reason in self.skipped if reason not in told]
-        told |= frozenset(self.skipped)
+        out += [f"{pad}  passed over {reason}" for reason in self.skipped if reason not in known]
+        known |= frozenset(self.skipped)
         counts: dict[tuple[str, ...], int] = {}
         for part in self.parts:
-            text = tuple(part.lines(indent + 1, told))
+            text = tuple(part.lines(indent + 1, known))
             counts[text] = counts.get(text, 0) + 1
         for text, count in counts.items():
             out += [text[0] + (f"  ({count} times)" if count > 1 else ""), *text[1:]]
@@ -81,22 +82,22 @@ class Resolution:
 
 
 def subject(inputs: Specs, outputs: tuple[Spec, ...]) -> str:
-    """The dtype that an op works on, by name: that of its first float tensor, else of the result if inputs have it.
+    """The name of the dtype that an op works on: of its first float tensor, else of the result if inputs have that dtype.
 
     So indices, conditions and statistics in a wider dtype do not count.
     """
-    given = [s.dtype for s in inputs if isinstance(s, Spec)]
-    floats = [d for d in given if d.is_floating_point]
+    dtypes = [s.dtype for s in inputs if isinstance(s, Spec)]
+    floats = [d for d in dtypes if d.is_floating_point]
     if floats:
         return floats[0].name
     result = outputs[0].dtype if outputs else None
-    if result is not None and (result in given or not given):
+    if result is not None and (result in dtypes or not dtypes):
         return result.name
-    return given[0].name if given else ""
+    return dtypes[0].name if dtypes else ""
 
 
 def layout_of(inputs: Specs, outputs: tuple[Spec, ...]) -> LayoutClass:
-    """The class of layout that a kernel for these tensors has to deal with."""
+    """The class of layout that a kernel for these tensors has to handle."""
     tensors = [s for s in (*inputs, *outputs) if isinstance(s, Spec)]
     if not all(s.is_contiguous for s in tensors):
         return LayoutClass.STRIDED

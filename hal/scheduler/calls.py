@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from polyhal.hal.capture.runtime_scalars import current_values
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.layout import Ref
+from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.planning.host import byte_view
 from polyhal.hal.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.settings.state import settings
 

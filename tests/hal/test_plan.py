@@ -115,7 +115,7 @@ def test_errors_are_described_in_one_line() -> None:
 
 def test_plans_of_ever_changing_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device.opened("numpy:bounded", create("contiguous_only"))
-    monkeypatch.setattr(type(device.plans), "most", 16)
+    monkeypatch.setattr(type(device.plans), "capacity", 16)
     for n in range(1, 100):
         x = polyhal.arange(0, n, dtype=polyhal.float32, device=device)
         assert (x + x).sum().item() == n * (n - 1)

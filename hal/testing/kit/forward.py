@@ -17,7 +17,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.planner import Plan
+from polyhal.hal.planning.plan import OpPlan
 from polyhal.hal.testing.certification.record import Record
 from polyhal.hal.testing.kit.arrangements import ARRANGEMENTS, Arrangement, Guarded, adapted, arrange, poison_pool
 from polyhal.hal.testing.kit.failures import ResultError, during
@@ -126,7 +126,7 @@ def _has_tensors(call: Call) -> bool:
     return any(isinstance(v, np.ndarray) for v in call.values)
 
 
-def planned(call: Call, inputs: tuple[Any, ...], device: Device) -> Plan:
+def planned(call: Call, inputs: tuple[Any, ...], device: Device) -> OpPlan:
     """The plan by which a call ran."""
     specs = tuple(dispatch.input_spec(x) for x in inputs)
     return device.plans[dispatch.plan_key(call.op, dispatch.freeze(tuple(call.params.values())), specs)]

@@ -1,0 +1,78 @@
+"""Resolution step: a native kernel of the backend, through `lower`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from polyhal.hal.errors import KernelBuildError, message
+from polyhal.hal.layout import Ref
+from polyhal.hal.memory.pool import bucket
+from polyhal.hal.planning.request import Request, Resolved
+from polyhal.hal.planning.resolution import ResolutionStep
+from polyhal.hal.protocol import Declined, Feature
+from polyhal.hal.settings import env
+from polyhal.hal.settings.state import settings
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+    from polyhal.hal.planning.planner import Planner
+
+
+def native_kernel(planner: Planner, request: Request) -> Resolved | None:
+    """Run the whole op as one kernel. Raises KernelBuildError in strict mode."""
+    op, inputs, outputs, params, _, resolution = request
+    device = planner.device
+    if not device.features & Feature.LOWERING:
+        resolution.skipped.append("native kernel: the backend lowers no ops")
+        return None
+    if request.has_empty_input:
+        resolution.skipped.append("native kernel: an input is empty")
+        return None
+    if planner.is_quarantined(ResolutionStep.NATIVE, "native kernel", resolution):
+        return None
+    followed = device.backend.capabilities.settings
+    if op.settings and followed:
+        params = {**params, **settings.among(op.settings, followed)}
+    try:
+        launch = device.backend.lower(op.name, inputs, outputs, params)  # type: ignore[attr-defined]
+    except KernelBuildError as error:
+        if env.strict():
+            raise
+        _note_build_failure(planner, request, error)
+        return None
+    if isinstance(launch, Declined):
+        resolution.skipped.append(f"native kernel: {launch.reason}")
+        return None
+    resolution.step, resolution.how = ResolutionStep.NATIVE, f"native kernel {launch.name}"
+    resolution.recordable = True
+    if launch.workspace:
+        return _with_workspace(device, launch), launch
+    return lambda args, outs: launch(*args, *outs), launch
+
+
+def _with_workspace(device: Device, launch: Any) -> Any:
+    """A run that passes temporaries from the pool to a launch."""
+    sizes = [bucket(n) for n in launch.workspace]
+    take = device.pool.take
+
+    def run(args: Sequence[Any], outs: Sequence[Ref]) -> None:
+        buffers = [take(n) for n in sizes]
+        launch(*args, *outs, *[b.handle for b in buffers])
+
+    return run
+
+
+def _note_build_failure(planner: Planner, request: Request, error: KernelBuildError) -> None:
+    """Record the driver's message, and warn the first time that a kernel of the op does not build."""
+    resolution = request.resolution
+    resolution.skipped.append(f"native kernel: it does not build: {error.gist}")
+    planner.warn_once(
+        f"build {resolution.op}",
+        message(
+            resolution.op,
+            f"the native kernel for ({resolution.specs}) does not build, and a slower way is taken: {error.gist}",
+            fix="POLYHAL_STRICT=1 raises the error in full",
+            device=planner.device,
+        ),
+    )
