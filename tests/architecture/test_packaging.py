@@ -76,3 +76,73 @@ print("pyopencl" in sys.modules or "wgpu" in sys.modules, {"numpy", "opencl"} <=
 def test_the_numpy_device_needs_no_driver() -> None:
     code = "import sys, polyhal; polyhal.ones((2,), device='numpy') + 1; print('pyopencl' in sys.modules)"
     assert _run(code) == "False"
+
+
+LOADED_LATER = (
+    "polyhal.data",
+    "polyhal.graphs",
+    "polyhal.hal.capture.recorder",
+    "polyhal.hal.diagnostics",
+    "polyhal.hal.discovery",
+    "polyhal.hal.ir",
+    "polyhal.hal.kernels",
+    "polyhal.hal.passes",
+    "polyhal.hal.planning.planner",
+    "polyhal.hal.scheduler",
+    "polyhal.models",
+    "polyhal.nn",
+    "polyhal.optim",
+    "polyhal.serialize",
+    "polyhal.steps",
+    "polyhal.text",
+    "polyhal.training",
+    "importlib.metadata",
+    "json",
+    "platformdirs",
+    "safetensors",
+    "zipfile",
+)
+"""What `import polyhal` must not load: programs that do not use it should not wait for it."""
+
+
+def _modules_after(code: str) -> set[str]:
+    return set(_run(f"import sys; {code}; print(*sys.modules)").split())
+
+
+def test_importing_loads_only_what_eager_programs_need() -> None:
+    before, after = _modules_after("import numpy, ml_dtypes"), _modules_after("import polyhal")
+    assert [name for name in LOADED_LATER if name in after - before] == []
+
+
+def test_running_an_op_loads_nothing_of_captured_steps() -> None:
+    later = (
+        "polyhal.graphs",
+        "polyhal.hal.capture.recorder",
+        "polyhal.hal.passes",
+        "polyhal.hal.scheduler",
+        "polyhal.steps",
+    )
+    after = _modules_after("import polyhal; (polyhal.ones((2,), device='numpy') + 1).softmax(0)")
+    assert [name for name in later if name in after] == []
+
+
+def test_every_public_name_is_found_when_it_is_first_named() -> None:
+    code = """
+import polyhal
+names = [n for n in polyhal.__all__ if getattr(polyhal, n, None) is None or n not in dir(polyhal)]
+from polyhal import *
+from polyhal.steps.jit import Jitted
+print(names, isinstance(polyhal.jit(lambda x: x), Jitted), jit is polyhal.jit, callable(polyhal.fit), callable(capture))
+"""
+    assert _run(code) == "[] True True True True"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    code = """
+import polyhal
+try:
+    polyhal.no_such_name
+except AttributeError as error:
+    print(error)
+"""
+    assert _run(code) == "module 'polyhal' has no attribute 'no_such_name'"
