@@ -10,7 +10,6 @@ from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
-from polyhal.hal.planning.decompose import decomposition
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import Edge, Node
@@ -115,6 +114,7 @@ def _argument(node: Node, name: str, grads: list[Tensor | None]) -> Any:
 def _derived(node: Node, grads: list[Tensor | None]) -> Gradients:
     """Run the decomposition again on the saved inputs, with a tape, and differentiate that."""
     from polyhal.autograd.engine import differentiate
+    from polyhal.hal.planning.decompose import decomposition
 
     if node.op.decompose is None:
         raise AutogradError(message(node.op.name, "has neither a gradient rule nor a decomposition to derive one from"))

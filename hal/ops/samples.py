@@ -53,7 +53,7 @@ class Tolerance:
     matrix units take no wider operands: each is off by half a unit."""
 
 
-Samples = Callable[[np.random.Generator], Sequence[Sample]]
+Samples = Callable[["np.random.Generator"], Sequence[Sample]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ LOADED_LATER = (
     "polyhal.training",
     "importlib.metadata",
     "json",
+    "numpy.random",
     "platformdirs",
     "safetensors",
     "zipfile",
