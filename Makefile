@@ -14,12 +14,13 @@ RUNTIME := $(VENV)/.installed-runtime
 DEVELOPMENT := $(VENV)/.installed-development
 
 .DEFAULT_GOAL := help
-.PHONY: help train test conformance lint typecheck bench clean
+.PHONY: help train test conformance generate lint typecheck bench clean
 
 help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
 	@echo "make test         unit tests and the conformance kit; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
 	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
+	@echo "make generate     type stubs, coverage page and other generated files, after a change of an op"
 	@echo "make lint         ruff"
 	@echo "make typecheck    mypy --strict"
 	@echo "make bench        all benchmarks (ARGS=--list describes them, ARGS='kernels --size gpu' runs one)"
@@ -45,6 +46,9 @@ test: $(DEVELOPMENT)
 
 conformance: $(DEVELOPMENT)
 	$(BIN)/python -m pytest -n $(JOBS) --pyargs polyhal.hal.testing --polyhal-device=$(or $(DEVICE),$(error name a device: make conformance DEVICE=opencl:1)) $(ARGS)
+
+generate: $(RUNTIME)
+	$(BIN)/python -m polyhal.hal.testing.tools.generate $(ARGS)
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .

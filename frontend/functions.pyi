@@ -1,4 +1,4 @@
-"""Generated from the op declarations by `python -m polyhal.hal.ops.stubs`; do not edit."""
+"""Generated from the op declarations by `make generate`; do not edit."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,10 @@ def acos(x: Any) -> Tensor:
 def add(x: Any, y: Any) -> Tensor:
     """Sum `x + y`."""
 
-def all(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
+def all(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """True where every element is non-zero."""
 
-def any(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
+def any(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """True where any element is non-zero."""
 
 def arange(start: Any, stop: Any, step: Any = ..., dtype: Any = ..., device: Any = ...) -> Tensor:
@@ -205,12 +205,12 @@ def logical_xor(x: Any, y: Any) -> Tensor:
     """True where exactly one is non-zero."""
 
 def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
-    """`log(sum_(exp(x)))` over `axis` without overflow."""
+    """`log(sum(exp(x)))` over `axis` without overflow."""
 
 def matmul(x: Any, y: Any, out_dtype: Any = ...) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
 
-def max(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
+def max(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Largest element over `axis`; NaN if any is NaN."""
 
 def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Tensor:
@@ -219,10 +219,10 @@ def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilat
 def maximum(x: Any, y: Any) -> Tensor:
     """The larger of `x` and `y`; NaN if either is NaN."""
 
-def mean(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
+def mean(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Arithmetic mean over `axis`."""
 
-def min(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
+def min(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Smallest element over `axis`; NaN if any is NaN."""
 
 def minimum(x: Any, y: Any) -> Tensor:
@@ -249,7 +249,7 @@ def permute(x: Any, axes: Any) -> Tensor:
 def pow(x: Any, y: Any) -> Tensor:
     """`x` to the power `y`."""
 
-def prod(x: Any, axis: Any = ..., keepdims: Any = ...) -> Tensor:
+def prod(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Product over `axis`."""
 
 def reciprocal(x: Any) -> Tensor:
@@ -322,7 +322,7 @@ def sum_to(x: Any, shape: Any) -> Tensor:
     """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
 
 def take(x: Any, index: Any, axis: int = ...) -> Tensor:
-    """The slices of `x` along `axis` that integer tensor `index` numbers: its axes replace `axis`. Negative numbers wrap."""
+    """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
 
 def take_along_axis(x: Any, index: Any, axis: int) -> Tensor:
     """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""

@@ -1,4 +1,4 @@
-"""Generated from the op declarations by `python -m polyhal.hal.ops.stubs`; do not edit."""
+"""Generated from the op declarations by `make generate`; do not edit."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -54,9 +54,9 @@ class Methods:
         """Inverse cosine, in radians."""
     def add(self, y: Any) -> Self:
         """Sum `x + y`."""
-    def all(self, axis: Any = ..., keepdims: Any = ...) -> Self:
+    def all(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """True where every element is non-zero."""
-    def any(self, axis: Any = ..., keepdims: Any = ...) -> Self:
+    def any(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """True where any element is non-zero."""
     def argmax(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Position of the first largest element over one axis or all; a NaN counts as largest."""
@@ -183,18 +183,18 @@ class Methods:
     def logical_xor(self, y: Any) -> Self:
         """True where exactly one is non-zero."""
     def logsumexp(self, axis: Any = ..., keepdims: bool = ...) -> Self:
-        """`log(sum_(exp(x)))` over `axis` without overflow."""
+        """`log(sum(exp(x)))` over `axis` without overflow."""
     def matmul(self, y: Any, out_dtype: Any = ...) -> Self:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
-    def max(self, axis: Any = ..., keepdims: Any = ...) -> Self:
+    def max(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
     def max_pool2d(self, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Self:
         """Largest element of each window; NaN if any is NaN. Padding never wins."""
     def maximum(self, y: Any) -> Self:
         """The larger of `x` and `y`; NaN if either is NaN."""
-    def mean(self, axis: Any = ..., keepdims: Any = ...) -> Self:
+    def mean(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Arithmetic mean over `axis`."""
-    def min(self, axis: Any = ..., keepdims: Any = ...) -> Self:
+    def min(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Smallest element over `axis`; NaN if any is NaN."""
     def minimum(self, y: Any) -> Self:
         """The smaller of `x` and `y`; NaN if either is NaN."""
@@ -212,7 +212,7 @@ class Methods:
         """The tensor with axis `axes[i]` at position i. A view."""
     def pow(self, y: Any) -> Self:
         """`x` to the power `y`."""
-    def prod(self, axis: Any = ..., keepdims: Any = ...) -> Self:
+    def prod(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Product over `axis`."""
     def reciprocal(self) -> Self:
         """`1 / x`."""
@@ -257,7 +257,7 @@ class Methods:
     def sum(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
     def take(self, index: Any, axis: int = ...) -> Self:
-        """The slices of `x` along `axis` that integer tensor `index` numbers: its axes replace `axis`. Negative numbers wrap."""
+        """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
     def take_along_axis(self, index: Any, axis: int) -> Self:
         """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
     def tan(self) -> Self:

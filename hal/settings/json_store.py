@@ -28,14 +28,19 @@ def read(path: Path, schema: int) -> dict[str, Any]:
     return found
 
 
+def text_of(value: Mapping[str, Any]) -> str:
+    """The text that `write` writes."""
+    return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
 def write(path: Path, value: Mapping[str, Any]) -> None:
     """Replace `path` by `value`. A reader sees the old file or the new one. Raises OSError."""
-    text = json.dumps(value, indent=1, allow_nan=False)
+    text = text_of(value)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -1,187 +1,23 @@
-"""The contract is frozen: plug-ins that others have written must keep working.
-
-`contract_v2.txt` lists everything of version 2 that a backend sees: members with their parameters, records with their
-fields and defaults, names. A record may grow at its end by fields that have a default, and there may be more optional
-protocols, errors and features; whatever else changes breaks somebody's backend and takes a new API_VERSION.
-
-To write the file anew, after a change that is allowed or for a new version: `python tests/hal/test_contract_abi.py`.
-"""
+"""The contract is frozen: plug-ins that others have written must keep working."""
 
 from __future__ import annotations
 
-import enum
-import inspect
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from polyhal.hal import dtypes, errors, hookspecs, layout, protocol
-from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits
-from polyhal.hal.protocol import BindingSlot, CommandBuffer, Event, Launch, RecordedLaunch
+from polyhal.hal import protocol
+from polyhal.hal.testing.tools import contract_text as pinning
+from polyhal.hal.testing.tools.contract_text import breaking_changes, contract_text
 
-OBJECTS = (Event, Launch, CommandBuffer)
-"""What backends return."""
-RAISE = "contract change: raise API_VERSION"
-GOLDEN = Path(__file__).with_name(f"contract_v{protocol.API_VERSION}.txt")
-HEAD = """\
-# What a backend sees of contract version {version}. Written by `python tests/hal/test_contract_abi.py`, and compared with
-# the code by the same file. Sections marked + may grow, records at the end and by fields with a default; nothing else
-# may change without a new API_VERSION.
-"""
-
-
-def contract() -> str:
-    """The contract as the code has it now: sections, each a title and indented lines."""
-    optional = protocol.PROTOCOLS
-    sections = {
-        "names": [
-            f"API_VERSION = {protocol.API_VERSION}",
-            f"ENTRY_POINT_GROUP = {hookspecs.ENTRY_POINT_GROUP!r}",
-            f"PROJECT = {hookspecs.PROJECT!r}",
-            f"ALIGNMENT = {layout.ALIGNMENT}",
-            *_methods(hookspecs.HookSpecs),
-        ],
-        "required names": [
-            f"{family}: {' '.join(sorted(getattr(protocol, f'REQUIRED_{family.upper()}')))}"
-            for family in ("unary", "binary", "reduce")
-        ],
-        "dtypes": [f"{d.name}: {d.kind}, {d.itemsize} bytes" for d in dtypes.ALL],
-        "protocol ComputeBackend": _members(protocol.ComputeBackend),
-        **{f"protocol {p.__name__}": _members(p) for p in (*optional.values(), *OBJECTS)},
-        "enumeration Feature +": [m.name or "" for m in protocol.Feature if m],
-        "enumeration DeviceType": [f"{m.name} = {m.value!r}" for m in DeviceType],
-        **{
-            f"record {r.__name__} +": _fields(r)
-            for r in (DeviceInfo, Capabilities, Limits, hookspecs.BackendSpec, protocol.SimpleLaunch, protocol.Declined)
-        },
-        **{f"record {r.__name__} +": _tuple_fields(r) for r in (layout.Spec, layout.ScalarSpec, RecordedLaunch)},
-        **{
-            f"attributes of {c.__name__} +": _attributes(c)
-            for c in (layout.Ref, layout.Spec, layout.ScalarSpec, dtypes.DType, BindingSlot)
-        },
-        "record Ref +": _parameters(layout.Ref),
-        "errors +": [
-            f"{e.__name__}({', '.join(b.__name__ for b in e.__bases__)})"
-            for e in vars(errors).values()
-            if inspect.isclass(e) and issubclass(e, errors.PolyhalError)
-        ],
-        "functions": [f"message{_plain(errors.message)}", f"features_of{_plain(protocol.features_of)}"],
-    }
-    lines = [HEAD.format(version=protocol.API_VERSION)]
-    for title, content in sections.items():
-        lines += [title, *(f"    {line}" for line in content), ""]
-    return "\n".join(lines)
-
-
-def _plain(function: Any) -> str:
-    """The parameters with kinds and defaults, and without annotations and `self`."""
-    parameters = inspect.signature(function).parameters.values()
-    kept = [p.replace(annotation=p.empty) for p in parameters if p.name != "self"]
-    return str(inspect.Signature(kept))
-
-
-def _methods(owner: type) -> list[str]:
-    return [
-        f"{name}{_plain(member)}"
-        for name, member in vars(owner).items()
-        if inspect.isfunction(member) and (not name.startswith("_") or name == "__call__")
-    ]
-
-
-def _members(owner: type) -> list[str]:
-    """Attributes, properties and methods of a protocol, in order."""
-    properties = [name for name, member in vars(owner).items() if isinstance(member, property)]
-    return [*inspect.get_annotations(owner), *properties, *_methods(owner)]
-
-
-def _fields(record: Any) -> list[str]:
-    assert is_dataclass(record)
-    return [f"{f.name}{_default(f)}" for f in fields(record)]
-
-
-def _default(field: Field[Any]) -> str:
-    if field.default is not MISSING:
-        return f" = {_text(field.default)}"
-    return f" = {_text(field.default_factory())}" if field.default_factory is not MISSING else ""
-
-
-def _text(value: Any) -> str:
-    """A default in a form that does not depend on the order of sets."""
-    if isinstance(value, frozenset):
-        return "all dtypes" if value == frozenset(dtypes.ALL) else f"{{{', '.join(sorted(map(str, value)))}}}"
-    return (
-        value.name
-        if isinstance(value, enum.Enum)
-        else f"{type(value).__name__}()"
-        if is_dataclass(value)
-        else repr(value)
-    )
-
-
-def _tuple_fields(record: Any) -> list[str]:
-    defaults = record._field_defaults
-    return [f"{name} = {defaults[name]!r}" if name in defaults else name for name in record._fields]
-
-
-def _parameters(owner: type) -> list[str]:
-    parameters = inspect.signature(owner).parameters.values()
-    return [p.name if p.default is p.empty else f"{p.name} = {p.default!r}" for p in parameters]
-
-
-def _attributes(owner: type) -> list[str]:
-    """Public properties and methods of a class that is no protocol, beyond what tuples have."""
-    public = [n for n in vars(owner) if not n.startswith("_") and n not in ("count", "index")]
-    known = set(getattr(owner, "_fields", ())) | set(getattr(owner, "__dataclass_fields__", ()))
-    return sorted(n for n in public if n not in known)
-
-
-# --- comparing ------------------------------------------------------------------------------------------------------
-
-
-def changes(pinned: str, current: str) -> list[str]:
-    """What is different and not allowed, one line each."""
-    before, after = _sections(pinned), _sections(current)
-    found = []
-    for title, lines in before.items():
-        now = after.get(title)
-        if now is None:
-            found.append(f"{title} is gone")
-        elif not _continues(title, lines, now):
-            gone = [f"- {line}" for line in lines if line not in now]
-            come = [f"+ {line}" for line in now if line not in lines]
-            found.append(f"{title}: {'; '.join(gone + come) or 'another order'}")
-    added_titles = [t for t in after if t not in before and not t.startswith("protocol ")]
-    return found + [f"{title} is new" for title in added_titles]
-
-
-def _continues(title: str, before: list[str], after: list[str]) -> bool:
-    """Whether `after` is `before`, or an allowed extension of it."""
-    if not title.endswith("+"):
-        return after == before
-    if title.startswith(("attributes", "errors")):
-        return set(before) <= set(after)
-    optional = not title.startswith("record") or all(" = " in line for line in after[len(before) :])
-    return after[: len(before)] == before and optional
-
-
-def _sections(text: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    title = ""
-    for line in text.splitlines():
-        if line.startswith("    "):
-            found[title].append(line.strip())
-        elif line and not line.startswith("#"):
-            title = line
-            found[title] = []
-    return found
+PINNED = Path(__file__).with_name(f"contract_v{protocol.API_VERSION}.txt")
 
 
 def test_the_contract_is_as_it_was() -> None:
-    assert GOLDEN.exists(), f"version {protocol.API_VERSION} has no file yet: python {Path(__file__).name} writes it"
-    broken = changes(GOLDEN.read_text(encoding="utf-8"), contract())
-    assert not broken, "\n".join([RAISE, *broken])
+    assert PINNED.exists(), f"version {protocol.API_VERSION} has no file yet: make generate"
+    broken = breaking_changes(PINNED.read_text(encoding="utf-8"), contract_text())
+    assert not broken, "\n".join(["contract change: raise API_VERSION", *broken])
 
 
 @pytest.mark.parametrize(
@@ -214,9 +50,9 @@ def test_the_contract_is_as_it_was() -> None:
     ],
 )
 def test_what_breaks_backends_is_told(old: str, new: str, told: str) -> None:
-    text = contract()
+    text = contract_text()
     assert text.count(old) == 1
-    assert any(told in line for line in changes(text, text.replace(old, new)))
+    assert any(told in line for line in breaking_changes(text, text.replace(old, new)))
 
 
 @pytest.mark.parametrize(
@@ -231,9 +67,9 @@ def test_what_breaks_backends_is_told(old: str, new: str, told: str) -> None:
     ],
 )
 def test_what_breaks_nobody_is_allowed(old: str, new: str) -> None:
-    text = contract()
+    text = contract_text()
     assert text.count(old) == 1
-    assert changes(text, text.replace(old, new)) == []
+    assert breaking_changes(text, text.replace(old, new)) == []
 
 
 def test_the_text_follows_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,11 +77,6 @@ def test_the_text_follows_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     class Limits:
         max_allocation: int = 0
 
-    monkeypatch.setattr(f"{__name__}.Limits", Limits)
-    (told,) = changes(GOLDEN.read_text(encoding="utf-8"), contract())
+    monkeypatch.setattr(f"{pinning.__name__}.Limits", Limits)
+    (told,) = breaking_changes(PINNED.read_text(encoding="utf-8"), contract_text())
     assert told.startswith("record Limits +: - row_alignment = 1")
-
-
-if __name__ == "__main__":
-    GOLDEN.write_text(contract(), encoding="utf-8")
-    print(f"wrote {GOLDEN}")

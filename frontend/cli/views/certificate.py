@@ -19,7 +19,7 @@ from polyhal.hal.ops import OPS
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, Result
 from polyhal.hal.testing.certification.record import ANY
-from polyhal.hal.testing.tools.coverage import letters
+from polyhal.hal.testing.tools.coverage_columns import step_letters
 
 _FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 _GROUPS = {"int": "int", "uint": "uint", "bool": "bool"}
@@ -115,7 +115,7 @@ def _cell(row: Mapping[str, Result | None], op: str, storage: frozenset[str]) ->
     results = [r for r in row.values() if r is not None]
     declared = {d.name for d in OPS[op].tests.dtypes} if op in OPS else set()
     unsupported = [d for d in row if d in declared and (d not in storage or row[d] is None)]
-    text = letters(step for r in results for step in r.how) + ("-" if unsupported else "")
+    text = step_letters(step for r in results for step in r.how) + ("-" if unsupported else "")
     rounded = (
         r.worst_ulp for dtype, r in row.items() if r is not None and dtype in _FLOATS and r.worst_ulp is not None
     )

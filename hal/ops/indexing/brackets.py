@@ -10,7 +10,10 @@ from polyhal.hal.ops.layout.views import reshape
 
 def basic_index(x: Any, items: tuple[Any, ...]) -> Any:
     """`x[items]` for integers, slices, None and an ellipsis, as views. Raises IndexError for items that do not fit."""
-    starts, lengths, steps, shape = [], [], [], []
+    starts: list[int] = []
+    lengths: list[int] = []
+    steps: list[int] = []
+    shape: list[int] = []
     for item in _without_ellipsis(items, x.ndim):
         if item is None:
             shape.append(1)

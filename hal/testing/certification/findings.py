@@ -18,7 +18,7 @@ from polyhal.hal.testing.certification.verification import Outcome, Report
 from polyhal.hal.testing.kit.failures import ResultError, call_of, gist, how_of
 from polyhal.hal.testing.kit.isolation import isolated
 from polyhal.hal.testing.kit.scope import Scope
-from polyhal.hal.testing.tools.survey import steps
+from polyhal.hal.testing.tools.resolution_steps import resolution_steps
 
 _RIGHT = "right without the kernels that other failures put in quarantine"
 _SETTLED = frozenset({ResolutionStep.NATIVE, ResolutionStep.VIEW})
@@ -90,7 +90,7 @@ def _results(device: Device, scope: Scope, outcomes: Iterable[Outcome], course: 
 
 def _how(device: Device, op: str, dtype: str, scope: Scope) -> Counter[ResolutionStep]:
     """How the op runs on contiguous tensors: the check may have seen it on others only."""
-    return steps(device, OPS[op], None if dtype == ANY else as_dtype(dtype), scope)
+    return resolution_steps(device, OPS[op], None if dtype == ANY else as_dtype(dtype), scope)
 
 
 def _finding(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, after: Record) -> Finding:

@@ -1,101 +1,106 @@
-"""Type stubs for the functions and methods that are made from op declarations. Run as a module to rewrite them.
+"""Type stubs of the functions and methods that are made from op declarations.
 
-python -m polyhal.hal.ops.stubs FOLDER_OF_HAL FOLDER_OF_FRONTEND
+The text is formatted as `ruff format` would, so that the committed stubs are what this module writes.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from polyhal.hal.ops import METHODS, PUBLIC
 from polyhal.hal.ops.methods import COMPARISONS, OPERATORS, UNARY
 from polyhal.hal.ops.opdef import OpDef
 
-_HEADER = '"""Generated from the op declarations by `python -m polyhal.hal.ops.stubs`; do not edit."""\n\n'
-
-
-def _parameters(function: Callable[..., Any], skip_first: bool, tensor: str) -> str:
-    """The parameter list, with types from the declaration's inputs and defaults."""
-    op: OpDef | None = getattr(function, "op", None)
-    parts = ["self"] if skip_first else []
-    source = function if op is None else op.reference
-    written = {p.name: str(p.annotation) for p in inspect.signature(source).parameters.values()}
-    for i, p in enumerate(inspect.signature(function).parameters.values()):
-        if i == 0 and skip_first:
-            continue
-        if op is not None and p.name in op.schema.inputs:
-            kind = f"Sequence[{tensor}]" if op.schema.variadic else "Any"
-        else:
-            kind = written.get(p.name, "Any")
-            kind = kind if kind in _WORDS else "Any"
-        default = "" if p.default is p.empty else " = ..."
-        parts.append(f"{p.name}: {kind}{default}")
-    return ", ".join(parts)
-
-
-_WORDS = ("bool", "int", "float", "str", "int | None", "float | None")
+_HEADER = '"""Generated from the op declarations by `make generate`; do not edit."""\n'
+_LINE_LENGTH = 120
+_PLAIN_TYPES = ("bool", "int", "float", "str", "int | None", "float | None")
 """Annotations that are copied to the stubs; richer ones would need imports."""
-
-
-def _result(function: Callable[..., Any], tensor: str) -> str:
-    op: OpDef | None = getattr(function, "op", None)
-    if op is not None:
-        if op.schema.mutates:
-            return f"tuple[{tensor}, ...]"
-        return tensor if len(op.schema.outputs) == 1 else f"tuple[{', '.join([tensor] * len(op.schema.outputs))}]"
-    return f"tuple[{tensor}, ...]" if "tuple" in str(inspect.signature(function).return_annotation) else tensor
-
-
-def _doc(function: Callable[..., Any], indent: str) -> str:
-    first = (function.__doc__ or "").strip().splitlines()[0].replace("\\", "\\\\")
-    return f'{indent}"""{first}"""'
 
 
 def methods_stub() -> str:
     """The text of hal/ops/methods.pyi."""
-    lines = [_HEADER + "from collections.abc import Callable\nfrom typing import Any, Self\n"]
-    lines += [
-        "OPERATORS: dict[str, str]",
-        "COMPARISONS: dict[str, str]",
-        "UNARY: dict[str, str]\n",
+    head = [
+        _HEADER,
+        "from collections.abc import Callable\nfrom typing import Any, Self\n",
+        "OPERATORS: dict[str, str]\nCOMPARISONS: dict[str, str]\nUNARY: dict[str, str]\n",
         "def attach(functions: dict[str, Callable[..., Any]], methods: dict[str, Callable[..., Any]]) -> None: ...\n",
-        "class Methods:",
-        "    __array_ufunc__: None",
-        "    def __getitem__(self, index: Any) -> Self: ...",
-        "    def __hash__(self) -> int: ...",
     ]
-    for operator in OPERATORS:
-        lines += [
-            f"    def __{operator}__(self, other: Any) -> Self: ...",
-            f"    def __r{operator}__(self, other: Any) -> Self: ...",
-        ]
-    for operator in COMPARISONS:
-        ignore = "  # type: ignore[override]" if operator in ("eq", "ne") else ""
-        lines.append(f"    def __{operator}__(self, other: Any) -> Self: ...{ignore}")
-    lines += [f"    def __{operator}__(self) -> Self: ..." for operator in UNARY]
-    for name in sorted(METHODS):
-        function = METHODS[name]
-        lines.append(f"    def {name}({_parameters(function, True, 'Self')}) -> {_result(function, 'Self')}:")
-        lines.append(_doc(function, "        "))
-    return "\n".join(lines) + "\n"
+    return "\n".join([*head, "class Methods:", *_operators(), *_methods()]) + "\n"
 
 
 def functions_stub() -> str:
     """The text of frontend/functions.pyi."""
-    lines = [
-        _HEADER + "from collections.abc import Sequence\nfrom typing import Any\n\nfrom polyhal.tensor import Tensor\n"
+    head = [
+        _HEADER,
+        "from collections.abc import Sequence\nfrom typing import Any\n",
+        "from polyhal.tensor import Tensor\n",
     ]
-    for name in sorted(PUBLIC):
-        function = PUBLIC[name]
-        lines.append(f"def {name}({_parameters(function, False, 'Tensor')}) -> {_result(function, 'Tensor')}:")
-        lines.append(_doc(function, "    "))
-    return "\n".join(lines) + "\n"
+    functions = [f"{_definition(n, PUBLIC[n], 'Tensor')}\n    {_doc(PUBLIC[n])}\n" for n in sorted(PUBLIC)]
+    return "\n".join([*head, *functions])
 
 
-if __name__ == "__main__":
-    Path(sys.argv[1], "ops", "methods.pyi").write_text(methods_stub(), encoding="utf-8")
-    Path(sys.argv[2], "functions.pyi").write_text(functions_stub(), encoding="utf-8")
+def _operators() -> Iterator[str]:
+    yield "    __array_ufunc__: None"
+    yield "    def __getitem__(self, index: Any) -> Self: ..."
+    yield "    def __hash__(self) -> int: ..."
+    for operator in OPERATORS:
+        yield f"    def __{operator}__(self, other: Any) -> Self: ..."
+        yield f"    def __r{operator}__(self, other: Any) -> Self: ..."
+    for operator in COMPARISONS:
+        ignore = "  # type: ignore[override]" if operator in ("eq", "ne") else ""
+        yield f"    def __{operator}__(self, other: Any) -> Self: ...{ignore}"
+    for operator in UNARY:
+        yield f"    def __{operator}__(self) -> Self: ..."
+
+
+def _methods() -> Iterator[str]:
+    for name in sorted(METHODS):
+        yield _definition(name, METHODS[name], "Self", indent="    ")
+        yield f"        {_doc(METHODS[name])}"
+
+
+def _definition(name: str, function: Callable[..., Any], tensor: str, *, indent: str = "") -> str:
+    """The first line of a definition, or its parameters on lines of their own where it is too long."""
+    parameters = list(_parameters(function, tensor, method=bool(indent)))
+    end = f") -> {_result(function, tensor)}:"
+    line = f"{indent}def {name}({', '.join(parameters)}{end}"
+    if len(line) <= _LINE_LENGTH:
+        return line
+    inner = f"{indent}    {', '.join(parameters)}"
+    if len(inner) > _LINE_LENGTH:
+        inner = "\n".join(f"{indent}    {p}," for p in parameters)
+    return f"{indent}def {name}(\n{inner}\n{indent}{end}"
+
+
+def _parameters(function: Callable[..., Any], tensor: str, *, method: bool) -> Iterator[str]:
+    """The parameters, with types from the declaration's inputs and the annotations of its reference."""
+    op: OpDef | None = getattr(function, "op", None)
+    annotated = inspect.signature(function if op is None else op.reference).parameters.values()
+    annotations = {p.name: str(p.annotation) for p in annotated}
+    for i, p in enumerate(inspect.signature(function).parameters.values()):
+        if i == 0 and method:
+            yield "self"
+            continue
+        if op is not None and p.name in op.schema.inputs:
+            kind = f"Sequence[{tensor}]" if op.schema.variadic else "Any"
+        else:
+            annotation = "bool" if isinstance(p.default, bool) else annotations.get(p.name, "Any")
+            kind = annotation if annotation in _PLAIN_TYPES else "Any"
+        yield f"{p.name}: {kind}" if p.default is p.empty else f"{p.name}: {kind} = ..."
+
+
+def _result(function: Callable[..., Any], tensor: str) -> str:
+    op: OpDef | None = getattr(function, "op", None)
+    if op is None:
+        return f"tuple[{tensor}, ...]" if "tuple" in str(inspect.signature(function).return_annotation) else tensor
+    if op.schema.mutates or op.schema.variadic_outputs:
+        return f"tuple[{tensor}, ...]"
+    count = len(op.schema.outputs)
+    return tensor if count == 1 else f"tuple[{', '.join([tensor] * count)}]"
+
+
+def _doc(function: Callable[..., Any]) -> str:
+    first = (function.__doc__ or "").strip().splitlines()[0].replace("\\", "\\\\")
+    return f'"""{first}"""'

@@ -1,7 +1,7 @@
-"""How ops are resolved on contiguous tensors, without running them: what tables of ops say.
+"""How ops are resolved on contiguous tensors, found by planning the samples without running them.
 
-The forward check sees each op in whatever memory layout its rotation has come to, which is right for finding faults and
-wrong for telling people what to expect.
+The forward checks see each op in whatever memory layout their rotation has reached. That finds faults, but a table of
+how ops run should show what users will meet.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.kit.values import Call, is_number, runnable
 
 
-def steps(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Counter[ResolutionStep]:
-    """How often which step is taken for the samples of `op` in `dtype` that are in scope."""
+def resolution_steps(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Counter[ResolutionStep]:
+    """Count the resolution steps that the samples of `op` in `dtype` take; empty calls do not count."""
     with policies(POLYHAL_FALLBACK="allow"):
-        found = (_step(device, call) for call in runnable(device, op, dtype, scope))
-        return Counter(s for s in found if s is not None and s is not ResolutionStep.NOTHING)
+        steps = [_step(device, call) for call in runnable(device, op, dtype, scope)]
+    return Counter(s for s in steps if s is not None and s is not ResolutionStep.NOTHING)
 
 
 def _step(device: Device, call: Call) -> ResolutionStep | None:
+    """The step of one call; None where it has none, which a run of the check reports with its reason."""
     specs: list[Any] = []
     for value in call.values:
         if isinstance(value, np.ndarray):
@@ -39,6 +40,6 @@ def _step(device: Device, call: Call) -> ResolutionStep | None:
             specs.append(type(value) if is_number(value) else None)
     try:
         plan = device.planner.plan(call.op, tuple(specs), dispatch.freeze(tuple(call.params.values())))
-    except (UnsupportedOpError, KernelBuildError):  # a run of the check says so, and why
+    except (UnsupportedOpError, KernelBuildError):
         return None
     return plan.resolution.step

@@ -1,0 +1,113 @@
+"""`make generate`: write every generated file of a checkout.
+
+    python -m polyhal.hal.testing.tools.generate           # from the root of a checkout
+    python -m polyhal.hal.testing.tools.generate --check   # list the files that are out of date, and write none
+
+The files are the type stubs of ops, the coverage page with its data, the contract's text and the performance page. A test
+compares each with what this command would write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from polyhal.hal import protocol
+from polyhal.hal.device import Device
+from polyhal.hal.errors import PolyhalError
+from polyhal.hal.testing.tools.contract_text import breaking_changes, contract_text
+from polyhal.hal.testing.tools.coverage import columns_folder, read_columns
+from polyhal.hal.testing.tools.coverage_columns import Column, listed_ops, resolve_ops
+from polyhal.hal.testing.tools.coverage_page import render
+from polyhal.hal.testing.tools.stubs import functions_stub, methods_stub
+
+Files = dict[str, str]
+"""Texts by path, relative to the root of the checkout."""
+_REFERENCE = "numpy"
+"""The device that every machine has, whose column is always complete."""
+
+
+def generated(root: Path, *, ask: Callable[[Column], Device | None] | None = None) -> Files:
+    """The text of every generated file.
+
+    `ask` gives the device of a column if it is at hand, to fill in ops that the column lacks; without it the reference
+    device alone is asked, so that the result is the same on every machine. Raises ValueError if the contract has changed in
+    a way that takes a new version.
+    """
+    files = {"hal/ops/methods.pyi": methods_stub(), "frontend/functions.pyi": functions_stub()}
+    for generator in (_contract, _performance):
+        files |= generator(root)
+    return files | _coverage(root, ask or (lambda column: None))
+
+
+def _contract(root: Path) -> Files:
+    path, text = f"tests/hal/contract_v{protocol.API_VERSION}.txt", contract_text()
+    if (root / path).exists():
+        breaking = breaking_changes((root / path).read_text(encoding="utf-8"), text)
+        if breaking:
+            raise ValueError("\n".join([f"{path}: contract change: raise API_VERSION", *breaking]))
+    return {path: text}
+
+
+def _performance(root: Path) -> Files:
+    """The page of benchmark results, whose module is part of the checkout and not of the installed package."""
+    report = importlib.import_module("benchmarks.report")
+    return {"docs/performance.md": report.page(report.results())}
+
+
+def _coverage(root: Path, ask: Callable[[Column], Device | None]) -> Files:
+    page = "docs/coverage.md"
+    folder = columns_folder(Path(page))
+    columns = [_completed(column, ask) for column in read_columns(root / folder)]
+    files = {(folder / f"{c.name}.json").as_posix(): c.to_json() for c in columns}
+    return files | {page: render(columns)}
+
+
+def _completed(column: Column, ask: Callable[[Column], Device | None]) -> Column:
+    if column.name == _REFERENCE:
+        return column.with_cells(resolve_ops(Device(_REFERENCE), listed_ops()))
+    missing = column.outdated()
+    device = ask(column) if missing else None
+    return column.with_cells(resolve_ops(device, missing) if device is not None else {})
+
+
+def at_hand(column: Column) -> Device | None:
+    """The device of a column, if this machine has it with the driver that the column is of."""
+    try:
+        device = Device(column.device_name)
+    except (PolyhalError, ValueError):
+        return None
+    return device if device.info.driver == column.driver else None
+
+
+def outdated(root: Path, files: Files) -> list[str]:
+    """The files that differ from what is to be written, or do not exist."""
+    return [p for p, text in files.items() if not (root / p).exists() or (root / p).read_text(encoding="utf-8") != text]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command: 0, or with `--check` 1 if a file is out of date."""
+    parser = argparse.ArgumentParser(
+        prog="python -m polyhal.hal.testing.tools.generate", description="Write every generated file of a checkout."
+    )
+    parser.add_argument("--root", type=Path, default=Path(), metavar="FOLDER", help="the root of the checkout")
+    parser.add_argument("--check", action="store_true", help="list the files that are out of date, and write none")
+    options = parser.parse_args(arguments)
+    files = generated(options.root, ask=None if options.check else at_hand)
+    changed = outdated(options.root, files)
+    if not options.check:
+        _write(options.root, changed, files)
+    print("\n".join(changed) if changed else f"all {len(files)} generated files are up to date")
+    return 1 if options.check and changed else 0
+
+
+def _write(root: Path, paths: Iterable[str], files: Files) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(files[path], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
