@@ -10,6 +10,7 @@ from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.layout import Ref, Spec, contiguous
+from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
 from polyhal.hal.memory.streams import Stream
@@ -27,14 +28,14 @@ class Device:
     """The optional protocols of the contract that the backend implements."""
     backend: ComputeBackend
     idle_streams: list[tuple[Any, Pool]]
-    """The backend's streams that no `Stream` uses, each with the memory that it works in."""
+    """Streams of the backend that no `Stream` uses, each with its memory pool."""
     name: str
     plans: PlanCache
     planner: Planner
     pool: Pool
 
     def __new__(cls, name: str | Device | None = None) -> Device:
-        """The device called `name`: "opencl", "opencl:1", "numpy", "cpu", "gpu", ...; None means the default.
+        """Open the device called `name`: "opencl", "opencl:1", "numpy", "cpu", "gpu", ...; None means the default.
 
         Raises DeviceUnavailableError with the reason of every candidate.
         """
@@ -53,7 +54,7 @@ class Device:
 
     @classmethod
     def opened(cls, name: str, backend: ComputeBackend) -> Device:
-        """A device around an opened backend; used by the registry, and by tests with backends of their own."""
+        """Wrap an opened backend; for the registry, and for tests with backends of their own."""
         from polyhal.hal.planning.planner import Planner
 
         self = object.__new__(cls)
@@ -83,24 +84,24 @@ class Device:
         self.backend.synchronize()
 
     def flush(self) -> None:
-        """Submit everything enqueued on this device without waiting, so that it works while the host does other things."""
+        """Submit everything enqueued on this device without waiting for it."""
         if self.features & Feature.FLUSH:
             self.backend.flush()  # type: ignore[attr-defined]
 
     def stream(self) -> Stream:
-        """A stream, whose work may run beside that of the device's other streams: `with device.stream(): ...`."""
+        """Make a stream, whose work may run concurrently with that of other streams: `with device.stream(): ...`."""
         return Stream(self)
 
     def memory_stats(self) -> MemoryStats:
-        """What the pool of this device holds, in bytes."""
+        """Sizes and counts of the device's memory pool, in bytes."""
         return self.pool.stats()
 
     def empty_cache(self) -> None:
-        """Give free blocks of the pool back to the device."""
+        """Return free blocks of the pool to the device."""
         self.pool.drain()
 
     def check_dtype(self, dtype: DType, op: str | None = None) -> None:
-        """Raise UnsupportedDTypeError unless tensors of `dtype` may lie on this device."""
+        """Raise UnsupportedDTypeError unless the device can store tensors of `dtype`."""
         if dtype not in self.backend.capabilities.storage:
             have = ", ".join(sorted(d.name for d in self.backend.capabilities.storage))
             raise UnsupportedDTypeError(
@@ -113,8 +114,8 @@ class Device:
                 )
             )
 
-    def upload(self, array: np.ndarray, dtype: DType) -> tuple[Any, Ref]:
-        """A new buffer with the elements of `array`, which must be of `dtype`'s NumPy type, and its reference."""
+    def upload(self, array: np.ndarray, dtype: DType) -> tuple[Buffer, Ref]:
+        """Copy `array`, which must be of `dtype`'s NumPy type, to a new buffer. Returns the buffer and a reference to it."""
         self.check_dtype(dtype)
         spec = contiguous(dtype, array.shape)
         buffer = self.pool.take(bucket(spec.nbytes))
@@ -123,7 +124,7 @@ class Device:
         return buffer, Ref(buffer.handle, spec, 0)
 
     def download(self, ref: Ref) -> np.ndarray:
-        """Copy the elements of `ref` to a new NumPy array. Blocks."""
+        """Copy the elements of `ref` to a new NumPy array. Waits for the device."""
         out = np.empty(ref.shape, ref.dtype.numpy)
         if not out.size:
             return out

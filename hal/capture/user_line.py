@@ -1,4 +1,4 @@
-"""Where outside this library the current call comes from, for messages."""
+"""The user's source line behind the current call, for messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def user_line() -> str:
-    """The innermost line that is not this library's: "file:line: source"."""
+    """The innermost line outside of this library, as "file:line: source"."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not _is_own(file):
+        if not _is_internal(file):
             return f"{file}:{frame.f_lineno}: {linecache.getline(file, frame.f_lineno).strip()}"
         if frame.f_back is None:
             break
@@ -22,13 +22,13 @@ def user_line() -> str:
 
 
 @lru_cache(1024)
-def _is_own(file: str) -> bool:
-    """Whether a file is part of this library, or no file at all."""
+def _is_internal(file: str) -> bool:
+    """Whether code belongs to this library, or to no file at all."""
     return file.startswith("<") or str(Path(file).resolve()).startswith(_roots())
 
 
 @lru_cache(1)
 def _roots() -> tuple[str, ...]:
-    """The library's folders; `hal` may lie elsewhere than the package that contains it."""
-    found = (sys.modules.get(name) for name in ("polyhal", "polyhal.hal"))
-    return tuple(str(Path(m.__file__).resolve().parent) for m in found if m is not None and m.__file__)
+    """The library's folders; `hal` may be in another place than the package that contains it."""
+    modules = (sys.modules.get(name) for name in ("polyhal", "polyhal.hal"))
+    return tuple(str(Path(m.__file__).resolve().parent) for m in modules if m is not None and m.__file__)

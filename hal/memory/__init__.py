@@ -1,1 +1,1 @@
-"""Device memory: buffers, the pool, and streams."""
+"""Memory of devices: buffers, the pool they come from, and streams."""

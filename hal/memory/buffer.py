@@ -1,23 +1,24 @@
-"""The lifetime of a piece of device memory: it goes back to its pool when the last tensor or view lets go of it."""
+"""The lifetime of a piece of device memory, which goes back to its pool when the last tensor or view releases it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from polyhal.hal.memory.pool import Pool
+    from polyhal.hal.protocol import Handle
 
 
 class Buffer:
-    """Owner of one handle. `version` counts in-place changes, so that autograd notices a saved value that was changed."""
+    """Owner of one handle. `version` counts writes in place, so that autograd notices if a saved value was changed."""
 
     __slots__ = ("__weakref__", "handle", "nbytes", "number", "pool", "version")
 
-    def __init__(self, handle: Any, nbytes: int, pool: Pool, number: int) -> None:
+    def __init__(self, handle: Handle, nbytes: int, pool: Pool, number: int) -> None:
         self.handle = handle
         self.nbytes = nbytes
         self.number = number
-        """Which allocation of the pool it is."""
+        """The number of the allocation in the pool."""
         self.pool = pool
         self.version = 0
 
@@ -26,8 +27,8 @@ class Buffer:
             self.pool.give(self.number, self.handle, self.nbytes)
 
 
-class Part(Buffer):
-    """A tensor's share of a larger buffer, which stays as long as this is in use. It takes no memory of its own."""
+class SubBuffer(Buffer):
+    """A tensor's part of a larger buffer, which it keeps alive. It takes no memory of its own."""
 
     __slots__ = ("whole",)
 
@@ -36,4 +37,4 @@ class Part(Buffer):
         self.whole = whole
 
     def __del__(self) -> None:
-        """The memory goes back when the whole does."""
+        """The memory goes back with the whole buffer."""

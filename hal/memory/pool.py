@@ -1,11 +1,11 @@
-"""The memory pool of a device: free blocks per size bucket in front of the backend's allocator.
+"""The memory pool of a device: a caching allocator with a free list per size bucket.
 
-Of the free blocks, the one allocated first is taken first. A program that repeats itself, as training steps do, then gets
-the same blocks at the same points whatever the order in which it let go of them, so that backends that bind memory to
-kernels in advance find their bindings again.
+The free block that was allocated first is taken first. A program that repeats itself, as training steps do, then gets the same
+blocks at the same points, in whatever order it released them, and backends that bind memory to kernels in advance find their
+bindings again.
 
-Freed blocks are reused at once, even while work on them is still enqueued: a backend runs its work in the order in which
-it was enqueued, so the new owner's kernels come after the old owner's.
+Freed blocks are reused at once, even if work on them is still enqueued: a backend runs its work in the order in which it was
+enqueued, so the new owner's kernels come after the old owner's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """Bytes and counts of one pool. `used` is held by tensors, `reserved` includes free blocks kept for reuse."""
+    """Bytes and counts of one pool. `used` belongs to tensors, `reserved` includes free blocks kept for reuse."""
 
     used: int
     reserved: int
@@ -38,53 +38,53 @@ class MemoryStats:
 
 
 def bucket(nbytes: int) -> int:
-    """The block size that serves a request of `nbytes`; 0 for 0."""
+    """The block size for a request of `nbytes`; 0 for 0."""
     if nbytes <= _SMALLEST:
         return _SMALLEST if nbytes else 0
     step = max((1 << ((nbytes - 1).bit_length() - 1)) // _STEPS, _SMALLEST)
     return -(-nbytes // step) * step
 
 
-class _Thread(threading.local):
-    """The pool that a thread takes from in place of the device's; None: the device's."""
+class _CurrentPool(threading.local):
+    """The stream's pool that a thread allocates from; None: the device's."""
 
     pool: Pool | None = None
 
 
-class Branches:
+class StreamPools:
     """The pools of a device's streams.
 
-    A stream takes its memory from a pool of its own, because its work is not in line with that of other streams. What any
-    thread frees while a stream is in use is kept back until that has ended, as its work may still use it.
+    A stream has a pool of its own, because its work is not ordered with that of other streams. Blocks that any thread frees
+    while a stream is in use are held back until the stream has ended, because its work may still use them.
     """
 
     def __init__(self) -> None:
         self.all: list[Pool] = []
-        self.thread = _Thread()
+        self.current = _CurrentPool()
         self.active = 0
         """How many streams are in use."""
-        self.late: list[tuple[int, int, Handle]] = []
+        self.freed: list[tuple[int, int, Handle]] = []
         """(size, number, handle) of blocks that were freed meanwhile."""
         self.lock = threading.Lock()
 
 
 class Pool:
-    """Blocks of device memory by bucket size."""
+    """Allocates blocks of device memory by bucket size."""
 
     def __init__(self, backend: ComputeBackend, device_name: str, parent: Pool | None = None) -> None:
-        """`parent` is the device's pool where this one is a stream's."""
+        """`parent` is the device's pool if this one is a stream's."""
         self._backend = backend
         self._name = device_name
         self._parent = parent
-        # Heaps of (number, handle). Their operations on tuples of unique integers run no Python code and are thus atomic, so
-        # blocks may come back from any thread or from the collector.
+        # Heaps of (number, handle). Heap operations on tuples of unique integers run no Python code and are thus atomic, so
+        # blocks may come back from any thread or from the garbage collector.
         self._free: dict[int, list[tuple[int, Handle]]] = {}
-        # When tensors die in a reference cycle, a handle that only they refer to is finalised with them, and before it
-        # comes back here. So every handle is held here too.
+        # If tensors die in a reference cycle, a handle that only they reference is finalised with them, before it comes back
+        # here. So every handle is referenced here too.
         self._owned: dict[int, Handle] = {}
         self._exact: set[int] = set()
-        """Sizes that are no buckets: few requests would find a use for such a block."""
-        self.branches = Branches()
+        """Sizes that are no buckets: few requests could reuse such a block."""
+        self.streams = StreamPools()
         self.used = 0
         self.reserved = 0
         self.peak = 0
@@ -92,11 +92,11 @@ class Pool:
         self.reuses = 0
 
     def take(self, size: int) -> Buffer:
-        """A block of `size` bytes, a value of `bucket`. Raises OutOfMemoryError."""
+        """Allocate a block of `size` bytes, a value of `bucket`. Raises OutOfMemoryError."""
         if not size:
             return Buffer(None, 0, self, 0)
-        if self.branches.active and (branch := self.branches.thread.pool) is not None:
-            return branch.take(size)
+        if self.streams.active and (pool := self.streams.current.pool) is not None:
+            return pool.take(size)
         try:
             block = heappop(self._free[size])
             self.reuses += 1
@@ -108,48 +108,48 @@ class Pool:
         return Buffer(block[1], size, self, block[0])
 
     def take_exactly(self, nbytes: int) -> Buffer:
-        """A block of `nbytes` > 0, for owners that keep it long. When it is free, it is given up before others are made."""
+        """Allocate exactly `nbytes` > 0, for long-lived owners. Such a block, once free, is returned before others are made."""
         if bucket(nbytes) != nbytes:
             self._exact.add(nbytes)
         return self.take(nbytes)
 
     def give(self, number: int, handle: Handle, size: int) -> None:
-        """Take a block back; called by the buffer that owned it."""
+        """Put a block on the free list; called by the buffer that owned it."""
         self.used -= size
-        if self.branches.active:
-            self.branches.late.append((size, number, handle))
+        if self.streams.active:
+            self.streams.freed.append((size, number, handle))
             return
         heappush(self._free[size], (number, handle))
 
-    def branch(self) -> Pool:
-        """A pool of the same device, for `enter`, counted and drained with this one."""
-        branch = Pool(self._backend, self._name, self)
-        self.branches.all.append(branch)
-        return branch
+    def stream_pool(self) -> Pool:
+        """Make a pool for a stream of the same device, counted and drained with this one."""
+        pool = Pool(self._backend, self._name, self)
+        self.streams.all.append(pool)
+        return pool
 
-    def enter(self, branch: Pool) -> Pool | None:
-        """Have the calling thread take its memory from `branch`. Returns what it took from before, for `leave`."""
-        branches = self.branches
-        with branches.lock:
-            branches.active += 1
-        previous, branches.thread.pool = branches.thread.pool, branch
+    def enter(self, pool: Pool) -> Pool | None:
+        """Let the calling thread allocate from a stream's pool. Returns the previous one, for `leave`."""
+        streams = self.streams
+        with streams.lock:
+            streams.active += 1
+        previous, streams.current.pool = streams.current.pool, pool
         return previous
 
     def leave(self, previous: Pool | None) -> None:
-        """End what `enter` began."""
-        branches = self.branches
-        branches.thread.pool = previous
-        with branches.lock:
-            branches.active -= 1
-            if not branches.active:
-                late, branches.late = branches.late, []
-                for size, number, handle in late:
+        """Undo `enter`. When no stream is left in use, blocks that were freed meanwhile become available."""
+        streams = self.streams
+        streams.current.pool = previous
+        with streams.lock:
+            streams.active -= 1
+            if not streams.active:
+                freed, streams.freed = streams.freed, []
+                for size, number, handle in freed:
                     heappush(self._free[size], (number, handle))
 
     def _allocate(self, size: int) -> tuple[int, Handle]:
         self._free.setdefault(size, [])
         if self._exact:
-            self._give_up(tuple(self._exact))
+            self._deallocate(tuple(self._exact))
         try:
             handle = self._backend.allocate(size)
         except OutOfMemoryError:
@@ -178,12 +178,13 @@ class Pool:
         )
 
     def drain(self) -> None:
-        """Return every free block to the device, those of its streams included."""
+        """Return every free block to the device, including those of its streams."""
         self._backend.synchronize()
-        for pool in (self, *self.branches.all):
-            pool._give_up(pool._free)
+        for pool in (self, *self.streams.all):
+            pool._deallocate(pool._free)
 
-    def _give_up(self, sizes: Iterable[int]) -> None:
+    def _deallocate(self, sizes: Iterable[int]) -> None:
+        """Return the free blocks of these sizes to the device."""
         for size in sizes:
             blocks = self._free.get(size, [])
             while blocks:
@@ -193,7 +194,8 @@ class Pool:
                 self.reserved -= size
 
     def stats(self) -> MemoryStats:
-        pools = (self, *self.branches.all)
+        """Sums over this pool and those of streams."""
+        pools = (self, *self.streams.all)
         largest = max((size for pool in pools for size, blocks in pool._free.items() if blocks), default=0)
         return MemoryStats(
             sum(p.used for p in pools),
@@ -205,6 +207,6 @@ class Pool:
         )
 
     def reset_peak(self) -> None:
-        """Start measuring the peak anew, from what is used now, by streams too."""
-        for pool in (self, *self.branches.all):
+        """Restart the measurement of the peak from what is used now, also by streams."""
+        for pool in (self, *self.streams.all):
             pool.peak = pool.used

@@ -1,4 +1,4 @@
-"""Streams: sequences of work on one device that may run at the same time.
+"""Streams: sequences of work on one device that may run concurrently.
 
     s, t = device.stream(), device.stream()
     with s:
@@ -7,10 +7,10 @@
         b = g(y)
     c = a + b  # after both
 
-A stream begins with what the program has enqueued before the block, and what comes after the block begins when it has ended.
-Two blocks in a row do not wait for each other, so one must not use what the other makes; `Stream.after` orders them.
-On devices without streams the blocks run one after the other. A captured step ignores streams while it is recorded, and
-goes to the one in which it is run.
+A block on a stream starts after all work that the program enqueued before the block, and work after the block waits for it.
+Two blocks in a row do not wait for each other, so one must not use the results of the other; `Stream.after` orders them.
+On devices without streams the blocks run one after the other. A captured step ignores streams while it is recorded, and runs on
+the stream in which it is replayed.
 """
 
 from __future__ import annotations
@@ -28,37 +28,38 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 
-class _Thread(threading.local):
-    """For each block that a thread is in: the stream and the pool before it."""
+class _EnteredBlocks(threading.local):
+    """The blocks that a thread is in."""
 
     def __init__(self) -> None:
-        self.before: list[tuple[Any, Pool | None]] = []
+        self.previous: list[tuple[Any, Pool | None]] = []
+        """The stream and the pool before each block."""
 
 
 class Stream:
-    """A stream of `device`; use it as a context manager, as often as wanted. What its blocks allocate is its own to reuse."""
+    """A stream of `device`: a context manager that may be entered any number of times. It has a memory pool of its own."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self._backend: Any = None
         if device.features & Feature.STREAMS:
             self._backend = device.backend
-            own = _taken(device)
-            self._stream, self._pool = own
-            weakref.finalize(self, device.idle_streams.append, own)
-        self._thread = _Thread()
+            opened = _take_idle(device)
+            self._stream, self._pool = opened
+            weakref.finalize(self, device.idle_streams.append, opened)
+        self._entered = _EnteredBlocks()
 
     def __enter__(self) -> Self:
         if self._backend is not None:
             begin = self._backend.mark()
             stream = self._backend.switch_stream(self._stream)
             self._backend.wait_for(begin)
-            self._thread.before.append((stream, self.device.pool.enter(self._pool)))
+            self._entered.previous.append((stream, self.device.pool.enter(self._pool)))
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._backend is not None:
-            stream, pool = self._thread.before.pop()
+            stream, pool = self._entered.previous.pop()
             end = self._backend.mark()
             self._backend.switch_stream(stream)
             self._backend.wait_for(end)
@@ -66,18 +67,18 @@ class Stream:
 
     @contextmanager
     def selected(self) -> Iterator[None]:
-        """Send what this thread enqueues in the block here; for those who order it and look after the memory themselves."""
+        """Send this thread's work to the stream inside the block; the caller orders it and manages its memory."""
         if self._backend is None:
             yield
             return
-        before = self._backend.switch_stream(self._stream)
+        previous = self._backend.switch_stream(self._stream)
         try:
             yield
         finally:
-            self._backend.switch_stream(before)
+            self._backend.switch_stream(previous)
 
     def after(self, other: Stream) -> None:
-        """Let what comes next on this stream begin after all that `other` was given so far."""
+        """Let further work on this stream start after all work enqueued on `other` so far."""
         if self._backend is not None:
             with other.selected():
                 event = self._backend.mark()
@@ -85,7 +86,7 @@ class Stream:
                 self._backend.wait_for(event)
 
     def synchronize(self) -> None:
-        """Wait for all that the stream was given so far. Raises the typed error of work that failed."""
+        """Wait for all work enqueued on the stream so far. Raises the typed error of work that failed."""
         if self._backend is None:
             self.device.synchronize()
         else:
@@ -94,9 +95,9 @@ class Stream:
             event.wait()
 
 
-def _taken(device: Device) -> tuple[Any, Pool]:
-    """A stream of the backend, with its memory, that nobody uses. The two stay together, as one orders the other's reuse."""
+def _take_idle(device: Device) -> tuple[Any, Pool]:
+    """An unused stream of the backend with its pool. They stay together, as the order of one makes the other's reuse safe."""
     try:
         return device.idle_streams.pop()
     except IndexError:
-        return device.backend.open_stream(), device.pool.branch()  # type: ignore[attr-defined]
+        return device.backend.open_stream(), device.pool.stream_pool()  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.memory.buffer import Buffer, Part
+from polyhal.hal.memory.buffer import Buffer, SubBuffer
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.protocol import BindingSlot
 
@@ -80,7 +80,7 @@ class ResultMemory:
         """Take other memory. Returns whether the address changed."""
         if self.home is not None:
             whole, offset = self.home
-            self.buffer = Part(whole)
+            self.buffer = SubBuffer(whole)
             return self.binding.bind(whole.handle, offset)
         self.buffer = self.device.pool.take(bucket(self.spec.nbytes))
         return self.binding.bind(self.buffer.handle, 0)
