@@ -1,4 +1,5 @@
-// Dropout of contiguous elements on CPUs: what pointwise/dropout.cl makes, 4 * WIDTH elements at a time, `each` times per work-item.
+// The same dropout of contiguous elements as pointwise/dropout.cl, for CPUs: each work-item computes `each` times WIDTH Philox
+// blocks side by side in vector lanes.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -15,9 +16,10 @@
 #include "lib/philox_vector.h"
 #include "lib/philox.h"
 
-__kernel NO_AUTOVEC void pointwise_cpu_dropout(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
-                                       const ulong out_offset, const ulong size, const ulong seed, const ulong offset,
-                                       const uint threshold, const REAL scale, const uint each) {
+__kernel NO_AUTOVEC void pointwise_cpu_dropout(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                               __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong size,
+                                               const ulong seed, const ulong counter, const uint threshold,
+                                               const REAL scale, const uint each) {
     const ulong start = (ulong)get_global_id(0) * each * 4 * WIDTH;
     const ulong end = min(start + (ulong)each * 4 * WIDTH, size);
     x += x_offset;
@@ -25,7 +27,7 @@ __kernel NO_AUTOVEC void pointwise_cpu_dropout(__global const STORAGE(DTYPE) *x,
     ulong at = start;
     for (; at + 4 * WIDTH <= end; at += 4 * WIDTH) {
         VEC(uint) words[4];
-        philox_lanes(offset + at / 4, seed, words);
+        philox_lanes(counter + at / 4, seed, words);
 #pragma unroll
         for (uint i = 0; i < 4; i++) {
             const VEC(REAL) scaled = LOADV(DTYPE, x + at + i * WIDTH) * scale;
@@ -35,7 +37,7 @@ __kernel NO_AUTOVEC void pointwise_cpu_dropout(__global const STORAGE(DTYPE) *x,
     }
     for (; at < end; at += 4) {
         uint words[4];
-        philox(offset + at / 4, seed, words);
+        philox(counter + at / 4, seed, words);
         for (uint i = 0; i < min(end - at, 4UL); i++) {
             const REAL value = LOAD(DTYPE, x, at + i);
             STORE(DTYPE, words[i] >= threshold ? value * scale : (REAL)0, out, at + i);

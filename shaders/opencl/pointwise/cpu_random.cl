@@ -1,9 +1,10 @@
-// Random bits and uniform numbers on CPUs: what pointwise/random.cl makes, 4 * WIDTH numbers at a time, `each` times per work-item.
+// The same random bits and uniform numbers as pointwise/random.cl, for CPUs: each work-item computes `each` times WIDTH Philox
+// blocks side by side in vector lanes.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
 #endif
-// 0: the words themselves; 1: uniform in [0, 1).
+// 0: random bits; 1: uniform in [0, 1).
 #ifndef DISTRIBUTION
 #define DISTRIBUTION 1
 #endif
@@ -23,21 +24,21 @@
 #define NUMBER(word) ((float)((word) >> 8) * 0x1p-24f)
 #endif
 
-__kernel NO_AUTOVEC void pointwise_cpu_random(__global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const ulong size,
-                                      const ulong seed, const ulong offset, const uint each) {
+__kernel NO_AUTOVEC void pointwise_cpu_random(__global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                                              const ulong size, const ulong seed, const ulong counter, const uint each) {
     const ulong start = (ulong)get_global_id(0) * each * 4 * WIDTH;
     const ulong end = min(start + (ulong)each * 4 * WIDTH, size);
     out += out_offset;
     ulong at = start;
     for (; at + 4 * WIDTH <= end; at += 4 * WIDTH) {
         VEC(uint) words[4];
-        philox_lanes(offset + at / 4, seed, words);
+        philox_lanes(counter + at / 4, seed, words);
 #pragma unroll
         for (uint i = 0; i < 4; i++) STOREV(OUT_DTYPE, NUMBERS(words[i]), out + at + i * WIDTH);
     }
     for (; at < end; at += 4) {
         uint words[4];
-        philox(offset + at / 4, seed, words);
+        philox(counter + at / 4, seed, words);
         for (uint i = 0; i < min(end - at, 4UL); i++) STORE(OUT_DTYPE, NUMBER(words[i]), out, at + i);
     }
 }

@@ -1,6 +1,6 @@
-// out[b, r, c] = x[b, c, r] for CPUs: a work-item moves a square of SIDE x SIDE elements in tiles of 16 x 16, which it turns in
-// registers. Whole cache lines are read and written, neighbouring ones soon after each other: a column of a matrix meets
-// another page in every row. Elements are moved as bits; strides are in elements.
+// out[b, r, c] = x[b, c, r] for CPUs. Each work-item moves a block of SIDE x SIDE elements in tiles of 16 x 16, which it
+// transposes in registers. Whole cache lines are read and written, neighbouring ones soon after each other, because each row
+// of a large matrix lies in another page. Elements are moved as bits; strides are in elements.
 
 #ifndef UNIT
 #define UNIT uint
@@ -14,32 +14,32 @@
 #include "lib/vectors.h"
 
 typedef VEC(UNIT) V;
-#define MIXED_LOW(a, b) \
+#define INTERLEAVE_LOW(a, b) \
     (V)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
-#define MIXED_HIGH(a, b) \
+#define INTERLEAVE_HIGH(a, b) \
     (V)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf)
 
-// An element has eight bits of place, four for its row and four for its column. Mixing vector i with vector i + 8 turns the eight
-// round by one; after four turns rows are columns.
-#define MIX(from, to) \
+// The index of an element has eight bits, four of its row and four of its column. Interleaving vector i with vector i + 8 rotates
+// them by one bit; after four rotations rows are columns.
+#define INTERLEAVE(from, to) \
     _Pragma("unroll") for (uint i = 0; i < TILE / 2; i++) { \
-        to[2 * i] = MIXED_LOW(from[i], from[i + TILE / 2]); \
-        to[2 * i + 1] = MIXED_HIGH(from[i], from[i + TILE / 2]); \
+        to[2 * i] = INTERLEAVE_LOW(from[i], from[i + TILE / 2]); \
+        to[2 * i + 1] = INTERLEAVE_HIGH(from[i], from[i + TILE / 2]); \
     }
 
 inline void move_tile(__global const UNIT *x, const long x_column, __global UNIT *out, const long out_row) {
     V a[TILE], b[TILE];
 #pragma unroll
     for (uint c = 0; c < TILE; c++) a[c] = VECTOR_LOAD(UNIT, x + c * x_column);
-    MIX(a, b)
-    MIX(b, a)
-    MIX(a, b)
-    MIX(b, a)
+    INTERLEAVE(a, b)
+    INTERLEAVE(b, a)
+    INTERLEAVE(a, b)
+    INTERLEAVE(b, a)
 #pragma unroll
     for (uint r = 0; r < TILE; r++) VECTOR_STORE(UNIT, a[r], out + r * out_row);
 }
 
-// The hint keeps Intel's compiler from making vectors of work-items besides.
+// NO_AUTOVEC keeps Intel's compiler from also vectorizing over work-items.
 __kernel NO_AUTOVEC void pointwise_cpu_transpose(
     __global const UNIT *x, const ulong x_offset, __global UNIT *out, const ulong out_offset, const ulong rows, const ulong columns,
     const long x_column, const long out_row, const ulong b1, const long x_b0, const long x_b1, const long out_b0, const long out_b1) {
@@ -47,8 +47,8 @@ __kernel NO_AUTOVEC void pointwise_cpu_transpose(
     const ulong down = (rows + SIDE - 1) / SIDE;
     const ulong item = get_global_id(0);
     const ulong batch = item / (across * down);
-    const ulong square = item - batch * across * down;
-    const ulong first_row = square / across * SIDE, first_column = square % across * SIDE;
+    const ulong block = item - batch * across * down;
+    const ulong first_row = block / across * SIDE, first_column = block % across * SIDE;
     const uint height = min((ulong)SIDE, rows - first_row), width = min((ulong)SIDE, columns - first_column);
     x += (long)x_offset + (long)(batch / b1) * x_b0 + (long)(batch % b1) * x_b1 + (long)first_column * x_column + (long)first_row;
     out += (long)out_offset + (long)(batch / b1) * out_b0 + (long)(batch % b1) * out_b1 + (long)first_row * out_row + (long)first_column;

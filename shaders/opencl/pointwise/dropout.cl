@@ -1,5 +1,5 @@
-// x with elements zeroed at random and the others scaled. A work-item takes the four elements of one Philox block, so that the
-// same seed and offset drop the same elements in the gradient.
+// Dropout: zeroes elements of x at random and scales the others. Each work-item handles the four elements of one Philox block,
+// so the gradient drops the same elements when given the same seed and counter.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -7,7 +7,7 @@
 #ifndef REAL
 #define REAL float
 #endif
-// 0: x is contiguous; 1: it has up to three axes, of which the last two have these lengths.
+// 1: x has up to three axes with strides, the last two of lengths length1 and length2; 0: x is contiguous.
 #ifndef STRIDED
 #define STRIDED 0
 #endif
@@ -20,13 +20,13 @@
 #include "lib/philox.h"
 
 __kernel void pointwise_dropout(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
-                      const ulong out_offset, const ulong size, const ulong seed, const ulong offset, const uint threshold,
-                      const REAL scale, const ulong length1, const ulong length2, const long step0, const long step1,
-                      const long step2) {
+                                const ulong out_offset, const ulong size, const ulong seed, const ulong counter,
+                                const uint threshold, const REAL scale, const ulong length1, const ulong length2,
+                                const long x_stride0, const long x_stride1, const long x_stride2) {
     const ulong first = (ulong)get_global_id(0) * 4;
     if (first >= size) return;
     uint words[4];
-    philox(offset + get_global_id(0), seed, words);
+    philox(counter + get_global_id(0), seed, words);
     const ulong left = size - first;
 #if !STRIDED
     if (left >= 4) {
@@ -42,7 +42,8 @@ __kernel void pointwise_dropout(__global const STORAGE(DTYPE) *x, const ulong x_
         const ulong at = first + i;
 #if STRIDED
         const ulong row = at / length2;
-        const long from = (long)(row / length1) * step0 + (long)(row % length1) * step1 + (long)(at % length2) * step2;
+        const long from = (long)(row / length1) * x_stride0 + (long)(row % length1) * x_stride1 +
+                          (long)(at % length2) * x_stride2;
 #else
         const ulong from = at;
 #endif

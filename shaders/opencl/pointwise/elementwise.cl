@@ -1,15 +1,15 @@
 // One elementwise op, or a fused group of them, over operands of any layout.
 //
-// The iteration space is `rows` x `inner` elements, cut into chunks of WIDTH neighbours of one row. A work-item takes one chunk, or with
-// SPANS `each` chunks, which suits CPUs: there a work-item is an iteration of a loop with a beginning of its own. What varies with the
-// op is generated (see lowering/elementwise.py): PARAMETERS declares operands and numbers, LOCATE turns the row into the offset
-// of each operand, LOAD_FULL and LOAD_PART fill the input registers, COMPUTE_ALL evaluates, STORE_FULL and STORE_PART write. The
-// defaults add two contiguous arrays of floats.
+// The iteration space is `rows` x `inner` elements, cut into chunks of WIDTH neighbours of one row. Each work-item takes one
+// chunk, or with SPANS a run of `each` chunks, which suits CPUs, where starting a work-item costs more than a chunk. The parts
+// that depend on the ops are generated (lowering/pointwise/kernel_text.py): PARAMETERS declares operands and runtime scalars,
+// GEOMETRY the numbers known when the launch is made, LOCATE computes each operand's pointer from the row, LOAD_FULL and LOAD_PART
+// fill the input registers, COMPUTE_ALL evaluates, STORE_FULL and STORE_PART write. The defaults add two contiguous arrays.
 
 #ifndef WIDTH
 #define WIDTH 4
 #endif
-// A single row needs no division.
+// 1: there is a single row, so the index of the row needs no division.
 #ifndef FLAT
 #define FLAT 0
 #endif
@@ -45,6 +45,7 @@ typedef struct {
 } ElementwiseGeometry;
 
 __kernel void pointwise_elementwise(PARAMETERS, const ElementwiseGeometry geometry) {
+    // Into variables first, so that no compiler reads the struct again after each store.
     UNPACK_GEOMETRY
 #if SPANS
     const INDEX last = min((INDEX)get_global_id(0) * each + each, items);

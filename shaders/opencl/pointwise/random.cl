@@ -1,9 +1,9 @@
-// Random tensors from Philox: a work-item makes the four elements of one block.
+// Random tensors from Philox4x32-10. Each work-item computes one block of four words and stores the four elements made of them.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
 #endif
-// 0: the words themselves; 1: uniform in [0, 1); 2: standard normal, two elements from two words.
+// 0: random bits; 1: uniform in [0, 1); 2: standard normal, by the Box-Muller transform.
 #ifndef DISTRIBUTION
 #define DISTRIBUTION 1
 #endif
@@ -16,11 +16,11 @@
 #include "lib/philox.h"
 
 __kernel void pointwise_random(__global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const ulong size, const ulong seed,
-                     const ulong offset) {
+                               const ulong counter) {
     const ulong first = (ulong)get_global_id(0) * 4;
     if (first >= size) return;
     uint words[4];
-    philox(offset + get_global_id(0), seed, words);
+    philox(counter + get_global_id(0), seed, words);
 #if DISTRIBUTION == 0
     const uint values[4] = {words[0], words[1], words[2], words[3]};
 #elif DISTRIBUTION == 1
@@ -28,7 +28,7 @@ __kernel void pointwise_random(__global STORAGE(OUT_DTYPE) *out, const ulong out
 #pragma unroll
     for (uint i = 0; i < 4; i++) values[i] = (float)(words[i] >> 8) * 0x1p-24f;
 #else
-    // Box and Muller. The first word of a pair becomes a number in (0, 1], so that its logarithm is finite.
+    // The first word of a pair becomes a number in (0, 1], so that its logarithm is finite.
     float values[4];
 #pragma unroll
     for (uint i = 0; i < 4; i += 2) {

@@ -1,4 +1,4 @@
-// out[b, r, c] = x[b, c, r] for GPUs: a group moves a TILE x TILE square through local memory, so that both the loads along r
+// out[b, r, c] = x[b, c, r] for GPUs. Each group moves a TILE x TILE tile through local memory, so that both the loads along r
 // and the stores along c are coalesced. Elements are moved as bits; strides are in elements.
 
 #ifndef UNIT
@@ -12,18 +12,19 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void pointwise_transpose_local(__global const UNIT *x, const ulong x_offset, __global UNIT *out, const ulong out_offset, const ulong rows,
-                     const ulong columns, const long x_column, const long out_row, const ulong b1, const long x_b0,
-                     const long x_b1, const long out_b0, const long out_b1) {
-    // One column more than needed keeps a column's elements in different banks.
+void pointwise_transpose_local(__global const UNIT *x, const ulong x_offset, __global UNIT *out,
+                               const ulong out_offset, const ulong rows, const ulong columns, const long x_column,
+                               const long out_row, const ulong b1, const long x_b0, const long x_b1,
+                               const long out_b0, const long out_b1) {
+    // One column of padding puts the elements of a column into different banks.
     __local UNIT tile[TILE * (TILE + 1)];
     const ulong across = (columns + TILE - 1) / TILE;
     const ulong down = (rows + TILE - 1) / TILE;
     const ulong group = get_group_id(0);
     const ulong batch = group / (across * down);
-    const ulong square = group - batch * across * down;
-    const ulong first_row = square / across * TILE;
-    const ulong first_column = square % across * TILE;
+    const ulong block = group - batch * across * down;
+    const ulong first_row = block / across * TILE;
+    const ulong first_column = block % across * TILE;
     x += x_offset;
     x += (long)(batch / b1) * x_b0 + (long)(batch % b1) * x_b1;
     out += out_offset;

@@ -1,29 +1,30 @@
-// out[b, r, c] = x[b, c, r] for GPUs, where rows and columns come in aligned groups of four: a group of 256 work-items moves a
-// square of 64 x 64, each a block of 4 x 4, in vectors of four both ways. Blocks are turned in registers. In local memory, the
-// vectors of a row are exchanged with the number of the row's block, so that neighbours meet in different banks
-// on the way in and on the way out. Elements are moved as bits; strides are in elements.
+// out[b, r, c] = x[b, c, r] for GPUs, where rows and columns are aligned multiples of four. Each group of 256 work-items moves a
+// tile of 64 x 64, each work-item a block of 4 x 4, with vector loads and stores. Blocks are transposed in registers. In local
+// memory the vectors of a row are XOR-swizzled with the number of the row's block, so that neither loads nor stores have bank
+// conflicts. Elements are moved as bits; strides are in elements.
 
 #ifndef UNIT
 #define UNIT uint
 #endif
-#define JOINED_(a, b) a##b
-#define JOINED(a, b) JOINED_(a, b)
-#define QUAD JOINED(UNIT, 4)
+#define CONCAT_(a, b) a##b
+#define CONCAT(a, b) CONCAT_(a, b)
+#define QUAD CONCAT(UNIT, 4)
 #define SIDE 64
 #define BLOCKS 16
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void pointwise_transpose_vectors(__global const UNIT *x, const ulong x_offset, __global UNIT *out, const ulong out_offset, const ulong rows,
-                       const ulong columns, const long x_column, const long out_row, const ulong b1, const long x_b0,
-                       const long x_b1, const long out_b0, const long out_b1) {
+void pointwise_transpose_vectors(__global const UNIT *x, const ulong x_offset, __global UNIT *out,
+                                 const ulong out_offset, const ulong rows, const ulong columns, const long x_column,
+                                 const long out_row, const ulong b1, const long x_b0, const long x_b1,
+                                 const long out_b0, const long out_b1) {
     __local QUAD tile[SIDE * BLOCKS];
     const ulong across = (columns + SIDE - 1) / SIDE;
     const ulong down = (rows + SIDE - 1) / SIDE;
     const ulong group = get_group_id(0);
     const ulong batch = group / (across * down);
-    const ulong square = group - batch * across * down;
-    const ulong first_row = square / across * SIDE;
-    const ulong first_column = square % across * SIDE;
+    const ulong block = group - batch * across * down;
+    const ulong first_row = block / across * SIDE;
+    const ulong first_column = block % across * SIDE;
     x += x_offset + (long)(batch / b1) * x_b0 + (long)(batch % b1) * x_b1;
     out += out_offset + (long)(batch / b1) * out_b0 + (long)(batch % b1) * out_b1;
     const uint fast = get_local_id(0) % BLOCKS, slow = get_local_id(0) / BLOCKS;
@@ -43,8 +44,8 @@ void pointwise_transpose_vectors(__global const UNIT *x, const ulong x_offset, _
     barrier(CLK_LOCAL_MEM_FENCE);
     const ulong column = first_column + fast * 4;
 #pragma unroll
-    for (uint turn = 0; turn < 4; turn++) {
-        const uint line = turn * BLOCKS + slow;
+    for (uint part = 0; part < 4; part++) {
+        const uint line = part * BLOCKS + slow;
         const ulong row = first_row + line;
         if (row < rows && column < columns)
             *(__global QUAD *)(out + (long)row * out_row + (long)column) = tile[line * BLOCKS + (fast ^ (line / 4))];

@@ -18,36 +18,37 @@ LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {}
 _BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 _UNITS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
 _LOCAL_TILE, _LOCAL_GROUP = 32, 256
-_CPU_SIDE = 64
-"""Sides of the squares that a work-item of a CPU moves."""
-_VECTOR_TILE, _BLOCK = 64, 4
-"""Sides of the squares that a group moves in vectors, and of the blocks that its work-items turn."""
+"""Side of the tile that a group of a GPU transposes in local memory, and work-items of the group."""
+_CPU_BLOCK = 64
+"""Side of the block that a work-item of a CPU transposes."""
+_VECTOR_TILE, _REGISTER_BLOCK = 64, 4
+"""Side of the tile of pointwise/transpose_vectors.cl, and of the block that each work-item transposes in registers."""
 
 
 def copy(runtime: Runtime, source: Spec, target: Spec) -> Launch:
-    """A launch (source, target) for equal shapes of any strides and dtypes."""
-    moved = _transpose(runtime, source, target)
-    if moved is not None:
-        return moved
+    """Build a launch (source, target) that copies between equal shapes of any strides and dtypes."""
+    launch = _transpose(runtime, source, target)
+    if launch is not None:
+        return launch
     if source.dtype is target.dtype:
-        # As bits: half precision needs no conversion to float and back, and programs serve all types of a size.
+        # As bits: half precision needs no conversion to float and back, and one program serves all dtypes of a size.
         bits = _BITS[source.dtype.itemsize]
         source, target = source._replace(dtype=bits), target._replace(dtype=bits)
     return group(runtime, "copy", (source,), (target,), (), (0,))
 
 
 def fill(runtime: Runtime, target: Spec) -> Launch:
-    """A launch (number, target) for any strides."""
+    """Build a launch (number, target) that writes one number to all elements of any strides."""
     return group(runtime, "fill", (ScalarSpec(number_dtype(target.dtype)),), (target,), (), (0,))
 
 
 def number_dtype(dtype: DType) -> DType:
-    """The dtype in which a Python number reaches a kernel that stores `dtype`."""
+    """Return the dtype in which a Python number is passed to a kernel that stores `dtype`."""
     return dtypes.float32 if dtype.kind == "float" and dtype is not dtypes.float64 else dtype
 
 
 def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
-    """A tiled kernel where the source's neighbours lie along another axis than the target's, or None."""
+    """Build a tiled launch if the innermost axes of source and target differ; None otherwise."""
     t = transpose.match(source, target)
     if t is None:
         return None
@@ -58,18 +59,13 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     }  # fmt: skip
     definitions: dict[str, str | int | bool] = {"UNIT": _UNITS[source.dtype.itemsize]}
     if runtime.features.cpu:
-        definitions |= {"SIDE": _CPU_SIDE}
-        return runtime.launch("transpose", "pointwise/cpu_transpose", definitions, args, (t.tiles(_CPU_SIDE),), (1,))
-    size = min(_LOCAL_GROUP, runtime.features.group_size)
-    if size == _LOCAL_GROUP and source.aligned and target.aligned and t.vectorizable(_BLOCK):
-        return runtime.launch(
-            "transpose",
-            "pointwise/transpose_vectors",
-            definitions,
-            args,
-            (t.tiles(_VECTOR_TILE) * size,),
-            (size,),
-        )
-    definitions |= {"TILE": _LOCAL_TILE, "GROUP": size}
-    items = t.tiles(_LOCAL_TILE) * size
-    return runtime.launch("transpose", "pointwise/transpose_local", definitions, args, (items,), (size,))
+        kernel, items, size = "pointwise/cpu_transpose", t.tiles(_CPU_BLOCK), 1
+        definitions["SIDE"] = _CPU_BLOCK
+    else:
+        size = min(_LOCAL_GROUP, runtime.features.group_size)
+        vectors = size == _LOCAL_GROUP and source.aligned and target.aligned and t.vectorizable(_REGISTER_BLOCK)
+        kernel = "pointwise/transpose_vectors" if vectors else "pointwise/transpose_local"
+        if not vectors:
+            definitions |= {"TILE": _LOCAL_TILE, "GROUP": size}
+        items = t.tiles(_VECTOR_TILE if vectors else _LOCAL_TILE) * size
+    return runtime.launch("transpose", kernel, definitions, args, (items,), (size,))

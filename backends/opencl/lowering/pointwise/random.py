@@ -1,14 +1,16 @@
-"""Random numbers and dropout, from Philox."""
+"""Random numbers and dropout from Philox4x32-10, a counter-based generator: element i depends on seed, counter and i alone.
+
+GPUs compute one block of four words per work-item. CPUs compute a vector of blocks at a time, in kernels of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Number, Tensor
-from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
@@ -18,10 +20,13 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 Inputs = tuple[InputSpec | None, ...]
 
 _WORDS = 4
+"""32-bit words of a Philox block; each makes one element."""
 _AXES = 3
+"""Axes of a strided operand that pointwise/dropout.cl walks."""
 _ITEMS_PER_UNIT = 16
-"""Work-items of a CPU per compute unit, so that none waits long for another."""
-_MOST_STEPS = 1024
+"""Work-items per compute unit of a CPU: enough to balance threads of different speed."""
+_MAX_STEPS = 1024
+"""Vectors of blocks per work-item of a CPU; more would leave large tensors to few work-items."""
 _DISTRIBUTIONS = {"random_bits": 0, "uniform": 1, "normal": 2}
 
 
@@ -36,13 +41,11 @@ def _lowering(op: str) -> Callable[..., Launch | Declined]:
             "OUT_DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op],
             "ALIGNED": out.aligned and not runtime.features.cpu,
         }  # fmt: skip
-        parameters: list[Parameter] = [Tensor(2), Constant(out.size, "ulong"), Number(0, "ulong"), Number(1, "ulong")]
-        if op != "normal" and (width := _lanes(runtime)):
-            return _launch_lanes(
-                runtime, op, "pointwise/cpu_random", definitions | {"WIDTH": width}, parameters, out.size
-            )
+        args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "counter": Scalar(1)}
+        if op != "normal" and (width := _blocks_per_vector(runtime)):
+            return _launch_cpu(runtime, op, "pointwise/cpu_random", definitions | {"WIDTH": width}, args, out.size)
         group = runtime.features.group_size
-        return runtime.launch(op, "pointwise/random", definitions, parameters, (ceil_div(out.size, _WORDS),), (group,))
+        return runtime.launch(op, "pointwise/random", definitions, args, (ceil_div(out.size, _WORDS),), (group,))
 
     return lower
 
@@ -50,53 +53,45 @@ def _lowering(op: str) -> Callable[..., Launch | Declined]:
 def _dropout(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    x, seed, offset = inputs
-    if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(offset, ScalarSpec):
+    x, seed, counter = inputs
+    if not isinstance(x, Spec) or not isinstance(seed, ScalarSpec) or not isinstance(counter, ScalarSpec):
         return Declined("x is a number, or seed or offset a tensor")
-    lengths, (steps,) = collapse(x.shape, (x.strides,))
+    lengths, (strides,) = collapse(x.shape, (x.strides,))
     if len(lengths) > _AXES:
         return Declined(f"{len(lengths)} axes cannot be merged; the kernel takes {_AXES}")
-    fill = _AXES - len(lengths)
-    lengths, steps = (1,) * fill + lengths, (0,) * fill + steps
     p = params["p"]
     real = real_type(x.dtype)
     definitions: dict[str, str | int | bool] = {"DTYPE": x.dtype.name, "REAL": real}
-    parameters: list[Parameter] = [
-        Tensor(0),
-        Tensor(3),
-        Constant(x.size, "ulong"),
-        Number(1, "ulong"),
-        Number(2, "ulong"),
-        Constant(dropout_threshold(p), "uint"),
-        Constant(1 / (1 - p), "double" if real == "double" else "float"),
-    ]
-    if x.is_contiguous and (width := _lanes(runtime)):
+    args: Arguments = {
+        "x": Tensor(0), "out": Tensor(3), "size": x.size, "seed": Scalar(1), "counter": Scalar(2),
+        "threshold": dropout_threshold(p), "scale": 1 / (1 - p),
+    }  # fmt: skip
+    if x.is_contiguous and (width := _blocks_per_vector(runtime)):
         definitions |= {"MASK": "long" if real == "double" else "int", "WIDTH": width}
-        return _launch_lanes(runtime, "dropout", "pointwise/cpu_dropout", definitions, parameters, x.size)
+        return _launch_cpu(runtime, "dropout", "pointwise/cpu_dropout", definitions, args, x.size)
     aligned = x.aligned and outputs[0].aligned and not runtime.features.cpu
     definitions |= {"STRIDED": not x.is_contiguous, "ALIGNED": aligned}
-    parameters += [*(Constant(n, "ulong") for n in lengths[1:]), *(Constant(n, "long") for n in steps)]
+    fill = _AXES - len(lengths)
+    _, length1, length2 = (1,) * fill + lengths
+    stride0, stride1, stride2 = (0,) * fill + strides
+    args = {
+        **args, "length1": length1, "length2": length2, "x_stride0": stride0, "x_stride1": stride1, "x_stride2": stride2,
+    }  # fmt: skip
     group = runtime.features.group_size
-    return runtime.launch(
-        "dropout", "pointwise/dropout", definitions, parameters, (ceil_div(x.size, _WORDS),), (group,)
-    )
+    return runtime.launch("dropout", "pointwise/dropout", definitions, args, (ceil_div(x.size, _WORDS),), (group,))
 
 
-def _lanes(runtime: Runtime) -> int:
-    """How many blocks a CPU makes at once; 0 on other devices, whose work-items make one each."""
+def _blocks_per_vector(runtime: Runtime) -> int:
+    """Philox blocks that a CPU computes at a time, one per vector lane; 0 on other devices."""
     features = runtime.features
     return features.vector_width if features.cpu and features.vector_width in (4, 8, 16) else 0
 
 
-def _launch_lanes(
-    runtime: Runtime, op: str, kernel: str, definitions: Definitions, parameters: Sequence[Parameter], size: int
-) -> Launch:
-    """The launch of a kernel whose work-items make some vectors of blocks each."""
-    steps = ceil_div(size, _WORDS * _lanes(runtime))
-    each = min(_MOST_STEPS, ceil_div(steps, _ITEMS_PER_UNIT * runtime.features.compute_units))
-    return runtime.launch(
-        op, kernel, definitions, [*parameters, Constant(each, "uint")], (ceil_div(steps, each),), (1,)
-    )  # fmt: skip
+def _launch_cpu(runtime: Runtime, op: str, kernel: str, definitions: Definitions, args: Arguments, size: int) -> Launch:
+    """A launch whose work-items compute several vectors of blocks each."""
+    steps = ceil_div(size, _WORDS * _blocks_per_vector(runtime))
+    each = min(_MAX_STEPS, ceil_div(steps, _ITEMS_PER_UNIT * runtime.features.compute_units))
+    return runtime.launch(op, kernel, definitions, {**args, "each": each}, (ceil_div(steps, each),), (1,))
 
 
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {

@@ -20,12 +20,11 @@ from polyhal.backends.common.problems.reduction import COMBINE, Operation
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.lowering.pointwise.elementwise import (
     INT32_LIMIT,
-    Text,
     division_options,
     group,
-    load_inputs,
     vector_width,
 )
+from polyhal.backends.opencl.lowering.pointwise.kernel_text import KernelText
 from polyhal.backends.opencl.lowering.reduction import dispatch
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
@@ -169,10 +168,10 @@ def _pass(
     index: ScalarType = "ulong" if wide else "uint"
     width, aligned = _width(runtime, space)
     size = 1 if features.cpu else features.group_size
-    text = Text()
+    text = KernelText()
     real = type_name(register_class(held))
     _emit_pointers(text, space, wide)
-    values = evaluate(text, steps, load_inputs(text, inputs, space.operands))
+    values = evaluate(text, steps, text.inputs(inputs, space.operands))
     text.compute.append(f"const VEC({real}) value = {cast(text, values[result], held)};")
     for o in space.operands:
         if o.access == "strided":
@@ -228,7 +227,7 @@ def _width(runtime: Runtime, space: _Space) -> tuple[int, bool]:
     return vector_width(runtime.features.vector_width, runtime, space.vectors, moved)
 
 
-def _emit_pointers(text: Text, space: _Space, wide: bool) -> None:
+def _emit_pointers(text: KernelText, space: _Space, wide: bool) -> None:
     """k<position>, where an operand's terms for one result begin, and q<position>, where those of one run begin."""
     index: ScalarType = "ulong" if wide else "uint"
     integer: ScalarType = "long" if wide else "int"

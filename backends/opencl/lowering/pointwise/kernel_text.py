@@ -1,0 +1,123 @@
+"""The generated parts of elementwise kernels: parameters, loads, expressions and stores, as text for macros of a kernel file.
+
+Numbers known when the launch is made become members of one struct, so that a kernel with many operands has few parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from polyhal.backends.common.codegen.elementwise import ElementwiseOperand
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.codegen.statements import RegisterValue
+from polyhal.backends.common.launching.launch import Argument, Scalar, ScalarType, Tensor
+from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import ScalarSpec
+from polyhal.hal.protocol import InputSpec
+
+_EIGHT_BYTES = ("long", "ulong", "double")
+
+
+@dataclass(slots=True)
+class KernelText:
+    """Lines of a kernel and the arguments that they need. A `StatementWriter` of `backends.common.codegen.statements`."""
+
+    dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
+    parameters: list[str] = field(default_factory=list)
+    geometry: dict[str, ScalarType] = field(default_factory=dict)
+    """Members of the struct `geometry`, by name."""
+    args: dict[str, Argument] = field(default_factory=dict)
+    locate: list[str] = field(default_factory=list)
+    registers: list[str] = field(default_factory=list)
+    load: list[str] = field(default_factory=list)
+    load_part: list[str] = field(default_factory=list)
+    compute: list[str] = field(default_factory=list)
+    store: list[str] = field(default_factory=list)
+    store_part: list[str] = field(default_factory=list)
+
+    def tensor(self, operand: ElementwiseOperand, const: str = "const ") -> None:
+        """Add the parameters of an operand: memory p<position> and p<position>_offset."""
+        n = operand.position
+        self.parameters.append(f"__global {const}STORAGE({operand.dtype.name}) *p{n}, const ulong p{n}_offset")
+        self.args[f"p{n}"] = Tensor(n)
+
+    def runtime_scalar(self, name: str, type_: ScalarType, index: int) -> None:
+        """Add a parameter for input `index`, a number that may differ between calls."""
+        self.parameters.append(f"const {type_} {name}")
+        self.args[name] = Scalar(index)
+
+    def constant(self, name: str, type_: ScalarType, value: int | float) -> None:
+        """Add a number known now; the kernel reads it as a variable of that name."""
+        self.geometry[name] = type_
+        self.args[name] = value
+
+    def signature(self) -> dict[str, str]:
+        """Return the definitions of the kernel's parameters, of its struct, and of variables for the struct's members."""
+        members = sorted(self.geometry.items(), key=lambda member: member[1] not in _EIGHT_BYTES)
+        return {
+            "PARAMETERS": ", ".join(self.parameters),
+            "GEOMETRY": " ".join(f"{type_} {name};" for name, type_ in members),
+            "UNPACK_GEOMETRY": " ".join(f"const {type_} {name} = geometry.{name};" for name, type_ in members),
+        }
+
+    def convert(self, register: str, source: DType, target: DType) -> str:
+        return convert(register, source, target)
+
+    def narrow(self, register: str, dtype: DType) -> str:
+        return narrow(register, dtype)
+
+    def declare(self, name: str, dtype: DType, expression: str) -> None:
+        self.compute.append(f"const VEC({type_name(register_class(dtype))}) {name} = {expression};")
+
+    def parameter(self, name: str, value: float, dtype: DType) -> str:
+        type_: ScalarType = "double" if dtype is dtypes.float64 else "float"
+        self.constant(name, type_, value)
+        return f"(VEC({type_}))({name})"
+
+    def inputs(self, inputs: Sequence[InputSpec | None], operands: Sequence[ElementwiseOperand]) -> list[RegisterValue]:
+        """Load each input into a register: tensors from pointers q<position>, numbers from parameters."""
+        values = []
+        for i, spec in enumerate(inputs):
+            if isinstance(spec, ScalarSpec):
+                values.append(self._number(i, spec.dtype))
+            elif spec is None:
+                values.append(RegisterValue("", dtypes.float32))
+            else:
+                values.append(self._load(next(o for o in operands if o.position == i)))
+        return values
+
+    def _number(self, position: int, dtype: DType) -> RegisterValue:
+        # Integers are passed in 64 bits, so that a number outside the range of a small dtype wraps instead of failing to pack.
+        cls = register_class(dtype)
+        passed: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
+        self.runtime_scalar(f"x{position}", passed, position)
+        register = type_name(cls)
+        self.compute.append(f"const VEC({register}) r{position} = (VEC({register}))(({register})x{position});")
+        return RegisterValue(f"r{position}", dtype)
+
+    def _load(self, operand: ElementwiseOperand) -> RegisterValue:
+        position, name = operand.position, operand.dtype.name
+        self.registers.append(f"VEC(COMPUTE({name})) r{position};")
+        access, stride = operand.access.upper(), f", t{position}" if operand.access == "strided" else ""
+        arguments = f"({name}, r{position}, q{position}{stride})"
+        self.load.append(f"LOAD_{access}{arguments}")
+        # A broadcast reads one element, whether or not the vector is whole.
+        self.load_part.append(f"LOAD_{access}{'' if access == 'BROADCAST' else '_PART'}{arguments}")
+        return RegisterValue(f"r{position}", operand.dtype)
+
+    def write(self, operand: ElementwiseOperand, expression: str) -> None:
+        """Store an expression to an output."""
+        # The address of the register is taken for partial stores, so it must be a variable of its own.
+        position, name = operand.position, operand.dtype.name
+        self.compute.append(f"VEC({type_name(register_class(operand.dtype))}) w{position} = {expression};")
+        if operand.access == "contiguous":
+            access, stride = "CONTIGUOUS", ""
+        else:
+            # An output of one element may have "broadcast" access: its stride means nothing.
+            access, stride = "STRIDED", f", t{position}" if operand.access == "strided" else ", 0"
+        arguments = f"({name}, w{position}, q{position}{stride})"
+        self.store.append(f"STORE_{access}{arguments}")
+        self.store_part.append(f"STORE_{access}_PART{arguments}")
