@@ -1,4 +1,6 @@
-"""All ops, declared once each. Importing this package declares every family and attaches the methods."""
+"""All ops, each declared once. Importing the package imports every module in it, which declares the ops, and attaches
+the tensor methods.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
     importlib.import_module(_module.name)
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {op.name: op.call for op in OPS} | COMPOSITES
-"""Every op by name; a composite replaces the op of the same name that it completes."""
+"""Every op by name. A composite replaces the op of the same name, which it extends."""
 
 
 def _is_public(name: str) -> bool:
@@ -23,7 +25,7 @@ def _is_public(name: str) -> bool:
 
 
 PUBLIC: dict[str, Callable[..., Any]] = {name: f for name, f in FUNCTIONS.items() if _is_public(name)}
-"""The ops that users call by name."""
+"""The functions that users call by name."""
 
 METHODS: dict[str, Callable[..., Any]] = {
     name: f

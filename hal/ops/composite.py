@@ -1,4 +1,4 @@
-"""Functions made only of other ops: no plan, kernel or gradient of their own, but a method and a place in the docs."""
+"""Composites: public functions made of other ops, without a plan, kernel or gradient of their own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 COMPOSITES: dict[str, Callable[..., Any]] = {}
+"""Every composite by name; the decorator fills it while the package is imported."""
 COMPOSITE_METHODS: set[str] = set()
+"""Those that are tensor methods too."""
 
 
 def composite(*, method: bool = True) -> Callable[[F], F]:
-    """Publish a function under its own name, as a method too unless told otherwise."""
+    """Publish a function under its own name and, with `method`, as a tensor method."""
 
     def register(function: F) -> F:
         COMPOSITES[function.__name__] = function

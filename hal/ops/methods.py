@@ -1,7 +1,7 @@
-"""Ops as methods and operators: the base class that tensors and traced symbols share.
+"""`Methods`, the base class of tensors and traced symbols: ops as methods and operators.
 
-The methods themselves are attached when the op families have been imported (`hal/ops/__init__.py`), so that a new op
-becomes a method without a second place to edit; `methods.pyi` is generated from the declarations.
+The methods are attached after all families are imported (`hal/ops/__init__.py`), so that a new op becomes a method without
+another edit. `methods.pyi` is generated from the declarations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Methods:
 
     __slots__ = ()
     __hash__ = object.__hash__
-    __array_ufunc__ = None  # NumPy arrays on the left leave binary operators to us
+    __array_ufunc__ = None  # NumPy arrays on the left defer to our reflected operators
 
     def __getitem__(self, index: Any) -> Any:
         from polyhal.hal.ops.indexing.brackets import basic_index
@@ -53,7 +53,7 @@ UNARY: dict[str, str] = {"neg": "negative", "abs": "abs", "invert": "bitwise_inv
 
 
 def attach(functions: dict[str, Callable[..., Any]], methods: dict[str, Callable[..., Any]]) -> None:
-    """Put `methods` and the operators made of `functions` on `Methods`."""
+    """Set `methods` and the operators made of `functions` as attributes of `Methods`."""
     for name, function in methods.items():
         setattr(Methods, name, function)
     for operator, name in OPERATORS.items():

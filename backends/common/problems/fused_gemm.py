@@ -10,7 +10,7 @@ from polyhal.backends.common.codegen.elementwise import translate
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Product, ProductBuilder, describe
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.linear_algebra.fused_matmul import group_of
+from polyhal.hal.ops.linear_algebra.fused_matmul import epilogue_inputs
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 
@@ -35,7 +35,7 @@ def lowerings(build: ProductBuilder, excluded: Callable[[Any], Collection[str]])
         p = describe(x, y, out, (0, 1, None, len(inputs), len(inputs) + 1))
         if isinstance(p, Declined):
             return p
-        translation = translate(runtime, group_of(out, inputs, params), params["steps"])
+        translation = translate(runtime, epilogue_inputs(out, inputs, params), params["steps"])
         if isinstance(translation, Declined):
             return translation
         steps, values = translation

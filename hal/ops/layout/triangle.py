@@ -1,4 +1,4 @@
-"""The upper and the lower triangle of matrices."""
+"""The lower and upper triangle of matrices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.layout import Spec
-from polyhal.hal.ops.declare import Decompose, ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    first_tensor,
+)
 from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.logic import less
@@ -16,15 +25,14 @@ from polyhal.hal.ops.pointwise.selection import where
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    spec = specs[0]
-    assert isinstance(spec, Spec)
+    spec = first_tensor(specs)
     if spec.ndim < 2:
         raise ValueError(f"got shape {spec.shape}; expected at least 2 axes")
     return [(spec.dtype, spec.shape)]
 
 
 def _below(x: Any, diagonal: int) -> Any:
-    """True strictly below diagonal number `diagonal`."""
+    """True strictly below diagonal number `diagonal`, which counts from the main diagonal upwards."""
     rows, columns = x.shape[-2:]
     i = reshape(arange(diagonal, rows + diagonal, 1, dtypes.int32), (rows, 1))
     return less(reshape(arange(0, columns, 1, dtypes.int32), (1, columns)), i)

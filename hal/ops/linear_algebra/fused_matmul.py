@@ -1,7 +1,7 @@
-"""A matrix product with elementwise ops applied to its sums before they are stored, as one op. Made by passes over graphs.
+"""`fused_matmul`: a matrix product with an epilogue of pointwise ops, applied before the product is stored.
 
-Steps are written as in `fused`. Value 0 is the product; then come the further operands, then the numbers, then the results of
-steps, of which the last is the op's. Every step has the shape and the dtype of the product.
+Graph passes make it. Steps are encoded as in `fused_elementwise`. Value 0 is the product; the further operands follow, then the
+numbers, then the results of the steps, the last of which is the op's. Every step has the product's shape and dtype.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from polyhal.hal.ops.declare import (
     first_tensor,
 )
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, called, referred, values_of
+from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, call_steps, reference_steps, values_of
 
 
-def group_of(product: Spec, specs: Specs, params: Params) -> tuple[Any, ...]:
-    """What the steps start from: the product, the operands after the factors, and the numbers."""
+def epilogue_inputs(product: Spec, specs: Specs, params: Params) -> tuple[Any, ...]:
+    """Specs of the values that the steps start from: the product, the operands after the factors, and the numbers."""
     return (product, *specs[2:], *(ScalarSpec(scalar_dtype(n)) for n in params["numbers"]))
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     ((dtype, shape),) = infer(op_matmul.op, specs[:2], {"out_dtype": None})
     product = contiguous(dtype, shape)
-    start = group_of(product, specs, params)
+    start = epilogue_inputs(product, specs, params)
     values = values_of(start, params["steps"])
-    for made in values[len(start) :]:
-        if made.shape != shape or made.dtype is not dtype:
-            raise ValueError(f"a step makes {made}; expected {product}, as the product")
+    for value in values[len(start) :]:
+        if value.shape != shape or value.dtype is not dtype:
+            raise ValueError(f"a step makes {value}; expected {product}, as the product")
     return [(dtype, shape)]
 
 
 def _fused_matmul(*xs: Any, steps: Any = (), numbers: Any = ()) -> Any:
-    """The last of a group of elementwise `steps` on the product of the first two of `xs`."""
-    return referred([np.matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
+    """The last of the pointwise `steps` that are applied to the product of the first two of `xs`."""
+    return reference_steps([np.matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
 
 
 def _decomposed(*xs: Any, steps: Any, numbers: Any) -> Any:
-    return called([op_matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
+    return call_steps([op_matmul(xs[0], xs[1]), *xs[2:], *numbers], steps)[-1]
 
 
 def _terms(specs: Specs, params: Params) -> int:
@@ -60,8 +60,8 @@ def _terms(specs: Specs, params: Params) -> int:
 
 
 _BIASED: tuple[GroupStep, ...] = (("add", (0, 1), ()), ("gelu", (2,), ("tanh",)))
-_STREAM: tuple[GroupStep, ...] = (("multiply", (0, 3), ()), ("add", (4, 1), ()), ("add", (5, 2), ()))
-_SLOPE: tuple[GroupStep, ...] = (("gelu_grad", (0, 1), ("tanh",)),)
+_SCALED_RESIDUAL: tuple[GroupStep, ...] = (("multiply", (0, 3), ()), ("add", (4, 1), ()), ("add", (5, 2), ()))
+_GELU_GRAD: tuple[GroupStep, ...] = (("gelu_grad", (0, 1), ("tanh",)),)
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
@@ -73,11 +73,13 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         x, y = draw(*lead, m, k), draw(k, n)
         out += [
             Sample((x, y, draw(n)), {"steps": _BIASED, "numbers": ()}, differentiable=False),
-            Sample((x, y, draw(n), draw(*lead, m, n)), {"steps": _STREAM, "numbers": (0.5,)}, differentiable=False),
-            Sample((x, y, draw(*lead, m, n)), {"steps": _SLOPE, "numbers": ()}, differentiable=False),
+            Sample(
+                (x, y, draw(n), draw(*lead, m, n)), {"steps": _SCALED_RESIDUAL, "numbers": (0.5,)}, differentiable=False
+            ),
+            Sample((x, y, draw(*lead, m, n)), {"steps": _GELU_GRAD, "numbers": ()}, differentiable=False),
         ]
-    slope = {"steps": _SLOPE, "numbers": ()}
-    out.append(Sample((draw(2, 9, 4), draw(2, 4, 8), draw(2, 9, 8)), slope, differentiable=False))
+    gradient = {"steps": _GELU_GRAD, "numbers": ()}
+    out.append(Sample((draw(2, 9, 4), draw(2, 4, 8), draw(2, 9, 8)), gradient, differentiable=False))
     return out
 
 
@@ -101,6 +103,6 @@ fused_matmul = declare(
         )
     ],
     dtypes=dtypes.FLOATS,
-    # A slope or a factor of at most 2 passes the product's error on.
+    # A derivative or a factor of at most 2 scales the product's error.
     tolerance=Tolerance(8.0, floor=1.0, terms=_terms),
 )

@@ -1,4 +1,4 @@
-"""Linear maps with bias, activation and residual, and the gradients of their weights."""
+"""Linear layers: `linear` with its weight gradient, and `fused_linear` with activation and residual."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from polyhal.hal.ops.declare import (
     tensor_at,
 )
 from polyhal.hal.ops.layout.views import permute, reshape
-from polyhal.hal.ops.linear_algebra.matmul import inner, matrices, op_matmul
+from polyhal.hal.ops.linear_algebra.matmul import factors, inner_length, op_matmul
 from polyhal.hal.ops.pointwise import activation as activations
 from polyhal.hal.ops.pointwise.trigonometry import tanh
 from polyhal.hal.ops.reductions.sums import sum_
@@ -35,7 +35,7 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _infer_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    x, weight = matrices(specs)
+    x, weight = factors(specs)
     if x.ndim < 1 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
         raise ValueError(
             f"x {x.shape} does not fit weight {weight.shape}; expected (..., {weight.shape[-1]}) and (out, in)"
@@ -73,7 +73,7 @@ def _linear_weight_grad(grad: Any, x: Any) -> Any:
 
 
 def _infer_linear_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    g, x = matrices(specs)
+    g, x = factors(specs)
     if g.ndim != 2 or x.ndim != 2 or g.shape[0] != x.shape[0]:
         raise ValueError(f"grad {g.shape} and x {x.shape}; expected (rows, out) and (rows, in)")
     return [(dtypes.promote(g.dtype, x.dtype), (g.shape[1], x.shape[1])), (g.dtype, g.shape[1:])]
@@ -91,8 +91,9 @@ linear_weight_grad = declare(
     public=False,
     infer=_infer_linear_weight_grad,
     outputs=("out", "bias"),
-    lowering=Decompose(lambda grad, x: (_weight_gradient(grad, x), sum_(grad, 0)), widen=False),
-    # The product and the sum add up in float32 anyway, and the product of halves may run on matrix units.
+    lowering=Decompose(
+        lambda grad, x: (_weight_gradient(grad, x), sum_(grad, 0)), widen=False
+    ),  # both accumulate in float32 anyway, and halves may run on matrix units
     samples=_linear_weight_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(2.0, floor=1.0, terms=lambda specs, params: tensor_at(specs, 0).shape[0]),
@@ -121,7 +122,7 @@ linear = declare(
     gradient=_linear_gradient,
     samples=_linear_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(2.0, terms=inner),
+    tolerance=Tolerance(2.0, terms=inner_length),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "does not fit")],
     flops=lambda specs, outs, params: 2 * outs[0].size * tensor_at(specs, 0).shape[-1],
     settings=("precision",),
@@ -139,7 +140,7 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "sigmoid": activations.sigmoid,
     "tanh": tanh,
 }
-"""The functions that a product applies to its results, by the name of the parameter's value."""
+"""The functions for `activation`, by its values."""
 
 
 def _fused_linear(
@@ -182,7 +183,7 @@ def _fused_linear_decomposed(x: Any, weight: Any, bias: Any, residual: Any, *, a
     return out if residual is None else out + residual
 
 
-_SLOPES: dict[str, Callable[[Any, Any], Any]] = {
+_ACTIVATION_GRADS: dict[str, Callable[[Any, Any], Any]] = {
     "none": lambda g, y: g,
     "relu": activations.relu_grad,
     "gelu": lambda g, y: activations.gelu_grad(g, y, "none"),
@@ -191,7 +192,7 @@ _SLOPES: dict[str, Callable[[Any, Any], Any]] = {
     "sigmoid": lambda g, y: activations.sigmoid_grad(g, activations.sigmoid(y)),
     "tanh": lambda g, y: _tanh_grad(g, tanh(y)),
 }
-"""The gradients of the activations, given what these are applied to."""
+"""Gradients of the activations with respect to their input y, given y."""
 
 
 def _tanh_grad(g: Any, out: Any) -> Any:
@@ -210,16 +211,16 @@ def _fused_linear_gradient(
     activation: str,
     scale: float,
 ) -> Any:
-    before = None
+    y = None
     if activation == "relu" and residual is None:
-        before = out  # has the same signs
+        y = out  # has the same signs
     elif activation != "none":
-        before = _fused_linear_decomposed(x, weight, bias, None, activation="none", scale=scale)
-    slope = _SLOPES[activation](g, before)
+        y = _fused_linear_decomposed(x, weight, bias, None, activation="none", scale=scale)
+    dy = _ACTIVATION_GRADS[activation](g, y)
     if scale == 1:
-        return (*_linear_gradient(slope, x, weight, needs[:3]), g)
-    dx, dw, _ = _linear_gradient(slope * scale, x, weight, needs[:2])
-    db = sum_(reshape(slope, (-1, slope.shape[-1])), 0) if needs[2] else None
+        return (*_linear_gradient(dy, x, weight, needs[:3]), g)
+    dx, dw, _ = _linear_gradient(dy * scale, x, weight, needs[:2])
+    db = sum_(reshape(dy, (-1, dy.shape[-1])), 0) if needs[2] else None
     return dx, dw, db, g
 
 
@@ -251,7 +252,7 @@ fused_linear = declare(
     gradient=_fused_linear_gradient,
     samples=_fused_linear_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(8.0, terms=inner, floor=1.0),
+    tolerance=Tolerance(8.0, terms=inner_length, floor=1.0),
     errors=[
         ErrorSample((np.zeros((2, 3)), np.zeros((4, 3)), None, np.zeros((2, 3))), {}, ValueError, "residual"),
         ErrorSample(

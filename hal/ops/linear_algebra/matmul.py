@@ -31,25 +31,22 @@ from polyhal.hal.ops.pointwise.cast import cast
 from polyhal.hal.protocol import ComputeBackend
 
 
-def matrices(specs: Specs) -> tuple[Spec, Spec]:
-    """The factors of a product."""
-    x, y = specs[:2]
-    assert isinstance(x, Spec)
-    assert isinstance(y, Spec)
-    return x, y
+def factors(specs: Specs) -> tuple[Spec, Spec]:
+    """The factors of a product. Raises TypeError if one is no tensor."""
+    return tensor_at(specs, 0), tensor_at(specs, 1)
 
 
 def _matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """Matrix product of the last two axes, broadcast over the others: (..., M, K) @ (..., K, N)."""
     if out_dtype is None:
         return np.matmul(x, y)
-    wanted = dtypes.as_dtype(out_dtype)
-    wide = np.dtype(np.float64) if wanted.is_floating_point else wanted.numpy
+    target = dtypes.as_dtype(out_dtype)
+    wide = np.dtype(np.float64) if target.is_floating_point else target.numpy
     return np.matmul(np.asarray(x).astype(wide), np.asarray(y).astype(wide))
 
 
 def _infer_matmul(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    x, y = matrices(specs)
+    x, y = factors(specs)
     if x.ndim < 2 or y.ndim < 2:
         raise ValueError(f"shapes {x.shape} and {y.shape}; expected at least 2 axes each")
     if x.shape[-1] != y.shape[-2]:
@@ -57,23 +54,23 @@ def _infer_matmul(specs: Specs, params: dict[str, Any]) -> list[Output]:
     batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     dtype = dtypes.promote(x.dtype, y.dtype)
     if params["out_dtype"] is not None:
-        wanted = params["out_dtype"] = dtypes.as_dtype(params["out_dtype"])
-        if dtypes.promote(dtype, wanted) is not wanted:
-            raise ValueError(f"{wanted.name} cannot hold sums of {dtype.name}; expected a dtype to which that widens")
-        dtype = wanted
+        target = params["out_dtype"] = dtypes.as_dtype(params["out_dtype"])
+        if dtypes.promote(dtype, target) is not target:
+            raise ValueError(f"{target.name} cannot hold sums of {dtype.name}; expected a dtype to which that widens")
+        dtype = target
     return [(dtype, (*batch, x.shape[-2], y.shape[-1]))]
 
 
 def _matmul_core(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...], params: Params) -> CoreCall:
-    (x, y), (out,) = matrices(specs), outputs
+    (x, y), (out,) = factors(specs), outputs
     batch, (m, k), n = out.shape[:-2], x.shape[-2:], y.shape[-1]
     count = int(np.prod(batch, dtype=int))
 
-    def spread(s: Spec) -> View:
+    def batched(s: Spec) -> View:
         shape = (*batch, *s.shape[-2:])
         return View(shape, broadcast_strides(s.shape, s.strides, shape))
 
-    inputs = (CoreInput(out.dtype, (count, m, k), spread(x)), CoreInput(out.dtype, (count, k, n), spread(y)))
+    inputs = (CoreInput(out.dtype, (count, m, k), batched(x)), CoreInput(out.dtype, (count, k, n), batched(y)))
     return CoreCall("matmul", backend.matmul, inputs, out.dtype, (count, m, n))
 
 
@@ -82,7 +79,7 @@ def _matmul_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> Any:
     if not needs[1]:
         return dx, None
     if y.ndim == 2 and x.ndim > 2:
-        # One large product instead of a batch of small ones that would have to be summed.
+        # One large product is faster than a sum over a batch of small ones.
         x, g = reshape(x, (-1, x.shape[-1])), reshape(g, (-1, g.shape[-1]))
     return dx, _narrowed(op_matmul(transpose(x), g), y)
 
@@ -91,9 +88,9 @@ def _narrowed(gradient: Any, operand: Any) -> Any:
     return gradient if gradient.dtype is operand.dtype else cast(gradient, dtype=operand.dtype)
 
 
-def inner(specs: Specs, params: Params) -> int:
-    """How many terms each sum of a product has."""
-    return specs[0].shape[-1] if specs[0] is not None else 1
+def inner_length(specs: Specs, params: Params) -> int:
+    """The number of terms of each sum of a product."""
+    return tensor_at(specs, 0).shape[-1]
 
 
 def _matmul_samples(rng: np.random.Generator) -> list[Sample]:
@@ -140,7 +137,7 @@ op_matmul = declare(
     gradient=_matmul_gradient,
     samples=_matmul_samples,
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),
-    tolerance=Tolerance(1.0, terms=inner),
+    tolerance=Tolerance(1.0, terms=inner_length),
     errors=[
         ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "inner lengths differ"),
         ErrorSample((np.zeros((2, 3)), np.zeros((3, 2))), {"out_dtype": dtypes.int32}, ValueError, "cannot hold"),
@@ -156,7 +153,7 @@ op_matmul = declare(
 def matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N).
 
-    Sums have the dtype of the result; `out_dtype` makes that a wider one than the operands', such as int32 for int8.
+    Sums have the dtype of the result. `out_dtype` makes it wider than that of the operands, such as int32 for int8.
     """
     nx, ny = getattr(x, "ndim", 2), getattr(y, "ndim", 2)
     if nx >= 2 and ny >= 2:

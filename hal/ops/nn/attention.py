@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, forward and backward as one op each."""
+"""Scaled dot-product attention; forward and backward are one op each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _np_scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> 
 
 
 def _np_probabilities(scores: Any) -> tuple[Any, Any]:
-    """Softmax and logsumexp by rows; a row in which everything is masked gives zeros and -inf."""
+    """Softmax and logsumexp of each row; a fully masked row gives zeros and -inf."""
     top = np.max(scores, axis=-1, keepdims=True)
     e = np.exp(scores - np.where(np.isfinite(top), top, 0))
     total = np.sum(e, axis=-1, keepdims=True)
@@ -60,15 +60,18 @@ def _attention(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False
     """`softmax(q k^T * scale + mask) v` for q (..., T, D), k (..., S, D), v (..., S, E). Source: arXiv:1706.03762.
 
     `mask` broadcasts to (..., T, S): bool keeps where True, floats are added. `causal` lets query i see keys up to
-    i + S - T. `scale` defaults to 1/sqrt(D). Rows that may see nothing give 0. Returns the result and each row's logsumexp.
+    i + S - T. `scale` defaults to 1/sqrt(D). Fully masked rows give 0. Returns the result and each row's logsumexp.
     """
     p, lse = _np_probabilities(_np_scores(q, k, mask, causal, scale))
     return np.matmul(p, v), lse
 
 
-def _shapes(q: Any, k: Any, v: Any, mask: Any) -> tuple[int, ...]:
+def _checked(specs: Specs) -> tuple[Spec, Spec, Spec]:
+    """q, k and v. Raises ValueError unless they and the mask fit together."""
+    q, k, v = (tensor_at(specs, i) for i in range(3))
+    mask = specs[3]
     for name, s in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(s, Spec) or s.ndim < 2 or not s.dtype.is_floating_point:
+        if s.ndim < 2 or not s.dtype.is_floating_point:
             raise ValueError(f"{name} is {s}; expected floats with at least 2 axes")
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         raise ValueError(
@@ -77,17 +80,15 @@ def _shapes(q: Any, k: Any, v: Any, mask: Any) -> tuple[int, ...]:
     if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         raise ValueError(f"q {q.shape}, k {k.shape} and v {v.shape} differ in their leading axes")
     if mask is not None:
-        wanted = (*q.shape[:-1], k.shape[-2])
-        if broadcast_shapes(mask.shape, wanted) != wanted:
-            raise ValueError(f"mask {mask.shape} does not broadcast to {wanted}")
-    return q.shape[:-1]  # type: ignore[no-any-return]
+        scores = (*q.shape[:-1], k.shape[-2])
+        if broadcast_shapes(mask.shape, scores) != scores:
+            raise ValueError(f"mask {mask.shape} does not broadcast to {scores}")
+    return q, k, v
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    q, k, v, mask = specs
-    rows = _shapes(q, k, v, mask)
-    assert isinstance(q, Spec)
-    assert isinstance(v, Spec)
+    q, _, v = _checked(specs)
+    rows = q.shape[:-1]
     params["causal"] = bool(params["causal"])
     params["scale"] = float(1 / math.sqrt(max(q.shape[-1], 1)) if params["scale"] is None else params["scale"])
     return [(dtypes.promote(q.dtype, v.dtype), (*rows, v.shape[-1])), (accumulator(q.dtype), rows)]
@@ -129,8 +130,7 @@ def _attention_grad(
 ) -> Any:
     """Gradients of attention with respect to q, k and v, from its result and the logsumexp of each row."""
     lse = np.asarray(lse)
-    seen = np.isfinite(lse)
-    p = np.exp(_np_scores(q, k, mask, causal, scale) - np.where(seen, lse, 0)[..., None])
+    p = np.exp(_np_scores(q, k, mask, causal, scale) - np.where(np.isfinite(lse), lse, 0)[..., None])
     factor = 1 / math.sqrt(np.shape(q)[-1]) if scale is None else scale
     dp = np.matmul(grad, np.swapaxes(v, -1, -2))
     ds = p * (dp - np.sum(grad * np.asarray(y), axis=-1, keepdims=True)) * factor
@@ -138,18 +138,16 @@ def _attention_grad(
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    _, q, k, v, mask = specs[:5]
-    _infer((q, k, v, mask), params)
-    return [(s.dtype, s.shape) for s in (q, k, v)]  # type: ignore[union-attr]
+    _infer(specs[1:5], params)
+    return [(s.dtype, s.shape) for s in _checked(specs[1:5])]
 
 
 def _grad_decomposed(
     g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any, *, causal: bool, scale: float
 ) -> Any:
-    seen = isfinite(lse)
-    shift = reshape(where(seen, lse, 0.0), (*lse.shape, 1))
+    shift = reshape(where(isfinite(lse), lse, 0.0), (*lse.shape, 1))
     p = exp(_scores(q, k, mask, causal, scale) - shift)
-    # sum over keys of dp * p equals sum over features of g * out, which is a smaller tensor.
+    # The sum over keys of dp * p equals the sum over features of g * out, which is smaller.
     delta = sum_(g * out, -1, True)
     ds = p * (op_matmul(g, transpose(v)) - delta) * scale
     return op_matmul(ds, k), op_matmul(transpose(ds), q), op_matmul(transpose(p), g)
@@ -180,10 +178,10 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
         out.append(Sample((q, k, v, None), {"causal": True, "scale": 0.3}))
         out.append(Sample((q, k, v, keep), {"causal": False}))
         out.append(Sample((q, k, v, rng.uniform(-1, 1, (*lead, 1, s))), {"causal": True}))
-    blind = np.ones((3, 4), bool)
-    blind[1] = False
+    masked = np.ones((3, 4), bool)
+    masked[1] = False
     q, k, v = rng.uniform(-2, 2, (3, 5)), rng.uniform(-2, 2, (4, 5)), rng.uniform(-1, 1, (4, 5))
-    out.append(Sample((q, k, v, blind), {}, special=True, note="a row that sees nothing"))
+    out.append(Sample((q, k, v, masked), {}, special=True, note="a fully masked row"))
     return out
 
 
@@ -233,10 +231,15 @@ def _rule(
     dq, dk, dv = attention_grad(g, q, k, v, mask, out, lse, causal, scale)
     if len(needs) < 4 or not needs[3]:
         return dq, dk, dv, None
-    # A mask that is learnt is rare: its gradient repeats the scores instead of burdening every backward pass.
+    # Learned masks are rare: their gradient recomputes the scores, so that the others do not pay for it.
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     p = exp(_scores(q, k, mask, causal, factor) - reshape(lse, (*lse.shape, 1)))
     return dq, dk, dv, p * (op_matmul(g, transpose(v)) - sum_(g * out, -1, True))
+
+
+def _flops(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> int:
+    q, k, v = _checked(specs)
+    return 2 * outputs[1].size * k.shape[-2] * (q.shape[-1] + v.shape[-1])
 
 
 attention = declare(
@@ -252,12 +255,7 @@ attention = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(32.0, floor=2.0, terms=_terms, rounded=1),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2)), np.zeros((4, 2)), None), {}, ValueError, "do not fit")],
-    flops=lambda specs, outs, params: (
-        2
-        * outs[1].size
-        * tensor_at(specs, 1).shape[-2]
-        * (tensor_at(specs, 0).shape[-1] + tensor_at(specs, 2).shape[-1])
-    ),
+    flops=_flops,
     settings=("precision",),
     autocast=Autocast.HALF,
 )

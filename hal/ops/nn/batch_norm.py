@@ -1,4 +1,4 @@
-"""Batch normalisation, with the statistics that its gradient needs."""
+"""Batch norm. It also returns the statistics that its gradient needs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
-from polyhal.hal.layout import Spec
-from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Sample, Specs, Tolerance, declare, tensor_at
 from polyhal.hal.ops.layout.views import reshape
-from polyhal.hal.ops.nn.norm import check_shape, everything, float_input
+from polyhal.hal.ops.nn.norm import all_elements, check_shape, float_input
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 from polyhal.hal.ops.reductions.sums import mean, sum_
 
@@ -22,12 +21,12 @@ def _channels(x: Any) -> tuple[int, ...]:
 
 
 def per_channel(statistic: Any, x: Any) -> Any:
-    """Numbers of channels, to go with the elements of `x`."""
+    """A value per channel, reshaped to broadcast against `x` (N, C, ...)."""
     return reshape(statistic, (1, -1, *(1,) * (x.ndim - 2)))
 
 
 def np_per_channel(statistic: Any, x: Any) -> Any:
-    """The same in NumPy."""
+    """`per_channel` in NumPy."""
     return np.reshape(statistic, (1, -1, *(1,) * (x.ndim - 2)))
 
 
@@ -81,8 +80,7 @@ def _batch_norm_grad(
 
 
 def _infer_batch_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    x = specs[1]
-    assert isinstance(x, Spec)
+    x = tensor_at(specs, 1)
     channels = (x.shape[1],)
     for name, s in zip(("weight", "mean", "var"), specs[2:], strict=True):
         check_shape(name, s, channels)
@@ -129,7 +127,7 @@ batch_norm_grad = declare(
     lowering=Decompose(_batch_norm_grad_decomposed),
     samples=_batch_grad_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+    tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
 )
 
 
@@ -149,6 +147,6 @@ batch_norm = declare(
     gradient=_batch_norm_rule,
     samples=_batch_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+    tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(2), None), {"eps": 1e-5}, ValueError, "weight has shape")],
 )

@@ -1,4 +1,4 @@
-"""Batch normalisation with relu after it as one op, and its gradient. Made by passes, for devices that have kernels for it."""
+"""Batch norm followed by relu as one op, and its gradient. Graph passes make it where the device has kernels for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import OPS, Decompose, Output, Sample, Specs, Tolerance, declare
 from polyhal.hal.ops.nn.batch_norm import batch_norm, batch_norm_grad, np_per_channel, per_channel
-from polyhal.hal.ops.nn.norm import everything
+from polyhal.hal.ops.nn.norm import all_elements
 from polyhal.hal.ops.pointwise.activation import relu, relu_grad
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 
@@ -75,7 +75,7 @@ batch_norm_relu = declare(
     lowering=Decompose(_decomposed),
     samples=_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+    tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
 )
 batch_norm_relu_grad = declare(
     _batch_norm_relu_grad,
@@ -87,5 +87,5 @@ batch_norm_relu_grad = declare(
     lowering=Decompose(_grad_decomposed),
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+    tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
 )

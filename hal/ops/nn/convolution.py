@@ -1,4 +1,4 @@
-"""Two-dimensional convolution and its two gradients, which are convolutions too."""
+"""Two-dimensional convolution and its gradients with respect to input and weight."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    first_tensor,
     tensor_at,
 )
 from polyhal.hal.ops.layout.axes import flip, transpose
@@ -57,7 +58,7 @@ def _out_shape(x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, An
 
 
 def _np_windows(x: Any, kernel: Pair, stride: Any, padding: Any, dilation: Any) -> Any:
-    """(N, C, OH, OW, R, S)"""
+    """All windows of a padded image: (N, C, OH, OW, R, S)."""
     x = np.pad(np.asarray(x), ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
     spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
     view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=(2, 3))
@@ -95,9 +96,7 @@ def _conv2d(
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    x, weight, bias = specs
-    assert isinstance(x, Spec)
-    assert isinstance(weight, Spec)
+    x, weight, bias = tensor_at(specs, 0), tensor_at(specs, 1), specs[2]
     shape = _out_shape(x.shape, weight.shape, params)
     if bias is not None and bias.shape != shape[1:2]:
         raise ValueError(f"bias {bias.shape} does not fit {shape[1]} output channels")
@@ -105,12 +104,12 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _columns(x: Any, kernel: Any, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
-    """Every window as a row: (groups, N*OH*OW, C/groups*R*S)."""
+    """im2col, every window as a row: (groups, N*OH*OW, C/groups*R*S)."""
     if padding != (0, 0):
         x = pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
     view = windows(x, kernel, stride, dilation)
     n, c, oh, ow, r, s = view.shape
-    # The channel axis is split before the copy; a view of a padded image can always be split.
+    # Split the channels before the copy: in a view of a padded image they can always be split.
     grouped = permute(view, (1, 0, 2, 3, 4, 5))
     rows = reshape(grouped, (groups, c // groups, n * oh * ow, r * s))
     return reshape(permute(rows, (0, 2, 1, 3)), (groups, n * oh * ow, c // groups * r * s))
@@ -156,9 +155,7 @@ def _conv2d_input_grad(
 
 
 def _infer_input_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    g, weight = specs
-    assert isinstance(g, Spec)
-    assert isinstance(weight, Spec)
+    g, weight = tensor_at(specs, 0), tensor_at(specs, 1)
     params["shape"] = tuple(params["shape"])
     expected = _out_shape(params["shape"], weight.shape, params)
     if g.shape != expected:
@@ -169,16 +166,15 @@ def _infer_input_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 def _input_grad_decomposed(
     g: Any, weight: Any, *, shape: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Any:
-    """A convolution with the kernel turned round, of the gradient spread out by the stride."""
+    """Transposed convolution: convolve the gradient, dilated by the stride, with the flipped kernel."""
     k, c, r, s = weight.shape
-    turned = reshape(flip(weight, (2, 3)), (groups, k // groups, c, r, s))
-    turned = reshape(permute(turned, (0, 2, 1, 3, 4)), (groups * c, k // groups, r, s))
+    flipped = reshape(flip(weight, (2, 3)), (groups, k // groups, c, r, s))
+    flipped = reshape(permute(flipped, (0, 2, 1, 3, 4)), (groups * c, k // groups, r, s))
     spans = [(n - 1) * d for n, d in zip((r, s), dilation, strict=True)]
-    # Enough room before for the kernel's reach, cut down by the padding; the rest of the input's length after.
-    before = spans
+    # Zeros before the gradient for the reach of the kernel; the padding is cut off at the end.
     total = [n + 2 * p + span for n, p, span in zip(shape[2:], padding, spans, strict=True)]
-    spread = unslice(g, (*g.shape[:2], *total), (0, 0, *before), (1, 1, *stride))
-    full = conv2d(spread, turned, None, (1, 1), (0, 0), dilation, groups)
+    dilated = unslice(g, (*g.shape[:2], *total), (0, 0, *spans), (1, 1, *stride))
+    full = conv2d(dilated, flipped, None, (1, 1), (0, 0), dilation, groups)
     return slice_(full, (0, 0, *padding), shape, (1, 1, 1, 1))
 
 
@@ -207,9 +203,7 @@ def _conv2d_weight_grad(
 
 
 def _infer_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    g, x = specs
-    assert isinstance(g, Spec)
-    assert isinstance(x, Spec)
+    g, x = tensor_at(specs, 0), tensor_at(specs, 1)
     params["kernel"] = pair(params["kernel"], "kernel", 1)
     groups = _common(params)[3]
     weight = (g.shape[1], x.shape[1] // groups, *params["kernel"])
@@ -271,24 +265,21 @@ def _weight_grad_samples(rng: np.random.Generator) -> list[Sample]:
 
 
 def _terms(specs: Specs, params: Params) -> int:
-    weight = specs[1]
-    assert isinstance(weight, Spec)
+    weight = tensor_at(specs, 1)
     return int(np.prod(weight.shape[1:]))
 
 
 def _input_terms(specs: Specs, params: Params) -> int:
-    weight = specs[1]
-    assert isinstance(weight, Spec)
+    weight = tensor_at(specs, 1)
     return weight.shape[0] * weight.shape[2] * weight.shape[3]
 
 
 def _weight_terms(specs: Specs, params: Params) -> int:
-    g = specs[0]
-    assert isinstance(g, Spec)
+    g = first_tensor(specs)
     return g.size // max(g.shape[1], 1)
 
 
-# The three ops are bilinear and each one's gradients are the other two.
+# The three ops are bilinear: the gradients of each are the other two.
 
 
 def _input_grad_rule(

@@ -1,4 +1,4 @@
-"""Group normalisation, with the statistics that its gradient needs."""
+"""Group norm. It also returns the statistics that its gradient needs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    tensor_at,
 )
 from polyhal.hal.ops.layout.views import reshape
-from polyhal.hal.ops.nn.norm import check_shape, everything, float_input, layer_norm
+from polyhal.hal.ops.nn.batch_norm import np_per_channel, per_channel
+from polyhal.hal.ops.nn.norm import all_elements, check_shape, float_input, layer_norm
 from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _np_rows(x: Any, groups: int) -> Any:
-    """(images, groups, elements of a group)."""
+    """Reshape to (images, groups, elements of a group)."""
     return np.reshape(x, (x.shape[0], groups, -1 if np.size(x) else 0))
-
-
-def _np_per_channel(weight: Any, x: Any) -> Any:
-    return np.reshape(weight, (1, -1, *(1,) * (np.ndim(x) - 2)))
 
 
 def _group_norm(x: Any, weight: Any = None, bias: Any = None, *, groups: int = 1, eps: float = 1e-5) -> Any:
@@ -44,12 +42,12 @@ def _group_norm(x: Any, weight: Any = None, bias: Any = None, *, groups: int = 1
     rows = _np_rows(x, groups)
     mu, r = np.mean(rows, axis=2), 1 / np.sqrt(np.var(rows, axis=2) + eps)
     out = ((rows - mu[..., None]) * r[..., None]).reshape(x.shape)
-    out = out if weight is None else out * _np_per_channel(weight, x)
-    return out if bias is None else out + _np_per_channel(bias, x), mu, r
+    out = out if weight is None else out * np_per_channel(weight, x)
+    return out if bias is None else out + np_per_channel(bias, x), mu, r
 
 
 def _check(x: Spec, params: Params) -> tuple[int, int]:
-    """The shape of the statistics."""
+    """The shape of the statistics. Raises ValueError if the groups do not divide the channels."""
     groups = params["groups"]
     if x.ndim < 2 or groups < 1 or x.shape[1] % groups:
         raise ValueError(f"{groups} groups of shape {x.shape}; expected (N, C, ...) with C a multiple of the groups")
@@ -69,15 +67,11 @@ def _rows(x: Any, groups: int) -> Any:
     return reshape(x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
 
 
-def _per_channel(weight: Any, x: Any) -> Any:
-    return reshape(weight, (1, -1, *(1,) * (x.ndim - 2)))
-
-
 def _group_norm_decomposed(x: Any, weight: Any, bias: Any, *, groups: int, eps: float) -> Any:
     out, mu, r = layer_norm(_rows(x, groups), None, None, 1, eps)
     out = reshape(out, x.shape)
-    out = out if weight is None else out * _per_channel(weight, x)
-    return out if bias is None else out + _per_channel(bias, x), mu, r
+    out = out if weight is None else out * per_channel(weight, x)
+    return out if bias is None else out + per_channel(bias, x), mu, r
 
 
 def _group_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: Any = None, *, groups: int = 1) -> Any:
@@ -86,7 +80,7 @@ def _group_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: A
     channels = (0, *range(2, x.ndim))
     deviation = np.asarray(r)[..., None]
     normal = (_np_rows(x, groups) - np.asarray(mu)[..., None]) * deviation
-    scaled = _np_rows(grad if weight is None else grad * _np_per_channel(weight, x), groups)
+    scaled = _np_rows(grad if weight is None else grad * np_per_channel(weight, x), groups)
     dx = deviation * (
         scaled - np.mean(scaled, axis=2, keepdims=True) - normal * np.mean(scaled * normal, axis=2, keepdims=True)
     )
@@ -94,8 +88,7 @@ def _group_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: A
 
 
 def _infer_group_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    x = specs[1]
-    assert isinstance(x, Spec)
+    x = tensor_at(specs, 1)
     statistics = _check(x, params)
     check_shape("weight", specs[2], x.shape[1:2])
     check_shape("mean", specs[3], statistics)
@@ -108,7 +101,7 @@ def _group_norm_grad_decomposed(g: Any, x: Any, weight: Any, mu: Any, r: Any, *,
     channels = (0, *range(2, x.ndim))
     deviation = reshape(r, (*r.shape, 1))
     normal = (_rows(x, groups) - reshape(mu, (*mu.shape, 1))) * deviation
-    scaled = _rows(g if weight is None else g * _per_channel(weight, x), groups)
+    scaled = _rows(g if weight is None else g * per_channel(weight, x), groups)
     count = 1.0 / max(scaled.shape[2], 1)
     slope, product = sum_(scaled, 2, True) * count, sum_(scaled * normal, 2, True) * count
     dx = deviation * (scaled - slope - normal * product)
@@ -147,7 +140,7 @@ group_norm_grad: OpFunction = declare(
     lowering=Decompose(_group_norm_grad_decomposed),
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+    tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
 )
 
 
@@ -167,7 +160,7 @@ group_norm: OpFunction = declare(
     gradient=_rule,
     samples=_samples,
     dtypes=dtypes.FLOATS,
-    # Two elements of a group may lie close together: their normalised difference is large against eps.
-    tolerance=Tolerance(64.0, floor=4.0, terms=everything),
+    # Two elements of a group may be close together: their normalized difference is large against eps.
+    tolerance=Tolerance(64.0, floor=4.0, terms=all_elements),
     errors=[ErrorSample((np.zeros((2, 3)), None, None), {"groups": 2, "eps": 1e-5}, ValueError, "2 groups of shape")],
 )

@@ -1,4 +1,4 @@
-"""Cross entropy by rows of logits, fused with log-softmax, and the mean of row losses."""
+"""Cross entropy of rows of logits, fused with log-softmax, and the mean of row losses."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def _cross_entropy_rows(logits: Any, target: Any, *, ignore_index: int = -100, l
     return np.where(used, loss, 0), lse
 
 
-def _check(logits: Any, target: Any) -> tuple[Spec, Spec]:
-    assert isinstance(logits, Spec)
-    assert isinstance(target, Spec)
+def _checked(specs: Specs, logits_at: int = 0) -> Spec:
+    """The logits, which the target follows. Raises ValueError or TypeError unless the two fit together."""
+    logits, target = tensor_at(specs, logits_at), tensor_at(specs, logits_at + 1)
     if logits.ndim != 2 or target.shape != logits.shape[:1]:
         raise ValueError(f"logits {logits.shape} and target {target.shape}; expected (N, C) and (N,)")
     if not target.dtype.is_integral:
         raise TypeError(f"target is {target.dtype.name}; expected integer classes")
     if not logits.dtype.is_floating_point:
         raise TypeError(f"logits are {logits.dtype.name}; expected floats")
-    return logits, target
+    return logits
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    logits, _ = _check(specs[0], specs[1])
+    logits = _checked(specs)
     wide = accumulator(logits.dtype)
     return [(wide, logits.shape[:1]), (wide, logits.shape[:1])]
 
@@ -84,21 +84,21 @@ def _cross_entropy_rows_grad(
     grad: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0,
     columns: int = 0,
 ) -> Any:  # fmt: skip
-    """Gradient of cross_entropy_rows with respect to the logits, as rows of `columns` elements, if that is not 0.
+    """Gradient of cross_entropy_rows with respect to the logits, padded with zeros to rows of `columns` if that is not 0.
 
-    Those after the classes are 0: rows of a length that suits a device are read faster, as a view of the classes.
+    Kernels read aligned rows faster; a view of the classes is passed on.
     """
     logits = np.asarray(logits)
     _, used = _picked(logits, target, ignore_index)
     classes = logits.shape[1]
     hot = (np.arange(classes)[None, :] == np.asarray(target)[:, None]).astype(logits.dtype)
-    slope = np.exp(logits - np.asarray(lse)[:, None]) - (1 - label_smoothing) * hot - label_smoothing / classes
-    slope = np.where(used, grad, 0)[:, None] * slope
-    return np.pad(slope, ((0, 0), (0, columns - classes))) if columns else slope
+    dlogits = np.exp(logits - np.asarray(lse)[:, None]) - (1 - label_smoothing) * hot - label_smoothing / classes
+    dlogits = np.where(used, grad, 0)[:, None] * dlogits
+    return np.pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    logits, _ = _check(specs[1], specs[2])
+    logits = _checked(specs, 1)
     rows, classes = logits.shape
     columns = params["columns"]
     if columns and columns < classes:
@@ -112,11 +112,11 @@ def _grad_decomposed(
     classes = logits.shape[1]
     used = _used(target, classes, ignore_index)
     hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
-    slope = exp(logits - reshape(lse, (-1, 1))) - (
+    dlogits = exp(logits - reshape(lse, (-1, 1))) - (
         hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes
     )
-    slope = reshape(where(used, g, 0.0), (-1, 1)) * slope
-    return pad(slope, ((0, 0), (0, columns - classes))) if columns else slope
+    dlogits = reshape(where(used, g, 0.0), (-1, 1)) * dlogits
+    return pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
 
 
 def _terms(specs: Specs, params: Params) -> int:
@@ -154,7 +154,7 @@ cross_entropy_rows_grad = declare(
     lowering=Decompose(_grad_decomposed),
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
-    # The rounding of logits - lse, at most 80 on the samples, becomes a relative error of the probability.
+    # exp turns the rounding of logits - lse, at most 80 on the samples, into a relative error of the probability.
     tolerance=Tolerance(96.0, floor=1.0),
     errors=[
         ErrorSample(
@@ -185,9 +185,9 @@ cross_entropy_rows = declare(
 
 
 def _mean_loss(losses: Any, target: Any, *, ignore_index: int = -100) -> Any:
-    """Mean of `losses` (N,) of which those with a `target` (N,) of `ignore_index` are 0 and do not count.
+    """Mean of `losses` (N,) over the rows whose `target` (N,) is not `ignore_index`; the other losses are 0.
 
-    Returns with it 1 / (how many count), by which the gradient of the mean is multiplied: infinity where none does.
+    Also returns 1 / (number of such rows), the scale of the mean's gradient: infinity if there is none.
     """
     count = np.sum(np.asarray(target) != ignore_index, dtype=np.asarray(losses).dtype)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -195,9 +195,7 @@ def _mean_loss(losses: Any, target: Any, *, ignore_index: int = -100) -> Any:
 
 
 def _infer_mean_loss(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    losses, target = specs
-    assert isinstance(losses, Spec)
-    assert isinstance(target, Spec)
+    losses, target = tensor_at(specs, 0), tensor_at(specs, 1)
     if losses.ndim != 1 or target.shape != losses.shape:
         raise ValueError(f"losses {losses.shape} and target {target.shape}; expected (N,) and (N,)")
     if not target.dtype.is_integral or not losses.dtype.is_floating_point:
@@ -244,7 +242,7 @@ mean_loss = declare(
 def _mean_cross_entropy(logits: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
     """Mean of cross_entropy_rows over the rows that count, and its gradient with respect to the logits (N, C).
 
-    For few logits, of which the gradient costs less than a launch.
+    For few logits, whose gradient costs less than a launch.
     """
     losses, lse = _cross_entropy_rows(logits, target, ignore_index=ignore_index, label_smoothing=label_smoothing)
     mean_, scale = _mean_loss(losses, target, ignore_index=ignore_index)
@@ -253,14 +251,15 @@ def _mean_cross_entropy(logits: Any, target: Any, *, ignore_index: int = -100, l
 
 
 def _mean_cross_entropy_samples(rng: np.random.Generator) -> list[Sample]:
-    found = _samples(rng)
-    # The mean of no rows is NaN, of which there are no differences.
-    empty = [bool((s.inputs[1] == s.params.get("ignore_index", -100)).all()) for s in found]
-    return [replace(s, special=True) if none else s for s, none in zip(found, empty, strict=True)]
+    def ignored(s: Sample) -> bool:
+        return bool((s.inputs[1] == s.params.get("ignore_index", -100)).all())
+
+    # The mean of no rows is NaN, which has no finite differences.
+    return [replace(s, special=True) if ignored(s) else s for s in _samples(rng)]
 
 
 def _infer_mean_cross_entropy(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    logits, _ = _check(specs[0], specs[1])
+    logits = _checked(specs)
     return [(accumulator(logits.dtype), ()), (logits.dtype, logits.shape)]
 
 

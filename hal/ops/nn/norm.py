@@ -1,4 +1,4 @@
-"""Normalisation over trailing axes: layer and root-mean-square norm, with the statistics that their gradients need."""
+"""Layer norm and RMS norm over trailing axes. Each also returns the statistics that its gradient needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.declare import Autocast, Decompose, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import (
+    Autocast,
+    Decompose,
+    ErrorSample,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    first_tensor,
+    tensor_at,
+)
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.exponential import rsqrt
 from polyhal.hal.ops.reductions.sums import mean, sum_
@@ -18,8 +30,7 @@ from polyhal.hal.ops.reductions.sums import mean, sum_
 
 def float_input(specs: Specs) -> Spec:
     """The first input, which must be floating point. Raises TypeError."""
-    spec = specs[0]
-    assert isinstance(spec, Spec)
+    spec = first_tensor(specs)
     if not spec.dtype.is_floating_point:
         raise TypeError(f"got {spec.dtype.name}; expected a floating-point tensor")
     return spec
@@ -32,10 +43,10 @@ def check_shape(name: str, spec: Any, shape: tuple[int, ...]) -> None:
 
 
 def _split(spec: Spec, params: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The leading shape and the normalised trailing shape."""
+    """The leading shape and the normalized trailing shape."""
     n = params["axes"]
     if not 1 <= n <= spec.ndim:
-        raise ValueError(f"cannot normalise {n} axes of a tensor of {spec.ndim}")
+        raise ValueError(f"cannot normalize {n} axes of a tensor of {spec.ndim}")
     return spec.shape[: spec.ndim - n], spec.shape[spec.ndim - n :]
 
 
@@ -44,8 +55,8 @@ def _width(specs: Specs, params: Params) -> int:
     return math.prod(_split(spec, dict(params))[1])
 
 
-def everything(specs: Specs, params: Params) -> int:
-    """Sums of a norm's gradients run over all elements."""
+def all_elements(specs: Specs, params: Params) -> int:
+    """The number of terms of a sum over the whole first input."""
     return float_input(specs).size
 
 
@@ -57,8 +68,8 @@ def _leading(x: Any, axes: int) -> tuple[int, ...]:
     return tuple(range(x.ndim - axes))
 
 
-def _spread(statistic: Any, axes: int) -> Any:
-    """A statistic of the leading shape, made to broadcast against the whole."""
+def _unsqueezed(statistic: Any, axes: int) -> Any:
+    """A statistic of the leading shape with axes of length 1 added, so that it broadcasts."""
     return reshape(statistic, (*statistic.shape, *(1,) * axes))
 
 
@@ -99,9 +110,9 @@ def _infer_layer_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
 def _layer_norm_decomposed(x: Any, weight: Any, bias: Any, *, axes: int, eps: float) -> Any:
     over = _trailing(axes)
     mu = mean(x, over)
-    centred = x - _spread(mu, axes)
+    centred = x - _unsqueezed(mu, axes)
     r = rsqrt(mean(centred * centred, over) + eps)
-    out = centred * _spread(r, axes)
+    out = centred * _unsqueezed(r, axes)
     out = out if weight is None else out * weight
     return out if bias is None else out + bias, mu, r
 
@@ -122,8 +133,7 @@ def _layer_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: A
 
 
 def _infer_layer_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    x = specs[1]
-    assert isinstance(x, Spec)
+    x = tensor_at(specs, 1)
     lead, tail = _split(x, params)
     check_shape("weight", specs[2], tail)
     check_shape("mean", specs[3], lead)
@@ -134,9 +144,9 @@ def _infer_layer_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]
 
 def _layer_norm_grad_decomposed(g: Any, x: Any, weight: Any, mu: Any, r: Any, *, axes: int) -> Any:
     over = _trailing(axes)
-    normal = (x - _spread(mu, axes)) * _spread(r, axes)
+    normal = (x - _unsqueezed(mu, axes)) * _unsqueezed(r, axes)
     scaled = g if weight is None else g * weight
-    dx = _spread(r, axes) * (scaled - mean(scaled, over, True) - normal * mean(scaled * normal, over, True))
+    dx = _unsqueezed(r, axes) * (scaled - mean(scaled, over, True) - normal * mean(scaled * normal, over, True))
     lead = _leading(x, axes)
     return dx, sum_(g * normal, lead), sum_(g, lead)
 
@@ -173,7 +183,7 @@ layer_norm_grad = declare(
     lowering=Decompose(_layer_norm_grad_decomposed),
     samples=_norm_grad_samples,
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+    tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
 )
 
 
@@ -223,7 +233,7 @@ def _infer_rms_norm(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 def _rms_norm_decomposed(x: Any, weight: Any, *, axes: int, eps: float) -> Any:
     r = rsqrt(mean(x * x, _trailing(axes)) + eps)
-    out = x * _spread(r, axes)
+    out = x * _unsqueezed(r, axes)
     return out if weight is None else out * weight, r
 
 
@@ -237,8 +247,7 @@ def _rms_norm_grad(grad: Any, x: Any, weight: Any = None, r: Any = None, *, axes
 
 
 def _infer_rms_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    x = specs[1]
-    assert isinstance(x, Spec)
+    x = tensor_at(specs, 1)
     lead, tail = _split(x, params)
     check_shape("weight", specs[2], tail)
     check_shape("rstd", specs[3], lead)
@@ -246,9 +255,9 @@ def _infer_rms_norm_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _rms_norm_grad_decomposed(g: Any, x: Any, weight: Any, r: Any, *, axes: int) -> Any:
-    normal = x * _spread(r, axes)
+    normal = x * _unsqueezed(r, axes)
     scaled = g if weight is None else g * weight
-    dx = _spread(r, axes) * (scaled - normal * mean(scaled * normal, _trailing(axes), True))
+    dx = _unsqueezed(r, axes) * (scaled - normal * mean(scaled * normal, _trailing(axes), True))
     return dx, sum_(g * normal, _leading(x, axes))
 
 
@@ -260,7 +269,7 @@ rms_norm_grad = declare(
     outputs=("dx", "dweight"),
     lowering=Decompose(_rms_norm_grad_decomposed),
     dtypes=dtypes.FLOATS,
-    tolerance=Tolerance(16.0, floor=4.0, terms=everything),
+    tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
     samples=lambda rng: [
         Sample(
             (s.inputs[0], s.inputs[1], s.inputs[2], _rms_norm(s.inputs[1], axes=s.params["axes"])[1]),

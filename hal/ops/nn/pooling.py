@@ -18,6 +18,7 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    tensor_at,
 )
 from polyhal.hal.ops.layout.regions import pad
 from polyhal.hal.ops.layout.slicing import slice_, unslice, windows
@@ -30,8 +31,8 @@ from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _image(specs: Specs, i: int = 0) -> Spec:
-    spec = specs[i]
-    assert isinstance(spec, Spec)
+    """The input of position `i`. Raises ValueError unless it is a batch of images."""
+    spec = tensor_at(specs, i)
     if spec.ndim != 4 or not spec.dtype.is_floating_point:
         raise ValueError(f"got {spec}; expected floats of shape (N, C, H, W)")
     return spec
@@ -60,7 +61,7 @@ def _np_windows(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, v
 
 
 def _positions(kernel: Pair, stride: Pair, dilation: Pair, lengths: tuple[int, ...]) -> Any:
-    """For every kernel position: the starts and steps of the elements that it sees, in the padded image."""
+    """Starts and steps of the slice of the padded image that each kernel position reads."""
     for i in range(kernel[0]):
         for j in range(kernel[1]):
             yield (0, 0, i * dilation[0], j * dilation[1]), (1, 1, *stride)
@@ -78,7 +79,7 @@ def _padded_shape(shape: tuple[int, ...], padding: Pair) -> tuple[int, ...]:
 
 
 def _max_pool2d(x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), dilation: Any = (1, 1)) -> Any:
-    """Largest element of each window; NaN if any is NaN. Padding never wins."""
+    """Largest element of each window; NaN if any is NaN. Padding counts as -infinity."""
     return _np_windows(x, kernel, stride, padding, dilation, -np.inf).max(axis=(4, 5))
 
 
@@ -120,8 +121,8 @@ def _max_grad_decomposed(grad: Any, x: Any, *, kernel: Pair, stride: Pair, paddi
     free = equal(grad, grad).logical_or(True)
     total = None
     for starts, steps in _positions(kernel, stride, dilation, grad.shape):
-        seen = slice_(padded, starts, grad.shape, steps)
-        hit = logical_and(equal(seen, best).logical_or(not_equal(seen, seen)), free)
+        x_at = slice_(padded, starts, grad.shape, steps)
+        hit = logical_and(equal(x_at, best).logical_or(not_equal(x_at, x_at)), free)
         free = logical_and(free, logical_not(hit))
         part = unslice(where(hit, grad, 0.0), padded.shape, starts, steps)
         total = part if total is None else total + part
@@ -155,7 +156,7 @@ def _infer_avg(specs: Specs, params: dict[str, Any]) -> list[Output]:
 def _counted(
     total: Any, x: Any, shape: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair, include: bool
 ) -> Any:
-    """`total` divided by how many elements each window of an image of `shape` counts."""
+    """`total` divided by the number of elements that each window of an image of `shape` counts."""
     if include or padding == (0, 0):
         return total * (1.0 / (kernel[0] * kernel[1]))
     plane = slice_(x, (0, 0, 0, 0), (1, 1, 1, 1), (1, 1, 1, 1)) * 0.0
@@ -217,7 +218,7 @@ _CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 
 
 def _distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Values far enough apart that finite differences do not change which is largest."""
+    """Values far enough apart that finite differences do not change which one is largest."""
     return rng.permutation(int(np.prod(shape))).reshape(shape) * 0.01 - 0.3
 
 

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm along one axis."""
+"""Softmax and log-softmax along one axis, and their gradients."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.layout import Spec, normalize_axis
-from polyhal.hal.ops.declare import Autocast, Decompose, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.layout import normalize_axis
+from polyhal.hal.ops.declare import (
+    Autocast,
+    Decompose,
+    ErrorSample,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    first_tensor,
+)
 from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.pointwise.selection import where
@@ -18,8 +29,7 @@ from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    spec = specs[0]
-    assert isinstance(spec, Spec)
+    spec = first_tensor(specs)
     if not spec.dtype.is_floating_point:
         raise TypeError(f"got {spec.dtype.name}; expected a floating-point tensor")
     params["axis"] = normalize_axis(params["axis"], spec.ndim)
@@ -27,8 +37,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _length(specs: Specs, params: Params) -> int:
-    spec = specs[0]
-    assert isinstance(spec, Spec)
+    spec = first_tensor(specs)
     return spec.shape[params["axis"]] if spec.ndim else 1
 
 

@@ -1,4 +1,4 @@
-"""Activation functions of neural networks, and the error function that one of them needs."""
+"""Activation functions with their gradients, and erf, which gelu needs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ from polyhal.hal.ops.pointwise.exponential import exp, expm1, log1p
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
 
-_KINK = ((0.1, 4.0),)
 
-
-def _two_sided(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Values away from 0, where these functions have a kink that finite differences cannot cross."""
+def _away_from_zero(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Values of both signs with magnitude 0.1 to 4: finite differences must not cross the kink at 0."""
     return rng.choice([-1.0, 1.0], shape) * rng.uniform(0.1, 4.0, shape)
 
 
-def _kinked(rng: np.random.Generator) -> list[Sample]:
+def _kinked_samples(rng: np.random.Generator) -> list[Sample]:
     shapes: list[tuple[int, ...]] = [(), (0,), (33,), (3, 1, 5)]
-    return [Sample((_two_sided(rng, s),)) for s in shapes] + [Sample((SPECIAL,), special=True)]
+    return [Sample((_away_from_zero(rng, s),)) for s in shapes] + [Sample((SPECIAL,), special=True)]
 
 
 relu_grad: OpFunction = elementwise(
@@ -47,7 +45,7 @@ relu = elementwise(
     promotion="numeric",
     decompose=lambda x: maximum(x, 0),
     gradient=lambda g, out: relu_grad(g, out),
-    samples=_kinked,
+    samples=_kinked_samples,
 )
 leaky_relu = elementwise(
     "leaky_relu",
@@ -56,7 +54,7 @@ leaky_relu = elementwise(
     promotion="float",
     decompose=lambda x, *, negative_slope: where(less(0.0, x), x, x * negative_slope),
     gradient=lambda g, x, *, negative_slope: where(less(0.0, x), g, g * negative_slope),
-    samples=_kinked,
+    samples=_kinked_samples,
 )
 elu = elementwise(
     "elu",
@@ -65,7 +63,7 @@ elu = elementwise(
     promotion="float",
     decompose=lambda x, *, alpha: where(less(0.0, x), x, expm1(minimum(x, 0.0)) * alpha),
     gradient=lambda g, x, *, alpha: where(less(0.0, x), g, g * exp(minimum(x, 0.0)) * alpha),
-    samples=_kinked,
+    samples=_kinked_samples,
     tolerance=Tolerance(8.0),
 )
 
@@ -130,8 +128,7 @@ softplus = elementwise(
 )
 
 _np_erf = np.vectorize(math.erf, otypes=[np.float64])
-"""The C library's erf, which NumPy does not offer."""
-_erf_tolerance = Tolerance(12.0)
+"""erf of the C library; NumPy has none."""
 
 
 def _reference_erf(x: Any) -> Any:
@@ -145,7 +142,7 @@ erf = elementwise(
     promotion="float",
     decompose=lambda x: polynomials.erf(x, where, less, exp, abs_),
     gradient=lambda g, x: g * (exp(-square(x)) * (2 / math.sqrt(math.pi))),
-    tolerance=_erf_tolerance,
+    tolerance=Tolerance(12.0),
 )
 
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -170,10 +167,10 @@ def _np_gelu_grad(grad: Any, x: Any, *, approximate: str = "none") -> Any:
     x = np.asarray(x, np.float64)
     if approximate == "tanh":
         t = np.tanh(_SQRT_2_OVER_PI * (x + _CUBIC * x**3))
-        slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _SQRT_2_OVER_PI * (1 + 3 * _CUBIC * x * x)
+        derivative = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _SQRT_2_OVER_PI * (1 + 3 * _CUBIC * x * x)
     else:
-        slope = 0.5 * (1 + _np_erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-    return grad * slope
+        derivative = 0.5 * (1 + _np_erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return grad * derivative
 
 
 def _gelu_grad(g: Any, x: Any, *, approximate: str) -> Any:

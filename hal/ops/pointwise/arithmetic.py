@@ -1,4 +1,4 @@
-"""The four operations, signs and squares."""
+"""Arithmetic: the four operations, absolute value, sign, square and reciprocal."""
 
 from __future__ import annotations
 
@@ -12,27 +12,12 @@ from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.logic import equal, less
 from polyhal.hal.ops.pointwise.selection import where
 
-add = elementwise(
-    "add",
-    np.add,
-    "Sum `x + y`.",
-    gradient=lambda g: (g, g),
-    traits=Trait.CHEAP,
-)
+add = elementwise("add", np.add, "Sum `x + y`.", gradient=lambda g: (g, g), traits=Trait.CHEAP)
 subtract = elementwise(
-    "subtract",
-    np.subtract,
-    "Difference `x - y`.",
-    promotion="numeric",
-    gradient=lambda g: (g, -g),
-    traits=Trait.CHEAP,
+    "subtract", np.subtract, "Difference `x - y`.", promotion="numeric", gradient=lambda g: (g, -g), traits=Trait.CHEAP
 )
 multiply = elementwise(
-    "multiply",
-    np.multiply,
-    "Product `x * y`.",
-    gradient=lambda g, x, y: (g * y, g * x),
-    traits=Trait.CHEAP,
+    "multiply", np.multiply, "Product `x * y`.", gradient=lambda g, x, y: (g * y, g * x), traits=Trait.CHEAP
 )
 
 
@@ -52,14 +37,7 @@ divide = elementwise(
     traits=Trait.CHEAP,
 )
 
-negative = elementwise(
-    "negative",
-    np.negative,
-    "`-x`.",
-    promotion="numeric",
-    gradient=lambda g: -g,
-    traits=Trait.CHEAP,
-)
+negative = elementwise("negative", np.negative, "`-x`.", promotion="numeric", gradient=lambda g: -g, traits=Trait.CHEAP)
 abs_ = elementwise(
     "abs",
     np.abs,

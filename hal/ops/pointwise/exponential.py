@@ -26,12 +26,7 @@ from polyhal.hal.ops.pointwise.rounding import floor
 from polyhal.hal.ops.pointwise.selection import where
 
 exp = elementwise(
-    "exp",
-    np.exp,
-    "e to the power `x`.",
-    promotion="float",
-    gradient=lambda g, out: g * out,
-    autocast=Autocast.FLOAT32,
+    "exp", np.exp, "e to the power `x`.", promotion="float", gradient=lambda g, out: g * out, autocast=Autocast.FLOAT32
 )
 exp2 = elementwise(
     "exp2",
@@ -48,7 +43,7 @@ exp2 = elementwise(
 def _expm1(x: Any) -> Any:
     u = exp(x)
     exact = equal(u, 1.0)
-    # Kahan: (u - 1) x / log u cancels the rounding error of u.
+    # Kahan: (u - 1) x / log u cancels the rounding error of u = exp(x).
     corrected = (u - 1.0) * (x / where(exact, 1.0, log(u)))
     far = logical_or(less(x, -20.0), less(20.0, x))
     return where(far, u - 1.0, where(exact, x, corrected))
@@ -159,7 +154,7 @@ def _is_zero(x: Any) -> bool:
 
 
 def _integer_pow(x: Any, y: Any) -> Any:
-    """Square and multiply over the bits of the exponent; negative exponents give 0, as an integer division would."""
+    """Square and multiply over the bits of the exponent; negative exponents give 0, as integer division would."""
     base = x if hasattr(x, "dtype") else y * 0 + x
     exponent = y if hasattr(y, "dtype") else x * 0 + y
     result = exponent * 0 + 1
@@ -173,7 +168,7 @@ def _integer_pow(x: Any, y: Any) -> Any:
 
 def _pow_gradient(g: Any, x: Any, y: Any, out: Any, needs: tuple[bool, ...]) -> Any:
     dx = g * (y * pow_(x, y - 1)) if needs[0] else None
-    # At x = 0 the derivative in y is 0 for y >= 0, where log would give NaN.
+    # At x = 0 the derivative with respect to y is 0 for y >= 0; the log would give NaN.
     dy = g * where(equal(x, 0.0), 0.0, out * log(where(equal(x, 0.0), 1.0, x))) if needs[1] else None
     return dx, dy
 
@@ -199,7 +194,7 @@ pow_ = elementwise(
     decompose=lambda x, y: in_common_dtype(_pow_decomposed, x, y),
     gradient=_pow_gradient,
     samples=_pow_samples,
-    # exp(y log x): a relative error of |y log x| units enters through the exponent; |y log x| < 5 on the samples.
+    # exp(y log x) has a relative error of |y log x| units, below 5 on the samples.
     tolerance=Tolerance(16.0),
     dtypes=dtypes.FLOATS,
     autocast=Autocast.FLOAT32,

@@ -1,8 +1,8 @@
-"""A group of elementwise ops as one op, so that a backend can run it as one kernel. Made by passes over graphs.
+"""`fused_elementwise`: a group of pointwise ops as one op, which a backend can run as one kernel. Graph passes make it.
 
-A step is (op, arguments, parameters): the name of an elementwise op; the numbers of its operands, None for one that is left
-out; and its parameters in the order of its declaration. Values are numbered from 0: first the inputs, then the results of
-the steps. The dtype in which a step computes follows from its operands, as it does when the op is called alone.
+A step is (op, arguments, parameters): the name of a pointwise op; the indices of its operands, None for an absent one; and its
+parameters in the order of its declaration. Values are numbered from 0: first the inputs, then the results of the steps. A
+step promotes its operands as the op does when it is called alone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from polyhal.hal.ops.reductions.reduction import reduced_shape
 
 GroupStep = tuple[str, tuple[int | None, ...], tuple[Any, ...]]
 Reduction = tuple[str, tuple[int, ...], bool]
-"""The name of a reduction, its axes, and whether they stay with length 1."""
+"""The name of a reduction, its axes and `keepdims`."""
 
 
 def values_of(inputs: Specs, steps: Sequence[GroupStep]) -> list[Any]:
-    """What each value of a group is: a spec, or the ScalarSpec of a number. Raises ShapeError, ValueError."""
+    """The spec of each value of a group, a ScalarSpec for numbers. Raises ShapeError or ValueError for invalid steps."""
     values: list[Any] = list(inputs)
     for name, arguments, params in steps:
         if Trait.POINTWISE not in OPS[name].traits:
@@ -38,20 +38,20 @@ def values_of(inputs: Specs, steps: Sequence[GroupStep]) -> list[Any]:
 
 
 def operands(arguments: Sequence[int | None], values: Sequence[Any]) -> tuple[Any, ...]:
-    """The values that a step names; None for operands that are left out."""
+    """The values that a step takes as operands; None for absent ones."""
     return tuple(None if a is None else values[a] for a in arguments)
 
 
-def referred(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
-    """The values of a group by the ops' references."""
+def reference_steps(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
+    """Evaluate a group by the references of its ops; returns all values."""
     values = list(xs)
     for name, arguments, params in steps:
         values.append(OPS[name].reference(*operands(arguments, values), **OPS[name].bind(params)))
     return values
 
 
-def called(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
-    """The values of a group by calls of its ops, one after the other."""
+def call_steps(xs: Sequence[Any], steps: Sequence[GroupStep]) -> list[Any]:
+    """Evaluate a group by calling its ops one after the other; returns all values."""
     values = list(xs)
     for name, arguments, params in steps:
         values.append(OPS[name].call(*operands(arguments, values), *params))
@@ -78,8 +78,8 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _fused_elementwise(*xs: Any, steps: Any = (), results: Any = (), reduction: Any = None) -> Any:
-    """The values `results` of a group of elementwise `steps` on `xs`, or one of them, reduced."""
-    values = referred(xs, steps)
+    """The values `results` of a group of pointwise `steps` on `xs`, or one of them, reduced."""
+    values = reference_steps(xs, steps)
     if reduction is None:
         return tuple(values[i] for i in results)
     name, axes, keepdims = reduction
@@ -87,7 +87,7 @@ def _fused_elementwise(*xs: Any, steps: Any = (), results: Any = (), reduction: 
 
 
 def _decomposed(*xs: Any, steps: Any, results: Any, reduction: Any) -> Any:
-    values = called(xs, steps)
+    values = call_steps(xs, steps)
     if reduction is None:
         return tuple(values[i] for i in results)
     name, axes, keepdims = reduction
@@ -95,7 +95,7 @@ def _decomposed(*xs: Any, steps: Any, results: Any, reduction: Any) -> Any:
 
 
 def _terms(specs: Specs, params: Params) -> int:
-    """How many elements go into each result."""
+    """The number of elements that are reduced to each result."""
     if params["reduction"] is None:
         return 0
     shape = broadcast_shapes(*[s.shape for s in specs if isinstance(s, Spec)])

@@ -1,4 +1,4 @@
-"""Comparisons, logic and operations on bits."""
+"""Comparisons, logical and bitwise ops."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ from polyhal.hal.ops.declare import OpFunction, Sample, Trait
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 
 _B = dtypes.bool_
-equal = elementwise(
-    "equal",
-    np.equal,
-    "True where `x == y`.",
-    result=_B,
-    traits=Trait.CHEAP,
-)
+equal = elementwise("equal", np.equal, "True where `x == y`.", result=_B, traits=Trait.CHEAP)
 not_equal = elementwise(
     "not_equal",
     np.not_equal,
@@ -24,20 +18,9 @@ not_equal = elementwise(
     decompose=lambda x, y: logical_not(equal(x, y)),
     traits=Trait.CHEAP,
 )
-less = elementwise(
-    "less",
-    np.less,
-    "True where `x < y`.",
-    result=_B,
-    traits=Trait.CHEAP,
-)
+less = elementwise("less", np.less, "True where `x < y`.", result=_B, traits=Trait.CHEAP)
 greater = elementwise(
-    "greater",
-    np.greater,
-    "True where `x > y`.",
-    result=_B,
-    decompose=lambda x, y: less(y, x),
-    traits=Trait.CHEAP,
+    "greater", np.greater, "True where `x > y`.", result=_B, decompose=lambda x, y: less(y, x), traits=Trait.CHEAP
 )
 less_equal = elementwise(
     "less_equal",
@@ -56,31 +39,16 @@ greater_equal = elementwise(
     traits=Trait.CHEAP,
 )
 logical_and = elementwise(
-    "logical_and",
-    np.logical_and,
-    "True where both are non-zero.",
-    promotion="bool",
-    result=_B,
-    traits=Trait.CHEAP,
+    "logical_and", np.logical_and, "True where both are non-zero.", promotion="bool", result=_B, traits=Trait.CHEAP
 )
 logical_or: OpFunction = elementwise(
-    "logical_or",
-    np.logical_or,
-    "True where either is non-zero.",
-    promotion="bool",
-    result=_B,
-    traits=Trait.CHEAP,
+    "logical_or", np.logical_or, "True where either is non-zero.", promotion="bool", result=_B, traits=Trait.CHEAP
 )
 logical_xor = elementwise(
     "logical_xor", np.logical_xor, "True where exactly one is non-zero.", promotion="bool", result=_B
 )
 logical_not: OpFunction = elementwise(
-    "logical_not",
-    np.logical_not,
-    "True where `x` is zero.",
-    promotion="bool",
-    result=_B,
-    traits=Trait.CHEAP,
+    "logical_not", np.logical_not, "True where `x` is zero.", promotion="bool", result=_B, traits=Trait.CHEAP
 )
 
 

@@ -1,4 +1,4 @@
-"""Functions that the contract does not require, from rational approximations and the ops that it does require."""
+"""erf and atan by rational approximation, from ops that the contract requires."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Op = Callable[..., Any]
 
 
 def _horner(z: Any, coefficients: tuple[float, ...]) -> Any:
-    """The polynomial with the highest coefficient first."""
+    """Evaluate a polynomial by Horner's scheme, highest coefficient first."""
     value = z * coefficients[0] + coefficients[1]
     for c in coefficients[2:]:
         value = value * z + c
@@ -57,7 +57,7 @@ _ERFC_MIDDLE = (
 def erf(x: Any, where: Op, less: Op, exp: Op, absolute: Op) -> Any:
     """The error function, to a few units in the last place of float64.
 
-    The middle formula is used up to 6, beyond which the result rounds to 1; its polynomials stay finite in float32.
+    The middle formula serves up to 6, beyond which the result rounds to 1; its polynomials stay finite in float32.
     """
     size = absolute(x)
     z = x * x
@@ -94,7 +94,7 @@ def atan(x: Any, where: Op, less: Op, absolute: Op) -> Any:
     size = absolute(x)
     big, middle = less(_TAN_3PI_8, size), less(0.66, size)
     reduced = where(big, -1.0 / size, where(middle, (size - 1.0) / (size + 1.0), size))
-    # Sums of flags, not a choice between numbers: that would be a float32 one.
+    # A sum of flags: choosing between Python numbers would give float32.
     base = (big.cast(dtype=x.dtype) + less(0.66, size).cast(dtype=x.dtype)) * (math.pi / 4)
     z = reduced * reduced
     angle = base + (reduced + reduced * (z * (_horner(z, _ATAN[0]) / _horner(z, _ATAN[1]))))

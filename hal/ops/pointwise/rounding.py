@@ -1,4 +1,4 @@
-"""Rounding, division with remainder, and telling NaN and infinity from numbers."""
+"""Rounding, integer division and remainder, and tests for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ remainder = elementwise(
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(lambda a, b: a - floor_divide(a, b) * b, x, y),
     gradient=lambda g, x, y, needs: (g, -g * floor_divide(x, y) if needs[1] else None),
-    # An exact remainder loses up to |x/y| units when it is formed as x - floor(x/y)*y.
     samples=_nonzero_samples,
+    # x - floor(x/y)*y loses up to |x/y| units against the exact remainder.
     tolerance=Tolerance(2.0, floor=40.0),
 )
 

@@ -1,4 +1,4 @@
-"""Choosing between elements: by a condition, by size, within bounds."""
+"""Elementwise selection: maximum, minimum, where and clip."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ minimum = elementwise(
 
 
 def _extremum_gradient(g: Any, x: Any, y: Any, loses: Callable[..., Any]) -> Any:
-    """Half each where equal, as PyTorch."""
+    """Equal elements get half the gradient each, as in PyTorch."""
     half = where(equal(x, y), g * 0.5, 0.0)
     return where(loses(y, x), g, half), where(loses(x, y), g, half)
 

@@ -1,4 +1,4 @@
-"""Trigonometric and hyperbolic functions, and their inverses."""
+"""Trigonometric, inverse trigonometric and hyperbolic functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polyhal.hal.ops.pointwise.logic import equal, less, logical_or, not_equal
 from polyhal.hal.ops.pointwise.selection import where
 
 _UNIT = Tolerance(8.0, floor=1.0)
-"""Units at magnitude 1: near a zero of a periodic function the rounding of the argument dominates."""
+"""Units at magnitude 1: near a zero of a periodic function, the rounding of the argument dominates."""
 
 sin = elementwise(
     "sin",
@@ -87,7 +87,7 @@ def _atan2(y: Any, x: Any) -> Any:
     ratio = where(equal(small, large), where(equal(large, 0.0), 0.0, 1.0), small / large)
     angle = atan(where(logical_or(not_equal(x, x), not_equal(y, y)), math.nan, ratio))
     angle = where(swap, math.pi / 2 - angle, angle)
-    # 1/x tells -0 from 0, which the comparison with 0 does not.
+    # 1/x distinguishes -0 from 0, which a comparison does not.
     angle = where(logical_or(less(x, 0.0), less(1.0 / x, 0.0)), math.pi - angle, angle)
     return where(logical_or(less(y, 0.0), less(1.0 / y, 0.0)), -angle, angle)
 
@@ -107,7 +107,7 @@ atan2 = elementwise(
 
 def _sinh(x: Any) -> Any:
     e = expm1(abs_(x))
-    # Beyond 20 the second term is lost; e / (e + 1) would be inf / inf at the far end.
+    # Beyond 20 the second term rounds away; e / (e + 1) would end as inf / inf.
     half = where(less(20.0, abs_(x)), e, e + e / (e + 1.0)) * 0.5
     return where(less(x, 0.0), -half, half)
 

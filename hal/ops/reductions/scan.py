@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.layout import Spec, normalize_axis
+from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
@@ -20,6 +20,7 @@ from polyhal.hal.ops.declare import (
     Specs,
     Tolerance,
     declare,
+    first_tensor,
 )
 from polyhal.hal.ops.layout.axes import flip
 from polyhal.hal.ops.layout.regions import concat
@@ -28,17 +29,15 @@ from polyhal.hal.ops.pointwise.arithmetic import add, multiply
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    spec = specs[0]
-    assert isinstance(spec, Spec)
+    spec = first_tensor(specs)
     params["axis"] = normalize_axis(params["axis"], spec.ndim)
     wide = dtypes.uint64 if spec.dtype.kind == "uint" else dtypes.int64
     return [(spec.dtype if spec.dtype.is_floating_point else wide, spec.shape)]
 
 
 def _terms(specs: Specs, params: Params) -> int:
-    """How many elements go into the last result."""
-    spec = specs[0]
-    assert isinstance(spec, Spec)
+    """The number of terms of the last result."""
+    spec = first_tensor(specs)
     return spec.shape[params["axis"]]
 
 
@@ -59,25 +58,25 @@ def _samples(low: float, high: float) -> Callable[[np.random.Generator], list[Sa
     return samples
 
 
-def _part(x: Any, axis: int, start: int, length: int) -> Any:
-    """`length` neighbouring elements along `axis`."""
+def _slice(x: Any, axis: int, start: int, length: int) -> Any:
+    """`length` consecutive elements along `axis`."""
     starts = tuple(start if i == axis else 0 for i in range(x.ndim))
     lengths = tuple(length if i == axis else n for i, n in enumerate(x.shape))
     return slice_(x, starts, lengths, (1,) * x.ndim)
 
 
-def _decomposed(join: Callable[..., Any]) -> Callable[..., Any]:
-    """Each round joins what lies `reach` elements apart: after the last, every result has all that lie before it."""
+def _decomposed(combine: Callable[..., Any]) -> Callable[..., Any]:
+    """A parallel prefix scan (Hillis and Steele, 1986): round i combines elements that are 2^i apart."""
 
     def decompose(x: Any, *, axis: int) -> Any:
         if x.dtype.kind != "float":
             x = x.cast(dtype=dtypes.uint64 if x.dtype.kind == "uint" else dtypes.int64)
-        length, reach = x.shape[axis], 1
-        while reach < length:
-            rest = length - reach
-            joined = join(_part(x, axis, reach, rest), _part(x, axis, 0, rest))
-            x = concat((_part(x, axis, 0, reach), joined), axis)
-            reach *= 2
+        length, distance = x.shape[axis], 1
+        while distance < length:
+            rest = length - distance
+            combined = combine(_slice(x, axis, distance, rest), _slice(x, axis, 0, rest))
+            x = concat((_slice(x, axis, 0, distance), combined), axis)
+            distance *= 2
         return x
 
     return decompose
@@ -101,7 +100,7 @@ cumsum: OpFunction = declare(
     samples=_samples(-2.0, 2.0),
     errors=_ERRORS,
     dtypes=dtypes.ALL,
-    # Partial sums cancel: what was rounded is as large as the largest of them.
+    # Partial sums cancel: the rounding is that of the largest of them.
     tolerance=Tolerance(2.0, floor=4.0, terms=_terms),
     autocast=Autocast.FLOAT32,
 )

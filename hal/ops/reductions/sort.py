@@ -1,4 +1,4 @@
-"""Sorting along one axis: values, positions, and the largest few. Equal elements keep their order; NaN counts as largest."""
+"""sort, argsort and topk along one axis. Sorting is stable, and NaN counts as the largest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, normalize_axis
 from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.declare import Decompose, ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    first_tensor,
+)
 from polyhal.hal.ops.indexing.along_axis import scatter_along_axis
 from polyhal.hal.ops.layout.axes import flip, moveaxis
 from polyhal.hal.ops.layout.creation import arange, full
@@ -25,7 +35,7 @@ _OUTPUTS = ("values", "indices")
 
 
 def _sorted_positions(x: Any, axis: int, descending: bool) -> Any:
-    """Positions in sorted order, as int64; a stable order read backwards from the back is a stable descending one."""
+    """Positions in sorted order, as int64. Sorting the reversed axis makes the reversed order stable too."""
     x = np.asarray(x)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
@@ -34,9 +44,8 @@ def _sorted_positions(x: Any, axis: int, descending: bool) -> Any:
 
 
 def _axis(specs: Specs, params: dict[str, Any]) -> Spec:
-    """The input, with `axis` counted from the front."""
-    spec = specs[0]
-    assert isinstance(spec, Spec)
+    """The input. Normalizes `axis`; raises ValueError if it is too long for int32 positions."""
+    spec = first_tensor(specs)
     params["axis"] = normalize_axis(params["axis"], spec.ndim)
     if spec.shape[params["axis"]] >= 1 << 31:
         raise ValueError(f"axis of length {spec.shape[params['axis']]}; expected less than 2^31")
@@ -47,7 +56,7 @@ def _axis(specs: Specs, params: dict[str, Any]) -> Spec:
 
 
 def _extreme(dtype: DType, largest: bool) -> float | int:
-    """What no element of `dtype` comes after: NaN is the largest float."""
+    """The last (or first) element of `dtype` in sorted order: NaN is the largest float."""
     if dtype.kind == "float":
         return float("nan") if largest else float("-inf")
     if dtype.kind == "bool":
@@ -59,7 +68,7 @@ def _extreme(dtype: DType, largest: bool) -> float | int:
 
 
 def _swapped(a: Any, b: Any, i: Any, j: Any, descending: bool) -> Any:
-    """Whether element (b, j) comes before (a, i); positions decide between equal elements."""
+    """Whether element (b, j) comes before (a, i): positions decide between equal elements."""
     before = greater(b, a) if descending else less(b, a)
     same = equal(a, b)
     if a.dtype.kind == "float":
@@ -79,9 +88,9 @@ def _halves(x: Any, size: int) -> tuple[Any, Any]:
 
 
 def _round(x: Any, index: Any, size: int, mirrored: bool, descending: bool) -> tuple[Any, Any]:
-    """Bring in order each element of the first half of every run and its partner in the second.
+    """Compare and exchange each element of the first half of every run with its partner in the second half.
 
-    The partner is `size / 2` away or, `mirrored`, as far from the end as the element from the beginning.
+    The partner is `size / 2` away or, if `mirrored`, as far from the end as the element is from the start.
     """
     a, b = _halves(x, size)
     i, j = _halves(index, size)
@@ -185,13 +194,13 @@ def argsort(x: Any, axis: int = -1, descending: bool = False) -> Any:
     return sort_pairs(x, axis, descending)[1]
 
 
-# --- the largest few ------------------------------------------------------------------------------------------------
+# --- top k  ------------------------------------------------------------------------------------------------
 
 
 def _topk(x: Any, *, k: int, axis: int = -1, largest: bool = True) -> Any:
     """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest.
 
-    Of equal elements, the first come first.
+    Equal elements keep their order.
     """
     values, order = _sort_pairs(x, axis=axis, descending=largest)
     return np.take(values, np.arange(k), axis), np.take(order, np.arange(k), axis)
