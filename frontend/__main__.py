@@ -1,4 +1,4 @@
-"""`python -m polyhal`, for where the console script is not on the path."""
+"""`python -m polyhal`, if the console script is not on the path."""
 
 from polyhal.cli import main
 

@@ -16,7 +16,7 @@ Shape = int | tuple[int, ...] | list[int]
 
 
 def tensor(data: Any, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """A new tensor with a copy of `data`: numbers, nested lists, NumPy arrays or another tensor."""
+    """Make a tensor from a copy of `data`: numbers, nested lists, NumPy arrays or another tensor."""
     return Tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -30,42 +30,42 @@ def _filled(
 def zeros(
     shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Zeros of `shape`, float32 unless told otherwise."""
+    """Make zeros of `shape`; float32 by default."""
     return _filled(shape, 0, dtype, device, requires_grad)
 
 
 def ones(shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Ones of `shape`, float32 unless told otherwise."""
+    """Make ones of `shape`; float32 by default."""
     return _filled(shape, 1, dtype, device, requires_grad)
 
 
 def empty(
     shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor of `shape` whose elements are not set to anything in particular; here they are zero."""
+    """Make a tensor of `shape` whose elements are unspecified; here they are zero."""
     return _filled(shape, 0, dtype, device, requires_grad)
 
 
 def zeros_like(x: Tensor, dtype: object = None) -> Tensor:
-    """Zeros with the shape, dtype and device of `x`."""
+    """Make zeros with the shape, dtype and device of `x`."""
     return zeros(x.shape, x.dtype if dtype is None else dtype, x.device)
 
 
 def ones_like(x: Tensor, dtype: object = None) -> Tensor:
-    """Ones with the shape, dtype and device of `x`."""
+    """Make ones with the shape, dtype and device of `x`."""
     return ones(x.shape, x.dtype if dtype is None else dtype, x.device)
 
 
 def full_like(x: Tensor, value: bool | int | float, dtype: object = None) -> Tensor:
-    """A tensor like `x` filled with `value`."""
+    """Make a tensor with the shape, dtype and device of `x`, filled with `value`."""
     return _filled(x.shape, value, x.dtype if dtype is None else dtype, x.device, False)
 
 
 def linspace(start: float, stop: float, num: int, dtype: object = None, device: Device | str | None = None) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, both included."""
+    """Make `num` evenly spaced numbers from `start` to `stop`, both included."""
     return Tensor(np.linspace(start, stop, num), dtype=dtypes.DEFAULT_FLOAT if dtype is None else dtype, device=device)
 
 
 def eye(rows: int, columns: int | None = None, dtype: object = None, device: Device | str | None = None) -> Tensor:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Make a matrix with ones on the diagonal and zeros elsewhere."""
     return Tensor(np.eye(rows, columns), dtype=dtypes.DEFAULT_FLOAT if dtype is None else dtype, device=device)

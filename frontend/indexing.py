@@ -1,8 +1,9 @@
-"""Bracket notation on tensors: views for integers and slices, copies for index tensors and masks."""
+"""Bracket notation on tensors, with NumPy's rules: views for integers and slices, copies for index tensors and masks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,119 +14,28 @@ from polyhal.hal.ops.indexing.brackets import basic_index
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
-_embedding, _reshape, _permute, _where, _less, _broadcast_to = (
-    FUNCTIONS[n] for n in ("embedding", "reshape", "permute", "where", "less", "broadcast_to")
+_embedding, _less, _permute, _reshape, _where = (
+    FUNCTIONS[n] for n in ("embedding", "less", "permute", "reshape", "where")
 )
 
 
-def _is_basic(item: Any) -> bool:
-    return (
-        item is None
-        or item is Ellipsis
-        or (isinstance(item, (slice, int, np.integer)) and not isinstance(item, (bool, np.bool_)))
-    )
-
-
 def select(x: Tensor, index: Any) -> Tensor:
-    """`x[index]` under NumPy's rules. Raises IndexError."""
+    """`x[index]`. Raises IndexError."""
     items = index if isinstance(index, tuple) else (index,)
+    result: Tensor
     if all(_is_basic(item) for item in items):
-        result: Tensor = basic_index(x, items)
+        result = basic_index(x, items)
         return result
-    x, positions, count, place = _advanced(x, items)
-    rows = _reshape(x, (-1, *x.shape[count:])) if count else x
-    out = _embedding(
-        _reshape(rows, (rows.shape[0], -1)) if rows.size else _reshape(rows, (rows.shape[0], 0)), positions
-    )
-    out = _reshape(out, (*positions.shape, *x.shape[count:]))
-    if not place:
-        return out  # type: ignore[no-any-return]
-    k = positions.ndim
-    return _permute(out, (*range(k, k + place), *range(k), *range(k + place, out.ndim)))  # type: ignore[no-any-return]
-
-
-def _advanced(x: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, Tensor, int, int]:
-    """Move the axes that index tensors name to the front.
-
-    Returns the tensor, flat positions in those axes, their number, and where the axes of the positions belong in the result:
-    in the place of the indexed axes if these are neighbours, else in front, as in NumPy.
-    """
-    from polyhal.tensor import Tensor, as_tensor
-
-    expanded = _expanded(x, items)
-    plain = [item if _is_basic(item) else slice(None) for item in expanded]
-    if Ellipsis not in plain:
-        plain.append(Ellipsis)
-    x = basic_index(x, tuple(plain))
-    axes: list[int] = []
-    found: list[Any] = []
-    place = None
-    axis = 0
-    for item in expanded:
-        if place is None and _is_advanced(item):
-            place = axis
-        if item is Ellipsis:
-            axis += x.ndim - sum(1 for i in expanded if i is not Ellipsis and not isinstance(i, (int, np.integer)))
-        elif not isinstance(item, (int, np.integer)):
-            if not _is_basic(item):
-                axes.append(axis)
-                found.append(item)
-            axis += 1
-    marks = [_is_advanced(item) for item in expanded]
-    first, last = marks.index(True), len(marks) - marks[::-1].index(True)
-    x = _permute(x, (*axes, *(i for i in range(x.ndim) if i not in axes)))
-    flat: Any = None
-    for length, item in zip(x.shape, found, strict=False):
-        if not isinstance(item, Tensor) and item.size and not (-length <= item.min() and item.max() < length):
-            raise IndexError(
-                f"[getitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}"
-            )
-        tensor = item if isinstance(item, Tensor) else as_tensor(item, x.device)
-        wrapped = _where(_less(tensor, 0), tensor + length, tensor)
-        flat = wrapped if flat is None else flat * length + wrapped
-    return x, flat, len(axes), (place or 0) if all(marks[first:last]) else 0
-
-
-def _is_advanced(item: Any) -> bool:
-    """True for what NumPy counts as an advanced index once there is an index tensor: that, and integers."""
-    return isinstance(item, (int, np.integer)) or not _is_basic(item)
-
-
-def _expanded(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
-    """The items with masks replaced by the positions of their hits. Raises IndexError for masks that do not fit, and floats."""
-    from polyhal.tensor import Tensor
-
-    taken = sum(1 if _is_basic(i) else _axes_of(i) for i in items if i is not None and i is not Ellipsis)
-    expanded: list[Any] = []
-    axis = 0
-    for item in items:
-        if _is_basic(item):
-            expanded.append(item)
-            axis += x.ndim - taken if item is Ellipsis else 0 if item is None else 1
-            continue
-        array = item if isinstance(item, Tensor) else np.asarray(item)
-        if not isinstance(array, Tensor) and not array.size and array.dtype.kind == "f":
-            array = array.astype(np.int64)  # an empty list
-        kind = dtypes.as_dtype(array.dtype)
-        if kind is dtypes.bool_:
-            if array.shape != x.shape[axis : axis + array.ndim]:
-                raise IndexError(
-                    f"[getitem] a mask of shape {array.shape} does not fit axes {x.shape[axis : axis + array.ndim]}"
-                )
-            # The number of hits decides a shape, so the mask has to come to the host.
-            expanded += [hits.astype(np.int64) for hits in np.nonzero(np.asarray(array))]
-        elif kind.is_integral:
-            expanded.append(array)
-        else:
-            raise IndexError(f"[getitem] an index tensor is {kind.name}; expected integers or bool")
-        axis += _axes_of(item)
-    return expanded
-
-
-def _axes_of(item: Any) -> int:
-    """How many axes an index tensor takes: as many as a mask has, else one."""
-    array = item if hasattr(item, "ref") else np.asarray(item)
-    return int(array.ndim) if array.dtype in (dtypes.bool_, np.bool_) else 1
+    gather = _gather(x, items)
+    x, positions = gather.x, gather.positions
+    rest = x.shape[gather.axes :]
+    rows = _reshape(x, (-1, *rest)) if gather.axes else x
+    flat = _reshape(rows, (rows.shape[0], -1 if rows.size else 0))
+    result = _reshape(_embedding(flat, positions), (*positions.shape, *rest))
+    if gather.place:
+        k, place = positions.ndim, gather.place
+        result = _permute(result, (*range(k, k + place), *range(k), *range(k + place, result.ndim)))
+    return result
 
 
 def assign(x: Tensor, index: Any, value: Any) -> None:
@@ -141,7 +51,123 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
         else:
             target.copy_(value)
         return
-    # Rare and not worth a kernel: take the tensor to the host, assign there and bring it back.
+    # Rare, and not worth a kernel: assign on the host.
     array = x.numpy()
-    array[tuple(np.asarray(i) if not _is_basic(i) else i for i in items)] = np.asarray(value)
+    array[tuple(i if _is_basic(i) else np.asarray(i) for i in items)] = np.asarray(value)
     x.copy_(as_tensor(array, x.device))
+
+
+# --- kinds of items -------------------------------------------------------------------------------------------------
+
+
+def _is_integer(item: Any) -> bool:
+    return isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_))
+
+
+def _is_basic(item: Any) -> bool:
+    return item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item)
+
+
+def _is_advanced(item: Any) -> bool:
+    """Whether NumPy counts an item as an advanced index if there is an index tensor: integers are then, too."""
+    return _is_integer(item) or not _is_basic(item)
+
+
+def _axes_of(item: Any) -> int:
+    """How many axes an index tensor indexes: all those of a mask, else one."""
+    array = item if hasattr(item, "ref") else np.asarray(item)
+    return int(array.ndim) if array.dtype in (dtypes.bool_, np.bool_) else 1
+
+
+# --- index tensors --------------------------------------------------------------------------------------------------
+
+
+class _Gather(NamedTuple):
+    """Advanced indexing as a lookup of rows."""
+
+    x: Tensor
+    """The indexed axes come first."""
+    positions: Tensor
+    """Row numbers, counted through all indexed axes."""
+    axes: int
+    """How many axes are indexed."""
+    place: int
+    """Where the axes of `positions` belong in the result."""
+
+
+def _gather(x: Tensor, items: tuple[Any, ...]) -> _Gather:
+    items = tuple(_without_masks(x, items))
+    basic = [item if _is_basic(item) else slice(None) for item in items]
+    x = basic_index(x, tuple(basic if Ellipsis in basic else [*basic, Ellipsis]))
+    placed = _placed(items, x.ndim)
+    axes = [axis for item, axis in placed if not _is_basic(item)]
+    x = _permute(x, (*axes, *(i for i in range(x.ndim) if i not in axes)))
+    positions = _flat_positions(x, [item for item in items if not _is_basic(item)])
+    return _Gather(x, positions, len(axes), _result_axis(placed))
+
+
+def _placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
+    """Each item with the axis that it begins at, in a tensor of `ndim` axes from which integers have selected."""
+    explicit = sum(1 for i in items if i is not Ellipsis and not _is_integer(i))
+    placed: list[tuple[Any, int]] = []
+    axis = 0
+    for item in items:
+        placed.append((item, axis))
+        axis += ndim - explicit if item is Ellipsis else 0 if _is_integer(item) else 1
+    return placed
+
+
+def _result_axis(placed: Sequence[tuple[Any, int]]) -> int:
+    """Where indexed axes belong in the result: where they were if they are adjacent, else in front."""
+    advanced = [i for i, (item, _) in enumerate(placed) if _is_advanced(item)]
+    adjacent = advanced[-1] - advanced[0] == len(advanced) - 1
+    return placed[advanced[0]][1] if adjacent else 0
+
+
+def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
+    """One number per element for positions in the first axes of `x`. Raises IndexError for positions outside."""
+    from polyhal.tensor import Tensor, as_tensor
+
+    flat: Any = None
+    for length, item in zip(x.shape, indices, strict=False):
+        if not isinstance(item, Tensor) and item.size and not (-length <= item.min() and item.max() < length):
+            raise IndexError(
+                f"[getitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}"
+            )
+        index = item if isinstance(item, Tensor) else as_tensor(item, x.device)
+        positive = _where(_less(index, 0), index + length, index)
+        flat = positive if flat is None else flat * length + positive
+    return flat  # type: ignore[no-any-return]
+
+
+def _without_masks(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
+    """The items with masks replaced by the positions of their hits. Raises IndexError for masks that do not fit, and floats."""
+    from polyhal.tensor import Tensor
+
+    indexed = sum(1 if _is_basic(i) else _axes_of(i) for i in items if i is not None and i is not Ellipsis)
+    expanded: list[Any] = []
+    axis = 0
+    for item in items:
+        if _is_basic(item):
+            expanded.append(item)
+            axis += x.ndim - indexed if item is Ellipsis else 0 if item is None else 1
+            continue
+        array = item if isinstance(item, Tensor) else np.asarray(item)
+        if not isinstance(array, Tensor) and not array.size and array.dtype.kind == "f":
+            array = array.astype(np.int64)  # an empty list
+        kind = dtypes.as_dtype(array.dtype)
+        if kind is dtypes.bool_:
+            expanded += _hits(array, x.shape[axis : axis + array.ndim])
+        elif kind.is_integral:
+            expanded.append(array)
+        else:
+            raise IndexError(f"[getitem] an index tensor is {kind.name}; expected integers or bool")
+        axis += _axes_of(item)
+    return expanded
+
+
+def _hits(mask: Any, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Where a mask is true, one array per axis. On the host, because the number of hits decides a shape."""
+    if mask.shape != shape:
+        raise IndexError(f"[getitem] a mask of shape {mask.shape} does not fit axes {shape}")
+    return [hits.astype(np.int64) for hits in np.nonzero(np.asarray(mask))]

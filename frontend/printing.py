@@ -1,4 +1,4 @@
-"""How a tensor looks when printed."""
+"""The printed form of tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def render(x: Tensor) -> str:
-    """NumPy's picture of the elements, with dtype, device and place on the tape where they are not the default."""
+    """Format the elements as NumPy does, with dtype, device, and what made the tensor if that is on the tape."""
     array = x.numpy()
     if array.dtype.kind == "V":  # bfloat16 has no formatter of its own
         array = array.astype(np.float32)

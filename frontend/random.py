@@ -1,8 +1,8 @@
-"""Random numbers: counter-based, so that a seed gives the same bits on every device.
+"""Random numbers from a counter-based generator, so that a seed gives the same bits on every device.
 
-A generator is only a pair of numbers (seed, offset). Every call takes the counter blocks that it needs and moves the
-offset on (Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), so a saved state
-continues exactly.
+The state of a generator is a seed and an offset. Every call takes the counter blocks that it needs and advances the offset, so
+that a saved state continues exactly. Source: Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+SC 2011.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Shape = int | tuple[int, ...] | list[int]
 
 
 class Generator:
-    """A stream of random numbers: `seed` names the stream, the offset says how many blocks of it were used.
+    """A stream of random numbers: `seed` names the stream, `offset` counts the blocks that were used.
 
-    Without a seed the operating system chooses one. Safe to share between threads.
+    Without a seed the operating system provides one. Threads may share a generator.
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -50,7 +50,7 @@ class Generator:
         return self._offset
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start the stream `seed` (0 to 2**63 - 1) from its beginning. Raises ValueError."""
+        """Restart with the stream `seed` (0 to 2**63 - 1). Raises ValueError."""
         if not 0 <= seed <= _LARGEST:
             raise ValueError(message("manual_seed", f"seed {seed}", expected="an integer from 0 to 2**63 - 1"))
         with self._lock:
@@ -58,9 +58,9 @@ class Generator:
         return self
 
     def take(self, count: int) -> tuple[int, int]:
-        """The (seed, offset) under which `count` 32-bit words can be drawn; they are used up by this call.
+        """Use up `count` 32-bit words. Returns the seed and the offset under which they can be drawn.
 
-        In a capture both are numbers that each run draws anew.
+        In a captured step both are runtime scalars, because each run draws new words.
         """
         region = dispatch.thread.region
         if region is not None:
@@ -68,37 +68,37 @@ class Generator:
         return dispatch.thread.executor.random(self, count)
 
     def advance(self, count: int) -> tuple[int, int]:
-        """Use up `count` words now. Returns the (seed, offset) under which they can be drawn."""
+        """Use up `count` words now, captured or not. Returns seed and offset."""
         with self._lock:
             offset = self._offset
             self._offset += -(-count // _WORDS)
         return self._seed, offset
 
     def get_state(self) -> dict[str, int]:
-        """The state as plain numbers, for checkpoints."""
+        """Return the state as plain numbers, for checkpoints."""
         with self._lock:
             return {"seed": self._seed, "offset": self._offset}
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Continue where `get_state` was called."""
+        """Continue from a state of `get_state`."""
         seed, offset = int(state["seed"]), int(state["offset"])
         self.manual_seed(seed)
         with self._lock:
             self._offset = offset
 
     def words(self, count: int) -> np.ndarray:
-        """`count` random uint32 on the host, the same as `bits` gives on a device."""
+        """Draw `count` uint32 on the host, the same as `bits` on a device."""
         seed, offset = self.take(count)
-        found: np.ndarray = np.asarray(OPS["random_bits"].reference(seed, offset, shape=(count,)))
-        return found
+        words: np.ndarray = np.asarray(OPS["random_bits"].reference(seed, offset, shape=(count,)))
+        return words
 
     def permutation(self, n: int) -> np.ndarray:
-        """The numbers 0 to n - 1 in random order, int64, on the host."""
+        """Draw a permutation of 0 to n - 1, int64, on the host."""
         pairs = self.words(2 * n).astype(np.uint64)
         return np.argsort(pairs[:n] << np.uint64(32) | pairs[n:], kind="stable").astype(np.int64)
 
     def __deepcopy__(self, memo: object) -> Generator:
-        """Copies of a module go on drawing from the stream that it draws from."""
+        """Copies of a module share its generator."""
         return self
 
     def __repr__(self) -> str:
@@ -106,21 +106,18 @@ class Generator:
 
 
 default_generator = Generator()
-"""Used wherever no generator is given."""
+"""Used by calls that pass no generator."""
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator; everything random that follows is reproducible, on any device."""
+    """Seed the default generator, which makes everything random after it reproducible on any device."""
     return default_generator.manual_seed(seed)
 
 
 def _draw(
     op: str, shape: Shape, params: tuple[DType, ...], generator: Generator | None, device: Device | str | None
 ) -> Tensor:
-    """Run a random op with numbers of its own from the generator.
-
-    These ops have no tensor that could name the device.
-    """
+    """Run a random op on words that it alone draws from the generator."""
     lengths, count = _size(shape)
     seed, offset = (generator or default_generator).take(count)
     out: Tensor = dispatch.apply(OPS[op], (seed, offset), (lengths, *params), Device(device))
@@ -135,7 +132,7 @@ def _size(shape: Shape) -> tuple[tuple[int, ...], int]:
 
 
 def bits(shape: Shape, *, generator: Generator | None = None, device: Device | str | None = None) -> Tensor:
-    """Random uint32 of `shape`."""
+    """Draw uint32 of `shape`."""
     return _draw("random_bits", shape, (), generator, device)
 
 
@@ -146,8 +143,8 @@ def rand(
     device: Device | str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Uniform numbers in [0, 1): `rand(2, 3)` or `rand((2, 3))`; float32 unless told otherwise."""
-    out = _draw("uniform", _given(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
+    """Draw uniform numbers in [0, 1): `rand(2, 3)` or `rand((2, 3))`; float32 by default."""
+    out = _draw("uniform", _as_shape(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -158,12 +155,12 @@ def randn(
     device: Device | str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers from the standard normal distribution: `randn(2, 3)` or `randn((2, 3))`."""
-    out = _draw("normal", _given(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
+    """Draw from the standard normal distribution: `randn(2, 3)` or `randn((2, 3))`; float32 by default."""
+    out = _draw("normal", _as_shape(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
     return out.requires_grad_() if requires_grad else out
 
 
-def _given(shape: tuple[Any, ...]) -> Shape:
+def _as_shape(shape: tuple[Any, ...]) -> Shape:
     return shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
 
 
@@ -176,7 +173,7 @@ def uniform(
     generator: Generator | None = None,
     device: Device | str | None = None,
 ) -> Tensor:
-    """Uniform numbers in [low, high)."""
+    """Draw uniform numbers in [low, high)."""
     return rand(shape, dtype=dtype, generator=generator, device=device) * (high - low) + low
 
 
@@ -189,7 +186,7 @@ def normal(
     generator: Generator | None = None,
     device: Device | str | None = None,
 ) -> Tensor:
-    """Normally distributed numbers with the given mean and standard deviation."""
+    """Draw from the normal distribution with the given mean and standard deviation."""
     return randn(shape, dtype=dtype, generator=generator, device=device) * std + mean
 
 
@@ -202,9 +199,9 @@ def randint(
     generator: Generator | None = None,
     device: Device | str | None = None,
 ) -> Tensor:
-    """Integers from `low` up to, not including, `high`; int64 unless told otherwise.
+    """Draw integers from `low` up to, not including, `high`; int64 by default.
 
-    Numbers are reduced modulo the range: the chances of two results differ by at most range / 2**32 of themselves, or
+    Random words are reduced modulo the range: the probabilities of two results differ by a relative range / 2**32 at most, or
     range / 2**63 for ranges beyond 2**32. Raises ValueError for an empty range.
     """
     if high <= low:
@@ -231,7 +228,7 @@ def bernoulli(
     generator: Generator | None = None,
     device: Device | str | None = None,
 ) -> Tensor:
-    """1 with probability `p`, else 0. A tensor of probabilities decides shape, dtype and device by itself."""
+    """Draw 1 with probability `p`, else 0. A tensor of probabilities determines shape, dtype and device."""
     if isinstance(p, Tensor):
         drawn = rand(p.shape if shape is None else shape, generator=generator, device=p.device)
         return ops.less(drawn, p.detach()).to(as_dtype(dtype or p.dtype))
@@ -244,7 +241,7 @@ def bernoulli(
 def randperm(
     n: int, *, dtype: object = None, generator: Generator | None = None, device: Device | str | None = None
 ) -> Tensor:
-    """The integers 0 to n - 1 in random order, int64 unless told otherwise."""
+    """Draw a permutation of the integers 0 to n - 1; int64 by default."""
     order = (generator or default_generator).permutation(n)
     return Tensor(order, dtype=as_dtype(dtype or dtypes.DEFAULT_INT), device=device)
 

@@ -1,4 +1,4 @@
-"""The tensor: a buffer seen through a layout on a device, with a place on the tape."""
+"""The tensor: a buffer seen through a layout on a device, with a position on the tape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyhal.hal.ops.methods import Methods
 from polyhal.hal.protocol import Number
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import Node
+    from polyhal.autograd.tape import GradNode
 
 _cast, _copy, _permute, _reshape = (FUNCTIONS[n] for n in ("cast", "copy", "permute", "reshape"))
 
@@ -28,8 +28,7 @@ class Tensor(Array, Methods):
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
-    tensor. Python floats become float32, Python integers int64; NumPy dtypes are kept, except that float64 *lists* do not
-    exist: ask for `dtype=polyhal.float64`.
+    tensor. Python floats become float32 and Python integers int64, NumPy arrays keep their dtype.
     """
 
     __slots__ = ("__weakref__", "hooks", "index", "node", "stored_grad")
@@ -39,25 +38,26 @@ class Tensor(Array, Methods):
     ref: Ref
     requires_grad: bool
     stored_grad: Tensor | None
-    """Behind `grad`."""
-    node: Node | None
+    """The value of `grad`."""
+    node: GradNode | None
+    """What made the tensor, if that is on the tape; None for leaves."""
     index: int
+    """Which output of `node` the tensor is."""
     hooks: dict[int, Callable[[Tensor], Tensor | None]] | None
 
     def __init__(
         self, data: Any, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
     ) -> None:
-        wanted = None if dtype is None else as_dtype(dtype)
+        kind = None if dtype is None else as_dtype(dtype)
         if isinstance(data, Tensor):
             target = data.device if device is None else Device(device)
             source = data.detach().to(target) if data.device is not target else _copy(data.detach())
-            if wanted is not None and source.dtype is not wanted:
-                source = _cast(source, wanted)
+            if kind is not None and source.dtype is not kind:
+                source = _cast(source, kind)
             self.buffer, self.ref, self.device = source.buffer, source.ref, target
         else:
             target = Device(device)
-            array, kind = to_numpy(data, wanted)
-            self.buffer, self.ref = target.upload(array, kind)
+            self.buffer, self.ref = target.upload(*to_numpy(data, kind))
             self.device = target
         self.requires_grad = False
         self.stored_grad = None
@@ -67,7 +67,7 @@ class Tensor(Array, Methods):
         if requires_grad:
             self.requires_grad_()
 
-    # --- what it is -------------------------------------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------------------------
 
     @property
     def spec(self) -> Spec:
@@ -113,7 +113,7 @@ class Tensor(Array, Methods):
 
     @property
     def is_leaf(self) -> bool:
-        """True for tensors that no recorded op made."""
+        """Whether no op on the tape made the tensor."""
         return self.node is None
 
     @property
@@ -138,7 +138,7 @@ class Tensor(Array, Methods):
     # --- values on the host -----------------------------------------------------------------------------------------
 
     def numpy(self) -> np.ndarray:
-        """The elements as a new NumPy array. Waits for the device."""
+        """Copy the elements to a new NumPy array. Waits for the device."""
         return dispatch.thread.executor.read(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -181,7 +181,7 @@ class Tensor(Array, Methods):
     # --- moving and casting -----------------------------------------------------------------------------------------
 
     def to(self, *targets: Device | str | DType | object) -> Tensor:
-        """This tensor on another device, in another dtype, or both: `x.to("opencl")`, `x.to(polyhal.float16)`."""
+        """Return the tensor on another device, in another dtype, or both: `x.to("opencl")`, `x.to(polyhal.float16)`."""
         out = self
         for target in targets:
             if isinstance(target, (Device, str)) and not (isinstance(target, str) and _names_dtype(target)):
@@ -195,34 +195,34 @@ class Tensor(Array, Methods):
         return out
 
     def astype(self, dtype: object) -> Tensor:
-        """The same values in another dtype; a new tensor even if it is the same dtype already."""
+        """Cast to another dtype. Returns a new tensor even if the dtype is the same."""
         kind = as_dtype(dtype)
         result: Tensor = _copy(self) if kind is self.dtype else _cast(self, kind)
         return result
 
     def float(self) -> Tensor:
-        """The values in float32."""
+        """Cast to float32."""
         return self.to(dtypes.float32)
 
     def half(self) -> Tensor:
-        """The values in float16."""
+        """Cast to float16."""
         return self.to(dtypes.float16)
 
     def bfloat16(self) -> Tensor:
-        """The values in bfloat16."""
+        """Cast to bfloat16."""
         return self.to(dtypes.bfloat16)
 
     def cpu(self) -> Tensor:
-        """The tensor on the NumPy device."""
+        """Move to the NumPy device."""
         return self.to(Device("numpy"))
 
     def clone(self) -> Tensor:
-        """A copy with its own memory, through which gradients flow."""
+        """Copy to new memory; gradients flow through the copy."""
         result: Tensor = _copy(self)
         return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A leaf of the same class with memory of its own. Raises AutogradError for results of ops."""
+        """Copy a leaf to new memory. Raises AutogradError for results of ops."""
         if self.node is not None:
             problem = "the tensor is the result of an op"
             raise AutogradError(message("deepcopy", problem, expected="a leaf", fix="use .detach() first"))
@@ -241,14 +241,14 @@ class Tensor(Array, Methods):
     # --- shapes, also as separate arguments -------------------------------------------------------------------------
 
     def reshape(self, *shape: Any) -> Tensor:
-        """The same elements in row-major order in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
+        """Return the elements, in row-major order, in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
         result: Tensor = _reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
         return result
 
     view = reshape
 
     def permute(self, *axes: Any) -> Tensor:
-        """The tensor with axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`. A view."""
+        """Return a view with axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`."""
         result: Tensor = _permute(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
         return result
 
@@ -256,7 +256,7 @@ class Tensor(Array, Methods):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward passes have added up here; None where there is none."""
+        """The sum of the gradients of all backward passes; None if there is none."""
         dispatch.thread.executor.before_gradient_read(self)
         return self.stored_grad
 
@@ -266,11 +266,11 @@ class Tensor(Array, Methods):
         self.stored_grad = value
 
     def detach(self) -> Tensor:
-        """The same memory, cut off from the tape."""
+        """Return a tensor over the same memory that is not on the tape."""
         return dispatch.thread.executor.alias(self)  # type: ignore[no-any-return]
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Have gradients collected in `.grad`, or stop it. Raises AutogradError for results of ops and for integers."""
+        """Switch gradients for this leaf on or off. Raises AutogradError for results of ops and for integers."""
         if self.node is not None:
             raise AutogradError(
                 message(
@@ -293,19 +293,19 @@ class Tensor(Array, Methods):
     ) -> None:
         """Add the gradient of this tensor with respect to every leaf to the leaf's `.grad`.
 
-        `gradient` has this tensor's shape and may be left out for a single element. The tape is freed unless
-        `retain_graph`; with `create_graph` the gradients can be differentiated again. Raises AutogradError.
+        `gradient` has this tensor's shape; a tensor of one element needs none. The tape is freed unless `retain_graph`; with
+        `create_graph` the gradients can be differentiated again. Raises AutogradError.
         """
         from polyhal.autograd.engine import backward
 
         backward((self,), (gradient,), retain_graph=retain_graph, create_graph=create_graph)
 
     def zero_grad(self) -> None:
-        """Forget the gradient."""
+        """Set the gradient to None."""
         self.grad = None
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Callable[[], None]:
-        """Call `hook` with each gradient of this tensor; what it returns replaces the gradient. Returns the remover."""
+        """Call `hook` with each gradient of this tensor; a tensor it returns replaces the gradient. Returns the remover."""
         from polyhal.autograd.hooks import add_hook
 
         return add_hook(self, hook)
@@ -313,7 +313,7 @@ class Tensor(Array, Methods):
     # --- in place ---------------------------------------------------------------------------------------------------
 
     def copy_(self, source: Any) -> Self:
-        """Overwrite the elements with those of `source`, broadcast and cast. Raises AutogradError on tracked tensors."""
+        """Overwrite the elements by those of `source`, broadcast and cast. Raises AutogradError on tracked tensors."""
         value = as_tensor(source, self.device)
         self.check_in_place("copy_")
         if value.shape != self.shape:
@@ -322,17 +322,17 @@ class Tensor(Array, Methods):
         return self
 
     def fill_(self, value: Number) -> Self:
-        """Overwrite every element with a number."""
+        """Overwrite every element by a number."""
         self.check_in_place("fill_")
         dispatch.thread.executor.overwrite(self, value)
         return self
 
     def zero_(self) -> Self:
-        """Overwrite every element with 0."""
+        """Overwrite every element by 0."""
         return self.fill_(0)
 
     def check_in_place(self, op: str) -> None:
-        """Raise AutogradError when a change in place would make recorded gradients wrong."""
+        """Raise AutogradError if a write in place would invalidate gradients on the tape."""
         if dispatch.thread.grad_enabled and self.requires_grad:
             kind = "a leaf that requires gradients" if self.node is None else "a result that is on the tape"
             raise AutogradError(
@@ -373,7 +373,7 @@ for _name, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("d
 
 
 def wrap(device: Device, buffer: Buffer, ref: Ref) -> Tensor:
-    """A tensor around existing memory, without any check: how results come into being."""
+    """Make a tensor over existing memory, without checks: how results are made."""
     out = _new(Tensor)
     out.device = device
     out.buffer = buffer
@@ -390,7 +390,7 @@ _new = Tensor.__new__
 
 
 def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
-    """Data from outside as a NumPy array, and its dtype here. Raises TypeError for ragged or non-numeric data."""
+    """Convert data to a NumPy array and the dtype it has here. Raises TypeError for ragged or non-numeric data."""
     try:
         array = np.asarray(data)
     except ValueError as error:
@@ -417,7 +417,7 @@ def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
 
 
 def as_tensor(data: Any, device: Device | str | None = None, dtype: object = None) -> Tensor:
-    """`data` itself if it is a tensor of that kind already, else a new tensor."""
+    """Return `data` if it is a tensor on that device and in that dtype, else a new tensor."""
     if isinstance(data, Tensor):
         out = data if device is None else data.to(Device(device))
         return out if dtype is None else out.to(as_dtype(dtype))
@@ -429,7 +429,7 @@ def _names_dtype(text: str) -> bool:
 
 
 def _move(x: Tensor, device: Device) -> Tensor:
-    """Copy between devices through the host; gradients flow back to where they came from."""
+    """Copy between devices through the host; gradients are copied back."""
     from polyhal.autograd.function import transfer
 
     if x.requires_grad and dispatch.thread.grad_enabled:

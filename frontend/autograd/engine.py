@@ -12,7 +12,7 @@ from polyhal.autograd.modes import GradMode
 from polyhal.autograd.rules import input_gradients
 from polyhal.autograd.sinks import GradientCollector, LeafAccumulator
 from polyhal.autograd.slices import Gradient, SliceSum, add_gradients
-from polyhal.autograd.tape import Edge, Node
+from polyhal.autograd.tape import Edge, GradNode
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
@@ -142,13 +142,13 @@ class _Pending:
     """The nodes to visit, the newest first, with the gradients that flowed into their outputs so far."""
 
     def __init__(self) -> None:
-        self._sums: dict[Node, list[Gradient | None]] = {}
-        self._queue: list[tuple[int, Node]] = []
+        self._sums: dict[GradNode, list[Gradient | None]] = {}
+        self._queue: list[tuple[int, GradNode]] = []
 
     def __bool__(self) -> bool:
         return bool(self._queue)
 
-    def add(self, node: Node, index: int, g: Gradient) -> None:
+    def add(self, node: GradNode, index: int, g: Gradient) -> None:
         """Add to the gradient of output `index`."""
         sums = self._sums.get(node)
         if sums is None:
@@ -157,7 +157,7 @@ class _Pending:
         previous = sums[index]
         sums[index] = g if previous is None else add_gradients(previous, g)
 
-    def pop(self) -> tuple[Node, list[Gradient | None]]:
+    def pop(self) -> tuple[GradNode, list[Gradient | None]]:
         """The newest node, whose gradients are complete."""
         _, node = heapq.heappop(self._queue)
         return node, self._sums.pop(node)
@@ -170,7 +170,7 @@ def _deliver(to: Edge, g: Gradient, pending: _Pending, sink: LeafAccumulator | G
         sink.add_to_leaf(to, g.total() if isinstance(g, SliceSum) else g)
 
 
-def _arrived(node: Node, sums: list[Gradient | None]) -> list[Tensor | None]:
+def _arrived(node: GradNode, sums: list[Gradient | None]) -> list[Tensor | None]:
     """The complete gradients of a node's outputs, as its hooks left them."""
     grads = [g.total() if isinstance(g, SliceSum) else g for g in sums]
     if node.hooks:

@@ -1,11 +1,12 @@
-"""Functions with a gradient of the user's own, and the few that the framework needs itself."""
+"""Custom functions: nodes of the tape with a gradient rule of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from polyhal.autograd.modes import no_grad
-from polyhal.autograd.tape import Node, SavedInput
+from polyhal.autograd.tape import GradNode, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops.opdef import OpDef
@@ -15,21 +16,24 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
     from polyhal.tensor import Tensor
 
+Rule = Callable[[GradNode, "list[Tensor | None]", tuple[bool, ...]], Any]
+"""Takes the node, the gradients of its outputs, and which inputs need one; returns one gradient per input, or None."""
+
 
 class Context:
-    """What a custom function's forward hands to its backward."""
+    """What the forward pass of a custom function saves for its backward pass."""
 
     def __init__(self) -> None:
         self._saved: tuple[SavedInput, ...] = ()
         self.needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor) -> None:
-        """Keep tensors for `backward`; a later change in place is noticed."""
+        """Save tensors for `backward`, which notices if one is changed in place later."""
         self._saved = tuple(SavedInput(t, t.buffer.version) for t in tensors)
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
-        """What `save_for_backward` kept. Raises AutogradError if one was changed since."""
+        """The tensors of `save_for_backward`. Raises AutogradError if one was changed since."""
         for s in self._saved:
             if s.tensor.buffer.version != s.version:
                 raise AutogradError(
@@ -41,56 +45,60 @@ class Context:
 class Function:
     """Base of custom differentiable functions: define static `forward(ctx, ...)` and `backward(ctx, *grads)`, call `apply`.
 
-    `forward` runs without a tape. `backward` returns one gradient (or None) per argument of `forward`, made of Polyhal ops
-    if it shall be differentiable again.
+    `forward` runs without the tape. `backward` returns one gradient, or None, per argument of `forward`; to be differentiable
+    again, it must be made of Polyhal ops.
     """
 
     @staticmethod
     def forward(ctx: Context, *args: Any, **kwargs: Any) -> Any:
+        """Compute the result, or a tuple of results."""
         raise NotImplementedError("a Function defines forward(ctx, ...)")
 
     @staticmethod
     def backward(ctx: Context, *grads: Any) -> Any:
+        """Compute the gradient of each argument of `forward` from those of the results."""
         raise NotImplementedError("a Function defines backward(ctx, *grads)")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` and put one node on the tape."""
         context = Context()
-        track = dispatch.thread.grad_enabled and any(hasattr(a, "ref") and a.requires_grad for a in args)
         context.needs_input_grad = tuple(hasattr(a, "ref") and a.requires_grad for a in args)
         with no_grad():
             result = cls.forward(context, *args, **kwargs)
-        if not track:
+        if not (dispatch.thread.grad_enabled and any(context.needs_input_grad)):
             return result
-        outs = tuple(
-            o.detach() if any(o is a for a in args) else o for o in (result if isinstance(result, tuple) else (result,))
-        )
-        backward = cls.backward
+        results = result if isinstance(result, tuple) else (result,)
+        outs = tuple(o.detach() if any(o is a for a in args) else o for o in results)
+        attach(opaque(cls.__name__, len(outs)), args, outs, cls._rule(context))
+        return outs if isinstance(result, tuple) else outs[0]
 
-        def rule(node: Node, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Any:
+    @classmethod
+    def _rule(cls, context: Context) -> Rule:
+        """The gradient rule of one call."""
+
+        def rule(node: GradNode, grads: list[Tensor | None], needs: tuple[bool, ...]) -> Any:
             from polyhal.autograd.rules import zeros
 
-            found = [zeros(s, node.device) if g is None else g for g, s in zip(grads, node.outputs, strict=True)]
-            back = backward(context, *found)
-            back = back if isinstance(back, tuple) else (back,)
-            if len(back) != len(node.parents):
+            filled = [zeros(s, node.device) if g is None else g for g, s in zip(grads, node.outputs, strict=True)]
+            result = cls.backward(context, *filled)
+            gradients = result if isinstance(result, tuple) else (result,)
+            if len(gradients) != len(node.parents):
                 raise AutogradError(
                     message(
                         cls.__name__,
-                        f"backward returned {len(back)} gradients",
+                        f"backward returned {len(gradients)} gradients",
                         expected=f"{len(node.parents)}, one per argument of forward",
                     )
                 )
-            return back
+            return gradients
 
-        attach(opaque(cls.__name__, len(outs)), args, outs, rule)
-        return outs if isinstance(result, tuple) else outs[0]
+        return rule
 
 
-def attach(op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Any) -> Node:
-    """Put one node with a rule of its own on the tape for `outs`; `op` is what `opaque` gave."""
-    node = Node(op, inputs, (), outs)
+def attach(op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: Rule) -> GradNode:
+    """Put a node with a rule of its own on the tape for `outs`; `op` is a declaration made by `opaque`."""
+    node = GradNode(op, inputs, (), outs)
     dispatch.thread.executor.add_to_tape(node)
     node.saved.clear()
     node.rule = rule
@@ -101,7 +109,7 @@ def attach(op: OpDef, inputs: tuple[Any, ...], outs: tuple[Tensor, ...], rule: A
 
 
 def opaque(name: str, outputs: int) -> OpDef:
-    """A declaration that only names a custom function on the tape."""
+    """Declare an op that only names a custom function on the tape."""
 
     def refuse(*args: Any, **params: Any) -> Any:
         raise AssertionError(f"{name} is no op and is never planned")

@@ -12,7 +12,7 @@ from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import Edge, Node
+    from polyhal.autograd.tape import Edge, GradNode
     from polyhal.hal.device import Device
     from polyhal.hal.ops.opdef import GradientRule, OpDef
     from polyhal.tensor import Tensor
@@ -29,7 +29,7 @@ def zeros(spec: Spec, device: Device) -> Tensor:
     return result
 
 
-def input_gradients(node: Node, grads: list[Tensor | None]) -> Iterator[tuple[Edge, Gradient]]:
+def input_gradients(node: GradNode, grads: list[Tensor | None]) -> Iterator[tuple[Edge, Gradient]]:
     """For each input that needs one, where its gradient goes and the gradient, in the input's shape and dtype.
 
     `grads` are the gradients of the outputs, None where nothing flowed in.
@@ -54,7 +54,7 @@ def _fitted(g: Tensor, spec: Spec) -> Tensor:
     return g if g.dtype is spec.dtype else _cast(g, spec.dtype)
 
 
-def _apply_rule(node: Node, grads: list[Tensor | None]) -> Gradients:
+def _apply_rule(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     op = node.op
     if node.rule is not None:
         result = node.rule(node, grads, _needs(node))
@@ -70,7 +70,7 @@ def _apply_rule(node: Node, grads: list[Tensor | None]) -> Gradients:
     return result if isinstance(result, tuple) else (result,)
 
 
-def _slice_gradient(node: Node, grads: list[Tensor | None]) -> Gradients:
+def _slice_gradient(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     """The gradient of a slice, to be joined with those of other slices of the same tensor."""
     (spec, *_), (g,) = node.specs, grads
     assert spec is not None
@@ -79,7 +79,7 @@ def _slice_gradient(node: Node, grads: list[Tensor | None]) -> Gradients:
     return (SliceSum(spec, g, bound["starts"], bound["steps"]),)
 
 
-def _needs(node: Node) -> tuple[bool, ...]:
+def _needs(node: GradNode) -> tuple[bool, ...]:
     return tuple(p is not None for p in node.parents)
 
 
@@ -94,7 +94,7 @@ def _reaches_further_outputs(op: OpDef, rule: GradientRule, grads: list[Tensor |
     return any(g is not None and name not in asked for name, g in zip(op.schema.outputs[1:], grads[1:], strict=False))
 
 
-def _argument(node: Node, name: str, grads: list[Tensor | None]) -> Any:
+def _argument(node: GradNode, name: str, grads: list[Tensor | None]) -> Any:
     """The argument of a gradient rule called `name`: a saved value, a gradient, the needs, or a spec."""
     op = node.op
     if name in node.saved or node.freed:
@@ -111,7 +111,7 @@ def _argument(node: Node, name: str, grads: list[Tensor | None]) -> Any:
     return node.specs[op.schema.inputs.index(base)]
 
 
-def _derived(node: Node, grads: list[Tensor | None]) -> Gradients:
+def _derived(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     """Run the decomposition again on the saved inputs, with a tape, and differentiate that."""
     from polyhal.autograd.engine import differentiate
     from polyhal.hal.planning.decompose import decomposition

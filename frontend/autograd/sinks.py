@@ -10,7 +10,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.ops import FUNCTIONS, OPS
 
 if TYPE_CHECKING:
-    from polyhal.autograd.tape import Node
+    from polyhal.autograd.tape import GradNode
     from polyhal.tensor import Tensor
 
 _add, _copy = FUNCTIONS["add"], FUNCTIONS["copy"]
@@ -42,7 +42,7 @@ class LeafAccumulator:
         else:
             dispatch.apply_into(_ADD, (total, hooked), (), (total,))
 
-    def visit(self, node: Node, grads: list[Tensor | None]) -> None:
+    def visit(self, node: GradNode, grads: list[Tensor | None]) -> None:
         """Gradients of results are not kept."""
 
     def share(self, g: Tensor) -> None:
@@ -66,7 +66,7 @@ class GradientCollector:
         """Take the gradient of a leaf along one path."""
         self._add((id(leaf), -1), run_hooks(leaf.hooks, g))
 
-    def visit(self, node: Node, grads: list[Tensor | None]) -> None:
+    def visit(self, node: GradNode, grads: list[Tensor | None]) -> None:
         """Take the gradients of the results of a node."""
         for i, g in enumerate(grads):
             if g is not None:

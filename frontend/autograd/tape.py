@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from polyhal.hal.memory.buffer import Buffer
     from polyhal.tensor import Tensor
 
-Edge: TypeAlias = "tuple[Node, int] | Tensor"
+Edge: TypeAlias = "tuple[GradNode, int] | Tensor"
 """Where a gradient goes: to an output of a node, by number, or to a leaf."""
 
 _order = itertools.count()
@@ -39,7 +39,7 @@ class SavedInput(NamedTuple):
     version: int
 
 
-class Node:
+class GradNode:
     """One op on the tape."""
 
     __slots__ = (
@@ -174,7 +174,7 @@ def record(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tu
     """Put an op on the tape, if any of its results can have a gradient."""
     if outs[0].ref.spec.dtype.kind != "float" or (op.gradient is None and op.decompose is None):
         return
-    node = Node(op, inputs, params, outs)
+    node = GradNode(op, inputs, params, outs)
     thread = dispatch.thread
     thread.executor.add_to_tape(node)
     if thread.region is not None:

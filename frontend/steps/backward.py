@@ -14,7 +14,7 @@ from polyhal.autograd import no_grad
 from polyhal.autograd.engine import differentiate
 from polyhal.autograd.function import attach, opaque
 from polyhal.autograd.rules import zeros
-from polyhal.autograd.tape import Node, SavedInput
+from polyhal.autograd.tape import GradNode, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, StepInput
@@ -93,7 +93,9 @@ class Backward:
         node = attach(self._op, leaves, outs, partial(self._run, numbers, held))
         node.saved["kept"] = tuple(SavedInput(x, x.buffer.version) for x in kept)
 
-    def _run(self, numbers: list[Any], held: list[Any], node: Node, grads: list[Any], needs: tuple[bool, ...]) -> Any:
+    def _run(
+        self, numbers: list[Any], held: list[Any], node: GradNode, grads: list[Any], needs: tuple[bool, ...]
+    ) -> Any:
         """The gradients of the leaves; the rule of the node."""
         if dispatch.thread.grad_enabled:
             raise AutogradError(
