@@ -84,6 +84,8 @@ class Capabilities:
     """
     strided_ops: frozenset[str] = frozenset()
     """Ops whose native kernels accept tensors, outputs included, with any strides as long as the last one is 1."""
+    quirks: Mapping[str, str] = field(default_factory=dict)
+    """Workarounds for the driver that are in force, by name, each with the reason. `polyhal doctor` prints them."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain data, sets as sorted lists."""
@@ -100,4 +102,5 @@ class Capabilities:
             "suballocation": self.suballocation,
             "reference": self.reference,
             "strided_ops": sorted(self.strided_ops),
+            "quirks": dict(self.quirks),
         }

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.opencl import icd, install_hints, pocl_affinity
+from polyhal.backends.opencl.quirks import PLATFORM_ALIASES
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
 
 _NO_PLATFORM = "no OpenCL driver was found (a CPU device comes with `pip install polyhal[cpu]`)"
 _RANK = {DeviceType.GPU: 0, DeviceType.INTEGRATED_GPU: 1, DeviceType.ACCELERATOR: 2, DeviceType.CPU: 3}
-_SOFTWARE = ("llvmpipe", "swiftshader", "softpipe")
 
 CL_DEVICE_UUID = 0x106A
 CL_DEVICE_PCI_BUS_INFO = 0x410F
@@ -82,14 +83,14 @@ def _no_driver(reason: str = "") -> RuntimeError:
 def select(selector: str) -> Found:
     """The device with that index, or the first whose platform or own name contains `selector`.
 
-    `pocl` stands for its platform's full name. Raises DeviceUnavailableError with the candidates.
+    Some platforms have short names (`quirks.PLATFORM_ALIASES`). Raises DeviceUnavailableError with the candidates.
     """
     found = devices()
     if selector.isdigit():
         if int(selector) < len(found):
             return found[int(selector)]
     else:
-        wanted = "portable computing language" if selector.lower() == "pocl" else selector.lower()
+        wanted = PLATFORM_ALIASES.get(selector.lower(), selector.lower())
         for f in found:
             if wanted in f.platform.lower() or wanted in f.info.name.lower() or selector == f.info.id:
                 return f
@@ -128,7 +129,7 @@ def _describe(platform: Any, device: Any) -> DeviceInfo:
 def _kind(device: Any, name: str) -> DeviceType:
     import pyopencl as cl
 
-    if device.type & cl.device_type.CPU or any(s in name.lower() for s in _SOFTWARE):
+    if device.type & cl.device_type.CPU or is_software_renderer(name):
         return DeviceType.CPU
     if device.type & cl.device_type.GPU:
         return DeviceType.INTEGRATED_GPU if device.host_unified_memory else DeviceType.GPU

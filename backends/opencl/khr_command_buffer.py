@@ -3,8 +3,8 @@
 Arguments that change are updated in the buffer (cl_khr_command_buffer_mutable_dispatch). Source: the OpenCL extension
 specification, version 1.0 of the first and 0.9.3 of the second.
 
-Whether that is faster than enqueueing the launches one by one depends on the driver (Intel's CPU runtime takes as long for
-either), so it is measured once for each opened device.
+Whether that is faster than enqueueing the launches one by one depends on the driver, so it is measured
+once for each opened device.
 """
 
 from __future__ import annotations

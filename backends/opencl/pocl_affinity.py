@@ -1,12 +1,8 @@
-"""Which processor cores the worker threads of PoCL run on.
+"""PoCL affinity: whether PoCL binds its worker threads to cores, one to each.
 
-Some systems, virtual machines that pack threads among them, keep two of them on one core for the short time that a kernel
-takes, while another core is idle: a product of two 256 x 256 matrices was seen to take 1.7 times as long. PoCL can bind its
-workers, the first to the first core and so on. It reads the variable for that when it is loaded, which is when the process
-lists platforms for the first time.
-
-Intel's runtime binds its workers by itself. It computes in the thread that waits as well, which seat.py keeps off their
-cores; the runtime's own setting would bind that thread for good, and all threads that it starts.
+Some systems, among them virtual machines that pack threads, run two workers on one core for as long as a kernel takes, while
+another core is idle (see `pin_workers` in quirks.py). PoCL binds its workers if POCL_AFFINITY is set. It reads the variable
+when it is loaded, which happens when the process lists platforms for the first time: before any device is known.
 """
 
 from __future__ import annotations
@@ -22,13 +18,13 @@ from polyhal.hal.settings import env
 
 _VARIABLE = "POCL_AFFINITY"
 _FEWER_THREADS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
-"""How users ask for fewer workers than there are cores; of two such processes, all workers would share the first cores."""
+"""Variables with which users ask for fewer workers than cores. Two such processes would bind all workers to the same cores."""
 _LOADED_FILES = Path("/proc/self/maps")
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """Whether PoCL binds its workers to cores, and why, for `doctor`."""
+class WorkerAffinity:
+    """Whether workers are bound to cores, and why; `polyhal doctor` prints it."""
 
     bound: bool
     reason: str
@@ -37,31 +33,31 @@ class Placement:
         return f"{'one to a core' if self.bound else 'on any core'}, {self.reason}"
 
 
-def decide() -> Placement:
-    """Whether workers are to be bound: where that is safe, unless the user has set POCL_AFFINITY.
+def decide() -> WorkerAffinity:
+    """Decide whether to bind workers: if it is safe and the user has not set POCL_AFFINITY.
 
-    POCL_AFFINITY=0 leaves them to the operating system, which suits machines whose cores other programs keep busy.
+    POCL_AFFINITY=0 leaves them to the operating system, which is better if other programs keep the cores busy.
     """
-    given = os.environ.get(_VARIABLE)
-    if given is not None:
-        return Placement(given.startswith("1"), f"as {_VARIABLE}={given} says")
+    setting = os.environ.get(_VARIABLE)
+    if setting is not None:
+        return WorkerAffinity(setting.startswith("1"), f"as {_VARIABLE}={setting} says")
     if sys.platform != "linux":
-        return Placement(False, "as PoCL binds threads on Linux only")
+        return WorkerAffinity(False, "as PoCL binds threads on Linux only")
     if env.builds_only():
-        # Workers compile, too, and helpers compile beside the workers of the process that started them.
-        return Placement(False, "as this process only builds kernels")
+        # Workers compile too, and helper processes compile beside the workers of the process that started them.
+        return WorkerAffinity(False, "as this process only builds kernels")
     fewer = next((v for v in _FEWER_THREADS if os.environ.get(v)), None)
     if fewer is not None:
-        return Placement(False, f"as {fewer} is set")
-    # PoCL counts cores from 0, and some versions abort the process where they may not use one of them.
+        return WorkerAffinity(False, f"as {fewer} is set")
+    # PoCL numbers cores from 0, and some versions abort the process if it may not use one of them.
     if os.sched_getaffinity(0) != set(range(os.cpu_count() or 0)):
-        return Placement(False, "as this process may not use all cores")
-    return Placement(True, f"unless {_VARIABLE}=0")
+        return WorkerAffinity(False, "as this process may not use all cores")
+    return WorkerAffinity(True, f"unless {_VARIABLE}=0")
 
 
 @contextlib.contextmanager
 def applied() -> Iterator[None]:
-    """List platforms within this context. Processes that this one starts do not inherit the setting: they decide anew."""
+    """List platforms inside this context. Child processes do not inherit the variable: they decide for themselves."""
     if _VARIABLE in os.environ or not decide().bound or _pocl_is_loaded():
         yield
         return
@@ -73,7 +69,7 @@ def applied() -> Iterator[None]:
 
 
 def _pocl_is_loaded() -> bool:
-    """Whether it is too late, and changing the environment beside PoCL's threads a needless risk."""
+    """Return whether it is too late. Changing the environment beside PoCL's running threads would be a needless risk."""
     try:
         return "libpocl" in _LOADED_FILES.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyopencl as cl
@@ -19,8 +19,9 @@ import pyopencl as cl
 from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
+from polyhal.backends.common.quirks import definitions as quirk_definitions
 from polyhal.backends.opencl import ptx
-from polyhal.backends.opencl.capabilities import Features
+from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.kernel_statistics import statistics
 from polyhal.backends.opencl.ptx import Target
 from polyhal.hal.capabilities import DeviceInfo
@@ -34,18 +35,17 @@ _BASE_OPTIONS = ("-cl-std=CL1.2", "-w")
 """Version, and no warnings: some drivers print their number on stderr for each program. Errors come all the same."""
 
 
-_PROLOGUE = """#if defined(__AVX512F__) && !defined(__CLWB__)
+_CLWB_PROLOGUE = """#if defined(__AVX512F__) && !defined(__CLWB__)
 #pragma clang attribute push(__attribute__((target("clwb"))), apply_to = function)
 #endif
 """
-_EPILOGUE = """
+_CLWB_EPILOGUE = """
 #if defined(__AVX512F__) && !defined(__CLWB__)
 #pragma clang attribute pop
 #endif
 """
-"""PoCL's built-in functions are compiled for Skylake with AVX-512. Its compiler takes some newer processors for one without
-`clwb`, an instruction for persistent memory that no kernel uses, and then inlines none of them: min, vload and vstore
-become calls that spill all registers. Only a compiler for the host's own processor defines these names."""
+"""The workaround `target_clwb`: claims an instruction for persistent memory that no kernel uses, so that built-in functions are
+inlined. Only a compiler for the host's own processor defines these names."""
 
 
 class Kernel:
@@ -65,11 +65,16 @@ class Kernel:
 class ProgramStore:
     """The programs of one device."""
 
-    def __init__(self, context: cl.Context, device: cl.Device, features: Features, info: DeviceInfo) -> None:
+    def __init__(self, context: cl.Context, device: cl.Device, features: OpenCLFeatures, info: DeviceInfo) -> None:
         self._context = context
         self._device = device
         self._features = features
         self._name = info.name
+        self._device_definitions: Definitions = {
+            "HAVE_FP64": features.fp64,
+            "HAVE_PTX": features.inline_ptx,
+            **quirk_definitions(features.quirks),
+        }
         self.overrides = Overrides(info)
         self._sources = SourceFolder("polyhal.shaders.opencl", self.overrides.text)
         self._declared = KernelSignatures(self._sources.read)
@@ -80,7 +85,7 @@ class ProgramStore:
         self._depends_on: tuple[str, ...] = ()
         self.claim: Claim | None = None
         self._built: list[Built] = []
-        use_disk = features.binaries and not env.no_program_cache()
+        use_disk = not features.quirks.skip_binary_cache and not env.no_program_cache()
         self.disk = DiskCache(env.cache_dir() / "opencl" / "programs") if use_disk else None
         # Where the driver has a cache of its own, this remembers what must be in it.
         self._marks = None if use_disk else DiskCache(env.cache_dir() / "opencl" / "built")
@@ -90,7 +95,7 @@ class ProgramStore:
 
     @property
     def ready_when_built(self) -> bool:
-        return self._features.binaries
+        return not self._features.quirks.skip_binary_cache
 
     @property
     def built(self) -> Sequence[Built]:
@@ -130,7 +135,7 @@ class ProgramStore:
             signature = self._signatures.get(key)
             if signature is None:
                 try:
-                    signature = self._declared.of(source, name, {"HAVE_FP64": self._features.fp64, **definitions})
+                    signature = self._declared.of(source, name, {**self._device_definitions, **definitions})
                 except ValueError as error:
                     problem = f"the parameters of the kernel cannot be read: {error}"
                     raise KernelBuildError(message(source, problem, device=self._name)) from None
@@ -174,8 +179,8 @@ class ProgramStore:
             self._kernels.clear()
 
     def _text(self, source: str, definitions: Definitions) -> str:
-        with_features: Mapping[str, str | int | bool] = {"HAVE_FP64": self._features.fp64, **definitions}
-        return f"{_PROLOGUE}{self._sources.assemble(source, with_features)}{_EPILOGUE}"
+        text = self._sources.assemble(source, {**self._device_definitions, **definitions})
+        return f"{_CLWB_PROLOGUE}{text}{_CLWB_EPILOGUE}" if self._features.quirks.target_clwb else text
 
     def _program(
         self,

@@ -13,13 +13,13 @@ from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.kernel_arguments import Bound, bind
 from polyhal.backends.common.launching.launch import Arguments
 from polyhal.backends.opencl import error_mapping
-from polyhal.backends.opencl.capabilities import Features
+from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.driver import Driver
 from polyhal.backends.opencl.launch import KernelLaunch, Parameter, argument_types, parameter_types
 from polyhal.backends.opencl.program import ProgramStore
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.queues import Lanes
-from polyhal.backends.opencl.waiter_affinity import computes_in_waiting_threads, seat_for
+from polyhal.backends.opencl.waiter_affinity import waiter_affinity
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch, SimpleLaunch
@@ -35,7 +35,7 @@ class Runtime:
         self,
         device: cl.Device,
         info: DeviceInfo,
-        features: Features,
+        features: OpenCLFeatures,
         capabilities: Capabilities,
         tuning: Tuning | None = None,
     ) -> None:
@@ -45,13 +45,13 @@ class Runtime:
         self.capabilities = capabilities
         self.tuning = tuning or Tuning(features, {}, {})
         """The choices that kernel families leave open; lowering functions ask it."""
-        self._seat = seat_for(features.platform, features.cpu)
+        self._waiter = waiter_affinity(features.quirks.pin_waiting_thread)
         try:
             self.context = cl.Context([device])
         except cl.Error as error:
             raise error_mapping.translate(error, "opening the device", info.name) from error
         self.lanes = Lanes(self.context, device, info.name)
-        if computes_in_waiting_threads(features.platform, features.cpu):
+        if features.quirks.pin_waiting_thread:
             self.lanes.help(self.waiting)
         self.driver = Driver(device)
         self.programs = ProgramStore(self.context, device, features, info)
@@ -85,8 +85,8 @@ class Runtime:
 
         `args` binds every parameter of the kernel by name (see `backends.opencl.lowering`). `items` counts the work-items
         needed; it is rounded up to whole groups, so the kernel must check its index. `group` must not depend on the data's
-        size: PoCL compiles anew for each group size. `target` is for NVIDIA's devices only. Raises KernelBuildError, and
-        KernelArgumentError where `args` do not fit the kernel.
+        size: some drivers compile a kernel for each group size. `target` is for NVIDIA's devices only. Raises
+        KernelBuildError, and KernelArgumentError where `args` do not fit the kernel.
         """
         if not self.programs.claimed(f"{source}.cl", definitions, options):
             return SimpleLaunch(name, _nothing, workspace)
@@ -122,7 +122,7 @@ class Runtime:
 
     def waiting(self) -> AbstractContextManager[None]:
         """Where the calling thread had better wait for the device."""
-        return self._seat.taken() if self._seat else nullcontext()
+        return self._waiter.bound() if self._waiter else nullcontext()
 
     def describe(self) -> dict[str, Any]:
         """Facts for `doctor` beyond the capabilities."""

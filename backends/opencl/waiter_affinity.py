@@ -1,8 +1,8 @@
-"""The core on which a thread waits for a driver that computes in waiting threads: Intel's runtime for CPUs.
+"""Waiter affinity: the core on which a thread waits for a CPU driver that computes in the waiting thread.
 
-That runtime binds its workers, one to a core, and leaves one core to the thread that waits, which is not bound. Some
-systems keep this thread on the core of a worker for several milliseconds while its own is idle: a training step of 5 ms was
-seen to take 9. So it is bound while it waits, and free again afterwards.
+Such a driver binds each of its workers to a core and leaves one core to the thread that waits, which it does not bind. Some
+operating systems keep that thread on a worker's core for several milliseconds while its own core is idle. So the thread is
+bound to the free core while it waits (see `pin_waiting_thread` in quirks.py).
 """
 
 from __future__ import annotations
@@ -14,66 +14,61 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
-_LOOKS = 16
-"""Waits after which workers are no longer looked for."""
+_MOST_SEARCHES = 16
+"""Waits after which the search for workers is given up."""
 
 
-class Seat:
-    """The core that the workers leave free, once they are there."""
+class WaiterAffinity:
+    """Binds waiting threads to the core that the workers leave free. Linux only."""
 
     def __init__(self) -> None:
-        """To be called before the driver starts its workers."""
-        self._others = _threads()
-        self._looks = _LOOKS
+        """Create this before the driver starts its workers: all threads that start later count as candidates."""
+        self._older_threads = _threads()
+        self._searches = _MOST_SEARCHES
         self._core: int | None = None
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Wait within this context. Only the calling thread is bound; at the end it may use the same cores as before."""
+    def bound(self) -> Iterator[None]:
+        """Wait inside this context. It binds only the calling thread and restores its affinity at the end."""
         core = self._core
         allowed = os.sched_getaffinity(0) if core is not None else set()
         if core not in allowed:
             yield
-            if core is None and self._looks:
-                self._look()
+            if core is None and self._searches:
+                self._search()
             return
         try:
             os.sched_setaffinity(0, {core})
-        except OSError:  # The core was taken from the process since.
-            self._core, self._looks = None, 0
+        except OSError:  # the process has lost this core
+            self._core, self._searches = None, 0
         try:
             yield
         finally:
-            # The system has chosen other cores by itself if it took all of these away meanwhile.
+            # If the process has lost all of these cores meanwhile, the system has already chosen others.
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, allowed)
 
-    def _look(self) -> None:
-        """Find the core on which none of the threads is that started since, and that are bound to one core each."""
-        self._looks -= 1
-        taken: set[int] = set()
-        for thread in _threads() - self._others:
+    def _search(self) -> None:
+        """Find the one core that no worker is bound to. Workers are newer threads that are bound to a single core."""
+        self._searches -= 1
+        occupied: set[int] = set()
+        for thread in _threads() - self._older_threads:
             try:
                 cores = os.sched_getaffinity(thread)
-            except OSError:  # It has ended.
+            except OSError:  # the thread has ended
                 continue
             if len(cores) == 1:
-                taken |= cores
-        free = os.sched_getaffinity(0) - taken
-        if taken and len(free) == 1:
+                occupied |= cores
+        free = os.sched_getaffinity(0) - occupied
+        if occupied and len(free) == 1:
             (self._core,) = free
 
 
-def computes_in_waiting_threads(platform: str, cpu: bool) -> bool:
-    """Whether a driver employs the thread that waits as one of its workers, and has one worker less without."""
-    return cpu and platform.startswith("Intel")
-
-
-def seat_for(platform: str, cpu: bool) -> Seat | None:
-    """A seat for waiting threads, where the driver computes in them and the system lets threads be bound."""
-    if not computes_in_waiting_threads(platform, cpu) or sys.platform != "linux" or not _TASKS.is_dir():
+def waiter_affinity(needed: bool) -> WaiterAffinity | None:
+    """Return the affinity for waiting threads; None if the driver does not need one or the system cannot bind threads."""
+    if not needed or sys.platform != "linux" or not _TASKS.is_dir():
         return None
-    return Seat()
+    return WaiterAffinity()
 
 
 def _threads() -> set[int]:

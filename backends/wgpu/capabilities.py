@@ -1,15 +1,17 @@
-"""What one adapter can do, as far as kernels depend on it."""
+"""What a wgpu adapter can do, as far as kernels depend on it."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
+from polyhal.backends.common.quirks import active
+from polyhal.backends.wgpu import quirks
+from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
 
-WANTED_FEATURES = (
+OPTIONAL_FEATURES = (
     "shader-f16",
     "shader-int64",
     "shader-float32-atomic",
@@ -17,8 +19,8 @@ WANTED_FEATURES = (
     "immediates",
     "timestamp-query",
 )  # fmt: skip
-"""Features that are switched on where an adapter has them."""
-_WANTED_LIMITS = (
+"""Features that are enabled on adapters that have them."""
+_LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
     "max-storage-buffers-per-shader-stage",
@@ -28,17 +30,18 @@ _WANTED_LIMITS = (
     "max-compute-workgroups-per-dimension",
     "max-immediate-size",
 )  # fmt: skip
+"""Limits that are raised to what the adapter has."""
 _SUBGROUP_SIZES = {0x10DE: (32, 32), 0x1002: (32, 64), 0x8086: (8, 32), 0x106B: (32, 32)}
-"""By the PCI number of NVIDIA, AMD, Intel and Apple; wgpu-native reports no sizes."""
-_LLVMPIPE_TURNS = 65535
-"""Mesa's software rasteriser stops there without a word."""
-_MOST_IMMEDIATES = 128
-"""Bytes: what every Vulkan device has; more would only fit some."""
+"""By the PCI vendor id of NVIDIA, AMD, Intel and Apple. wgpu-native reports no sizes."""
+_ANY_SUBGROUP_SIZE = (4, 128)
+"""The bounds of the WebGPU specification."""
+_MAX_IMMEDIATE_SIZE = 128
+"""Bytes that every Vulkan device has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Features:
-    """Facts that choose among kernels."""
+class WGPUFeatures:
+    """Facts about a device that kernels and launches are chosen by. Sizes are in bytes."""
 
     cpu: bool
     float16: bool
@@ -46,98 +49,97 @@ class Features:
     float_atomics: bool
     subgroups: bool
     immediates: int
-    """Bytes of parameters that travel with a dispatch; 0 where they go through a uniform buffer."""
+    """Size of the parameters that travel with a dispatch; 0 if they go through a uniform buffer."""
     timestamps: bool
     subgroup_sizes: tuple[int, int]
     group_size: int
-    """Invocations per group for kernels without a reason for another size."""
+    """Invocations per group for kernels that have no reason for another size."""
     max_group_size: int
     local_memory: int
     max_groups: int
     """Groups per axis of a dispatch."""
     max_binding: int
-    """Bytes of a buffer that one dispatch can see."""
+    """The part of a buffer that one dispatch can see."""
     max_buffers: int
-    """Buffers that one kernel can see."""
-    most_turns: int
-    """Turns after which a driver ends the loops of an invocation, all of them together; 0 where there is no such limit."""
+    """Number of buffers that one kernel can see."""
+    quirks: WGPUQuirks
+    """Workarounds for the driver."""
 
 
 def required_features(adapter: Any) -> list[str]:
-    """The features to ask a device for."""
-    return [f for f in WANTED_FEATURES if f in adapter.features]
+    """Return the features to request of the device."""
+    return [f for f in OPTIONAL_FEATURES if f in adapter.features]
 
 
 def required_limits(adapter: Any, binding: int = 0) -> dict[str, int]:
-    """The limits to ask a device for: what the adapter has, with bindings of at most `binding` bytes if given."""
-    limits = {name: int(adapter.limits[name]) for name in _WANTED_LIMITS}
+    """Return the limits to request of the device: those of the adapter, with bindings of at most `binding` bytes if given."""
+    limits = {name: int(adapter.limits[name]) for name in _LIMITS}
     if binding:
         limits["max-storage-buffer-binding-size"] = min(limits["max-storage-buffer-binding-size"], binding)
     if "immediates" in adapter.features:
-        limits["max-immediate-size"] = min(limits["max-immediate-size"], _MOST_IMMEDIATES)
+        limits["max-immediate-size"] = min(limits["max-immediate-size"], _MAX_IMMEDIATE_SIZE)
     else:
         del limits["max-immediate-size"]
     return limits
 
 
-def features(adapter: Any, kind: DeviceType, limits: dict[str, int]) -> Features:
-    """What a device with `limits` of this adapter can do."""
-    has = adapter.features
-    group = min(256, limits["max-compute-invocations-per-workgroup"])
-    # Bindings must end at a multiple of 4 and begin at a multiple of 256.
-    binding = limits["max-storage-buffer-binding-size"] // 256 * 256
-    return Features(
-        cpu=kind is DeviceType.CPU,
-        float16="shader-f16" in has,
-        int64="shader-int64" in has,
-        float_atomics="shader-float32-atomic" in has,
-        subgroups="subgroup" in has,
+def features(adapter: Any, kind: DeviceType, limits: dict[str, int]) -> WGPUFeatures:
+    """Return the facts about a device that was requested with `limits`."""
+    available, about = adapter.features, adapter.info
+    cpu = kind is DeviceType.CPU
+    workarounds = quirks.match(str(about["backend_type"]), str(about["description"]), str(about["device"]), cpu=cpu)
+    return WGPUFeatures(
+        cpu=cpu,
+        float16="shader-f16" in available,
+        int64="shader-int64" in available,
+        float_atomics="shader-float32-atomic" in available,
+        subgroups="subgroup" in available,
         immediates=limits.get("max-immediate-size", 0),
-        timestamps="timestamp-query" in has,
-        subgroup_sizes=_subgroup_sizes(adapter),
-        group_size=64 if kind is DeviceType.CPU else group,
+        timestamps="timestamp-query" in available,
+        subgroup_sizes=_subgroup_sizes(about, workarounds),
+        group_size=64 if cpu else min(256, limits["max-compute-invocations-per-workgroup"]),
         max_group_size=limits["max-compute-invocations-per-workgroup"],
         local_memory=limits["max-compute-workgroup-storage-size"],
         max_groups=limits["max-compute-workgroups-per-dimension"],
-        max_binding=binding,
+        # Bindings must start at a multiple of 256 and end at a multiple of 4.
+        max_binding=limits["max-storage-buffer-binding-size"] // 256 * 256,
         max_buffers=limits["max-storage-buffers-per-shader-stage"],
-        most_turns=_LLVMPIPE_TURNS if "llvmpipe" in str(adapter.info["device"]).lower() else 0,
+        quirks=workarounds,
     )
 
 
-def _subgroup_sizes(adapter: Any) -> tuple[int, int]:
-    """The bounds that the adapter reports, else those that its maker's devices keep, else those of the specification.
+def _subgroup_sizes(about: Any, workarounds: WGPUQuirks) -> tuple[int, int]:
+    """Return the smallest and largest size: as the adapter reports, else as its vendor documents, else as specified.
 
-    A device may choose the size for every kernel anew, so that no trial tells the bounds.
+    They cannot be measured, because a device may choose another size for each kernel.
     """
-    about = adapter.info
     if about.get("subgroup_min_size"):
         return int(about["subgroup_min_size"]), int(about["subgroup_max_size"])
-    vector = re.search(r"llvmpipe.* (\d+) bits", str(about["device"]))
-    if vector:
-        return int(vector[1]) // 32, int(vector[1]) // 32
-    return _SUBGROUP_SIZES.get(int(about["vendor_id"]), (4, 128))
+    if workarounds.fixed_subgroup_size:
+        return workarounds.fixed_subgroup_size, workarounds.fixed_subgroup_size
+    return _SUBGROUP_SIZES.get(int(about["vendor_id"]), _ANY_SUBGROUP_SIZE)
 
 
-def capabilities(adapter: Any, found: Features, limits: dict[str, int]) -> Capabilities:
-    """The capabilities that the framework sees.
+def capabilities(adapter: Any, facts: WGPUFeatures, limits: dict[str, int]) -> Capabilities:
+    """Return what the framework needs to know of a device.
 
-    WGSL has no functions such as exp for float64, and most devices have no float64 at all, so it is left out.
+    float64 is left out: most devices lack it, and WGSL has no functions such as exp for it.
     """
-    held = frozenset(dtypes.ALL) - {dtypes.float64}
-    if not found.int64:
-        held -= {dtypes.int64, dtypes.uint64}
+    storage = frozenset(dtypes.ALL) - {dtypes.float64}
+    if not facts.int64:
+        storage -= {dtypes.int64, dtypes.uint64}
     return Capabilities(
-        storage=held,
-        compute=held,
-        unified_memory=found.cpu,
+        storage=storage,
+        compute=storage,
+        unified_memory=facts.cpu,
         limits=Limits(max_allocation=limits["max-buffer-size"] // 256 * 256),
-        features={name: "yes" if name in adapter.features else "no" for name in WANTED_FEATURES}
+        features={name: "yes" if name in adapter.features else "no" for name in OPTIONAL_FEATURES}
         | {
-            "subgroup_sizes": "-".join(map(str, found.subgroup_sizes)),
-            "local_memory": str(found.local_memory),
-            "max_group_size": str(found.max_group_size),
-            "max_groups_per_axis": str(found.max_groups),
-            "max_binding": str(found.max_binding),
+            "subgroup_sizes": "-".join(map(str, facts.subgroup_sizes)),
+            "local_memory": str(facts.local_memory),
+            "max_group_size": str(facts.max_group_size),
+            "max_groups_per_axis": str(facts.max_groups),
+            "max_binding": str(facts.max_binding),
         },
+        quirks=active(facts.quirks),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.errors import DeviceUnavailableError, message
 
 _MISSING = "the package wgpu is not installed: `pip install polyhal[wgpu]`"
@@ -27,7 +28,6 @@ _TYPES = {
     "IntegratedGPU": DeviceType.INTEGRATED_GPU,
     "CPU": DeviceType.CPU,
 }
-_SOFTWARE = ("llvmpipe", "swiftshader", "softpipe", "basic render driver")
 _API_RANK = {"Vulkan": 0, "Metal": 0, "D3D12": 1, "OpenGL": 2, "OpenGLES": 3}
 """Vulkan and Metal come first; OpenGL lacks 64-bit integers and half precision, and is there for old devices."""
 _TYPE_RANK = {DeviceType.GPU: 0, DeviceType.INTEGRATED_GPU: 1, DeviceType.ACCELERATOR: 2, DeviceType.CPU: 3}
@@ -110,7 +110,7 @@ def _describe(adapter: Any) -> DeviceInfo:
     about = adapter.info
     name = str(about["device"]) or str(about["description"])
     kind = _TYPES.get(str(about["adapter_type"]))
-    software = any(word in name.lower() for word in _SOFTWARE)
+    software = is_software_renderer(name)
     if software or kind is None:
         # OpenGL does not say what it runs on: a GPU of unknown kind counts as the weaker one.
         kind = DeviceType.CPU if software else DeviceType.INTEGRATED_GPU

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.backends.wgpu import error_mapping
-from polyhal.backends.wgpu.capabilities import Features
+from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.native import record, recorder
 from polyhal.backends.wgpu.profiling import Timestamps
 from polyhal.backends.wgpu.shader import Pipeline
@@ -30,7 +30,7 @@ Dispatch = tuple[Pipeline, Any, bytes, int, int]
 class Recorder:
     """The command encoder that is being filled, and the queue that it goes to."""
 
-    def __init__(self, device: Any, features: Features, device_name: str) -> None:
+    def __init__(self, device: Any, features: WGPUFeatures, device_name: str) -> None:
         self._device = device
         self._queue = device.queue
         self._name = device_name

@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from polyhal.backends.wgpu.capabilities import Features
+from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.native import compile_module
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.settings import env
@@ -35,7 +35,7 @@ class Pipeline:
 class PipelineStore:
     """The pipelines of one device, by rendered text."""
 
-    def __init__(self, device: Any, features: Features, parameter_layout: Any, device_name: str) -> None:
+    def __init__(self, device: Any, features: WGPUFeatures, parameter_layout: Any, device_name: str) -> None:
         self._device = device
         self._features = features
         self._parameter_layout = parameter_layout

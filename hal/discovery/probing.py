@@ -9,12 +9,10 @@ from typing import Any
 
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.discovery.plugins import Failure, PluginError, failure, slow
+from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.hal.settings import env
-
-_SOFTWARE = ("llvmpipe", "lavapipe", "softpipe", "swiftshader", "basic render", "software adapter")
-"""Parts of the names of devices that draw on the processor, whatever type they claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ def canonical(spec: BackendSpec, info: DeviceInfo) -> str:
 
 def kind(info: DeviceInfo) -> DeviceType:
     """The kind of hardware that a device runs on: software rasterisers are CPUs."""
-    return DeviceType.CPU if any(name in info.name.lower() for name in _SOFTWARE) else info.type
+    return DeviceType.CPU if is_software_renderer(info.name) else info.type
 
 
 def probe(spec: BackendSpec) -> tuple[list[Candidate], list[Failure]]:

@@ -28,7 +28,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_workers_are_bound_where_all_cores_are_allowed(machine: pytest.MonkeyPatch) -> None:
-    assert pocl_affinity.decide() == pocl_affinity.Placement(True, "unless POCL_AFFINITY=0")
+    assert pocl_affinity.decide() == pocl_affinity.WorkerAffinity(True, "unless POCL_AFFINITY=0")
     with pocl_affinity.applied():
         assert os.environ["POCL_AFFINITY"] == "1"
     assert "POCL_AFFINITY" not in os.environ  # processes that this one starts may be allowed other cores
@@ -43,7 +43,7 @@ def test_a_process_with_fewer_cores_is_left_alone(machine: pytest.MonkeyPatch, a
 @pytest.mark.parametrize(("value", "bound"), [("0", False), ("1", True), ("", False)])
 def test_what_the_user_has_set_stays(machine: pytest.MonkeyPatch, value: str, bound: bool) -> None:
     machine.setenv("POCL_AFFINITY", value)
-    assert pocl_affinity.decide() == pocl_affinity.Placement(bound, f"as POCL_AFFINITY={value} says")
+    assert pocl_affinity.decide() == pocl_affinity.WorkerAffinity(bound, f"as POCL_AFFINITY={value} says")
     with pocl_affinity.applied():
         assert os.environ["POCL_AFFINITY"] == value
     assert os.environ["POCL_AFFINITY"] == value

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyhal.backends.opencl.waiter_affinity import Seat, seat_for
+from polyhal.backends.opencl import quirks
+from polyhal.backends.opencl.waiter_affinity import WaiterAffinity, waiter_affinity
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are bound on Linux only")
 
@@ -24,9 +25,9 @@ def cores() -> list[int]:
 
 
 @pytest.fixture
-def seat(cores: list[int]) -> Iterator[Seat]:
-    """A seat beside workers that are bound to all cores but the last."""
-    made = Seat()
+def affinity(cores: list[int]) -> Iterator[WaiterAffinity]:
+    """The affinity beside workers that are bound to all cores but the last."""
+    affinity = WaiterAffinity()
     begun, done = threading.Barrier(len(cores)), threading.Event()
 
     def work(core: int) -> None:
@@ -38,39 +39,41 @@ def seat(cores: list[int]) -> Iterator[Seat]:
     for worker in workers:
         worker.start()
     begun.wait()
-    yield made
+    yield affinity
     done.set()
     for worker in workers:
         worker.join()
 
 
-def test_a_waiting_thread_keeps_to_the_free_core(seat: Seat, cores: list[int]) -> None:
-    with seat.taken():
+def test_a_waiting_thread_keeps_to_the_free_core(affinity: WaiterAffinity, cores: list[int]) -> None:
+    with affinity.bound():
         assert os.sched_getaffinity(0) == set(cores)  # Workers are looked for at the end of a wait.
-    with seat.taken():
+    with affinity.bound():
         assert os.sched_getaffinity(0) == {cores[-1]}
     assert os.sched_getaffinity(0) == set(cores)
 
 
-def test_a_thread_that_the_user_has_bound_stays_where_it_is(seat: Seat, cores: list[int]) -> None:
-    with seat.taken():
+def test_a_thread_that_the_user_has_bound_stays_where_it_is(affinity: WaiterAffinity, cores: list[int]) -> None:
+    with affinity.bound():
         pass
     os.sched_setaffinity(0, {cores[0]})
     try:
-        with seat.taken():
+        with affinity.bound():
             assert os.sched_getaffinity(0) == {cores[0]}
     finally:
         os.sched_setaffinity(0, set(cores))
 
 
 def test_without_bound_workers_no_core_is_chosen(cores: list[int]) -> None:
-    seat = Seat()
+    affinity = WaiterAffinity()
     for _ in range(20):
-        with seat.taken():
+        with affinity.bound():
             assert os.sched_getaffinity(0) == set(cores)
 
 
-def test_only_drivers_that_compute_in_waiting_threads_have_a_seat() -> None:
-    assert seat_for("Intel(R) OpenCL", True) is not None
-    assert seat_for("Intel(R) OpenCL Graphics", False) is None
-    assert seat_for("Portable Computing Language", True) is None
+def test_only_drivers_that_compute_in_waiting_threads_need_it() -> None:
+    assert quirks.match("Intel(R) OpenCL", "", "", cpu=True).pin_waiting_thread
+    assert not quirks.match("Intel(R) OpenCL Graphics", "", "", cpu=False).pin_waiting_thread
+    assert not quirks.match("Portable Computing Language", "", "", cpu=True).pin_waiting_thread
+    assert waiter_affinity(True) is not None
+    assert waiter_affinity(False) is None

@@ -14,7 +14,7 @@ from native_harness import Harness
 from polyhal.backends.common.launching.launch import Constant, Tensor
 from polyhal.backends.wgpu import discovery, encoder, error_mapping, native
 from polyhal.backends.wgpu.backend import WGPUBackend, create
-from polyhal.backends.wgpu.capabilities import Features
+from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, DeviceLostError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
@@ -165,7 +165,7 @@ def _without_immediates(backend: WGPUBackend, found: discovery.Found) -> WGPUBac
     from polyhal.backends.wgpu.shader import PipelineStore
 
     runtime = backend.runtime
-    features: Features = dataclasses.replace(runtime.features, immediates=0)
+    features: WGPUFeatures = dataclasses.replace(runtime.features, immediates=0)
     runtime.features = features
     runtime.recorder = Recorder(runtime.device, features, found.info.name)
     runtime.pipelines = PipelineStore(runtime.device, features, runtime.recorder.parameter_layout, found.info.name)

@@ -4,7 +4,7 @@ To add a kernel:
 
 1. Write `shaders/opencl/ROOM/NAME.cl`. It must compile alone (every constant has an `#ifndef` default) and may include
    `lib/dtypes.h` (LOAD, STORE, STORAGE, COMPUTE per dtype) and `lib/vectors.h`. Shapes are kernel arguments, not definitions:
-   each set of definitions is a compilation. The same holds for group sizes, which on PoCL are compiled in.
+   each set of definitions is a compilation. The same holds for group sizes, which some drivers compile in.
 2. Write `lowering/ROOM/NAME.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to function.
 3. Add the module to `_FAMILIES` here.
 

@@ -1,16 +1,18 @@
-"""Vendor profiles: conservative defaults for devices that nobody has tuned, one TOML file each in the folder `profiles`.
+"""Vendor profiles: conservative defaults for devices that nobody has tuned, one TOML file per vendor and kind of device.
 
     [match]
-    vendors = ["arm"]               # parts of the vendor's or platform's name in lower case; absent: every vendor
+    vendors = ["arm"]               # prefixes of words in the vendor's or platform's name, in lower case; absent: every vendor
     kinds = ["gpu"]                 # values of DeviceType
-    [features]                      # fields of `Features` that the profile decides; what is absent, the driver does
+    [features]                      # fields of `OpenCLFeatures` that the profile decides; the driver decides the others
     group_size = 64
     vector_width = 4
     local_memory_is_real = false
-    [choices.NAME]                  # fields of the choice of the kernel family NAME, see `polyhal.hal.kernels.tuning`
+    [choices.NAME]                  # fields of the choice of the kernel family NAME (see `polyhal.hal.kernels.tuning`)
     depth = 16
+    [quirks]                        # workarounds to switch on or off (see `polyhal.backends.opencl.quirks`)
+    disable_prefetch = true
 
-A profile that names vendors comes before one that does not. What a profile says is bounded by what the device can do.
+A profile that names vendors takes precedence over one that does not. Its values are bounded by what the device can do.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 
+from polyhal.backends.common.quirks import declared
+from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceType
 
 _PACKAGE = "polyhal.backends.opencl.profiles"
@@ -28,8 +32,8 @@ _FEATURES: dict[str, type[int]] = {"group_size": int, "vector_width": int, "loca
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """Defaults for the devices of a vendor and kind."""
+class VendorProfile:
+    """Defaults for the devices of one vendor and kind."""
 
     name: str
     kinds: frozenset[DeviceType]
@@ -38,39 +42,42 @@ class Profile:
     vector_width: int | None = None
     local_memory_is_real: bool | None = None
     choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    quirks: Mapping[str, bool | int] = field(default_factory=dict)
 
     def fits(self, vendor: str, platform: str, kind: DeviceType) -> bool:
-        """Whether it speaks of a device. A vendor's name counts at the beginning of a word: "arm" is not in "charm"."""
+        """Return whether the profile is for a device. Names match at the start of a word: "arm" does not match "charm"."""
         text = f"{vendor} {platform}".lower()
         return kind in self.kinds and (
             not self.vendors or any(re.search(rf"\b{re.escape(v)}", text) for v in self.vendors)
         )
 
 
-def shipped() -> list[Profile]:
-    """All profiles, those that name vendors first."""
-    folder = resources.files(_PACKAGE)
-    found = [parse(f.name[:-5], f.read_text(encoding="utf-8")) for f in folder.iterdir() if f.name.endswith(".toml")]
-    return sorted(found, key=lambda p: (not p.vendors, p.name))
+def shipped() -> list[VendorProfile]:
+    """Return all profiles of the package, those that name vendors first."""
+    files = (f for f in resources.files(_PACKAGE).iterdir() if f.name.endswith(".toml"))
+    profiles = [parse(f.name.removesuffix(".toml"), f.read_text(encoding="utf-8")) for f in files]
+    return sorted(profiles, key=lambda p: (not p.vendors, p.name))
 
 
-def choose(profiles: Iterable[Profile], vendor: str, platform: str, kind: DeviceType) -> Profile:
-    """The first profile that fits a device; one that decides nothing where none does."""
-    return next((p for p in profiles if p.fits(vendor, platform, kind)), Profile("none", frozenset()))
+def choose(profiles: Iterable[VendorProfile], vendor: str, platform: str, kind: DeviceType) -> VendorProfile:
+    """Return the first profile that fits a device, or an empty one if none does."""
+    return next((p for p in profiles if p.fits(vendor, platform, kind)), VendorProfile("none", frozenset()))
 
 
-def parse(name: str, text: str) -> Profile:
-    """The profile in a TOML text. Raises ValueError that says what is wrong."""
+def parse(name: str, text: str) -> VendorProfile:
+    """Parse a profile from TOML. Raises ValueError that names every entry that cannot be used."""
     try:
         data = tomllib.loads(text)
         match, features, choices = data.pop("match"), data.pop("features", {}), data.pop("choices", {})
+        quirks = data.pop("quirks", {})
         kinds = frozenset(DeviceType(k) for k in match.pop("kinds"))
         vendors = tuple(match.pop("vendors", ()))
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"profile {name}: {type(error).__name__}: {error}") from error
-    unknown = [*data, *match, *(set(features) - set(_FEATURES))]
+    unknown = [*data, *match, *(set(features) - set(_FEATURES)), *(set(quirks) - set(declared(OpenCLQuirks)))]
     wrong = [k for k, v in features.items() if k not in unknown and (type(v) is not _FEATURES[k] or int(v) < 0)]
     wrong += [f"{f}.{k}" for f, values in choices.items() for k, v in values.items() if type(v) is not int]
+    wrong += [k for k, v in quirks.items() if k not in unknown and type(v) not in (bool, int)]
     if unknown or wrong or any(v != v.lower() for v in vendors):
         raise ValueError(f"profile {name}: {', '.join(map(str, [*unknown, *wrong])) or 'vendors'} cannot be used")
-    return Profile(name, kinds, vendors, choices=choices, **features)
+    return VendorProfile(name, kinds, vendors, choices=choices, quirks=quirks, **features)

@@ -109,6 +109,8 @@ def _device(console: Console, device: DeviceReport) -> None:
         problem = device.speed["problem"]
         result = f"could not be measured: {problem}," if problem else f"{speed(device)} NumPy, measured"
         say(console, f"    speed: {result} on {device.speed['date'][:10]}", "dim")
+    for name, reason in device.capabilities["quirks"].items():
+        say(console, f"    workaround {name}: {reason}", "dim")
     for line in device.quarantined:
         say(console, f"    {line}", "yellow")
     for test in device.tests:

@@ -43,7 +43,7 @@
 #define NR (VECTORS * WIDTH)
 #define TILE 16
 typedef VEC(REAL) V;
-// Vectors at any address. PoCL makes a call of vload, around which every register is saved.
+// Vectors at any address, without vload, which may be a call (QUIRK_OPERATORS_FOR_BUILTINS).
 typedef struct __attribute__((packed)) {
     V lanes;
 } Shifted;

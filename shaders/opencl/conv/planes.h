@@ -20,7 +20,7 @@
 #define LAYOUT_TOP(i) layout[9 + (i)]
 #define LAYOUT_LEFT(j) layout[9 + LAYOUT_TOPS + (j)]
 
-// Vectors, and a few neighbours, at any address. PoCL makes a call of vload.
+// Vectors, and a few neighbours, at any address, without vload, which may be a call (QUIRK_OPERATORS_FOR_BUILTINS).
 #define FEW 4
 typedef struct __attribute__((packed)) {
     VEC(REAL) lanes;

@@ -37,11 +37,14 @@ inline D silu_slope_double(D x) {
     return s * (x * (1.0 - s) + 1.0);
 }
 
-// Lane by lane: PoCL's fmod of eight doubles gets some lanes wrong.
 inline D floor_remainder_double(D x, D y) {
+#if QUIRK_SCALAR_FMOD
     D r;
     for (uint j = 0; j < WIDTH; j++)
         ((__private double *)&r)[j] = fmod(((__private double *)&x)[j], ((__private double *)&y)[j]);
+#else
+    const D r = fmod(x, y);
+#endif
     const D moved = SELECT(r, r + y, ((r < 0.0) & (y > 0.0)) | ((r > 0.0) & (y < 0.0)));
     return SELECT(moved, copysign(r, y), r == 0.0);
 }

@@ -34,7 +34,7 @@ inline VEC(float) polynomial_exp(VEC(float) value) {
     // Beyond these bounds the result is 0 or infinite; the comparisons let a NaN through.
     VEC(float) x = value < (VEC(float))(-104.0f) ? (VEC(float))(-104.0f) : value;
     x = x > (VEC(float))(89.0f) ? (VEC(float))(89.0f) : x;
-    // Written with operators: PoCL calls a function for fma and rint. Adding and taking away 1.5 * 2^23 rounds to an integer.
+    // Operators, because fma and rint may be calls (QUIRK_OPERATORS_FOR_BUILTINS). Adding and taking away 1.5 * 2^23 rounds to an integer.
     const VEC(float) n = (x * 1.442695041f + 12582912.0f) - 12582912.0f;
     VEC(float) r = x - n * 0.693145752f;
     r = r - n * 1.42860677e-6f;

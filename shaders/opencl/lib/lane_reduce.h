@@ -9,7 +9,7 @@
 #endif
 
 // The operator, not the function select, which some drivers split into single lanes.
-#if defined(__NV_CL_C_VERSION) && !WHOLE_NUMBERS
+#if HAVE_PTX && !WHOLE_NUMBERS
 #define LARGER(a, b) fmax(a, b)
 #else
 #define LARGER(a, b) ((a) < (b) ? (b) : (a))

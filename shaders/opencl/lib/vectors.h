@@ -1,10 +1,8 @@
 // Registers of WIDTH elements. VEC(T) is T when WIDTH is 1. LOADV(D, p) and STOREV(D, v, p) move WIDTH consecutive elements;
 // ALIGNED promises that `p` is aligned to WIDTH elements, which some GPUs need to move them in one transaction.
 //
-// PoCL's library is compiled for families of processors. On a host that lacks any feature of its family, LLVM does not inline
-// the library's functions, and around each call all vectors go through memory: the fused gelu of four million elements then
-// takes twice as long. Streaming code therefore keeps to operators, packed structures and the words defined here:
-// SELECT, CONVERT, MAGNITUDE.
+// Some drivers do not inline their built-in functions (QUIRK_OPERATORS_FOR_BUILTINS, see backends/opencl/quirks.py). Streaming code
+// therefore keeps to operators, packed structures and the macros defined here: SELECT, CONVERT, MAGNITUDE.
 
 #ifndef POLYHAL_VECTORS
 #define POLYHAL_VECTORS
@@ -31,21 +29,20 @@
 #define VEC(T) CONCAT(T, WIDTH)
 #define AS(T, v) CONCAT(as_, VEC(T))(v)
 #define CONVERT_SAT(T, v) CONCAT(CONCAT(convert_, VEC(T)), _sat)(v)
-#ifdef POCL_DEVICE_ADDRESS_BITS
+#if QUIRK_OPERATORS_FOR_BUILTINS
 #define CONVERT(T, v) __builtin_convertvector(v, VEC(T))
 #define SELECT(no, yes, condition) ((condition) ? (yes) : (no))
 #define MAGNITUDE(x) AS(float, AS(int, x) & 0x7fffffff)
 #else
 #define CONVERT(T, v) CONCAT(convert_, VEC(T))(v)
-// Not the operator ?:, of which Oclgrind's compiler makes wrong bits for vectors of integers.
+// Not the operator ?:, which some compilers translate wrongly for vectors of integers.
 #define SELECT(no, yes, condition) select(no, yes, condition)
 #define MAGNITUDE(x) fabs(x)
 #endif
 #if ALIGNED
 #define VECTOR_LOAD(T, p) (*(__global const VEC(T) *)(p))
 #define VECTOR_STORE(T, v, p) (*(__global VEC(T) *)(p) = (v))
-#if defined(__NV_CL_C_VERSION) && WIDTH <= 8
-// NVIDIA's vloada_half and vstorea_half move halves one by one.
+#if QUIRK_PTX_HALF_CONVERSION && WIDTH <= 8
 inline float float_of_half(ushort bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));

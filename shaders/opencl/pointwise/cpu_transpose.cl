@@ -39,7 +39,7 @@ inline void move_tile(__global const UNIT *x, const long x_column, __global UNIT
     for (uint r = 0; r < TILE; r++) VECTOR_STORE(UNIT, a[r], out + r * out_row);
 }
 
-// NO_AUTOVEC keeps Intel's compiler from also vectorizing over work-items.
+// NO_AUTOVEC keeps compilers from also vectorizing over work-items.
 __kernel NO_AUTOVEC void pointwise_cpu_transpose(
     __global const UNIT *x, const ulong x_offset, __global UNIT *out, const ulong out_offset, const ulong rows, const ulong columns,
     const long x_column, const long out_row, const ulong b1, const long x_b0, const long x_b1, const long out_b0, const long out_b1) {

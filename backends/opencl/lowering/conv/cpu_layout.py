@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv_planes import TapPlanes
-from polyhal.backends.opencl.capabilities import Features
+from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm.arguments import ints, longs, uints
 from polyhal.backends.opencl.runtime import Runtime
@@ -104,7 +104,7 @@ def work_items(runtime: Runtime) -> int:
     return _ITEMS_PER_UNIT * runtime.features.compute_units
 
 
-def registers(features: Features) -> int:
+def registers(features: OpenCLFeatures) -> int:
     """Vector registers: AVX-512 has 32, others are taken to have 16."""
     return 32 if features.vector_width >= _WIDE else 16
 

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl.capabilities import Features
+from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.lowering.gemm import split_k
 from polyhal.backends.opencl.lowering.gemm.split_k import Shares
 from polyhal.backends.opencl.runtime import Runtime
@@ -114,18 +114,18 @@ class TeamTile:
         return {"WARPGROUPS": self.teams, "WIDE": self.columns, "STAGES": self.stages, "PARTS": self.parts}
 
 
-def _warps_fit(features: Features, tile: WarpTile) -> bool:
+def _warps_fit(features: OpenCLFeatures, tile: WarpTile) -> bool:
     whole = tile.rows % tile.warp_rows == 0 and tile.columns % tile.warp_columns == 0
     # Copies begin between the steps of a strip, 32 bytes of terms each: there are two at least.
     return whole and tile.depth * tile.itemsize >= 64 and _fits(features, tile)
 
 
-def _teams_fit(features: Features, tile: TeamTile) -> bool:
+def _teams_fit(features: OpenCLFeatures, tile: TeamTile) -> bool:
     # One strip is multiplied while the one before may still be, and one is copied.
     return tile.stages >= (3 if tile.parts == 1 else 2) and _fits(features, tile)
 
 
-def _fits(features: Features, tile: Tile) -> bool:
+def _fits(features: OpenCLFeatures, tile: Tile) -> bool:
     sums = tile.rows * tile.columns // tile.items
     registers = min(sums + _BESIDE_SUMS, _OF_ITEM)
     return (

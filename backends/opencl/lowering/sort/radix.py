@@ -13,7 +13,7 @@ from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.opencl.capabilities import Features
+from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.reduction.scan import scan
 from polyhal.backends.opencl.lowering.sort.problem import FIRST_WORKSPACE, INDICES, VALUES, Sorting, X
@@ -56,7 +56,7 @@ class Tile:
         """Bytes: elements and words, counters of digits, sums; and where runs of digits begin, in passes over long rows."""
         return self.size * (itemsize + 4) + 4 * (9 * self.group + 2 * self.group + 2 * _DIGITS)
 
-    def fits(self, features: Features, itemsize: int) -> bool:
+    def fits(self, features: OpenCLFeatures, itemsize: int) -> bool:
         """Whether a device has room for it."""
         return self.group <= features.max_group_size and self.local_memory(itemsize) <= features.static_local_memory
 
@@ -81,7 +81,7 @@ def suits(job: Sorting) -> bool:
     return not features.cpu and bool(_fitting(features, job.dtype.itemsize))
 
 
-def _fitting(features: Features, itemsize: int) -> list[Tile]:
+def _fitting(features: OpenCLFeatures, itemsize: int) -> list[Tile]:
     return [t for t in _TILES if t.fits(features, itemsize)]
 
 

@@ -8,6 +8,6 @@ _BYTES = 2048
 
 
 def ahead(runtime: Runtime) -> int:
-    """The definition AHEAD: 0 on GPUs, which have other groups to run meanwhile, and under Oclgrind, which cannot do it."""
+    """Return the definition PREFETCH_DISTANCE: 0 on GPUs, which hide latency by running other groups meanwhile."""
     features = runtime.features
-    return _BYTES if features.cpu and "oclgrind" not in features.platform.lower() else 0
+    return _BYTES if features.cpu and not features.quirks.disable_prefetch else 0

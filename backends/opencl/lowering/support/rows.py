@@ -191,8 +191,8 @@ def _shared_rows(runtime: Runtime, found: StridedRows, held: int, width: int) ->
 
 
 def own_exp(runtime: Runtime, dtype: DType) -> bool:
-    """PoCL computes exp element by element."""
-    return "portable computing language" in runtime.features.platform.lower() and dtype is not dtypes.float64
+    """Return the definition POLYNOMIAL_EXP (see lib/exponential.h)."""
+    return runtime.features.quirks.polynomial_exp and dtype is not dtypes.float64
 
 
 def real_type(dtype: DType) -> str:

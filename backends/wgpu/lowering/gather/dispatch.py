@@ -26,7 +26,7 @@ Places = tuple[int, int, int]
 _LARGEST = 1 << 31
 _LANES = 4
 _LONGEST_LOOP = 1 << 15
-"""Indices that one invocation walks in a launch: llvmpipe ends every loop after 65535 turns, those of inner loops included."""
+"""Indices that one invocation visits in a launch, below every driver's limit for loops (see `loop_limit` in quirks.py)."""
 _FEW_COLUMNS = 32
 _FEW_OWNERS = 2048
 """Rows of a result below which each is shared by more invocations, so that the device is busy."""

@@ -41,7 +41,7 @@ def cpu_lanes(runtime: Runtime, vectors: int) -> int:
 
 def enough_lanes(runtime: Runtime, lanes: int, vectors: int) -> int:
     """`lanes` or more, so that none walks its share of a row, up to three times, in more turns than the driver allows."""
-    most = runtime.features.most_turns // _WALKS
+    most = runtime.features.quirks.loop_limit // _WALKS
     while most and ceil_div(vectors, lanes) > most and lanes < runtime.features.max_group_size:
         lanes *= 2
     return lanes

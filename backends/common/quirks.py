@@ -1,0 +1,84 @@
+"""Driver quirks: workarounds that are keyed on the driver, each declared once with its reason, evidence and a link.
+
+A backend declares its quirks as fields of a frozen dataclass, one `quirk(...)` per field, and matches them against the driver
+of each device that it opens. Everything else asks for a field by name. So a driver is known by name in one file only, and a
+workaround can be searched for, listed by `polyhal doctor`, switched off for a measurement, and removed.
+
+The idea is that of the toggles of Dawn, Chromium's WebGPU: https://dawn.googlesource.com/dawn/+/HEAD/src/dawn/native/Toggles.cpp
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+_METADATA = "quirk"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverId:
+    """The strings by which a driver and its device are recognized."""
+
+    platform: str
+    """The platform or graphics API."""
+    version: str
+    """The driver's own version."""
+    device: str
+    """The name of the device."""
+    cpu: bool
+    """Whether the device is a processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuirkInfo:
+    """The declaration of one quirk."""
+
+    when: Callable[[DriverId], bool | int]
+    """Returns the value for a driver; False or 0 if the workaround is not needed."""
+    reason: str
+    """What the driver does wrong, or badly."""
+    evidence: str
+    """What was observed: the driver's version and a figure or a failure."""
+    link: str
+    """A bug report or documentation; empty if there is none."""
+
+
+Q = TypeVar("Q")
+"""A backend's dataclass of quirks."""
+
+
+def quirk(when: Callable[[DriverId], bool | int], *, reason: str, evidence: str, link: str = "") -> Any:
+    """Declare a quirk: the default of a field of type bool or int."""
+    return dataclasses.field(default=False, metadata={_METADATA: QuirkInfo(when, reason, evidence, link)})
+
+
+def declared(kind: type[Any]) -> dict[str, QuirkInfo]:
+    """Return the declarations of a backend's quirks by name."""
+    return {f.name: f.metadata[_METADATA] for f in dataclasses.fields(kind)}
+
+
+def match_quirks(kind: type[Q], driver: DriverId) -> Q:
+    """Return the quirks that a driver needs."""
+    return kind(**{name: info.when(driver) for name, info in declared(kind).items()})
+
+
+def with_overrides(quirks: Q, values: Mapping[str, bool | int]) -> Q:
+    """Return `quirks` with some values replaced. Raises TypeError for a name that is not declared."""
+    return dataclasses.replace(quirks, **values)  # type: ignore[type-var]
+
+
+def active(quirks: Any) -> dict[str, str]:
+    """Return the reasons of the quirks in force by name, each with its value if that is a number."""
+    reasons = {}
+    for name, info in declared(type(quirks)).items():
+        if value := getattr(quirks, name):
+            reasons[name if value is True else f"{name} = {value}"] = info.reason
+    return reasons
+
+
+def definitions(quirks: Any) -> dict[str, bool | int]:
+    """Return preprocessor definitions for kernels: `QUIRK_NAME` for each quirk in force; the others stay undefined."""
+    values = {f"QUIRK_{name.upper()}": getattr(quirks, name) for name in declared(type(quirks))}
+    return {name: value for name, value in values.items() if value}

@@ -1,0 +1,110 @@
+"""The workarounds for OpenCL drivers: the only file of this backend that knows a driver by its name.
+
+To add one, declare a field here and ask for it where it matters: `features.quirks.NAME` in Python, `#if QUIRK_NAME` in a
+kernel (see docs/quirks.md). A vendor profile may set it too, under `[quirks]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyhal.backends.common.quirks import DriverId, match_quirks, quirk
+
+PLATFORM_ALIASES = {"pocl": "portable computing language"}
+"""Short names that users type for a platform, as in `Device("opencl:pocl")`."""
+
+
+def _pocl(driver: DriverId) -> bool:
+    return "portable computing language" in driver.platform.lower()
+
+
+def _oclgrind(driver: DriverId) -> bool:
+    """An interpreter that finds data races and invalid accesses in kernels; used by the tests."""
+    return "oclgrind" in driver.platform.lower()
+
+
+def _intel_cpu(driver: DriverId) -> bool:
+    return driver.cpu and driver.platform.startswith("Intel")
+
+
+def _nvidia(driver: DriverId) -> bool:
+    return driver.platform.startswith("NVIDIA")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCLQuirks:
+    """The workarounds for one driver. All are off by default."""
+
+    skip_binary_cache: bool = quirk(
+        lambda d: _pocl(d) or _oclgrind(d),
+        reason="compiled programs are not worth keeping: PoCL caches them itself, and its binaries lack the kernels that are "
+        "specialized by work-group size; Oclgrind interprets programs",
+        evidence="PoCL 3.0: asking for the binary compiles every kernel a second time",
+        link="https://github.com/inducer/pyopencl/issues/731",
+    )
+    assume_unified_memory: bool = quirk(
+        _oclgrind,
+        reason="it reports separate device memory, although it runs in the host's process, and visits all allocated memory "
+        "after each kernel, the pinned staging buffers above all",
+        evidence="Oclgrind 21.10: without staging buffers the conformance kit takes two thirds of the time",
+        link="https://github.com/jrprice/Oclgrind",
+    )
+    disable_prefetch: bool = quirk(
+        _oclgrind,
+        reason="it cannot interpret the prefetch instruction",
+        evidence="Oclgrind 21.10: clCreateKernel fails with INVALID_KERNEL_NAME for a kernel that prefetches",
+        link="https://github.com/jrprice/Oclgrind/issues/205",
+    )
+    polynomial_exp: bool = quirk(
+        _pocl,
+        reason="exp of a vector is computed element by element",
+        evidence="PoCL 3.0 on hosts where its exp is not inlined; on a Xeon with AVX-512 and clwb there was no difference",
+        link="https://github.com/pocl/pocl/pull/2320",
+    )
+    operators_for_builtins: bool = quirk(
+        _pocl,
+        reason="the library of built-in functions is compiled per family of processors and not inlined on a host that lacks "
+        "any feature of its family; around each call all vector registers are saved",
+        evidence="PoCL 3.0: without operators the fused gelu of four million elements takes twice as long on such a host, and "
+        "1.3 times as long on a Xeon whose features the library matches",
+        link="https://github.com/pocl/pocl/pull/539",
+    )
+    target_clwb: bool = quirk(
+        _pocl,
+        reason="its built-in functions are compiled for Skylake with AVX-512, which has the instruction clwb; for a newer "
+        "processor without clwb none of them is inlined, so that min, vload and vstore become calls",
+        evidence="PoCL 3.0 on processors with AVX-512 and without clwb: all vector registers are spilled around each call",
+        link="https://github.com/archspec/archspec-json/pull/12",
+    )
+    scalar_fmod: bool = quirk(
+        _pocl,
+        reason="fmod of a vector of doubles gets elements wrong if another one is zero, infinite or NaN, and hardly ends for "
+        "large quotients",
+        evidence="PoCL 3.0-rc2 with SLEEF: 233 of 4096 elements wrong, quotients below 100; no answer within a minute for "
+        "quotients of a million",
+    )
+    pin_workers: bool = quirk(
+        _pocl,
+        reason="its worker threads are not bound to cores, and some systems run two of them on one core while another is idle",
+        evidence="PoCL 3.0 in a virtual machine with two cores: a product of two 256 x 256 matrices takes 1.7 times as long",
+        link="https://portablecl.org/docs/html/env_variables.html",
+    )
+    pin_waiting_thread: bool = quirk(
+        _intel_cpu,
+        reason="the thread that waits computes too, on the core that the workers leave free, but is not bound to it; while no "
+        "thread waits, one worker is missing",
+        evidence="Intel CPU runtime 2026.2 on two cores: a training step of 5 ms takes 9 if the thread shares a worker's core, "
+        "and 1.7 times as long if the host runs ahead instead of waiting",
+        link="https://www.intel.com/content/www/us/en/docs/oneapi/programming-guide/2023-1/"
+        "control-binary-execution-on-multiple-cpu-cores.html",
+    )
+    ptx_half_conversion: bool = quirk(
+        _nvidia,
+        reason="vloada_half and vstorea_half move and convert halves one by one",
+        evidence="NVIDIA driver 580: the PTX of a vector of eight halves has eight loads of 16 bits instead of one of 128",
+    )
+
+
+def match(platform: str, driver: str, device: str, *, cpu: bool) -> OpenCLQuirks:
+    """Return the workarounds for a driver, given the names of its platform and device and the driver's version."""
+    return match_quirks(OpenCLQuirks, DriverId(platform, driver, device, cpu))

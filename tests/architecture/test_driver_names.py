@@ -1,0 +1,51 @@
+"""Drivers are known by name in one file per backend, the one that declares workarounds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAMES = re.compile(
+    r"(?i:\b(pocl|portable computing language|oclgrind|intel|llvmpipe|lavapipe|softpipe|swiftshader|rusticl|mesa)\b)"
+    r"|\bPOCL_|__NV_CL|__INTEL|__AMD"
+)
+ALLOWED = {
+    "backends/opencl/quirks.py": "declares the workarounds",
+    "backends/wgpu/quirks.py": "declares the workarounds",
+    "backends/opencl/icd.py": "registers a driver that comes as a Python package, before any driver is loaded",
+    "backends/opencl/pocl_affinity.py": "sets a variable that one driver reads when it is loaded, before there are devices",
+    "backends/opencl/install_hints.py": "tells people which driver to install",
+    "backends/opencl/__init__.py": "names the environment variables that `polyhal doctor` lists",
+    "backends/wgpu/discovery.py": "tells people which driver to install",
+    "backends/wgpu/capabilities.py": "names the vendors of PCI ids",
+}
+FILES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for folder in ("backends", "shaders")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".cl", ".h", ".wgsl")
+)
+
+
+def names(text: str) -> list[str]:
+    """The lines of a source that name a driver."""
+    return [line.strip() for line in text.splitlines() if NAMES.search(line)]
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f not in ALLOWED])
+def test_drivers_are_not_known_by_name(file: str) -> None:
+    assert names((ROOT / file).read_text(encoding="utf-8")) == [], "declare a quirk instead (docs/quirks.md)"
+
+
+@pytest.mark.parametrize("file", ALLOWED)
+def test_exceptions_are_needed(file: str) -> None:
+    assert names((ROOT / file).read_text(encoding="utf-8")), f"{file} names no driver any more: remove it from the list"
+
+
+def test_names_are_found() -> None:
+    assert names('if "oclgrind" in platform.lower():\n    pass') == ['if "oclgrind" in platform.lower():']
+    assert names("#ifdef POCL_DEVICE_ADDRESS_BITS") == ["#ifdef POCL_DEVICE_ADDRESS_BITS"]
+    assert names("import pocl_affinity  # intelligent") == []
