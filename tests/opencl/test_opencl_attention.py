@@ -59,7 +59,7 @@ def test_dtypes(device: Any, rng: Any, dtype: dtypes.DType) -> None:
 
 
 def test_high_precision_is_as_exact(device: Any, rng: Any) -> None:
-    """Enough work for devices with matrix units to take float32 in parts."""
+    """Enough work for devices with matrix units to split float32 into bfloat16 terms."""
     with float32_matmul_precision("high"):
         _both(device, [*_draw(rng, (1,), 1024, 1024, 64, 64), None], causal=True)
 
@@ -70,13 +70,13 @@ def test_heads_as_views(device: Any, rng: Any) -> None:
 
 
 def test_heads_that_keep_every_core_busy(device: Any, rng: Any) -> None:
-    """On a CPU, gradients of keys and values then gather in the results themselves, and not in sums to be added up."""
+    """On a CPU, gradients of keys and values are then accumulated in the results themselves, not in split-K partials."""
     heads = 2 * min(device.backend.features.compute_units, 16)
     _both(device, [*_draw(rng, (heads,), 40, 70, 32, 48), None], causal=True)
 
 
 def test_few_queries_read_keys_and_values_in_place(device: Any, rng: Any) -> None:
-    """Generating text: a cache of keys and values is read where it lies, whatever its length."""
+    """Text generation: a cache of keys and values is read in place, whatever its length."""
     q, k, v = _draw(rng, (2, 3), 1, 700, 32, 32)
     check(device, "attention", [q, k, v, None], causal=True)
     refs = [upload(device, x.astype(np.float32)) for x in (q, k, v)]
@@ -100,11 +100,11 @@ def test_large_scores_do_not_overflow(device: Any, rng: Any) -> None:
 
 
 @pytest.mark.parametrize("features", [(32, 32), (13, 20)], ids=str)
-def test_results_lie_where_they_are_wanted(device: Any, rng: Any, features: tuple[int, int]) -> None:
+def test_results_are_written_in_place(device: Any, rng: Any, features: tuple[int, int]) -> None:
     inputs = [x.astype(np.float32) for x in _draw(rng, (2, 3), 40, 40, *features)]
     check_placed(device, "attention", [*inputs, None], causal=True, scale=0.3)
     out, lse = OPS["attention"].reference(*inputs, None, causal=True, scale=0.3)
-    # The saved result, too, is read where the forward pass has put it.
+    # The saved result is read in place, too.
     saved = np.ascontiguousarray(out.astype(np.float32).transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
     g = rng.uniform(-1, 1, out.shape).astype(np.float32)
     check_placed(device, "attention_grad", [g, *inputs, None, saved, lse.astype(np.float32)], causal=True, scale=0.3)

@@ -1,6 +1,7 @@
-// softmax(q k^T * scale + mask) v on a CPU, without ever holding the scores: a work-item takes a block of queries and passes
-// over the keys KEYS at a time, with a running maximum, sum and result per query that are rescaled when the maximum grows.
-// Source: Dao et al., arXiv:2205.14135, and Milakov and Gimelshein, arXiv:1805.02867.
+// softmax(q k^T * scale + mask) v on a CPU (flash attention): the scores are never written to memory. A work-item takes one
+// query block and loops over key blocks with an online softmax: per query a running maximum, a running sum and an output
+// accumulator, rescaled when the maximum grows.
+// Source: Dao et al., arXiv:2205.14135; Milakov and Gimelshein, arXiv:1805.02867.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -13,35 +14,36 @@
 #endif
 #include "attention/cpu_tile.h"
 
-GATHER(gather_values, private, VALUE_VECTORS, QUERIES, 1, *factors[r])
+DEFINE_ACCUMULATE(accumulate_values, private, VALUE_VECTORS, QUERIES, 1, *factors[r])
 
-__kernel NO_AUTOVEC void attention_cpu(
-    __global const REAL *q, const ulong q_offset, __global const REAL *k, const ulong k_offset, __global const REAL *v,
-    const ulong v_offset, MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset, LENGTHS, PLACES(out),
-    STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
+__kernel NO_AUTOVEC void attention_cpu(__global const REAL *q, const ulong q_offset, __global const REAL *k,
+                                       const ulong k_offset, __global const REAL *v, const ulong v_offset,
+                                       MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset,
+                                       const REAL scale, const AttentionGeometry geometry) {
+    DECLARE_LENGTHS;
     const uint row = get_global_id(0) * QUERIES, head = get_global_id(1);
     if (row >= t) return;
-    HEAD_NUMBERS(head);
-    FIND(q);
-    FIND(k);
-    FIND(v);
-    FIND_MASK;
+    HEAD_INDICES(head);
+    SELECT_HEAD(q);
+    SELECT_HEAD(k);
+    SELECT_HEAD(v);
+    SELECT_MASK;
     const uint rows = min((uint)QUERIES, t - row), value_width = PADDED(e);
     REAL queries[MAX_FEATURES * QUERIES] __attribute__((aligned(64)));
-    REAL results[QUERIES * MAX_VALUES] __attribute__((aligned(64)));
+    REAL acc[QUERIES * MAX_VALUES] __attribute__((aligned(64)));
     REAL scores[KEYS * QUERIES] __attribute__((aligned(64)));
-    REAL shrinks[QUERIES] __attribute__((aligned(64)));
-    V tops[VECTORS], totals[VECTORS];
-    turn_rows(q + row * q_row, q_row, rows, d, scale, queries);
-    for (uint i = 0; i < QUERIES * value_width; i += WIDTH) *(__private V *)(results + i) = (V)(0);
+    REAL rescales[QUERIES] __attribute__((aligned(64)));
+    V running_max[VECTORS], running_sum[VECTORS];
+    transpose_rows(q + row * q_row, q_row, rows, d, scale, queries);
+    for (uint i = 0; i < QUERIES * value_width; i += WIDTH) *(__private V *)(acc + i) = (V)(0);
 #pragma unroll
     for (uint i = 0; i < VECTORS; i++) {
-        tops[i] = (V)(-INFINITY);
-        totals[i] = (V)(0);
+        running_max[i] = (V)(-INFINITY);
+        running_sum[i] = (V)(0);
     }
-    const uint stop = KEYS_SEEN(row + rows);
-    for (uint key = 0; key < stop; key += KEYS) {
-        const uint keys = min((uint)KEYS, stop - key);
+    const uint end = VISIBLE_KEYS(row + rows);
+    for (uint key = 0; key < end; key += KEYS) {
+        const uint keys = min((uint)KEYS, end - key);
         for (uint j = 0; j < keys; j += MR) {
             multiply_tile(k + (key + j) * k_row, k_row, s - key - j, queries, d, scores + j * QUERIES);
             MASK_TILE(scores + j * QUERIES, row, key + j)
@@ -49,39 +51,40 @@ __kernel NO_AUTOVEC void attention_cpu(
 #pragma unroll
         for (uint i = 0; i < VECTORS; i++) {
             __private V *column = (__private V *)scores + i;
-            V top = tops[i];
-            for (uint j = 0; j < keys; j++) top = LARGER(top, column[j * VECTORS]);
-            // While everything was masked there is nothing to subtract: exp(-inf - 0) is 0.
-            const V shift = top == (V)(-INFINITY) ? (V)(0) : top;
-            const V shrink = EXP_FAST(tops[i] - shift);
+            V new_max = running_max[i];
+            for (uint j = 0; j < keys; j++) new_max = LARGER(new_max, column[j * VECTORS]);
+            // While every key was masked nothing is subtracted: exp(-inf - 0) is 0.
+            const V shift = new_max == (V)(-INFINITY) ? (V)(0) : new_max;
+            const V rescale = EXP_FAST(running_max[i] - shift);
             V sum = (V)(0);
             for (uint j = 0; j < keys; j++) {
                 const V p = EXP_FAST(column[j * VECTORS] - shift);
                 sum += p;
                 column[j * VECTORS] = p;
             }
-            *(__private V *)(shrinks + i * WIDTH) = shrink;
-            totals[i] = totals[i] * shrink + sum;
-            tops[i] = top;
+            *(__private V *)(rescales + i * WIDTH) = rescale;
+            running_sum[i] = running_sum[i] * rescale + sum;
+            running_max[i] = new_max;
         }
         for (uint i = 0; i < rows; i += MR) {
-            const uint seen = min(keys, max(KEYS_SEEN(row + i + MR), key) - key);
-            gather_values(scores + i, v + key * v_row, v_row, seen, value_width, MR, shrinks + i, results + i * value_width,
-                          value_width);
+            const uint visible = min(keys, max(VISIBLE_KEYS(row + i + MR), key) - key);
+            accumulate_values(scores + i, v + key * v_row, v_row, visible, value_width, MR, rescales + i,
+                              acc + i * value_width, value_width);
         }
     }
     REAL inverses[QUERIES] __attribute__((aligned(64)));
-    REAL statistics[QUERIES] __attribute__((aligned(64)));
+    REAL logsumexps[QUERIES] __attribute__((aligned(64)));
 #pragma unroll
     for (uint i = 0; i < VECTORS; i++) {
-        ((__private V *)inverses)[i] = totals[i] == (V)(0) ? (V)(0) : 1 / totals[i];
-        ((__private V *)statistics)[i] = log(totals[i]) + (tops[i] == (V)(-INFINITY) ? (V)(0) : tops[i]);
+        ((__private V *)inverses)[i] = running_sum[i] == (V)(0) ? (V)(0) : 1 / running_sum[i];
+        ((__private V *)logsumexps)[i] =
+            log(running_sum[i]) + (running_max[i] == (V)(-INFINITY) ? (V)(0) : running_max[i]);
     }
-    FIND(out);
+    SELECT_RESULT(out);
     out += (long)row * out_row;
     lse += lse_offset + (ulong)head * t + row;
     for (uint i = 0; i < rows; i++) {
-        STORE_ROW(OUT_DTYPE, results + i * value_width, e, inverses[i], out + i * out_row)
-        lse[i] = statistics[i];
+        STORE_ROW(OUT_DTYPE, acc + i * value_width, e, inverses[i], out + i * out_row)
+        lse[i] = logsumexps[i];
     }
 }

@@ -1,5 +1,5 @@
-// The rows of an operand of attention as reals, `pitch` apart, head after head; features past the last are zeros. A work-item
-// makes `rows_each` rows.
+// Copy an operand of attention to contiguous rows of reals, `pitch` apart, head after head; features past the last are
+// zeros. A work-item copies `rows_each` rows.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -11,21 +11,23 @@
 #define WIDTH 16
 #endif
 #define ALIGNED 0
-#include "attention/arguments.h"
+#include "attention/geometry.h"
 #include "lib/vectors.h"
 
-typedef VEC(REAL) V;
+typedef struct {
+    STRIDES(x);
+    uint length, features, pitch, rows_each, batch1, batch2;
+} PackGeometry;
 
-__kernel NO_AUTOVEC void attention_cpu_pack(OPERAND(DTYPE, x), __global REAL *rows, const uint length,
-                                   const uint features, const uint pitch, const uint rows_each,
-                                   const uint batch1, const uint batch2, STRIDES(x)) {
-    const uint first = get_global_id(0) * rows_each, head = get_global_id(1);
-    HEAD_NUMBERS(head);
-    FIND(x);
-    rows += (ulong)head * length * pitch;
-    for (uint row = first; row < min(first + rows_each, length); row++) {
+__kernel NO_AUTOVEC void attention_cpu_pack(OPERAND(DTYPE, x), __global REAL *packed, const PackGeometry geometry) {
+    const uint features = geometry.features, pitch = geometry.pitch;
+    const uint first = get_global_id(0) * geometry.rows_each, head = get_global_id(1);
+    HEAD_INDICES(head);
+    SELECT_HEAD(x);
+    packed += (ulong)head * geometry.length * pitch;
+    for (uint row = first; row < min(first + geometry.rows_each, geometry.length); row++) {
         __global const STORAGE(DTYPE) *from = x + (long)row * x_row;
-        __global REAL *to = rows + (ulong)row * pitch;
+        __global REAL *to = packed + (ulong)row * pitch;
         uint c = 0;
         if (x_column == 1)
             for (; c + WIDTH <= features; c += WIDTH) VECTOR_STORE(REAL, LOADV(DTYPE, from + c), to + c);

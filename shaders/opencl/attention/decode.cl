@@ -1,7 +1,8 @@
-// Attention of a few queries, at most ROWS, as when text is generated: it is bound by reading the keys and values, which are read once and
-// where they lie. A group takes a run of keys of one head; its TEAMS teams of LANES work-items each take EACH keys at a time, with a
-// running maximum, sum and result per query that are rescaled when the maximum grows. Where a head is shared out among several groups
-// (PARTS), attention/decode_reduce.cl puts their results together. Source: Dao et al., Flash-Decoding for long-context inference, 2023.
+// Attention of at most ROWS queries, as in token-by-token generation (flash decoding): bound by the memory traffic of keys
+// and values, which are read once and in place. A group takes a range of the keys of one head. It has KEY_LANES rows of
+// FEATURE_LANES work-items; each row processes KEYS_PER_STEP keys at a time with an online softmax. Where several groups
+// share a head (SPLIT), attention/decode_reduce.cl combines their partial results.
+// Source: Dao et al., Flash-Decoding for long-context inference, 2023.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -12,114 +13,117 @@
 #ifndef REAL
 #define REAL float
 #endif
-// Features side by side that a work-item reads at once; the lengths of keys and values are multiples of it.
+// Contiguous features that a work-item reads at once; the features of keys and of values are multiples of it.
 #ifndef WIDTH
 #define WIDTH 4
 #endif
-#ifndef LANES
-#define LANES 1
+#ifndef FEATURE_LANES
+#define FEATURE_LANES 1
 #endif
-#ifndef TEAMS
-#define TEAMS 1
+#ifndef KEY_LANES
+#define KEY_LANES 1
 #endif
-#ifndef EACH
-#define EACH 8
+#ifndef KEYS_PER_STEP
+#define KEYS_PER_STEP 8
 #endif
 #ifndef ROWS
 #define ROWS 1
 #endif
-// Vectors of a key and of a value for each work-item of a team.
+// Vectors of a key and of a value per work-item.
 #ifndef KEY_VECTORS
 #define KEY_VECTORS 16
 #endif
 #ifndef VALUE_VECTORS
 #define VALUE_VECTORS 16
 #endif
-#ifndef PARTS
-#define PARTS 0
+#ifndef SPLIT
+#define SPLIT 0
 #endif
 #ifndef TENSOR_CORES
 #define TENSOR_CORES 0
 #endif
-#include "attention/arguments.h"
+#include "attention/visibility.h"
 #include "lib/vectors.h"
 #include "lib/exponential.h"
 
 typedef VEC(REAL) V;
 #include "lib/lane_reduce.h"
-#define GROUP (LANES * TEAMS)
-#define PART_FACTS 2
-#define VALUES (VALUE_VECTORS * LANES * WIDTH)
+#define GROUP (FEATURE_LANES * KEY_LANES)
+// A partial result: the accumulated features, then the maximum and the sum of exponentials.
+#define PARTIAL_STATISTICS 2
+#define VALUES (VALUE_VECTORS * FEATURE_LANES * WIDTH)
 
-#if LANES == 1
-#define OVER_TEAM(value, index)
+// Sum a score over the feature lanes.
+#if FEATURE_LANES == 1
+#define SUM_FEATURE_LANES(value, index)
 #elif TENSOR_CORES
-inline float over_warp(float value) {
+inline float sum_over_warp(float value) {
 #pragma unroll
-    for (uint distance = LANES / 2; distance > 0; distance /= 2) {
+    for (uint distance = FEATURE_LANES / 2; distance > 0; distance /= 2) {
         float other;
         asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(distance));
         value += other;
     }
     return value;
 }
-#define OVER_TEAM(value, index) value = over_warp(value)
+#define SUM_FEATURE_LANES(value, index) value = sum_over_warp(value)
 #else
-// All sums of a team at once: see below.
-#define OVER_TEAM(value, index) sums[index * GROUP + get_local_id(0)] = value
-#define SUMS_IN_MEMORY
+// Through local memory, all scores of a step at once: see below.
+#define SUM_FEATURE_LANES(value, index) lane_sums[index * GROUP + get_local_id(0)] = value
+#define SUM_IN_LOCAL_MEMORY
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decode(
     OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND
-#if PARTS
-    __global REAL *parts,
+#if SPLIT
+    __global REAL *partial,
 #else
     RESULT(OUT_DTYPE, out), __global REAL *lse, const ulong lse_offset,
 #endif
-    const uint keys_each, LENGTHS, STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
-#if TEAMS > 1
-    __local REAL joined[TEAMS * VALUES], tops_of[TEAMS], totals_of[TEAMS];
+    const uint keys_per_group, const REAL scale, const AttentionGeometry geometry) {
+#if KEY_LANES > 1
+    __local REAL shared_acc[KEY_LANES * VALUES], shared_max[KEY_LANES], shared_sum[KEY_LANES];
 #endif
-#ifdef SUMS_IN_MEMORY
-    __local REAL sums[EACH * ROWS * GROUP];
+#ifdef SUM_IN_LOCAL_MEMORY
+    __local REAL lane_sums[KEYS_PER_STEP * ROWS * GROUP];
 #endif
-    const uint me = get_local_id(0) % LANES, team = get_local_id(0) / LANES;
+    DECLARE_LENGTHS;
+    const uint lane = get_local_id(0) % FEATURE_LANES, key_lane = get_local_id(0) / FEATURE_LANES;
     const uint head = get_group_id(1);
-    HEAD_NUMBERS(head);
-    FIND(q);
-    FIND(k);
-    FIND(v);
-    FIND_MASK;
-    const uint begin = get_group_id(0) * keys_each;
-    const uint end = min(min(begin + keys_each, s), KEYS_SEEN(t));
-    V queries[ROWS][KEY_VECTORS], results[ROWS][VALUE_VECTORS];
-    REAL tops[ROWS], totals[ROWS];
+    HEAD_INDICES(head);
+    SELECT_HEAD(q);
+    SELECT_HEAD(k);
+    SELECT_HEAD(v);
+    SELECT_MASK;
+    const uint begin = get_group_id(0) * keys_per_group;
+    const uint end = min(min(begin + keys_per_group, s), VISIBLE_KEYS(t));
+    V queries[ROWS][KEY_VECTORS], acc[ROWS][VALUE_VECTORS];
+    REAL running_max[ROWS], running_sum[ROWS];
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
-        tops[r] = -INFINITY;
-        totals[r] = 0;
+        running_max[r] = -INFINITY;
+        running_sum[r] = 0;
 #pragma unroll
         for (uint j = 0; j < KEY_VECTORS; j++) {
-            const uint c = (me + j * LANES) * WIDTH;
+            const uint c = (lane + j * FEATURE_LANES) * WIDTH;
             queries[r][j] = r < t && c < d ? LOADV(DTYPE, q + r * q_row + c) * scale : (V)(0);
         }
 #pragma unroll
-        for (uint j = 0; j < VALUE_VECTORS; j++) results[r][j] = (V)(0);
+        for (uint j = 0; j < VALUE_VECTORS; j++) acc[r][j] = (V)(0);
     }
-    // Every team makes as many turns, because they may have to wait for each other.
-    for (uint turn = begin; turn < end; turn += EACH * TEAMS) {
-        const uint first = turn + team * EACH;
-        REAL scores[ROWS][EACH];
+    // Every key lane makes the same number of steps, because there may be barriers in them.
+    for (uint step = begin; step < end; step += KEYS_PER_STEP * KEY_LANES) {
+        const uint first = step + key_lane * KEYS_PER_STEP;
+        REAL scores[ROWS][KEYS_PER_STEP];
 #pragma unroll
-        for (uint i = 0; i < EACH; i++) {
+        for (uint i = 0; i < KEYS_PER_STEP; i++) {
             __global const STORAGE(DTYPE) *key = k + (long)min(first + i, end - 1) * k_row;
             V product[ROWS];
 #pragma unroll
             for (uint r = 0; r < ROWS; r++) product[r] = (V)(0);
 #pragma unroll
             for (uint j = 0; j < KEY_VECTORS; j++) {
-                const uint c = (me + j * LANES) * WIDTH;
+                const uint c = (lane + j * FEATURE_LANES) * WIDTH;
                 const V x = LOADV(DTYPE, key + (c < d ? c : 0));
 #pragma unroll
                 for (uint r = 0; r < ROWS; r++) product[r] += queries[r][j] * x;
@@ -127,119 +131,121 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_decod
 #pragma unroll
             for (uint r = 0; r < ROWS; r++) {
                 scores[r][i] = LANES_SUM(product[r]);
-                OVER_TEAM(scores[r][i], (r * EACH + i));
+                SUM_FEATURE_LANES(scores[r][i], (r * KEYS_PER_STEP + i));
             }
         }
-#ifdef SUMS_IN_MEMORY
+#ifdef SUM_IN_LOCAL_MEMORY
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
         for (uint r = 0; r < ROWS; r++)
 #pragma unroll
-            for (uint i = 0; i < EACH; i++) {
+            for (uint i = 0; i < KEYS_PER_STEP; i++) {
                 scores[r][i] = 0;
-                for (uint lane = 0; lane < LANES; lane++)
-                    scores[r][i] += sums[(r * EACH + i) * GROUP + team * LANES + lane];
+                for (uint other = 0; other < FEATURE_LANES; other++)
+                    scores[r][i] += lane_sums[(r * KEYS_PER_STEP + i) * GROUP + key_lane * FEATURE_LANES + other];
             }
         barrier(CLK_LOCAL_MEM_FENCE);
 #endif
 #pragma unroll
         for (uint r = 0; r < ROWS; r++) {
-            REAL top = tops[r];
+            REAL new_max = running_max[r];
 #pragma unroll
-            for (uint i = 0; i < EACH; i++) {
+            for (uint i = 0; i < KEYS_PER_STEP; i++) {
                 const uint key = first + i;
-                const bool seen = key < end && SEEN(r, key);
+                const bool visible = key < end && VISIBLE(r, key);
 #if MASK == 2
-                if (seen) scores[r][i] += ADDED(r, key);
+                if (visible) scores[r][i] += MASK_BIAS(r, key);
 #endif
-                scores[r][i] = seen ? scores[r][i] : -INFINITY;
-                top = LARGER(top, scores[r][i]);
+                scores[r][i] = visible ? scores[r][i] : -INFINITY;
+                new_max = LARGER(new_max, scores[r][i]);
             }
-            // While everything was masked there is nothing to subtract: exp(-inf - 0) is 0.
-            const REAL subtracted = top == -INFINITY ? 0 : top;
-            const REAL shrink = exp(tops[r] - subtracted);
-            tops[r] = top;
-            totals[r] *= shrink;
+            // While every key was masked nothing is subtracted: exp(-inf - 0) is 0.
+            const REAL shift = new_max == -INFINITY ? 0 : new_max;
+            const REAL rescale = exp(running_max[r] - shift);
+            running_max[r] = new_max;
+            running_sum[r] *= rescale;
 #pragma unroll
-            for (uint i = 0; i < EACH; i++) {
-                scores[r][i] = exp(scores[r][i] - subtracted);
-                totals[r] += scores[r][i];
+            for (uint i = 0; i < KEYS_PER_STEP; i++) {
+                scores[r][i] = exp(scores[r][i] - shift);
+                running_sum[r] += scores[r][i];
             }
 #pragma unroll
-            for (uint j = 0; j < VALUE_VECTORS; j++) results[r][j] *= shrink;
+            for (uint j = 0; j < VALUE_VECTORS; j++) acc[r][j] *= rescale;
         }
 #pragma unroll
-        for (uint i = 0; i < EACH; i++) {
+        for (uint i = 0; i < KEYS_PER_STEP; i++) {
             __global const STORAGE(DTYPE) *value = v + (long)min(first + i, end - 1) * v_row;
 #pragma unroll
             for (uint j = 0; j < VALUE_VECTORS; j++) {
-                const uint c = (me + j * LANES) * WIDTH;
+                const uint c = (lane + j * FEATURE_LANES) * WIDTH;
                 const V x = LOADV(DTYPE, value + (c < e ? c : 0));
 #pragma unroll
-                for (uint r = 0; r < ROWS; r++) results[r][j] += scores[r][i] * x;
+                for (uint r = 0; r < ROWS; r++) acc[r][j] += scores[r][i] * x;
             }
         }
     }
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
-#if TEAMS > 1
+        // Combine the key lanes.
+#if KEY_LANES > 1
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (me == 0) {
-            tops_of[team] = tops[r];
-            totals_of[team] = totals[r];
+        if (lane == 0) {
+            shared_max[key_lane] = running_max[r];
+            shared_sum[key_lane] = running_sum[r];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        REAL top = tops_of[0];
-        for (uint other = 1; other < TEAMS; other++) top = fmax(top, tops_of[other]);
-        const REAL subtracted = top == -INFINITY ? 0 : top;
-        REAL total = 0;
-        for (uint other = 0; other < TEAMS; other++) total += totals_of[other] * exp(tops_of[other] - subtracted);
-        const REAL share = exp(tops[r] - subtracted);
+        REAL total_max = shared_max[0];
+        for (uint other = 1; other < KEY_LANES; other++) total_max = fmax(total_max, shared_max[other]);
+        const REAL shift = total_max == -INFINITY ? 0 : total_max;
+        REAL total_sum = 0;
+        for (uint other = 0; other < KEY_LANES; other++) total_sum += shared_sum[other] * exp(shared_max[other] - shift);
+        const REAL rescale = exp(running_max[r] - shift);
 #else
-        const REAL top = tops[r], total = totals[r], share = 1;
+        const REAL total_max = running_max[r], total_sum = running_sum[r], rescale = 1;
 #endif
-#if PARTS
-        __global REAL *to = parts + (((ulong)head * t + r) * get_num_groups(0) + get_group_id(0)) * (e + PART_FACTS);
-        const REAL factor = 1;
+#if SPLIT
+        __global REAL *to =
+            partial + (((ulong)head * t + r) * get_num_groups(0) + get_group_id(0)) * (e + PARTIAL_STATISTICS);
+        const REAL inverse = 1;
 #else
-        const REAL factor = total == 0 ? 0 : 1 / total;
+        const REAL inverse = total_sum == 0 ? 0 : 1 / total_sum;
 #endif
         REAL line[VALUE_VECTORS * WIDTH];
 #pragma unroll
-        for (uint j = 0; j < VALUE_VECTORS; j++) *(__private V *)&line[j * WIDTH] = results[r][j] * (share * factor);
-#if TEAMS > 1
+        for (uint j = 0; j < VALUE_VECTORS; j++) *(__private V *)&line[j * WIDTH] = acc[r][j] * (rescale * inverse);
+#if KEY_LANES > 1
 #pragma unroll
         for (uint j = 0; j < VALUE_VECTORS; j++)
 #pragma unroll
             for (uint i = 0; i < WIDTH; i++)
-                joined[team * VALUES + (me + j * LANES) * WIDTH + i] = line[j * WIDTH + i];
+                shared_acc[key_lane * VALUES + (lane + j * FEATURE_LANES) * WIDTH + i] = line[j * WIDTH + i];
         barrier(CLK_LOCAL_MEM_FENCE);
-#define FROM get_local_id(0)
-#define STEP GROUP
+#define FIRST_FEATURE get_local_id(0)
+#define FEATURE_STEP GROUP
 #else
-#define FROM 0
-#define STEP 1
+#define FIRST_FEATURE 0
+#define FEATURE_STEP 1
 #endif
         if (r < t) {
-            for (uint c = FROM; c < e; c += STEP) {
-#if TEAMS > 1
-                REAL made = 0;
-                for (uint other = 0; other < TEAMS; other++) made += joined[other * VALUES + c];
+            for (uint c = FIRST_FEATURE; c < e; c += FEATURE_STEP) {
+#if KEY_LANES > 1
+                REAL value = 0;
+                for (uint other = 0; other < KEY_LANES; other++) value += shared_acc[other * VALUES + c];
 #else
-                const REAL made = line[c];
+                const REAL value = line[c];
 #endif
-#if PARTS
-                to[c] = made;
+#if SPLIT
+                to[c] = value;
 #else
-                STORE(OUT_DTYPE, made, out, out_offset + ((ulong)head * t + r) * e + c);
+                STORE(OUT_DTYPE, value, out, out_offset + ((ulong)head * t + r) * e + c);
 #endif
             }
             if (get_local_id(0) == 0) {
-#if PARTS
-                to[e] = top;
-                to[e + 1] = total;
+#if SPLIT
+                to[e] = total_max;
+                to[e + 1] = total_sum;
 #else
-                lse[lse_offset + (ulong)head * t + r] = log(total) + (top == -INFINITY ? 0 : top);
+                lse[lse_offset + (ulong)head * t + r] = log(total_sum) + (total_max == -INFINITY ? 0 : total_max);
 #endif
             }
         }

@@ -1,5 +1,6 @@
-// What attention's gradient needs of each query: delta = sum over features of g * out. With STATISTICS, pairs: the logsumexp first, for
-// powers of two, as it is taken away from scores. A query that sees nothing has minus infinity; its scores are too, and so it becomes 0.
+// Per-query statistics for attention's gradient: pairs (logsumexp * log2(e), delta), where delta = sum over features of
+// g * out. A query without visible keys has a logsumexp of -inf. Its scores are -inf as well, so 0 is stored, to be
+// subtracted from them.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -11,59 +12,55 @@
 #ifndef LANES
 #define LANES 1
 #endif
-#ifndef TEAMS
-#define TEAMS 64
+#ifndef QUERIES
+#define QUERIES 64
 #endif
-#ifndef STATISTICS
-#define STATISTICS 0
-#endif
-// Features lie side by side in whole aligned vectors of four.
-#ifndef WHOLE
-#define WHOLE 0
+// Whether features are contiguous, in whole aligned vectors of four.
+#ifndef ALIGNED_ROWS
+#define ALIGNED_ROWS 0
 #endif
 #define WIDTH 4
 #define ALIGNED 1
-#include "attention/arguments.h"
+#include "attention/geometry.h"
 #include "lib/vectors.h"
 
-__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(LANES *TEAMS, 1, 1))) void attention_delta(
-    OPERAND(DTYPE, g), OPERAND(DTYPE, out),
-#if STATISTICS
-    __global const REAL *lse, const ulong lse_offset,
-#endif
-    __global REAL *delta, const uint rows, const uint t, const uint e,
-    const uint batch1, const uint batch2, STRIDES(g), PLACES(out)) {
-    const uint me = get_local_id(0) % LANES;
-    const uint row = get_group_id(0) * TEAMS + get_local_id(0) / LANES;
+typedef struct {
+    STRIDES(g);
+    ROW_STRIDES(out);
+    uint rows, t, e, batch1, batch2;
+} DeltaGeometry;
+
+__kernel NO_AUTOVEC __attribute__((reqd_work_group_size(LANES *QUERIES, 1, 1))) void attention_delta(
+    OPERAND(DTYPE, g), OPERAND(DTYPE, out), __global const REAL *lse, const ulong lse_offset, __global REAL *statistics,
+    const DeltaGeometry geometry) {
+    const uint rows = geometry.rows, t = geometry.t, e = geometry.e;
+    const uint lane = get_local_id(0) % LANES;
+    const uint row = get_group_id(0) * QUERIES + get_local_id(0) / LANES;
     REAL sum = 0;
     if (row < rows) {
-        HEAD_NUMBERS(row / t);
-        FIND(g);
+        HEAD_INDICES(row / t);
+        SELECT_HEAD(g);
         g += (long)(row % t) * g_row;
-        FIND(out);
+        SELECT_RESULT(out);
         out += (long)(row % t) * out_row;
-#if WHOLE
+#if ALIGNED_ROWS
         VEC(REAL) sums = (VEC(REAL))(0);
-        for (uint c = 4 * me; c < e; c += 4 * LANES) sums += LOADV(DTYPE, g + c) * LOADV(DTYPE, out + c);
+        for (uint c = 4 * lane; c < e; c += 4 * LANES) sums += LOADV(DTYPE, g + c) * LOADV(DTYPE, out + c);
         sum = sums.s0 + sums.s1 + sums.s2 + sums.s3;
 #else
-        for (uint c = me; c < e; c += LANES) sum += LOAD(DTYPE, g, c * g_column) * LOAD(DTYPE, out, c);
+        for (uint c = lane; c < e; c += LANES) sum += LOAD(DTYPE, g, c * g_column) * LOAD(DTYPE, out, c);
 #endif
     }
 #if LANES > 1
-    __local REAL parts[LANES * TEAMS];
-    parts[get_local_id(0)] = sum;
+    __local REAL lane_sums[LANES * QUERIES];
+    lane_sums[get_local_id(0)] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (me == 0)
-        for (uint k = 1; k < LANES; k++) sum += parts[get_local_id(0) + k];
+    if (lane == 0)
+        for (uint k = 1; k < LANES; k++) sum += lane_sums[get_local_id(0) + k];
 #endif
-    if (row < rows && me == 0) {
-#if STATISTICS
-        const REAL logsum = lse[lse_offset + row];
-        delta[2 * row] = logsum == -INFINITY ? 0 : logsum * LOG2E;
-        delta[2 * row + 1] = sum;
-#else
-        delta[row] = sum;
-#endif
+    if (row < rows && lane == 0) {
+        const REAL logsumexp = lse[lse_offset + row];
+        statistics[2 * row] = logsumexp == -INFINITY ? 0 : logsumexp * LOG2E;
+        statistics[2 * row + 1] = sum;
     }
 }

@@ -1,10 +1,11 @@
-// Tiles of attention's operands in local memory, for groups whose work-items make R by C scores each of a tile of ROWS by COLUMNS.
+// Tiles of attention's operands in local memory, for groups that make a tile of ROWS by COLUMNS scores.
 //
-// A group is LANES work-items across (`me`) times DOWN teams; work-item (team, me) has rows team + i * DOWN and columns me + j * LANES.
-// Rows are PITCH(features) apart, an odd number of vectors of four, so that eight neighbouring rows fall on different banks.
+// A group is LANES_X by LANES_Y work-items, and each holds a register tile of ITEM_ROWS by ITEM_COLUMNS scores: work-item
+// (y, x) has rows y + i * LANES_Y and columns x + j * LANES_X. In local memory rows are PITCH(features) apart, an odd
+// number of vectors of four, so that eight consecutive rows fall on different banks.
 
-#ifndef POLYHAL_HEAD_TILES
-#define POLYHAL_HEAD_TILES
+#ifndef POLYHAL_ATTENTION_LOCAL_TILE
+#define POLYHAL_ATTENTION_LOCAL_TILE
 
 #ifndef ROWS
 #define ROWS 32
@@ -12,11 +13,11 @@
 #ifndef COLUMNS
 #define COLUMNS 32
 #endif
-#ifndef R
-#define R 4
+#ifndef ITEM_ROWS
+#define ITEM_ROWS 4
 #endif
-#ifndef C
-#define C 4
+#ifndef ITEM_COLUMNS
+#define ITEM_COLUMNS 4
 #endif
 // The features of queries and keys, and of values, rounded up to multiples of 8.
 #ifndef FEATURES
@@ -25,21 +26,23 @@
 #ifndef VALUES
 #define VALUES 32
 #endif
-// Features lie side by side in whole aligned vectors of four.
-#ifndef WHOLE
-#define WHOLE 0
+// Whether features are contiguous, in whole aligned vectors of four.
+#ifndef ALIGNED_ROWS
+#define ALIGNED_ROWS 0
 #endif
-// Elements lie in memory as they are computed.
-#ifndef PLAIN
-#define PLAIN 1
+// Whether the type in memory is REAL.
+#ifndef STORED_AS_REAL
+#define STORED_AS_REAL 1
 #endif
-#define LANES (COLUMNS / C)
-#define DOWN (ROWS / R)
-#define GROUP (LANES * DOWN)
+#define LANES_X (COLUMNS / ITEM_COLUMNS)
+#define LANES_Y (ROWS / ITEM_ROWS)
+#define GROUP (LANES_X * LANES_Y)
+#define LANE_X (get_local_id(0) % LANES_X)
+#define LANE_Y (get_local_id(0) / LANES_X)
 #define PITCH(features) ((features) + 4)
 #define WEIGHTS_PITCH (COLUMNS + 4)
-// Vectors of features that a work-item gathers.
-#define VECTORS(features) (((features) / 4 + LANES - 1) / LANES)
+// Vectors of features that a work-item accumulates per row.
+#define VECTORS(features) (((features) / 4 + LANES_X - 1) / LANES_X)
 
 #define WIDTH 4
 #define ALIGNED 1
@@ -47,152 +50,155 @@
 #include "lib/vectors.h"
 #include "lib/async_copy.h"
 
-typedef VEC(REAL) Quad;
-#define QUAD(memory, at) (*(__local Quad *)&(memory)[at])
+typedef VEC(REAL) Vec4;
+#define VEC4_AT(memory, at) (*(__local Vec4 *)&(memory)[at])
 
-// Copies rows `first` to `first` + count of an operand, and zeros for those from `limit` on and for features from `length` on.
-// Work-items step down columns of vectors, so that addresses only grow by a constant.
-#if WHOLE && PLAIN && TENSOR_CORES
-#define PUT_QUAD(D, memory, at, name, from, column, known, length) \
-    COPY16(&memory[at], from, (known) && (column) < (length) ? 16 : 0)
-#elif WHOLE
-#define PUT_QUAD(D, memory, at, name, from, column, known, length) \
-    QUAD(memory, at) = (known) && (column) < (length) ? LOADV(D, from) : (Quad)(0)
+// Copy rows `first` to `first` + count of an operand to local memory, with zeros for rows from `limit` on and features
+// from `length` on. A work-item copies one column of vectors, so its addresses advance by a constant.
+#if ALIGNED_ROWS && STORED_AS_REAL && TENSOR_CORES
+#define COPY_VEC4(D, memory, at, name, from, column, exists, length) \
+    COPY16(&memory[at], from, (exists) && (column) < (length) ? 16 : 0)
+#elif ALIGNED_ROWS
+#define COPY_VEC4(D, memory, at, name, from, column, exists, length) \
+    VEC4_AT(memory, at) = (exists) && (column) < (length) ? LOADV(D, from) : (Vec4)(0)
 #else
-#define PUT_QUAD(D, memory, at, name, from, column, known, length) \
-    for (uint k_ = 0; k_ < 4; k_++)                                \
-        memory[(at) + k_] = (known) && (column) + k_ < (length) ? LOAD(D, from, k_ * name##_column) : (REAL)0
+#define COPY_VEC4(D, memory, at, name, from, column, exists, length) \
+    for (uint k_ = 0; k_ < 4; k_++)                                  \
+        memory[(at) + k_] = (exists) && (column) + k_ < (length) ? LOAD(D, from, k_ * name##_column) : (REAL)0
 #endif
-#define PIECES(features) ((features) / 4)
-#define STEP(features) (GROUP / PIECES(features))
-// Where the vectors of a row do not divide the group, some work-items have none.
-#define IN_STEP(features) (GROUP % PIECES(features) == 0 || down_ < STEP(features))
-#define LOAD_ROWS(D, memory, features, name, first, count, limit, length)                                              \
-    {                                                                                                                  \
-        const uint down_ = get_local_id(0) / PIECES(features), column_ = get_local_id(0) % PIECES(features) * 4;       \
-        __global const STORAGE(D) *from_ = name + (long)((first) + down_) * name##_row + (long)column_ * name##_column; \
-        const long step_ = STEP(features) * name##_row;                                                                \
-        _Pragma("unroll") for (uint i_ = 0; i_ < ((count) + STEP(features) - 1) / STEP(features); i_++) {              \
-            const uint row_ = down_ + i_ * STEP(features);                                                             \
-            if (((count) % STEP(features) == 0 || row_ < (count)) && IN_STEP(features)) {                              \
-                PUT_QUAD(D, memory, row_ * PITCH(features) + column_, name, from_, column_, (first) + row_ < (limit),  \
-                         length);                                                                                      \
-            }                                                                                                          \
-            from_ += step_;                                                                                            \
-        }                                                                                                              \
+#define ROW_VECTORS(features) ((features) / 4)
+#define ROW_STEP(features) (GROUP / ROW_VECTORS(features))
+// Where the vectors of a row do not divide the group, some work-items are idle.
+#define HAS_ROW(features) (GROUP % ROW_VECTORS(features) == 0 || row0_ < ROW_STEP(features))
+#define LOAD_ROWS(D, memory, features, name, first, count, limit, length)                                               \
+    {                                                                                                                   \
+        const uint row0_ = get_local_id(0) / ROW_VECTORS(features);                                                     \
+        const uint column_ = get_local_id(0) % ROW_VECTORS(features) * 4;                                               \
+        __global const STORAGE(D) *from_ = name + (long)((first) + row0_) * name##_row + (long)column_ * name##_column; \
+        const long step_ = ROW_STEP(features) * name##_row;                                                             \
+        _Pragma("unroll") for (uint i_ = 0; i_ < ((count) + ROW_STEP(features) - 1) / ROW_STEP(features); i_++) {       \
+            const uint row_ = row0_ + i_ * ROW_STEP(features);                                                          \
+            if (((count) % ROW_STEP(features) == 0 || row_ < (count)) && HAS_ROW(features)) {                           \
+                COPY_VEC4(D, memory, row_ * PITCH(features) + column_, name, from_, column_, (first) + row_ < (limit),  \
+                          length);                                                                                      \
+            }                                                                                                           \
+            from_ += step_;                                                                                             \
+        }                                                                                                               \
     }
 
-// sums[i][j] = product of row team + i * DOWN of `left` and row me + j * LANES of `right`.
-inline void multiply_rows(__local const REAL *left, __local const REAL *right, const uint features, REAL sums[R][C]) {
-    const uint me = get_local_id(0) % LANES, team = get_local_id(0) / LANES;
-    left += team * PITCH(features);
-    right += me * PITCH(features);
+// sums[i][j] = product of row y + i * LANES_Y of `left` and row x + j * LANES_X of `right`.
+inline void multiply_rows(__local const REAL *left, __local const REAL *right, const uint features,
+                          REAL sums[ITEM_ROWS][ITEM_COLUMNS]) {
+    left += LANE_Y * PITCH(features);
+    right += LANE_X * PITCH(features);
 #pragma unroll
-    for (uint i = 0; i < R; i++)
+    for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
-        for (uint j = 0; j < C; j++) sums[i][j] = 0;
+        for (uint j = 0; j < ITEM_COLUMNS; j++) sums[i][j] = 0;
 #pragma unroll 1
     for (uint c = 0; c < features; c += 4) {
-        Quad y[C];
+        Vec4 y[ITEM_COLUMNS];
 #pragma unroll
-        for (uint j = 0; j < C; j++) y[j] = QUAD(right, j * LANES * PITCH(features) + c);
+        for (uint j = 0; j < ITEM_COLUMNS; j++) y[j] = VEC4_AT(right, j * LANES_X * PITCH(features) + c);
 #pragma unroll
-        for (uint i = 0; i < R; i++) {
-            const Quad x = QUAD(left, i * DOWN * PITCH(features) + c);
+        for (uint i = 0; i < ITEM_ROWS; i++) {
+            const Vec4 x = VEC4_AT(left, i * LANES_Y * PITCH(features) + c);
 #pragma unroll
-            for (uint j = 0; j < C; j++) sums[i][j] += x.s0 * y[j].s0;
+            for (uint j = 0; j < ITEM_COLUMNS; j++) sums[i][j] += x.s0 * y[j].s0;
 #pragma unroll
-            for (uint j = 0; j < C; j++) sums[i][j] += x.s1 * y[j].s1;
+            for (uint j = 0; j < ITEM_COLUMNS; j++) sums[i][j] += x.s1 * y[j].s1;
 #pragma unroll
-            for (uint j = 0; j < C; j++) sums[i][j] += x.s2 * y[j].s2;
+            for (uint j = 0; j < ITEM_COLUMNS; j++) sums[i][j] += x.s2 * y[j].s2;
 #pragma unroll
-            for (uint j = 0; j < C; j++) sums[i][j] += x.s3 * y[j].s3;
+            for (uint j = 0; j < ITEM_COLUMNS; j++) sums[i][j] += x.s3 * y[j].s3;
         }
     }
 }
 
-// Puts weights[i][j] where gather_rows finds them.
-inline void spread_weights(const REAL weights[R][C], __local REAL *memory) {
-    const uint me = get_local_id(0) % LANES, team = get_local_id(0) / LANES;
+// Store weights[i][j] where ACCUMULATE_ROWS reads them.
+inline void store_weights(const REAL weights[ITEM_ROWS][ITEM_COLUMNS], __local REAL *memory) {
 #pragma unroll
-    for (uint i = 0; i < R; i++)
+    for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
-        for (uint j = 0; j < C; j++) memory[(team + i * DOWN) * WEIGHTS_PITCH + me + j * LANES] = weights[i][j];
+        for (uint j = 0; j < ITEM_COLUMNS; j++)
+            memory[(LANE_Y + i * LANES_Y) * WEIGHTS_PITCH + LANE_X + j * LANES_X] = weights[i][j];
 }
 
-// results[i][j] += the weights of row team + i * DOWN times vector me + j * LANES of the rows of `right`.
-#define GATHER_ROWS(results, memory, right, features)                                                          \
-    {                                                                                                          \
-        __local const REAL *weights_ = (memory) + get_local_id(0) / LANES * WEIGHTS_PITCH;                     \
-        _Pragma("unroll 1") for (uint c_ = 0; c_ < COLUMNS; c_ += 4) {                                         \
-            Quad x_[R];                                                                                        \
-            _Pragma("unroll") for (uint i_ = 0; i_ < R; i_++) x_[i_] = QUAD(weights_, i_ * DOWN * WEIGHTS_PITCH + c_); \
-            _Pragma("unroll") for (uint j_ = 0; j_ < VECTORS(features); j_++) {                                \
-                const uint at_ = min((uint)(get_local_id(0) % LANES + j_ * LANES), (uint)((features) / 4 - 1)) * 4; \
-                __local const REAL *y_ = (right) + c_ * PITCH(features) + at_;                                 \
-                const Quad y0_ = QUAD(y_, 0), y1_ = QUAD(y_, PITCH(features));                                 \
-                const Quad y2_ = QUAD(y_, 2 * PITCH(features)), y3_ = QUAD(y_, 3 * PITCH(features));           \
-                _Pragma("unroll") for (uint i_ = 0; i_ < R; i_++) results[i_][j_] += x_[i_].s0 * y0_;          \
-                _Pragma("unroll") for (uint i_ = 0; i_ < R; i_++) results[i_][j_] += x_[i_].s1 * y1_;          \
-                _Pragma("unroll") for (uint i_ = 0; i_ < R; i_++) results[i_][j_] += x_[i_].s2 * y2_;          \
-                _Pragma("unroll") for (uint i_ = 0; i_ < R; i_++) results[i_][j_] += x_[i_].s3 * y3_;          \
-            }                                                                                                  \
-        }                                                                                                      \
+// acc[i][j] += the weights of row y + i * LANES_Y times vector x + j * LANES_X of the rows of `right`.
+#define ACCUMULATE_ROWS(acc, memory, right, features)                                                      \
+    {                                                                                                      \
+        __local const REAL *weights_ = (memory) + LANE_Y * WEIGHTS_PITCH;                                  \
+        _Pragma("unroll 1") for (uint c_ = 0; c_ < COLUMNS; c_ += 4) {                                     \
+            Vec4 x_[ITEM_ROWS];                                                                            \
+            _Pragma("unroll") for (uint i_ = 0; i_ < ITEM_ROWS; i_++)                                      \
+                x_[i_] = VEC4_AT(weights_, i_ * LANES_Y * WEIGHTS_PITCH + c_);                             \
+            _Pragma("unroll") for (uint j_ = 0; j_ < VECTORS(features); j_++) {                            \
+                const uint at_ = min((uint)(LANE_X + j_ * LANES_X), (uint)((features) / 4 - 1)) * 4;       \
+                __local const REAL *y_ = (right) + c_ * PITCH(features) + at_;                             \
+                const Vec4 y0_ = VEC4_AT(y_, 0), y1_ = VEC4_AT(y_, PITCH(features));                       \
+                const Vec4 y2_ = VEC4_AT(y_, 2 * PITCH(features)), y3_ = VEC4_AT(y_, 3 * PITCH(features)); \
+                _Pragma("unroll") for (uint i_ = 0; i_ < ITEM_ROWS; i_++) acc[i_][j_] += x_[i_].s0 * y0_;  \
+                _Pragma("unroll") for (uint i_ = 0; i_ < ITEM_ROWS; i_++) acc[i_][j_] += x_[i_].s1 * y1_;  \
+                _Pragma("unroll") for (uint i_ = 0; i_ < ITEM_ROWS; i_++) acc[i_][j_] += x_[i_].s2 * y2_;  \
+                _Pragma("unroll") for (uint i_ = 0; i_ < ITEM_ROWS; i_++) acc[i_][j_] += x_[i_].s3 * y3_;  \
+            }                                                                                              \
+        }                                                                                                  \
     }
 
-// Stores the vectors values[i][j] times factor(i) as rows of `length` features of result `to`, where rows and features exist.
-#define STORE_ROWS(D, values, factor, to, first, limit, length, features)                        \
-    _Pragma("unroll") for (uint i_ = 0; i_ < R; i_++) {                                          \
-        const uint row_ = (first) + get_local_id(0) / LANES + i_ * DOWN;                         \
-        if (row_ < (limit)) {                                                                    \
-            _Pragma("unroll") for (uint j_ = 0; j_ < VECTORS(features); j_++) {                  \
-                const uint column_ = (get_local_id(0) % LANES + j_ * LANES) * 4;                 \
-                const Quad made_ = values[i_][j_] * (factor);                                    \
-                const REAL line_[4] = {made_.s0, made_.s1, made_.s2, made_.s3};                  \
-                _Pragma("unroll") for (uint k_ = 0; k_ < 4; k_++)                                \
-                    if (column_ + k_ < (length)) STORE(D, line_[k_], to, row_ * to##_row + column_ + k_);     \
-            }                                                                                    \
-        }                                                                                        \
+// Store the vectors values[i][j] times factor(i) as rows of `length` features of result `to`, below row `limit`.
+#define STORE_ROWS(D, values, factor, to, first, limit, length, features)                                 \
+    _Pragma("unroll") for (uint i_ = 0; i_ < ITEM_ROWS; i_++) {                                           \
+        const uint row_ = (first) + LANE_Y + i_ * LANES_Y;                                                \
+        if (row_ < (limit)) {                                                                             \
+            _Pragma("unroll") for (uint j_ = 0; j_ < VECTORS(features); j_++) {                           \
+                const uint column_ = (LANE_X + j_ * LANES_X) * 4;                                         \
+                const Vec4 value_ = values[i_][j_] * (factor);                                            \
+                const REAL line_[4] = {value_.s0, value_.s1, value_.s2, value_.s3};                       \
+                _Pragma("unroll") for (uint k_ = 0; k_ < 4; k_++)                                         \
+                    if (column_ + k_ < (length)) STORE(D, line_[k_], to, row_ * to##_row + column_ + k_); \
+            }                                                                                             \
+        }                                                                                                 \
     }
 
 #if TENSOR_CORES
-inline float power_of_two(float x) {
+inline float fast_exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 #else
-#define power_of_two exp2
+#define fast_exp2 exp2
 #endif
 
-// The largest or the sum over a team of one number per row. `scratch` holds ROWS * LANES numbers; within a warp it is not needed.
+// Reduce one number per row over the LANES_X lanes of the row: by warp shuffles, or through `scratch`, ROWS * LANES_X
+// numbers of local memory.
 #if TENSOR_CORES
-inline float from_lane(float value, uint distance) {
+inline float shuffle_xor(float value, uint distance) {
     float other;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(distance));
     return other;
 }
-#define OVER_TEAM(name, COMBINE)                                                       \
-    inline void name(REAL values[R], __local REAL *scratch) {                          \
-        _Pragma("unroll") for (uint i = 0; i < R; i++)                                 \
-            _Pragma("unroll") for (uint distance = LANES / 2; distance > 0; distance /= 2) \
-                values[i] = COMBINE(values[i], from_lane(values[i], distance));        \
+#define DEFINE_ROW_REDUCTION(name, COMBINE)                                                  \
+    inline void name(REAL values[ITEM_ROWS], __local REAL *scratch) {                        \
+        _Pragma("unroll") for (uint i = 0; i < ITEM_ROWS; i++)                               \
+            _Pragma("unroll") for (uint distance = LANES_X / 2; distance > 0; distance /= 2) \
+                values[i] = COMBINE(values[i], shuffle_xor(values[i], distance));            \
     }
 #else
-#define OVER_TEAM(name, COMBINE)                                                                       \
-    inline void name(REAL values[R], __local REAL *scratch) {                                          \
-        const uint me = get_local_id(0) % LANES, team = get_local_id(0) / LANES;                       \
-        for (uint i = 0; i < R; i++) scratch[(team + i * DOWN) * LANES + me] = values[i];              \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                  \
-        for (uint i = 0; i < R; i++) {                                                                 \
-            values[i] = scratch[(team + i * DOWN) * LANES];                                            \
-            for (uint k = 1; k < LANES; k++) values[i] = COMBINE(values[i], scratch[(team + i * DOWN) * LANES + k]); \
-        }                                                                                              \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                  \
+#define DEFINE_ROW_REDUCTION(name, COMBINE)                                                                              \
+    inline void name(REAL values[ITEM_ROWS], __local REAL *scratch) {                                                    \
+        const uint x = LANE_X, y = LANE_Y;                                                                               \
+        for (uint i = 0; i < ITEM_ROWS; i++) scratch[(y + i * LANES_Y) * LANES_X + x] = values[i];                       \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                    \
+        for (uint i = 0; i < ITEM_ROWS; i++) {                                                                           \
+            values[i] = scratch[(y + i * LANES_Y) * LANES_X];                                                            \
+            for (uint k = 1; k < LANES_X; k++) values[i] = COMBINE(values[i], scratch[(y + i * LANES_Y) * LANES_X + k]); \
+        }                                                                                                                \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                    \
     }
 #endif
 #define PLUS(a, b) ((a) + (b))
-OVER_TEAM(team_max, fmax)
-OVER_TEAM(team_sum, PLUS)
+DEFINE_ROW_REDUCTION(reduce_rows_max, fmax)
+DEFINE_ROW_REDUCTION(reduce_rows_sum, PLUS)
 
 #endif

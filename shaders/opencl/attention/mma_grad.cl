@@ -1,158 +1,165 @@
-// Gradients of attention for 16-bit elements, or for float32 in three parts of 16 bits, on matrix units, from the saved logsumexp: the
-// probabilities are computed again, tile by tile, and are never in memory. See attention/grad_arguments.h for who gathers what.
+// Gradients of attention on matrix units, for 16-bit elements or for float32 as three bfloat16 terms, from the saved
+// logsumexp: the probabilities are recomputed block by block and never written to memory. See attention/grad_roles.h for
+// the roles of the operands.
 
 #ifndef DTYPE
 #define DTYPE float16
 #endif
 #define REAL float
-// The rows' operands stay in registers; only for one part, and not for Hopper's units, which read them from local memory.
-#ifndef HELD
-#define HELD 1
+// Whether the fragments of the rows' operands stay in registers: only with one term, and not for wgmma, which reads them
+// from local memory.
+#ifndef ROWS_IN_REGISTERS
+#define ROWS_IN_REGISTERS 1
 #endif
-#include "attention/grad_arguments.h"
+#include "attention/grad_roles.h"
 #include "attention/mma_tile.h"
 
-// The macros of attention/mma_tile.h make names of their arguments.
-#define LOAD_NAMED(memory, features, name, first, count, limit, length) \
+// These macros paste `name`, so an argument that is itself a macro needs one more expansion.
+#define LOAD_ROWS_EXPANDED(memory, features, name, first, count, limit, length) \
     LOAD_ROWS(memory, features, name, first, count, limit, length)
-#define STORE_NAMED(results, factor, name, first, limit, length, features) \
-    STORE_ROWS(results, factor, name, first, limit, length, features)
+#define STORE_ROWS_EXPANDED(acc, factor, name, first, limit, length, features) \
+    STORE_ROWS(acc, factor, name, first, limit, length, features)
 
-// `statistics` are what attention/delta.cl makes of each query: its logsumexp, for a power of two, and delta.
+// `statistics` are the pairs (logsumexp * log2(e), delta) that attention/delta.cl makes per query.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_mma_grad(
-    OPERANDS, MASK_OPERAND __global const float2 *statistics, GRADIENTS(OUT_DTYPE), LENGTHS, GRADIENT_PLACES, ALL_STRIDES MASK_STRIDES) {
-    __local uint own_first[TILE_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
-    __local uint other_first[STAGES * TILE_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));
-    __local uint other_second[STAGES * TILE_WORDS(COLUMNS, VALUES)] __attribute__((aligned(1024)));
-#if FIRST
-    __local uint own_second[TILE_WORDS(ROWS, VALUES)] __attribute__((aligned(1024)));
+    OPERANDS, MASK_OPERAND __global const float2 *statistics, GRADIENTS(OUT_DTYPE), const float scale,
+    const AttentionGeometry geometry) {
+    __local uint row_qk[BLOCK_WORDS(ROWS, FEATURES)] __attribute__((aligned(1024)));
+    __local uint column_qk[STAGES * BLOCK_WORDS(COLUMNS, FEATURES)] __attribute__((aligned(1024)));
+    __local uint column_vg[STAGES * BLOCK_WORDS(COLUMNS, VALUES)] __attribute__((aligned(1024)));
+#if WRITE_QK
+    __local uint row_vg[BLOCK_WORDS(ROWS, VALUES)] __attribute__((aligned(1024)));
 #endif
-    __local float2 facts[KEYS ? STAGES * COLUMNS : ROWS] __attribute__((aligned(16)));
+    __local float2 staged[ROWS_ARE_KEYS ? STAGES * COLUMNS : ROWS] __attribute__((aligned(16)));
     __local uint scratch[SCRATCH_WORDS];
+    DECLARE_LENGTHS;
     const uint head = get_group_id(1);
-    HEAD_NUMBERS(head);
-    FIND_OPERANDS;
+    HEAD_INDICES(head);
+    SELECT_OPERANDS;
     statistics += (ulong)head * t;
-    const uint first = FIRST_ROW, begin = FIRST_COLUMN(first), end = END_OF_COLUMNS(first);
-    const uint mine = get_local_id(0) / WARP * WARP_ROWS, own = first + mine;
-    const float factor = scale * LOG2E;
-#if FIRST
-    float first_results[TILES][FEATURES / 16][SUMS];
-    CLEAR(first_results, FEATURES / 16);
+    const uint group_row = FIRST_ROW, begin = FIRST_COLUMN(group_row), end = END_COLUMN(group_row);
+    const uint warp_offset = get_local_id(0) / WARP * WARP_ROWS, warp_row = group_row + warp_offset;
+    const float scale_log2 = scale * LOG2E;
+#if WRITE_QK
+    float qk_acc[ROW_TILES][FEATURES / 16][SUMS];
+    CLEAR(qk_acc, FEATURES / 16);
 #endif
-#if SECOND
-    float second_results[TILES][VALUES / 16][SUMS];
-    CLEAR(second_results, VALUES / 16);
+#if WRITE_V
+    float v_acc[ROW_TILES][VALUES / 16][SUMS];
+    CLEAR(v_acc, VALUES / 16);
 #endif
-    LOAD_NAMED(own_first, FEATURES, OWN_FIRST, first, ROWS, OWN_LENGTH, d);
-#if FIRST
-    LOAD_NAMED(own_second, VALUES, OWN_SECOND, first, ROWS, OWN_LENGTH, e);
+    LOAD_ROWS_EXPANDED(row_qk, FEATURES, ROW_QK, group_row, ROWS, ROW_COUNT, d);
+#if WRITE_QK
+    LOAD_ROWS_EXPANDED(row_vg, VALUES, ROW_VG, group_row, ROWS, ROW_COUNT, e);
 #endif
-#define LOAD_FACTS(to, query, count)                              \
+#define LOAD_STATISTICS(to, query, count)                      \
     for (uint i_ = get_local_id(0); i_ < (count); i_ += GROUP) \
-        COPY8(&facts[(to) + i_], statistics + (query) + i_, (query) + i_ < t);
-#if !KEYS
-    LOAD_FACTS(0, first, ROWS)
+        COPY8(&staged[(to) + i_], statistics + (query) + i_, (query) + i_ < t);
+#if !ROWS_ARE_KEYS
+    LOAD_STATISTICS(0, group_row, ROWS)
 #endif
     COPIES_COMMIT();
-#define FACTS(t, n, i) facts[KEYS ? stage * COLUMNS + BLOCK_COLUMN(n, i) : mine + TILE_ROW(t, i)]
-#define LOAD_OTHERS(column, stage)                                                                                          \
-    LOAD_NAMED((other_first + (stage) * TILE_WORDS(COLUMNS, FEATURES)), FEATURES, OTHER_FIRST, column, COLUMNS, OTHER_LENGTH, d); \
-    LOAD_NAMED((other_second + (stage) * TILE_WORDS(COLUMNS, VALUES)), VALUES, OTHER_SECOND, column, COLUMNS, OTHER_LENGTH, e);   \
-    if (KEYS) LOAD_FACTS((stage) * COLUMNS, column, COLUMNS)                                                                \
+#define STATISTICS(t, n, i) staged[ROWS_ARE_KEYS ? stage * COLUMNS + TILE_COLUMN(n, i) : warp_offset + TILE_ROW(t, i)]
+#define LOAD_COLUMNS(column, stage)                                                                                  \
+    LOAD_ROWS_EXPANDED((column_qk + (stage) * BLOCK_WORDS(COLUMNS, FEATURES)), FEATURES, COLUMN_QK, column, COLUMNS, \
+                       COLUMN_COUNT, d);                                                                             \
+    LOAD_ROWS_EXPANDED((column_vg + (stage) * BLOCK_WORDS(COLUMNS, VALUES)), VALUES, COLUMN_VG, column, COLUMNS,     \
+                       COLUMN_COUNT, e);                                                                             \
+    if (ROWS_ARE_KEYS) LOAD_STATISTICS((stage) * COLUMNS, column, COLUMNS)                                           \
     COPIES_COMMIT()
-    LOAD_OTHERS(begin, 0);
-#if HELD && !WGMMA_UNITS
+    LOAD_COLUMNS(begin, 0);
+#if ROWS_IN_REGISTERS && !USE_WGMMA
     COPIES_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
-    Fragment held_first[TILES][FEATURES / 16];
-    HOLD_ROWS(held_first, own_first, mine, FEATURES);
-#if FIRST
-    Fragment held_second[TILES][VALUES / 16];
-    HOLD_ROWS(held_second, own_second, mine, VALUES);
+    Fragment qk_fragments[ROW_TILES][FEATURES / 16];
+    LOAD_FRAGMENTS(qk_fragments, row_qk, warp_offset, FEATURES);
+#if WRITE_QK
+    Fragment vg_fragments[ROW_TILES][VALUES / 16];
+    LOAD_FRAGMENTS(vg_fragments, row_vg, warp_offset, VALUES);
 #endif
-#define OWN_first(t, k, part) held_first[t][k]
-#define OWN_second(t, k, part) held_second[t][k]
+#define FRAGMENT_qk(t, k, term) qk_fragments[t][k]
+#define FRAGMENT_vg(t, k, term) vg_fragments[t][k]
 #else
-#define OWN_first(t, k, part) ROWS_FRAGMENT(own_first, part, mine + 16 * (t), k, FEATURES)
-#define OWN_second(t, k, part) ROWS_FRAGMENT(own_second, part, mine + 16 * (t), k, VALUES)
+#define FRAGMENT_qk(t, k, term) ROWS_FRAGMENT(row_qk, term, warp_offset + 16 * (t), k, FEATURES)
+#define FRAGMENT_vg(t, k, term) ROWS_FRAGMENT(row_vg, term, warp_offset + 16 * (t), k, VALUES)
 #endif
-#if WGMMA_UNITS
-#define BEGIN_OWN(sums, name, other, features) \
-    BEGIN_MULTIPLY(sums, own_##name + mine / 64 * 64 * LINE_WORDS, ROWS, other, features)
+#if USE_WGMMA
+#define MULTIPLY_WARP_ROWS(sums, name, columns, features) \
+    BEGIN_MULTIPLY(sums, row_##name + warp_offset / 64 * 64 * LINE_WORDS, ROWS, columns, features)
 #else
-#define BEGIN_OWN(sums, name, other, features) MULTIPLY_ROWS(sums, OWN_##name, other, features)
+#define MULTIPLY_WARP_ROWS(sums, name, columns, features) MULTIPLY_ROWS(sums, FRAGMENT_##name, columns, features)
 #endif
     for (uint column = begin; column < end; column += COLUMNS) {
         const uint stage = STAGES == 1 ? 0 : (column - begin) / COLUMNS % STAGES, next = (stage + 1) % STAGES;
         COPIES_WAIT(0);
-        SEE_COPIES();
+        FENCE_COPIES();
         barrier(CLK_LOCAL_MEM_FENCE);
 #if STAGES > 1
         if (column + COLUMNS < end) {
-            LOAD_OTHERS(column + COLUMNS, next);
+            LOAD_COLUMNS(column + COLUMNS, next);
         }
 #endif
-        // Nothing but straight code may stand between the beginning of a product and its end, or the compiler waits at once.
-        const bool whole = TILE_SEEN(own, WARP_ROWS, column, COLUMNS);
-        float p[TILES][BLOCKS][SUMS];
-        BEGIN_OWN(p, first, other_first + stage * TILE_WORDS(COLUMNS, FEATURES), FEATURES);
-#if FIRST
-        float ds[TILES][BLOCKS][SUMS];
-        BEGIN_OWN(ds, second, other_second + stage * TILE_WORDS(COLUMNS, VALUES), VALUES);
+        // Only straight-line code may stand between the beginning and the end of a product, or the compiler waits at once.
+        const bool all_visible = BLOCK_VISIBLE(warp_row, WARP_ROWS, column, COLUMNS);
+        float p[ROW_TILES][BLOCKS][SUMS];
+        MULTIPLY_WARP_ROWS(p, qk, column_qk + stage * BLOCK_WORDS(COLUMNS, FEATURES), FEATURES);
+#if WRITE_QK
+        float ds[ROW_TILES][BLOCKS][SUMS];
+        MULTIPLY_WARP_ROWS(ds, vg, column_vg + stage * BLOCK_WORDS(COLUMNS, VALUES), VALUES);
 #endif
-#if FIRST && MASK != 2
+#if WRITE_QK && MASK != 2
         END_MULTIPLY(1, p);
 #else
         END_MULTIPLY(0, p);
 #endif
-        UNROLL for (uint t_ = 0; t_ < TILES; t_++)
+        UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
             UNROLL for (uint n = 0; n < BLOCKS; n++)
                 UNROLL for (uint i = 0; i < SUMS; i++) {
-                    float score = p[t_][n][i] * factor - FACTS(t_, n, i).s0;
+                    float score = p[t_][n][i] * scale_log2 - STATISTICS(t_, n, i).s0;
 #if MASK == 2
-                    const uint row = own + TILE_ROW(t_, i), other = column + BLOCK_COLUMN(n, i);
-                    if (PAIR_SEEN(row, other)) score += LOG2E * PAIR_ADDED(row, other);
+                    const uint my_row = warp_row + TILE_ROW(t_, i), my_column = column + TILE_COLUMN(n, i);
+                    if (PAIR_VISIBLE(my_row, my_column)) score += LOG2E * PAIR_BIAS(my_row, my_column);
 #endif
-                    p[t_][n][i] = power_of_two(score);
+                    p[t_][n][i] = fast_exp2(score);
                 }
-#if FIRST
+#if WRITE_QK
         END_MULTIPLY(0, ds);
 #endif
-        if (!whole) {
-            UNROLL for (uint t_ = 0; t_ < TILES; t_++)
+        if (!all_visible) {
+            UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
                 UNROLL for (uint n = 0; n < BLOCKS; n++)
                     UNROLL for (uint i = 0; i < SUMS; i++)
-                        if (!PAIR_SEEN(own + TILE_ROW(t_, i), column + BLOCK_COLUMN(n, i))) p[t_][n][i] = 0;
+                        if (!PAIR_VISIBLE(warp_row + TILE_ROW(t_, i), column + TILE_COLUMN(n, i))) p[t_][n][i] = 0;
         }
-#if SECOND
-        BEGIN_GATHER(second_results, p, other_second + stage * TILE_WORDS(COLUMNS, VALUES), VALUES, scratch);
+#if WRITE_V
+        BEGIN_ACCUMULATE(v_acc, p, column_vg + stage * BLOCK_WORDS(COLUMNS, VALUES), VALUES, scratch);
 #endif
-#if FIRST
-        UNROLL for (uint t_ = 0; t_ < TILES; t_++)
+#if WRITE_QK
+        UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++)
             UNROLL for (uint n = 0; n < BLOCKS; n++)
-                UNROLL for (uint i = 0; i < SUMS; i++) ds[t_][n][i] = p[t_][n][i] * (ds[t_][n][i] - FACTS(t_, n, i).s1);
-        BEGIN_GATHER(first_results, ds, other_first + stage * TILE_WORDS(COLUMNS, FEATURES), FEATURES, scratch);
-        END_GATHER(first_results, FEATURES);
+                UNROLL for (uint i = 0; i < SUMS; i++)
+                    ds[t_][n][i] = p[t_][n][i] * (ds[t_][n][i] - STATISTICS(t_, n, i).s1);
+        BEGIN_ACCUMULATE(qk_acc, ds, column_qk + stage * BLOCK_WORDS(COLUMNS, FEATURES), FEATURES, scratch);
+        END_ACCUMULATE(qk_acc, FEATURES);
 #endif
-#if SECOND
-        END_GATHER(second_results, VALUES);
+#if WRITE_V
+        END_ACCUMULATE(v_acc, VALUES);
 #endif
 #if STAGES == 1
         barrier(CLK_LOCAL_MEM_FENCE);
         if (column + COLUMNS < end) {
-            LOAD_OTHERS(column + COLUMNS, 0);
+            LOAD_COLUMNS(column + COLUMNS, 0);
         }
 #endif
     }
 #define BY_SCALE(t, h) scale
-#define AS_IT_IS(t, h) 1
-#if FIRST
-    FIND_NAMED(FIRST_GRADIENT);
-    STORE_NAMED(first_results, BY_SCALE, FIRST_GRADIENT, own, OWN_LENGTH, d, FEATURES);
+#define BY_ONE(t, h) 1
+#if WRITE_QK
+    SELECT_RESULT_EXPANDED(GRAD_QK);
+    STORE_ROWS_EXPANDED(qk_acc, BY_SCALE, GRAD_QK, warp_row, ROW_COUNT, d, FEATURES);
 #endif
-#if SECOND
-    FIND(dv);
-    STORE_ROWS(second_results, AS_IT_IS, dv, own, s, e, VALUES);
+#if WRITE_V
+    SELECT_RESULT(dv);
+    STORE_ROWS(v_acc, BY_ONE, dv, warp_row, s, e, VALUES);
 #endif
 }

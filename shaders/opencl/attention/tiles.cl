@@ -1,6 +1,7 @@
-// softmax(q k^T * scale + mask) v on a GPU without tensor cores, never holding the scores: a group takes ROWS queries and passes over the
-// keys COLUMNS at a time, with a running maximum, sum and result per query that are rescaled when the maximum
-// grows. While one operand is worked on, the next is on its way. Source: Dao et al., arXiv:2205.14135.
+// softmax(q k^T * scale + mask) v on a GPU without tensor cores (flash attention): the scores are never written to memory.
+// A group takes a query block of ROWS and loops over key blocks of COLUMNS with an online softmax: per query a running
+// maximum, a running sum and an output accumulator, rescaled when the maximum grows. While one operand is used the next
+// one is copied. Source: Dao et al., arXiv:2205.14135.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -11,106 +12,108 @@
 #ifndef REAL
 #define REAL float
 #endif
-#include "attention/arguments.h"
+#include "attention/visibility.h"
 #include "attention/local_tile.h"
 
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles(
     OPERAND(DTYPE, q), OPERAND(DTYPE, k), OPERAND(DTYPE, v), MASK_OPERAND RESULT(OUT_DTYPE, out), __global REAL *lse,
-    const ulong lse_offset, LENGTHS, PLACES(out), STRIDES(q), STRIDES(k), STRIDES(v) MASK_STRIDES) {
+    const ulong lse_offset, const REAL scale, const AttentionGeometry geometry) {
     __local REAL queries[ROWS * PITCH(FEATURES)] __attribute__((aligned(32)));
     __local REAL keys[COLUMNS * PITCH(FEATURES)] __attribute__((aligned(32)));
     __local REAL values[COLUMNS * PITCH(VALUES)] __attribute__((aligned(32)));
     __local REAL weights[ROWS * WEIGHTS_PITCH] __attribute__((aligned(32)));
-    const uint me = get_local_id(0) % LANES, team = get_local_id(0) / LANES;
+    DECLARE_LENGTHS;
+    const uint x = LANE_X, y = LANE_Y;
     const uint head = get_group_id(1);
-    HEAD_NUMBERS(head);
-    FIND(q);
-    FIND(k);
-    FIND(v);
-    FIND_MASK;
-    // The last tiles have the most keys under a causal mask, so they start first.
+    HEAD_INDICES(head);
+    SELECT_HEAD(q);
+    SELECT_HEAD(k);
+    SELECT_HEAD(v);
+    SELECT_MASK;
+    // Under a causal mask the last query blocks see the most keys, so they start first.
     const uint first = (get_num_groups(0) - 1 - get_group_id(0)) * ROWS;
-    const uint stop = KEYS_SEEN(min(first + ROWS, t));
-    const REAL factor = scale * LOG2E;
-    Quad results[R][VECTORS(VALUES)];
-    REAL tops[R], totals[R];
+    const uint end = VISIBLE_KEYS(min(first + ROWS, t));
+    const REAL scale_log2 = scale * LOG2E;
+    Vec4 acc[ITEM_ROWS][VECTORS(VALUES)];
+    REAL running_max[ITEM_ROWS], running_sum[ITEM_ROWS];
 #pragma unroll
-    for (uint i = 0; i < R; i++) {
-        tops[i] = -INFINITY;
-        totals[i] = 0;
+    for (uint i = 0; i < ITEM_ROWS; i++) {
+        running_max[i] = -INFINITY;
+        running_sum[i] = 0;
 #pragma unroll
-        for (uint j = 0; j < VECTORS(VALUES); j++) results[i][j] = (Quad)(0);
+        for (uint j = 0; j < VECTORS(VALUES); j++) acc[i][j] = (Vec4)(0);
     }
     LOAD_ROWS(DTYPE, queries, FEATURES, q, first, ROWS, t, d);
-    LOAD_ROWS(DTYPE, keys, FEATURES, k, 0, COLUMNS, stop, d);
+    LOAD_ROWS(DTYPE, keys, FEATURES, k, 0, COLUMNS, end, d);
     COPIES_COMMIT();
-    LOAD_ROWS(DTYPE, values, VALUES, v, 0, COLUMNS, stop, e);
+    LOAD_ROWS(DTYPE, values, VALUES, v, 0, COLUMNS, end, e);
     COPIES_COMMIT();
-    for (uint key = 0; key < stop; key += COLUMNS) {
+    for (uint key = 0; key < end; key += COLUMNS) {
         COPIES_WAIT(1);
         barrier(CLK_LOCAL_MEM_FENCE);
-        REAL scores[R][C];
+        REAL scores[ITEM_ROWS][ITEM_COLUMNS];
         multiply_rows(queries, keys, FEATURES, scores);
 #pragma unroll
-        for (uint i = 0; i < R; i++)
+        for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
-            for (uint j = 0; j < C; j++) scores[i][j] *= factor;
-        if (!ALL_SEEN(first, ROWS, key, COLUMNS)) {
+            for (uint j = 0; j < ITEM_COLUMNS; j++) scores[i][j] *= scale_log2;
+        if (!ALL_VISIBLE(first, ROWS, key, COLUMNS)) {
 #pragma unroll
-            for (uint i = 0; i < R; i++)
+            for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
-                for (uint j = 0; j < C; j++) {
-                    const uint row = first + team + i * DOWN, column = key + me + j * LANES;
-                    if (!SEEN(row, column)) scores[i][j] = -INFINITY;
+                for (uint j = 0; j < ITEM_COLUMNS; j++) {
+                    const uint row = first + y + i * LANES_Y, column = key + x + j * LANES_X;
+                    if (!VISIBLE(row, column)) scores[i][j] = -INFINITY;
 #if MASK == 2
-                    else scores[i][j] += LOG2E * ADDED(row, column);
+                    else scores[i][j] += LOG2E * MASK_BIAS(row, column);
 #endif
                 }
         }
-        REAL highest[R];
+        REAL new_max[ITEM_ROWS];
 #pragma unroll
-        for (uint i = 0; i < R; i++) {
-            highest[i] = tops[i];
+        for (uint i = 0; i < ITEM_ROWS; i++) {
+            new_max[i] = running_max[i];
 #pragma unroll
-            for (uint j = 0; j < C; j++) highest[i] = fmax(highest[i], scores[i][j]);
+            for (uint j = 0; j < ITEM_COLUMNS; j++) new_max[i] = fmax(new_max[i], scores[i][j]);
         }
-        team_max(highest, weights);
+        reduce_rows_max(new_max, weights);
 #pragma unroll
-        for (uint i = 0; i < R; i++) {
-            // While everything was masked there is nothing to subtract: 2^(-inf - 0) is 0.
-            const REAL subtracted = highest[i] == -INFINITY ? 0 : highest[i];
-            const REAL shrink = power_of_two(tops[i] - subtracted);
-            tops[i] = highest[i];
-            totals[i] *= shrink;
+        for (uint i = 0; i < ITEM_ROWS; i++) {
+            // While every key was masked nothing is subtracted: 2^(-inf - 0) is 0.
+            const REAL shift = new_max[i] == -INFINITY ? 0 : new_max[i];
+            const REAL rescale = fast_exp2(running_max[i] - shift);
+            running_max[i] = new_max[i];
+            running_sum[i] *= rescale;
 #pragma unroll
-            for (uint j = 0; j < C; j++) {
-                scores[i][j] = power_of_two(scores[i][j] - subtracted);
-                totals[i] += scores[i][j];
+            for (uint j = 0; j < ITEM_COLUMNS; j++) {
+                scores[i][j] = fast_exp2(scores[i][j] - shift);
+                running_sum[i] += scores[i][j];
             }
 #pragma unroll
-            for (uint j = 0; j < VECTORS(VALUES); j++) results[i][j] *= shrink;
+            for (uint j = 0; j < VECTORS(VALUES); j++) acc[i][j] *= rescale;
         }
-        spread_weights(scores, weights);
+        store_weights(scores, weights);
         COPIES_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (key + COLUMNS < stop) LOAD_ROWS(DTYPE, keys, FEATURES, k, key + COLUMNS, COLUMNS, stop, d);
+        if (key + COLUMNS < end) LOAD_ROWS(DTYPE, keys, FEATURES, k, key + COLUMNS, COLUMNS, end, d);
         COPIES_COMMIT();
-        GATHER_ROWS(results, weights, values, VALUES);
+        ACCUMULATE_ROWS(acc, weights, values, VALUES);
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (key + COLUMNS < stop) LOAD_ROWS(DTYPE, values, VALUES, v, key + COLUMNS, COLUMNS, stop, e);
+        if (key + COLUMNS < end) LOAD_ROWS(DTYPE, values, VALUES, v, key + COLUMNS, COLUMNS, end, e);
         COPIES_COMMIT();
     }
-    team_sum(totals, weights);
-    REAL inverses[R];
+    reduce_rows_sum(running_sum, weights);
+    REAL inverses[ITEM_ROWS];
 #pragma unroll
-    for (uint i = 0; i < R; i++) inverses[i] = totals[i] == 0 ? 0 : 1 / totals[i];
-    FIND(out);
-    STORE_ROWS(OUT_DTYPE, results, inverses[i_], out, first, t, e, VALUES);
-    if (me == 0)
+    for (uint i = 0; i < ITEM_ROWS; i++) inverses[i] = running_sum[i] == 0 ? 0 : 1 / running_sum[i];
+    SELECT_RESULT(out);
+    STORE_ROWS(OUT_DTYPE, acc, inverses[i_], out, first, t, e, VALUES);
+    if (x == 0)
 #pragma unroll
-        for (uint i = 0; i < R; i++) {
-            const uint row = first + team + i * DOWN;
+        for (uint i = 0; i < ITEM_ROWS; i++) {
+            const uint row = first + y + i * LANES_Y;
             if (row < t)
-                lse[lse_offset + (ulong)head * t + row] = log(totals[i]) + (tops[i] == -INFINITY ? 0 : tops[i] * LN2);
+                lse[lse_offset + (ulong)head * t + row] =
+                    log(running_sum[i]) + (running_max[i] == -INFINITY ? 0 : running_max[i] * LN2);
         }
 }

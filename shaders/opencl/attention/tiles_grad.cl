@@ -1,5 +1,5 @@
-// Gradients of attention on a GPU without tensor cores, from the saved logsumexp: the probabilities are computed again, tile by tile, and
-// are never in memory. See attention/grad_arguments.h for who gathers what.
+// Gradients of attention on a GPU without tensor cores, from the saved logsumexp: the probabilities are recomputed tile by
+// tile and never written to memory. See attention/grad_roles.h for the roles of the operands.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -7,139 +7,143 @@
 #ifndef REAL
 #define REAL float
 #endif
-#include "attention/grad_arguments.h"
+#include "attention/grad_roles.h"
 #include "attention/local_tile.h"
-#if ALL
+#if FUSE_DQ
 #include "lib/atomic_add.h"
-// Vectors of columns that a work-item gathers, of COLUMNS / DOWN columns.
-#define TURNED (COLUMNS / DOWN / 4)
+// Vectors of four columns for which a work-item accumulates dq, out of COLUMNS / LANES_Y columns.
+#define DQ_VECTORS (COLUMNS / LANES_Y / 4)
 #endif
 
-// The macros of attention/local_tile.h make names of their arguments.
-#define LOAD_NAMED(memory, features, name, first, count, limit, length) \
+// These macros paste `name`, so an argument that is itself a macro needs one more expansion.
+#define LOAD_ROWS_EXPANDED(memory, features, name, first, count, limit, length) \
     LOAD_ROWS(DTYPE, memory, features, name, first, count, limit, length)
-#define STORE_NAMED(D, values, factor, name, first, limit, length, features) \
+#define STORE_ROWS_EXPANDED(D, values, factor, name, first, limit, length, features) \
     STORE_ROWS(D, values, factor, name, first, limit, length, features)
 
-#if ALL
-// results[4 * i + c][j] = over all rows, the weights of column 4 * (team + i * DOWN) + c times vector me + j * LANES of `left`'s rows.
-inline void gather_columns(Quad results[4 * TURNED][VECTORS(FEATURES)], __local const REAL *weights, __local const REAL *left) {
-    const uint me = get_local_id(0) % LANES, team = get_local_id(0) / LANES;
+#if FUSE_DQ
+// acc[4 * i + c][j] = sum over all rows of the weights of column 4 * (y + i * LANES_Y) + c times vector x + j * LANES_X
+// of the rows of `left`.
+inline void accumulate_columns(Vec4 acc[4 * DQ_VECTORS][VECTORS(FEATURES)], __local const REAL *weights,
+                               __local const REAL *left) {
+    const uint x = LANE_X, y = LANE_Y;
 #pragma unroll
-    for (uint i = 0; i < 4 * TURNED; i++)
+    for (uint i = 0; i < 4 * DQ_VECTORS; i++)
 #pragma unroll
-        for (uint j = 0; j < VECTORS(FEATURES); j++) results[i][j] = (Quad)(0);
+        for (uint j = 0; j < VECTORS(FEATURES); j++) acc[i][j] = (Vec4)(0);
 #pragma unroll 4
     for (uint r = 0; r < ROWS; r++) {
 #pragma unroll
         for (uint j = 0; j < VECTORS(FEATURES); j++) {
-            const uint at = min((uint)(me + j * LANES), (uint)(FEATURES / 4 - 1)) * 4;
-            const Quad y = QUAD(left, r * PITCH(FEATURES) + at);
+            const uint at = min((uint)(x + j * LANES_X), (uint)(FEATURES / 4 - 1)) * 4;
+            const Vec4 features = VEC4_AT(left, r * PITCH(FEATURES) + at);
 #pragma unroll
-            for (uint i = 0; i < TURNED; i++) {
-                const Quad x = QUAD(weights, r * WEIGHTS_PITCH + (team + i * DOWN) * 4);
-                results[4 * i][j] += x.s0 * y;
-                results[4 * i + 1][j] += x.s1 * y;
-                results[4 * i + 2][j] += x.s2 * y;
-                results[4 * i + 3][j] += x.s3 * y;
+            for (uint i = 0; i < DQ_VECTORS; i++) {
+                const Vec4 w = VEC4_AT(weights, r * WEIGHTS_PITCH + (y + i * LANES_Y) * 4);
+                acc[4 * i][j] += w.s0 * features;
+                acc[4 * i + 1][j] += w.s1 * features;
+                acc[4 * i + 2][j] += w.s2 * features;
+                acc[4 * i + 3][j] += w.s3 * features;
             }
         }
     }
 }
 #endif
 
-// `statistics` are what attention/delta.cl makes of each query: its logsumexp, for a power of two, and delta.
+// `statistics` are the pairs (logsumexp * log2(e), delta) that attention/delta.cl makes per query.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(GROUP, 1, 1))) void attention_tiles_grad(
-    OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), LENGTHS, GRADIENT_PLACES, ALL_STRIDES MASK_STRIDES) {
-    __local REAL own_first[ROWS * PITCH(FEATURES)] __attribute__((aligned(32)));
-    __local REAL own_second[ROWS * PITCH(VALUES)] __attribute__((aligned(32)));
-    __local REAL other_first[COLUMNS * PITCH(FEATURES)] __attribute__((aligned(32)));
-    __local REAL other_second[COLUMNS * PITCH(VALUES)] __attribute__((aligned(32)));
+    OPERANDS, MASK_OPERAND __global const REAL *statistics, GRADIENTS(DTYPE), const REAL scale,
+    const AttentionGeometry geometry) {
+    __local REAL row_qk[ROWS * PITCH(FEATURES)] __attribute__((aligned(32)));
+    __local REAL row_vg[ROWS * PITCH(VALUES)] __attribute__((aligned(32)));
+    __local REAL column_qk[COLUMNS * PITCH(FEATURES)] __attribute__((aligned(32)));
+    __local REAL column_vg[COLUMNS * PITCH(VALUES)] __attribute__((aligned(32)));
     __local REAL weights[ROWS * WEIGHTS_PITCH] __attribute__((aligned(32)));
-    const uint me = get_local_id(0) % LANES, team = get_local_id(0) / LANES;
+    DECLARE_LENGTHS;
+    const uint x = LANE_X, y = LANE_Y;
     const uint head = get_group_id(1);
-    HEAD_NUMBERS(head);
-    FIND_OPERANDS;
+    HEAD_INDICES(head);
+    SELECT_OPERANDS;
     statistics += (ulong)head * t * 2;
-    const uint first = FIRST_ROW, begin = FIRST_COLUMN(first), end = END_OF_COLUMNS(first);
-#if ALL
-    FIND(dq);
+    const uint first = FIRST_ROW, begin = FIRST_COLUMN(first), end = END_COLUMN(first);
+#if FUSE_DQ
+    SELECT_RESULT(dq);
 #endif
-    const REAL factor = scale * LOG2E;
-    Quad first_results[R][VECTORS(FEATURES)];
+    const REAL scale_log2 = scale * LOG2E;
+    Vec4 qk_acc[ITEM_ROWS][VECTORS(FEATURES)];
 #pragma unroll
-    for (uint i = 0; i < R; i++)
+    for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
-        for (uint j = 0; j < VECTORS(FEATURES); j++) first_results[i][j] = (Quad)(0);
-#if KEYS
-    Quad second_results[R][VECTORS(VALUES)];
+        for (uint j = 0; j < VECTORS(FEATURES); j++) qk_acc[i][j] = (Vec4)(0);
+#if ROWS_ARE_KEYS
+    Vec4 v_acc[ITEM_ROWS][VECTORS(VALUES)];
 #pragma unroll
-    for (uint i = 0; i < R; i++)
+    for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
-        for (uint j = 0; j < VECTORS(VALUES); j++) second_results[i][j] = (Quad)(0);
+        for (uint j = 0; j < VECTORS(VALUES); j++) v_acc[i][j] = (Vec4)(0);
 #endif
-    LOAD_NAMED(own_first, FEATURES, OWN_FIRST, first, ROWS, OWN_LENGTH, d);
-    LOAD_NAMED(own_second, VALUES, OWN_SECOND, first, ROWS, OWN_LENGTH, e);
+    LOAD_ROWS_EXPANDED(row_qk, FEATURES, ROW_QK, first, ROWS, ROW_COUNT, d);
+    LOAD_ROWS_EXPANDED(row_vg, VALUES, ROW_VG, first, ROWS, ROW_COUNT, e);
     for (uint column = begin; column < end; column += COLUMNS) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        LOAD_NAMED(other_first, FEATURES, OTHER_FIRST, column, COLUMNS, OTHER_LENGTH, d);
+        LOAD_ROWS_EXPANDED(column_qk, FEATURES, COLUMN_QK, column, COLUMNS, COLUMN_COUNT, d);
         COPIES_COMMIT();
-        LOAD_NAMED(other_second, VALUES, OTHER_SECOND, column, COLUMNS, OTHER_LENGTH, e);
+        LOAD_ROWS_EXPANDED(column_vg, VALUES, COLUMN_VG, column, COLUMNS, COLUMN_COUNT, e);
         COPIES_COMMIT();
         COPIES_WAIT(1);
         barrier(CLK_LOCAL_MEM_FENCE);
-        REAL p[R][C], ds[R][C];
-        multiply_rows(own_first, other_first, FEATURES, p);
+        REAL p[ITEM_ROWS][ITEM_COLUMNS], ds[ITEM_ROWS][ITEM_COLUMNS];
+        multiply_rows(row_qk, column_qk, FEATURES, p);
         COPIES_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);
-        multiply_rows(own_second, other_second, VALUES, ds);
-        const bool whole = TILE_SEEN(first, ROWS, column, COLUMNS);
+        multiply_rows(row_vg, column_vg, VALUES, ds);
+        const bool all_visible = BLOCK_VISIBLE(first, ROWS, column, COLUMNS);
 #pragma unroll
-        for (uint i = 0; i < R; i++)
+        for (uint i = 0; i < ITEM_ROWS; i++)
 #pragma unroll
-            for (uint j = 0; j < C; j++) {
-                const uint own = first + team + i * DOWN, other = column + me + j * LANES;
-                const uint at = 2 * min(KEYS ? other : own, t - 1);
-                REAL score = p[i][j] * factor;
-                if (!whole) {
-                    if (!PAIR_SEEN(own, other)) score = -INFINITY;
+            for (uint j = 0; j < ITEM_COLUMNS; j++) {
+                const uint my_row = first + y + i * LANES_Y, my_column = column + x + j * LANES_X;
+                const uint at = 2 * min(ROWS_ARE_KEYS ? my_column : my_row, t - 1);
+                REAL score = p[i][j] * scale_log2;
+                if (!all_visible) {
+                    if (!PAIR_VISIBLE(my_row, my_column)) score = -INFINITY;
 #if MASK == 2
-                    else score += LOG2E * PAIR_ADDED(own, other);
+                    else score += LOG2E * PAIR_BIAS(my_row, my_column);
 #endif
                 }
-                p[i][j] = power_of_two(score - statistics[at]);
+                p[i][j] = fast_exp2(score - statistics[at]);
                 ds[i][j] = p[i][j] * (ds[i][j] - statistics[at + 1]);
             }
-        spread_weights(ds, weights);
+        store_weights(ds, weights);
         barrier(CLK_LOCAL_MEM_FENCE);
-        GATHER_ROWS(first_results, weights, other_first, FEATURES);
-#if ALL
-        Quad turned[4 * TURNED][VECTORS(FEATURES)];
-        gather_columns(turned, weights, own_first);
+        ACCUMULATE_ROWS(qk_acc, weights, column_qk, FEATURES);
+#if FUSE_DQ
+        Vec4 dq_acc[4 * DQ_VECTORS][VECTORS(FEATURES)];
+        accumulate_columns(dq_acc, weights, row_qk);
 #pragma unroll
-        for (uint i = 0; i < 4 * TURNED; i++) {
-            const uint query = column + (team + i / 4 * DOWN) * 4 + i % 4;
+        for (uint i = 0; i < 4 * DQ_VECTORS; i++) {
+            const uint query = column + (y + i / 4 * LANES_Y) * 4 + i % 4;
 #pragma unroll
             for (uint j = 0; j < VECTORS(FEATURES); j++) {
-                const uint feature = (me + j * LANES) * 4;
-                const float line[4] = {turned[i][j].s0, turned[i][j].s1, turned[i][j].s2, turned[i][j].s3};
+                const uint feature = (x + j * LANES_X) * 4;
+                const float line[4] = {dq_acc[i][j].s0, dq_acc[i][j].s1, dq_acc[i][j].s2, dq_acc[i][j].s3};
 #pragma unroll
                 for (uint k_ = 0; k_ < 4; k_++)
                     if (query < t && feature + k_ < d) add_atomically(dq + query * dq_row + feature + k_, line[k_] * scale);
             }
         }
 #endif
-#if KEYS
+#if ROWS_ARE_KEYS
         barrier(CLK_LOCAL_MEM_FENCE);
-        spread_weights(p, weights);
+        store_weights(p, weights);
         barrier(CLK_LOCAL_MEM_FENCE);
-        GATHER_ROWS(second_results, weights, other_second, VALUES);
+        ACCUMULATE_ROWS(v_acc, weights, column_vg, VALUES);
 #endif
     }
-    FIND_NAMED(FIRST_GRADIENT);
-    STORE_NAMED(DTYPE, first_results, scale, FIRST_GRADIENT, first, OWN_LENGTH, d, FEATURES);
-#if KEYS
-    FIND(dv);
-    STORE_ROWS(DTYPE, second_results, (REAL)1, dv, first, s, e, VALUES);
+    SELECT_RESULT_EXPANDED(GRAD_QK);
+    STORE_ROWS_EXPANDED(DTYPE, qk_acc, scale, GRAD_QK, first, ROW_COUNT, d, FEATURES);
+#if ROWS_ARE_KEYS
+    SELECT_RESULT(dv);
+    STORE_ROWS(DTYPE, v_acc, (REAL)1, dv, first, s, e, VALUES);
 #endif
 }

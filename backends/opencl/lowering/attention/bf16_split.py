@@ -1,4 +1,4 @@
-"""Float32 operands of attention as sums of bfloat16 numbers, which tensor cores multiply: copies in workspaces."""
+"""bf16x3: float32 operands of attention as sums of bfloat16 terms, which tensor cores multiply; copies in workspaces."""
 
 from __future__ import annotations
 
@@ -6,49 +6,50 @@ from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.launch import Tensor, Workspace
-from polyhal.backends.opencl.lowering.attention.arguments import Attention
-from polyhal.backends.opencl.lowering.gemm.arguments import uints
+from polyhal.backends.opencl.lowering.attention.call import AttentionCall
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
-_PIECE = 8
-"""Elements: rows begin at multiples of the largest copy's 16 bytes."""
+_VECTOR = 8
+"""Elements of the widest copy, 16 bytes: rows of the copies begin at multiples of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """The launches that make the copies, the call that reads them, and the bytes of their workspaces."""
+class SplitCall:
+    """A call on split operands, the launches that split them, and the bytes of their workspaces."""
 
     launches: list[Launch]
-    call: Attention
+    call: AttentionCall
     workspace: tuple[int, ...]
 
 
-def stage(runtime: Runtime, call: Attention, parts: int, place: int) -> Staged:
-    """All operands as `parts` numbers each, in workspaces from `place` on."""
+def split_operands(runtime: Runtime, call: AttentionCall, terms: int, first: int) -> SplitCall:
+    """Split every operand into `terms` bfloat16 terms per element, in the workspaces from index `first` on."""
     shape = call.shape
-    launches, specs, steps, workspace = [], [], [], []
+    launches, specs, strides, workspace = [], [], [], []
     group = runtime.features.group_size
     for i, (name, spec) in enumerate(zip(call.names, call.specs, strict=True)):
         rows, features = spec.shape[-2:]
-        pitch = round_up(features, _PIECE)
-        lines, row = shape.count * rows, parts * pitch
+        pitch = round_up(features, _VECTOR)
+        lines, row = shape.count * rows, terms * pitch
         starts = (features, spec.strides[-2], *shape.batch_strides[i])
-        whole = spec.aligned and spec.strides[-1] == 1 and all(n % _PIECE == 0 for n in starts)
+        aligned = spec.aligned and spec.strides[-1] == 1 and all(n % _VECTOR == 0 for n in starts)
         launch = runtime.launch(
-            "attention_parts", "attention/bf16_split", {"PARTS": parts, "WHOLE": whole},
-            [
-                Tensor(i), Workspace(place + i), *uints(lines, rows, features, pitch), *call.batches(),
-                *call.strides(name),
-            ],
-            (round_up(lines * pitch // _PIECE, group),), (group,),
+            "attention_split", "attention/bf16_split", {"BF16_TERMS": terms, "ALIGNED_ROWS": aligned},
+            {
+                "x": Tensor(i), "terms": Workspace(first + i), "count": lines, "rows": rows, "features": features,
+                "pitch": pitch, **call.batch(), **call.strides(name, "x"),
+            },
+            (round_up(lines * pitch // _VECTOR, group),), (group,),
         )  # fmt: skip
         launches.append(launch)
         specs.append(Spec(dtypes.bfloat16, (shape.count, rows, pitch), (rows * row, row, 1), True))
-        steps.append((shape.batch[1] * shape.batch[2] * rows * row, shape.batch[2] * rows * row, rows * row))
+        strides.append((shape.batch[1] * shape.batch[2] * rows * row, shape.batch[2] * rows * row, rows * row))
         workspace.append(lines * row * dtypes.bfloat16.itemsize)
     others = shape.batch_strides[len(call.names) :]
-    staged = replace(call, specs=tuple(specs), shape=replace(shape, batch_strides=(*steps, *others)), staged=place)
-    return Staged(launches, staged, tuple(workspace))
+    split_shape = replace(shape, batch_strides=(*strides, *others))
+    return SplitCall(
+        launches, replace(call, specs=tuple(specs), shape=split_shape, split_at=first), tuple(workspace)
+    )  # fmt: skip

@@ -1,35 +1,37 @@
-"""Attention on CPUs: a work-item takes blocks of queries of a head and sweeps register tiles of scores over the keys."""
+"""Attention on CPUs: a work-item takes query blocks of a head and loops over key blocks with register tiles of scores."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering.attention.arguments import Attention, Definitions
-from polyhal.backends.opencl.lowering.gemm.arguments import longs, uints
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, named_strides
 from polyhal.backends.opencl.lowering.support.rows import own_exp
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
-_MAX_FEATURES = 256
-_ROWS = 32
-"""Rows that a work-item copies or adds up."""
+_MAX_HEAD_SIZE = 256
+"""Largest head that the kernels' private arrays are compiled for."""
+_MIN_BOUND = 64
+"""Smallest head size that is compiled for."""
+_KEYS = 64
+"""Keys of a key block."""
+_ROWS_EACH = 32
+"""Rows that a work-item copies or reduces."""
 _ITEMS_PER_UNIT = 2
-"""Work-items per core of a backward pass: they are alike, so that few are shared out evenly."""
+"""Work-items per core of a backward pass. They take equally long, so few of them balance."""
 _PARTIAL_BYTES = 256 << 20
-"""Most memory for the sums of work-items that share a head."""
+"""Most memory for split-K partials."""
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
-    """A register tile, `rows` keys by `vectors` vectors of `width` queries, and the keys of a block of scores."""
+class CpuTile:
+    """A register tile: `rows` keys by `vectors` vectors of `width` queries."""
 
     rows: int
     vectors: int
     width: int
-    keys: int
 
     @property
     def queries(self) -> int:
@@ -40,136 +42,130 @@ class Blocks:
         return round_up(features, self.width)
 
     def panel(self, features: int) -> int:
-        """Vectors per panel of features, into which they fall without a rest."""
-        return self.vectors if self.padded(features) % (self.vectors * self.width) == 0 else 1
+        """Vectors per panel of features: panels divide the features evenly."""
+        return self.vectors if self.padded(features) % self.queries == 0 else 1
 
 
-def _blocks(runtime: Runtime, call: Attention) -> Blocks:
+def _tile(runtime: Runtime, call: AttentionCall) -> CpuTile:
     width = runtime.features.vector_width
-    wide = width >= 16  # AVX-512 has 32 registers; others are taken to have 16
-    return Blocks(8 if wide else 4, 2, width // 2 if call.real == "double" else width, keys=64)
+    # AVX-512 has 32 registers; others are assumed to have 16.
+    return CpuTile(8 if width >= 16 else 4, 2, width // 2 if call.real == "double" else width)
 
 
-class _Operands:
-    """Operands as rows of reals in whole vectors: where they lie if that is how they lie, else in workspaces."""
+class _PackedOperands:
+    """Operands as rows of reals in whole vectors: in place if they have that layout, else copied to workspaces."""
 
-    def __init__(self, runtime: Runtime, call: Attention, blocks: Blocks) -> None:
+    def __init__(self, runtime: Runtime, call: AttentionCall, tile: CpuTile) -> None:
         self._runtime = runtime
         self._call = call
-        self._blocks = blocks
-        self.steps: list[Launch] = []
-        self.sizes: list[int] = []
-        self.memory: list[Parameter] = []
-        self.strides: list[Parameter] = []
+        self._tile = tile
+        self.launches: list[Launch] = []
+        self.workspace: list[int] = []
+        self.args: Args = {**call.operands(), **call.geometry()}
         for name in call.names:
             self._add(name)
 
     def reserve(self, elements: int) -> Workspace:
-        self.sizes.append(elements * self._call.itemsize)
-        return Workspace(self._call.temporary + len(self.sizes) - 1)
+        """Add a workspace of so many reals."""
+        self.workspace.append(elements * self._call.itemsize)
+        return Workspace(self._call.temporary + len(self.workspace) - 1)
 
     def _add(self, name: str) -> None:
         call = self._call
         source, spec = call.operand(name)
         length, features = spec.shape[-2:]
-        pitch = self._blocks.padded(features)
+        pitch = self._tile.padded(features)
         if call.dtype.itemsize == call.itemsize and spec.strides[-1] == 1 and features == pitch:
-            self.memory.append(source)
-            self.strides += call.strides(name)
             return
         target = self.reserve(call.shape.count * length * pitch)
-        size, (_, b1, b2) = length * pitch, call.shape.batch
-        self.memory += [target, Constant(0, "ulong")]
-        self.strides += longs(b1 * b2 * size, b2 * size, size, pitch, 1)
-        parameters = [source, target, *uints(length, features, pitch, _ROWS), *call.batches(), *call.strides(name)]
-        definitions: Definitions = {"DTYPE": spec.dtype.name, "REAL": call.real, "WIDTH": self._blocks.width}
-        items = (ceil_div(length, _ROWS), call.shape.count)
-        self.steps.append(
-            self._runtime.launch("attention_rows", "attention/cpu_pack", definitions, parameters, items, (1, 1))
+        head, (_, batch1, batch2) = length * pitch, call.shape.batch
+        self.args |= {name: target, **named_strides(name, (batch1 * batch2 * head, batch2 * head, head, pitch, 1))}
+        args: Args = {
+            "x": source, "packed": target, "length": length, "features": features, "pitch": pitch,
+            "rows_each": _ROWS_EACH, **call.batch(), **call.strides(name, "x"),
+        }  # fmt: skip
+        definitions: Definitions = {"DTYPE": spec.dtype.name, "REAL": call.real, "WIDTH": self._tile.width}
+        items = (ceil_div(length, _ROWS_EACH), call.shape.count)
+        self.launches.append(
+            self._runtime.launch("attention_pack", "attention/cpu_pack", definitions, args, items, (1, 1))
         )
 
 
-def _definitions(runtime: Runtime, call: Attention, blocks: Blocks) -> Definitions:
+def _definitions(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> Definitions:
     d, e = call.shape.d, call.shape.e
     return call.definitions(
-        WIDTH=blocks.width, MR=blocks.rows, VECTORS=blocks.vectors, KEYS=blocks.keys,
-        KEY_VECTORS=blocks.panel(d), VALUE_VECTORS=blocks.panel(e), MAX_FEATURES=_bound(blocks.padded(d)),
-        MAX_VALUES=_bound(blocks.padded(e)), POLYNOMIAL_EXP=own_exp(runtime, call.dtype),
-        POLYNOMIAL_EXP_FAST=call.real == "float",
+        WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, KEYS=_KEYS, KEY_VECTORS=tile.panel(d),
+        VALUE_VECTORS=tile.panel(e), MAX_FEATURES=_bound(tile.padded(d)), MAX_VALUES=_bound(tile.padded(e)),
+        POLYNOMIAL_EXP=own_exp(runtime, call.dtype), POLYNOMIAL_EXP_FAST=call.real == "float",
     )  # fmt: skip
 
 
 def _bound(features: int) -> int:
-    """The compiled bound for a length: few distinct values, so that few programs are built."""
-    return max(64, 1 << (features - 1).bit_length())
+    """The head size to compile for: one of few, so that few programs are built."""
+    return max(_MIN_BOUND, 1 << (features - 1).bit_length())
 
 
-def _refusal(call: Attention) -> Declined | None:
-    if call.longest <= _MAX_FEATURES:
+def _refusal(call: AttentionCall) -> Declined | None:
+    if call.head_size <= _MAX_HEAD_SIZE:
         return None
-    return Declined(f"heads of {call.longest} features; the kernel takes {_MAX_FEATURES}")
+    return Declined(f"heads of {call.head_size} features; the kernel takes {_MAX_HEAD_SIZE}")
 
 
-def forward(runtime: Runtime, call: Attention) -> Launch | Declined:
-    """The result and the logsumexp: one launch, for the blocks of queries of all heads."""
-    refused = _refusal(call)
-    if refused:
-        return refused
-    blocks = _blocks(runtime, call)
-    operands = _Operands(runtime, call, blocks)
-    parameters = [
-        *operands.memory, *call.masked(), Tensor(call.out), Tensor(call.out + 1), *call.lengths(),
-        *call.places("out"), *operands.strides, *call.mask_strides(),
-    ]  # fmt: skip
-    items = (ceil_div(call.shape.t, blocks.queries), call.shape.count)
-    definitions = _definitions(runtime, call, blocks)
-    attend = runtime.launch("attention", "attention/cpu", definitions, parameters, items, (1, 1))
-    return LaunchSequence("attention", (*operands.steps, attend), tuple(operands.sizes))
+def forward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
+    """The output and the logsumexp: one work-item per query block and head."""
+    declined = _refusal(call)
+    if declined:
+        return declined
+    tile = _tile(runtime, call)
+    packed = _PackedOperands(runtime, call, tile)
+    items = (ceil_div(call.shape.t, tile.queries), call.shape.count)
+    definitions = _definitions(runtime, call, tile)
+    attend = runtime.launch(
+        "attention", "attention/cpu", definitions, {**packed.args, **call.outputs()}, items, (1, 1)
+    )  # fmt: skip
+    return LaunchSequence("attention", (*packed.launches, attend), tuple(packed.workspace))
 
 
-def _splits(runtime: Runtime, call: Attention, blocks: Blocks) -> int:
-    """Work-items that share the queries of a head: more than one where heads are too few to keep every core busy."""
+def _splits(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> int:
+    """Work-items that share the queries of a head: more than one if there are too few heads to keep every core busy."""
     shape = call.shape
-    wanted = ceil_div(_ITEMS_PER_UNIT * runtime.features.compute_units, shape.count)
-    sums = shape.count * shape.s * (blocks.padded(shape.d) + blocks.padded(shape.e)) * call.itemsize
-    return max(1, min(wanted, ceil_div(shape.t, blocks.queries), _PARTIAL_BYTES // sums))
+    for_all_cores = ceil_div(_ITEMS_PER_UNIT * runtime.features.compute_units, shape.count)
+    partial_bytes = shape.count * shape.s * (tile.padded(shape.d) + tile.padded(shape.e)) * call.itemsize
+    return max(1, min(for_all_cores, ceil_div(shape.t, tile.queries), _PARTIAL_BYTES // partial_bytes))
 
 
-def backward(runtime: Runtime, call: Attention) -> Launch | Declined:
-    """All gradients in one launch, for the heads; those of keys and values are sums of several where heads are few."""
-    refused = _refusal(call)
-    if refused:
-        return refused
-    shape, blocks = call.shape, _blocks(runtime, call)
-    operands = _Operands(runtime, call, blocks)
-    rows = shape.count * shape.s
-    splits = _splits(runtime, call, blocks)
-    gathered: list[Parameter] = []
-    sums: list[Launch] = []
-    whole = blocks.padded(shape.d) == shape.d and blocks.padded(shape.e) == shape.e
-    partial = splits > 1 or call.dtype.itemsize < call.itemsize or not whole
+def backward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
+    """All gradients in one launch; those of keys and values are reduced from split-K partials if there are few heads."""
+    declined = _refusal(call)
+    if declined:
+        return declined
+    shape, tile = call.shape, _tile(runtime, call)
+    packed = _PackedOperands(runtime, call, tile)
+    splits = _splits(runtime, call, tile)
+    whole_vectors = tile.padded(shape.d) == shape.d and tile.padded(shape.e) == shape.e
+    partial = splits > 1 or call.dtype.itemsize < call.itemsize or not whole_vectors
+    args: Args = {**packed.args, **call.saved(), "dq": call.gradient("dq"), "splits": splits}
+    reductions: list[Launch] = []
     for name, features in (("dk", shape.d), ("dv", shape.e)):
-        output = call.gradient(name)
-        if not partial:
-            gathered.append(output)
-            continue
-        pitch = blocks.padded(features)
-        target = operands.reserve(splits * rows * pitch)
-        gathered += [target, Constant(0, "ulong")]
-        definitions: Definitions = {"DTYPE": call.dtype.name, "REAL": call.real, "WIDTH": blocks.width}
-        parameters: list[Parameter] = [
-            target, output, *uints(rows, features, pitch, splits, _ROWS, shape.s), *call.batches(), *call.places(name)
-        ]  # fmt: skip
-        items = (ceil_div(rows, _ROWS),)
-        sums.append(
-            runtime.launch("attention_sums", "attention/cpu_split_reduce", definitions, parameters, items, (1,))
-        )
-    parameters = [
-        *operands.memory, *call.masked(), Tensor(5), Tensor(6), call.gradient("dq"), *gathered, *call.lengths(),
-        *call.places(), *uints(splits), *operands.strides, *call.mask_strides(),
-    ]  # fmt: skip
-    definitions = _definitions(runtime, call, blocks) | {"PARTIAL": partial}
-    grad = runtime.launch(
-        "attention_grad", "attention/cpu_grad", definitions, parameters, (splits, shape.count), (1, 1)
-    )
-    return LaunchSequence("attention_grad", (*operands.steps, grad, *sums), tuple(operands.sizes))
+        args[name] = call.gradient(name)
+        if partial:
+            target = args[name] = packed.reserve(splits * shape.count * shape.s * tile.padded(features))
+            reductions.append(_reduction(runtime, call, tile, name, features, target, splits))
+    definitions = _definitions(runtime, call, tile) | {"PARTIAL": partial}
+    grad = runtime.launch("attention_grad", "attention/cpu_grad", definitions, args, (splits, shape.count), (1, 1))
+    return LaunchSequence("attention_grad", (*packed.launches, grad, *reductions), tuple(packed.workspace))
+
+
+def _reduction(
+    runtime: Runtime, call: AttentionCall, tile: CpuTile, name: str, features: int, partial: Workspace, splits: int
+) -> Launch:
+    """The launch that adds up the split-K partials of a gradient."""
+    rows = call.shape.count * call.shape.s
+    args: Args = {
+        "partial": partial, "out": call.gradient(name), "rows": rows, "length": call.shape.s, "features": features,
+        "pitch": tile.padded(features), "splits": splits, "rows_each": _ROWS_EACH, **call.batch(),
+        **call.result_strides(name, "out"),
+    }  # fmt: skip
+    definitions: Definitions = {"DTYPE": call.dtype.name, "REAL": call.real, "WIDTH": tile.width}
+    items = (ceil_div(rows, _ROWS_EACH),)
+    return runtime.launch("attention_reduce", "attention/cpu_split_reduce", definitions, args, items, (1,))

@@ -1,93 +1,109 @@
-"""Attention of a few queries, as in generating text: bound by reading keys and values, which are read once and in place."""
+"""Flash decoding: attention of a few queries, bound by the memory traffic of keys and values, which are read in place."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most, round_up
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
-from polyhal.backends.opencl.lowering.attention.arguments import Attention
-from polyhal.backends.opencl.lowering.gemm.arguments import uints
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
-_MOST_ROWS = 4
-_MAX_FEATURES = 256
-_MOST_PARTS = 64
-_JOIN_GROUP = 64
-_PART_FACTS = 2
+_MAX_QUERIES = 4
+"""Queries that the kernel holds in registers; more are the tiled kernels' business."""
+_MAX_HEAD_SIZE = 256
+"""Features that fit into a work-item's registers on a CPU, where it holds whole keys."""
+_MAX_SPLITS = 64
+"""Groups that share a head, at most."""
+_REDUCE_GROUP = 64
+"""Work-items per group of the launch that combines them."""
+_PARTIAL_STATISTICS = 2
+"""Reals of a partial result besides its features: the maximum and the sum of exponentials."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
-    """A team of `lanes` takes `each` keys at a time; `teams` of them make a group, which has at least `least` keys."""
+class DecodeTile:
+    """A group has `key_lanes` rows of `feature_lanes` work-items, which read vectors of `width` features."""
 
     width: int
-    lanes: int
-    teams: int
-    each: int
-    least: int
-    per_unit: int
-    """Groups per compute unit that keep its memory busy."""
+    feature_lanes: int
+    key_lanes: int
+    keys_per_step: int
+    """Keys that each row of a group processes at a time."""
+    min_keys: int
+    """Keys of a group, at least, where a head is split."""
+    groups_per_unit: int
+    """Groups per compute unit that saturate its memory bandwidth."""
 
 
-def refusal(call: Attention) -> str:
-    """Why the kernel cannot take a call; empty when it can."""
+def refusal(call: AttentionCall) -> str:
+    """Why the kernel cannot take a call; empty if it can."""
     s = call.shape
-    if s.t > _MOST_ROWS:
-        return f"{s.t} queries; the kernel takes {_MOST_ROWS}"
-    if max(s.d, s.e) > _MAX_FEATURES:
-        return f"heads of {max(s.d, s.e)} features; the kernel takes {_MAX_FEATURES}"
+    if s.t > _MAX_QUERIES:
+        return f"{s.t} queries; the kernel takes {_MAX_QUERIES}"
+    if call.head_size > _MAX_HEAD_SIZE:
+        return f"heads of {call.head_size} features; the kernel takes {_MAX_HEAD_SIZE}"
     if any(spec.strides[-1] != 1 for spec in call.specs):
-        return "features of a head do not lie next to each other"
+        return "the features of a head are not contiguous"
     if not call.results[0].is_contiguous:
-        return "the result is not to be contiguous"
+        return "the result is not contiguous"
     return ""
 
 
-def choose(runtime: Runtime, call: Attention) -> Decoding:
-    """What suits the device and the lengths of keys and values."""
+def choose(runtime: Runtime, call: AttentionCall) -> DecodeTile:
+    """The tile for a device and the features of keys and values."""
     s = call.shape
     width = runtime.features.vector_width // (call.itemsize // 4)
     while width > 1 and (s.d % width or s.e % width):
         width //= 2
     if runtime.features.cpu:
-        return Decoding(width, lanes=1, teams=1, each=8, least=512, per_unit=1)
-    lanes = 1
-    while lanes < 16 and lanes * width < max(s.d, s.e):
-        lanes *= 2
-    teams = power_of_two_at_most(min(128, runtime.features.max_group_size)) // lanes
-    return Decoding(width, lanes, teams, each=8 if s.t == 1 else 4, least=256, per_unit=8)
+        return DecodeTile(width, feature_lanes=1, key_lanes=1, keys_per_step=8, min_keys=512, groups_per_unit=1)
+    feature_lanes = 1
+    while feature_lanes < 16 and feature_lanes * width < call.head_size:
+        feature_lanes *= 2
+    key_lanes = power_of_two_at_most(min(128, runtime.features.max_group_size)) // feature_lanes
+    keys_per_step = 8 if s.t == 1 else 4
+    return DecodeTile(width, feature_lanes, key_lanes, keys_per_step, min_keys=256, groups_per_unit=8)
 
 
-def forward(runtime: Runtime, call: Attention, chosen: Decoding | None = None) -> Launch | Declined:
-    """The result and the logsumexp, in two launches where heads are shared out."""
+def _split_keys(runtime: Runtime, call: AttentionCall, tile: DecodeTile) -> tuple[int, int]:
+    """How many groups share a head, and the keys of each."""
+    s = call.shape
+    for_all_units = ceil_div(tile.groups_per_unit * runtime.features.compute_units, s.count)
+    splits = max(1, min(for_all_units, s.s // tile.min_keys, _MAX_SPLITS))
+    keys_per_group = round_up(ceil_div(s.s, splits), tile.keys_per_step * tile.key_lanes)
+    return ceil_div(s.s, keys_per_group), keys_per_group
+
+
+def forward(runtime: Runtime, call: AttentionCall, chosen: DecodeTile | None = None) -> Launch | Declined:
+    """The output and the logsumexp, in two launches if heads are split."""
     reason = refusal(call)
     if reason:
         return Declined(reason)
     s = call.shape
-    how = chosen or choose(runtime, call)
-    wanted = ceil_div(how.per_unit * runtime.features.compute_units, s.count)
-    parts = max(1, min(wanted, s.s // how.least, _MOST_PARTS))
-    keys_each = round_up(ceil_div(s.s, parts), how.each * how.teams)
-    parts = ceil_div(s.s, keys_each)
-    out, lse, temporary = Tensor(call.out), Tensor(call.out + 1), Workspace(call.temporary)
+    tile = chosen or choose(runtime, call)
+    splits, keys_per_group = _split_keys(runtime, call, tile)
     definitions = call.definitions(
-        WIDTH=how.width, ALIGNED=call.whole(how.width), LANES=how.lanes, TEAMS=how.teams, EACH=how.each,
-        ROWS=1 if s.t == 1 else _MOST_ROWS,
-        KEY_VECTORS=ceil_div(s.d, how.lanes * how.width), VALUE_VECTORS=ceil_div(s.e, how.lanes * how.width),
-        PARTS=parts > 1, TENSOR_CORES=runtime.features.tensor_cores and call.real == "float",
+        WIDTH=tile.width, ALIGNED=call.aligned(tile.width), FEATURE_LANES=tile.feature_lanes,
+        KEY_LANES=tile.key_lanes, KEYS_PER_STEP=tile.keys_per_step, ROWS=1 if s.t == 1 else _MAX_QUERIES,
+        KEY_VECTORS=ceil_div(s.d, tile.feature_lanes * tile.width),
+        VALUE_VECTORS=ceil_div(s.e, tile.feature_lanes * tile.width), SPLIT=splits > 1,
+        TENSOR_CORES=runtime.features.tensor_cores and call.real == "float",
     )  # fmt: skip
-    results = [temporary] if parts > 1 else [out, lse]
-    parameters = [*call.operands(), *results, *uints(keys_each), *call.numbers()]
-    group = how.lanes * how.teams
-    items = (parts * group, s.count)
-    attend = runtime.launch("attention", "attention/decode", definitions, parameters, items, (group, 1))
-    if parts == 1:
+    partial = Workspace(call.temporary)
+    results: Args = {"partial": partial} if splits > 1 else call.outputs()
+    args = {**call.operands(), **results, "keys_per_group": keys_per_group, **call.geometry()}
+    group = tile.feature_lanes * tile.key_lanes
+    items = (splits * group, s.count)
+    attend = runtime.launch("attention", "attention/decode", definitions, args, items, (group, 1))
+    if splits == 1:
         return attend
     rows = s.count * s.t
-    join = runtime.launch(
-        "attention_join", "attention/decode_reduce", {"OUT_DTYPE": call.out_dtype.name, "REAL": call.real},
-        [temporary, out, lse, *uints(rows, s.e, parts)], (s.e, rows), (1 if runtime.features.cpu else _JOIN_GROUP, 1),
+    combine = runtime.launch(
+        "attention_combine", "attention/decode_reduce", {"OUT_DTYPE": call.out_dtype.name, "REAL": call.real},
+        {"partial": partial, **call.outputs(), "rows": rows, "e": s.e, "splits": splits},
+        (s.e, rows), (1 if runtime.features.cpu else _REDUCE_GROUP, 1),
     )  # fmt: skip
-    return LaunchSequence("attention", (attend, join), (rows * parts * (s.e + _PART_FACTS) * call.itemsize,))
+    partial_bytes = rows * splits * (s.e + _PARTIAL_STATISTICS) * call.itemsize
+    return LaunchSequence("attention", (attend, combine), (partial_bytes,))

@@ -1,7 +1,7 @@
 """Attention on matrix units: a warp makes 16 or 32 rows of scores, which never leave its registers.
 
-Half precision is multiplied as it is. Float32 at precision `high` is split into three bfloat16 numbers before, at `medium` it
-is rounded to one. Where it is split, what is infinite gives NaN.
+16-bit elements are multiplied as they are. Float32 is split into three bfloat16 terms (bf16x3) at precision `high`, and
+rounded to one at `medium`. Where it is split, infinite elements give NaN.
 """
 
 from __future__ import annotations
@@ -11,47 +11,55 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
-from polyhal.backends.opencl.lowering.attention.arguments import Attention, Definitions, delta, padded
-from polyhal.backends.opencl.lowering.attention.bf16_split import Staged, stage
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.opencl.lowering.attention.bf16_split import SplitCall, split_operands
+from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, padded_head_size
+from polyhal.backends.opencl.lowering.attention.delta import delta, statistics_bytes
 from polyhal.backends.opencl.ptx import EXTENDED_HOPPER, HOPPER, Target
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Declined, Launch
 
-_BLOCK = 16
+_MMA_ROWS = 16
+"""Rows of a tile of `mma.sync`."""
 _WARP = 32
+"""Work-items of a warp."""
 _PAD = 8
+"""Elements between rows in local memory, against bank conflicts (PITCH of attention/mma_tile.h)."""
 _VECTOR = 8
+"""Elements of the widest asynchronous copy, 16 bytes."""
 _ITEMSIZE = 2
+"""Bytes of an element that the units multiply."""
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _PANEL = 64
-"""Features of a line of memory as Hopper's units read it."""
-_PARTS = {"high": 3, "medium": 1}
-_WORTH_COPYING = 1 << 27
-"""Multiplications from which on writing float32 operands to memory in parts costs less than it saves."""
+"""Features of a line of 128 bytes, the unit of wgmma's layout in local memory."""
+_BF16_TERMS = {"high": 3, "medium": 1}
+"""Bfloat16 terms per float32 element, by precision."""
+_MIN_SPLIT_WORK = 1 << 27
+"""Multiply-adds from which on splitting float32 operands costs less than tensor cores save."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fragments:
-    """A group of `warps` times `tiles` blocks of rows passes over `columns` at a time, `stages` of them in local memory."""
+class MmaTile:
+    """A group of `warps` warps, each with `row_tiles` tiles of rows, loops over blocks of `columns`."""
 
     warps: int
-    tiles: int
+    row_tiles: int
     columns: int
     stages: int
-    held: bool
-    """The rows' operands stay in registers; only for one part."""
+    """Column blocks in local memory at once (software pipeline)."""
+    rows_in_registers: bool
+    """Whether the fragments of the rows' operands stay in registers; only with one term."""
     wgmma: bool = False
-    """Four warps multiply together, by Hopper's instructions."""
-    parts: int = 1
-    """Bfloat16 numbers of which a float32 number is made."""
+    """Whether warpgroups multiply, by Hopper's instructions."""
+    terms: int = 1
+    """Bfloat16 terms per element."""
     groups: int = 0
-    """Groups that are to fit on a compute unit at once; 0: as many as the compiler likes."""
+    """Groups that must fit on a compute unit at once; 0 leaves it to the compiler."""
 
     @property
     def rows(self) -> int:
-        return _BLOCK * self.tiles * self.warps
+        return _MMA_ROWS * self.row_tiles * self.warps
 
     @property
     def group(self) -> int:
@@ -65,133 +73,145 @@ class Fragments:
         return Target(groups=self.groups) if self.groups else None
 
     def padded(self, features: int) -> int:
-        """The compiled bound for a length."""
-        return round_up(features, _PANEL) if self.wgmma else padded(features)
+        """The head size to compile for."""
+        return round_up(features, _PANEL) if self.wgmma else padded_head_size(features)
 
-    def memory(self, call: Attention) -> int:
-        """Bytes of local memory: all operands of the rows, and those of the columns in every stage."""
+    def local_memory(self, call: AttentionCall) -> int:
+        """Bytes of all operands of the rows, and of those of the columns in every stage."""
         pad = 0 if self.wgmma else _PAD
-        first, second = self.padded(call.shape.d) + pad, self.padded(call.shape.e) + pad
-        rows = first if call.forward else first + second
-        return (self.rows * rows + self.stages * self.columns * (first + second)) * self.parts * _ITEMSIZE
+        qk, v = self.padded(call.shape.d) + pad, self.padded(call.shape.e) + pad
+        row = qk if call.forward else qk + v
+        return (self.rows * row + self.stages * self.columns * (qk + v)) * self.terms * _ITEMSIZE
 
-    def definitions(self, runtime: Runtime, call: Attention) -> Definitions:
+    def definitions(self, runtime: Runtime, call: AttentionCall) -> Definitions:
         return call.definitions(
-            WARPS=self.warps, TILES=self.tiles, COLUMNS=self.columns, STAGES=self.stages, HELD=self.held,
-            WGMMA_UNITS=self.wgmma, PARTS=self.parts, FEATURES=self.padded(call.shape.d), VALUES=self.padded(call.shape.e),
-            WHOLE=call.whole(_VECTOR), PAIRS=call.results_whole(2),
+            WARPS=self.warps, ROW_TILES=self.row_tiles, COLUMNS=self.columns, STAGES=self.stages,
+            ROWS_IN_REGISTERS=self.rows_in_registers, USE_WGMMA=self.wgmma, BF16_TERMS=self.terms,
+            FEATURES=self.padded(call.shape.d), VALUES=self.padded(call.shape.e),
+            ALIGNED_ROWS=call.aligned(_VECTOR), PAIRS=call.results_aligned(2),
             TENSOR_CORES=runtime.features.tensor_cores,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Kernels:
-    """The shapes for one range of features."""
+class MmaTiles:
+    """The tiles for one range of head sizes."""
 
-    forward: Fragments
-    queries: Fragments
-    """For the gradients of queries."""
-    keys: Fragments
-    """For those of keys and values."""
-    together: bool = True
-    """The sums of keys and of values fit into the registers at the same time."""
+    forward: MmaTile
+    grad_queries: MmaTile
+    grad_keys: MmaTile
+    """For the gradients of keys and values."""
+    fuse_dk_dv: bool = True
+    """Whether the accumulators of dk and dv fit into registers at the same time."""
 
-    def memory(self, call: Attention) -> int:
-        """Bytes of local memory that the largest of them needs."""
-        used = [self.forward] if call.forward else [self.queries, self.keys]
-        return max(f.memory(call) for f in used)
+    def local_memory(self, call: AttentionCall) -> int:
+        """Bytes of local memory of the kernel that needs most."""
+        tiles = [self.forward] if call.forward else [self.grad_queries, self.grad_keys]
+        return max(tile.local_memory(call) for tile in tiles)
 
 
-_warps = partial(Fragments, warps=4, held=False)
-_teams = partial(Fragments, warps=4, tiles=1, columns=64, held=False, wgmma=True)
-# By the most features of a head. Several teams of four warps in a group wait for each other, which is slower.
-TEAMS = {
-    64: Kernels(_teams(stages=2), _teams(stages=2), _teams(stages=2, groups=3)),
-    128: Kernels(_teams(stages=2), _teams(stages=2), _teams(stages=2)),
+_mma = partial(MmaTile, warps=4, rows_in_registers=False)
+# Several warpgroups in a group wait for each other, which is slower.
+_wgmma = partial(MmaTile, warps=4, row_tiles=1, columns=64, rows_in_registers=False, wgmma=True)
+WGMMA_TILES = {
+    64: MmaTiles(_wgmma(stages=2), _wgmma(stages=2), _wgmma(stages=2, groups=3)),
+    128: MmaTiles(_wgmma(stages=2), _wgmma(stages=2), _wgmma(stages=2)),
 }
-SPLIT_TEAMS = {
-    64: Kernels(_teams(stages=1, parts=3, groups=3), _teams(stages=1, parts=3), _teams(stages=1, parts=3)),
-    128: Kernels(
-        _teams(warps=8, stages=1, parts=3), _teams(stages=1, parts=3), _teams(stages=1, parts=3), together=False
+"""Tiles for 16-bit elements on Hopper, by the largest head size."""
+WGMMA_BF16X3_TILES = {
+    64: MmaTiles(_wgmma(stages=1, terms=3, groups=3), _wgmma(stages=1, terms=3), _wgmma(stages=1, terms=3)),
+    128: MmaTiles(
+        _wgmma(warps=8, stages=1, terms=3), _wgmma(stages=1, terms=3), _wgmma(stages=1, terms=3), fuse_dk_dv=False
     ),
 }
-WARPS = {
-    64: Kernels(
-        Fragments(warps=4, tiles=2, columns=64, stages=2, held=True, groups=2), _warps(tiles=1, columns=64, stages=1),
-        _warps(tiles=1, columns=64, stages=1),
+"""The same for float32 as three bfloat16 terms."""
+MMA_TILES = {
+    64: MmaTiles(
+        MmaTile(warps=4, row_tiles=2, columns=64, stages=2, rows_in_registers=True, groups=2),
+        _mma(row_tiles=1, columns=64, stages=1), _mma(row_tiles=1, columns=64, stages=1),
     ),
-    128: Kernels(
-        _warps(tiles=2, columns=64, stages=2), _warps(tiles=1, columns=64, stages=1),
-        _warps(tiles=1, columns=64, stages=1),
+    128: MmaTiles(
+        _mma(row_tiles=2, columns=64, stages=2), _mma(row_tiles=1, columns=64, stages=1),
+        _mma(row_tiles=1, columns=64, stages=1),
     ),
-    256: Kernels(
-        _warps(tiles=1, columns=32, stages=1), _warps(tiles=1, columns=32, stages=1),
-        _warps(tiles=1, columns=32, stages=1), together=False,
+    256: MmaTiles(
+        _mma(row_tiles=1, columns=32, stages=1), _mma(row_tiles=1, columns=32, stages=1),
+        _mma(row_tiles=1, columns=32, stages=1), fuse_dk_dv=False,
     ),
 }  # fmt: skip
-SPLIT_WARPS = {
-    64: Kernels(
-        _warps(tiles=1, columns=32, stages=2, parts=3), _warps(tiles=1, columns=32, stages=1, parts=3),
-        _warps(tiles=1, columns=32, stages=1, parts=3),
+"""Tiles for 16-bit elements from Ampere on."""
+MMA_BF16X3_TILES = {
+    64: MmaTiles(
+        _mma(row_tiles=1, columns=32, stages=2, terms=3), _mma(row_tiles=1, columns=32, stages=1, terms=3),
+        _mma(row_tiles=1, columns=32, stages=1, terms=3),
     )
 }  # fmt: skip
+"""The same for float32 as three bfloat16 terms."""
 
 
-def choose(runtime: Runtime, call: Attention) -> Kernels | Declined:
-    """The kernels for a call, or why the matrix units cannot do it."""
-    parts = 1 if call.dtype in _HALVES else _PARTS.get(call.precision, 0) if call.dtype is dtypes.float32 else 0
-    if not parts:
-        return Declined(f"the units do not multiply {call.dtype.name} at precision {call.precision}")
-    if call.dtype is dtypes.float32 and call.multiplications < _WORTH_COPYING:
-        return Declined("the call is too small to copy its operands")
+def choose(runtime: Runtime, call: AttentionCall) -> MmaTiles | Declined:
+    """The tiles for a call, or why the matrix units cannot take it."""
+    float32 = call.dtype is dtypes.float32
+    terms = 1 if call.dtype in _HALVES else _BF16_TERMS.get(call.precision, 0) if float32 else 0
+    if not terms:
+        return Declined(f"the matrix units do not multiply {call.dtype.name} at precision {call.precision}")
+    if float32 and call.multiply_adds < _MIN_SPLIT_WORK:
+        return Declined("the call is too small to split its operands")
     if call.scale <= 0:
         return Declined("the kernel takes scales above 0")
     hopper = runtime.features.compute_capability == HOPPER
-    tables = ([TEAMS, WARPS] if parts == 1 else [SPLIT_TEAMS, SPLIT_WARPS])[0 if hopper else 1 :]
-    for limit, kernels in (entry for table in tables for entry in table.items()):
-        if call.longest <= limit and kernels.memory(call) <= runtime.features.static_local_memory:
-            return kernels
-    return Declined(f"heads of {call.longest} features need too much local memory")
+    tables = [WGMMA_TILES, MMA_TILES] if terms == 1 else [WGMMA_BF16X3_TILES, MMA_BF16X3_TILES]
+    for limit, tiles in (entry for table in tables[0 if hopper else 1 :] for entry in table.items()):
+        if call.head_size <= limit and tiles.local_memory(call) <= runtime.features.static_local_memory:
+            return tiles
+    return Declined(f"heads of {call.head_size} features need too much local memory")
 
 
-def _staged(runtime: Runtime, call: Attention, chosen: Fragments, place: int) -> Staged:
-    return Staged([], call, ()) if call.dtype in _HALVES else stage(runtime, call, chosen.parts, place)
+def _split(runtime: Runtime, call: AttentionCall, tile: MmaTile, first: int) -> SplitCall:
+    """The call on operands that the units multiply; 16-bit operands stay where they are."""
+    return SplitCall([], call, ()) if call.dtype in _HALVES else split_operands(runtime, call, tile.terms, first)
 
 
-def forward(runtime: Runtime, call: Attention, kernels: Kernels) -> Launch:
-    """The result and the logsumexp in one launch, after those that bring the operands into the units' dtype."""
-    chosen = kernels.forward
-    staged = _staged(runtime, call, chosen, call.temporary)
-    call = staged.call
-    parameters = [*call.operands(), Tensor(call.out), Tensor(call.out + 1), *call.numbers("out")]
-    items = (ceil_div(call.shape.t, chosen.rows) * chosen.group, call.shape.count)
-    launch = runtime.launch(
-        "attention", "attention/mma", chosen.definitions(runtime, call), parameters, items, (chosen.group, 1),
-        target=chosen.target if runtime.features.tensor_cores else None,
-    )  # fmt: skip
-    return LaunchSequence("attention", [*staged.launches, launch], staged.workspace) if staged.launches else launch
+def forward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
+    """The output and the logsumexp in one launch, after those that split the operands."""
+    tile = tiles.forward
+    split = _split(runtime, call, tile, call.temporary)
+    call = split.call
+    args = {**call.operands(), **call.outputs(), **call.geometry()}
+    launch = _launch(
+        runtime, "attention", "attention/mma", call, tile, tile.definitions(runtime, call), args, call.shape.t
+    )
+    return LaunchSequence("attention", [*split.launches, launch], split.workspace) if split.launches else launch
 
 
-def backward(runtime: Runtime, call: Attention, kernels: Kernels) -> Launch:
+def backward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
     """The gradients of the queries in one launch, of the keys and values in another, or one each."""
-    target = Workspace(call.temporary)
-    statistics = 2 * call.shape.count * call.shape.t * call.itemsize
-    steps: list[Launch] = [delta(runtime, call, target, statistics=True)]
-    staged = _staged(runtime, call, kernels.keys, call.temporary + 1)
-    call = staged.call
-    steps += staged.launches
-    passes: Sequence[tuple[str, ...]] = [("dq",), ("dk", "dv")] if kernels.together else [("dq",), ("dk",), ("dv",)]
+    statistics = Workspace(call.temporary)
+    steps: list[Launch] = [delta(runtime, call, statistics)]
+    split = _split(runtime, call, tiles.grad_keys, call.temporary + 1)
+    workspace = (statistics_bytes(call), *split.workspace)
+    call = split.call
+    steps += split.launches
+    passes: Sequence[tuple[str, ...]] = [("dq",), ("dk", "dv")] if tiles.fuse_dk_dv else [("dq",), ("dk",), ("dv",)]
     for results in passes:
-        keys = "dq" not in results
-        chosen = kernels.keys if keys else kernels.queries
-        parameters = [*call.operands(), target, *map(call.gradient, results), *call.numbers(*results)]
-        definitions = chosen.definitions(runtime, call)
-        definitions |= {"KEYS": keys, "FIRST": not keys or "dk" in results, "SECOND": "dv" in results}
-        items = (ceil_div(call.shape.s if keys else call.shape.t, chosen.rows) * chosen.group, call.shape.count)
-        name = "attention_grad.keys" if keys else "attention_grad.queries"
-        launch = runtime.launch(
-            name, "attention/mma_grad", definitions, parameters, items, (chosen.group, 1),
-            target=chosen.target if runtime.features.tensor_cores else None,
-        )  # fmt: skip
-        steps.append(launch)
-    return LaunchSequence("attention_grad", steps, (statistics, *staged.workspace))
+        rows_are_keys = "dq" not in results
+        tile = tiles.grad_keys if rows_are_keys else tiles.grad_queries
+        gradients = {name: call.gradient(name) for name in results}
+        args = {**call.operands(), "statistics": statistics, **gradients, **call.geometry()}
+        definitions = tile.definitions(runtime, call) | {
+            "ROWS_ARE_KEYS": rows_are_keys, "WRITE_QK": not rows_are_keys or "dk" in results, "WRITE_V": "dv" in results
+        }  # fmt: skip
+        name = "attention_grad.keys" if rows_are_keys else "attention_grad.queries"
+        length = call.shape.s if rows_are_keys else call.shape.t
+        steps.append(_launch(runtime, name, "attention/mma_grad", call, tile, definitions, args, length))
+    return LaunchSequence("attention_grad", steps, workspace)
+
+
+def _launch(
+    runtime: Runtime, name: str, source: str, call: AttentionCall, tile: MmaTile, definitions: Definitions, args: Args,
+    length: int,
+) -> Launch:  # fmt: skip
+    """A launch of one group per block of rows and head, over `length` rows."""
+    items = (ceil_div(length, tile.rows) * tile.group, call.shape.count)
+    target = tile.target if runtime.features.tensor_cores else None
+    return runtime.launch(name, source, definitions, args, items, (tile.group, 1), target=target)

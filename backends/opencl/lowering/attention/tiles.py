@@ -1,4 +1,4 @@
-"""Attention on any GPU: tiles in local memory, a register tile of scores per work-item."""
+"""Attention on any GPU: tiles of operands in local memory, a register tile of scores per work-item."""
 
 from __future__ import annotations
 
@@ -6,149 +6,164 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
-from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering.attention.arguments import Attention, Definitions, delta, padded
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, padded_head_size
+from polyhal.backends.opencl.lowering.attention.delta import delta, statistics_bytes
 from polyhal.backends.opencl.lowering.gather.scatter_add import after_zeros
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
-_MAX_FEATURES = 256
+_MAX_HEAD_SIZE = 256
+"""Largest head that the kernels are compiled for."""
 _PAD = 4
+"""Elements between rows in local memory, against bank conflicts (PITCH of attention/local_tile.h)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
-    """A group makes `rows` by `columns` scores, a work-item `height` by `width` of them."""
+class LocalTile:
+    """A group makes `rows` by `columns` scores, a work-item `item_rows` by `item_columns` of them."""
 
     rows: int
     columns: int
-    height: int
-    width: int
+    item_rows: int
+    item_columns: int
 
     @property
-    def lanes(self) -> int:
-        return self.columns // self.width
+    def lanes_x(self) -> int:
+        return self.columns // self.item_columns
 
     @property
-    def down(self) -> int:
-        return self.rows // self.height
+    def lanes_y(self) -> int:
+        return self.rows // self.item_rows
 
     @property
     def group(self) -> int:
-        return self.down * self.lanes
+        """Work-items."""
+        return self.lanes_y * self.lanes_x
 
-    def registers(self, gathered: int) -> int:
-        """Numbers that a work-item holds when it gathers rows of `gathered` features."""
-        return self.height * (self.width + round_up(ceil_div(gathered, self.lanes), 4))
+    def registers(self, features: int) -> int:
+        """Reals that a work-item holds if it accumulates rows of so many features."""
+        return self.item_rows * (self.item_columns + round_up(ceil_div(features, self.lanes_x), 4))
 
 
 FORWARD = (
-    Tiles(128, 64, 8, 8), Tiles(64, 64, 4, 8), Tiles(64, 32, 4, 4), Tiles(32, 32, 4, 4), Tiles(32, 16, 4, 2),
-    Tiles(16, 16, 2, 2),
+    LocalTile(128, 64, 8, 8), LocalTile(64, 64, 4, 8), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4),
+    LocalTile(32, 16, 4, 2), LocalTile(16, 16, 2, 2),
 )  # fmt: skip
-"""In the order of preference; the first that fits into the device's local memory and registers is taken."""
+"""By preference: the first one that fits into the device's local memory and registers is used."""
 BACKWARD = (
-    Tiles(64, 64, 8, 4), Tiles(64, 32, 4, 4), Tiles(32, 32, 4, 4), Tiles(32, 16, 2, 4), Tiles(16, 16, 2, 2),
+    LocalTile(64, 64, 8, 4), LocalTile(64, 32, 4, 4), LocalTile(32, 32, 4, 4), LocalTile(32, 16, 2, 4),
+    LocalTile(16, 16, 2, 2),
 )  # fmt: skip
+"""The same for gradients, which hold two operands of the rows and of the columns."""
 _REGISTERS = 136
+"""Reals of accumulators and scores that a work-item may hold without spilling."""
 
 
-def _forward_elements(tiles: Tiles, features: int, values: int) -> int:
+def _forward_elements(tile: LocalTile, features: int, values: int) -> int:
     pitch = features + _PAD
-    return (tiles.rows + tiles.columns) * pitch + tiles.columns * (values + _PAD) + tiles.rows * (tiles.columns + _PAD)
+    return (tile.rows + tile.columns) * pitch + tile.columns * (values + _PAD) + tile.rows * (tile.columns + _PAD)
 
 
-def _backward_elements(tiles: Tiles, features: int, values: int) -> int:
+def _backward_elements(tile: LocalTile, features: int, values: int) -> int:
     pitches = features + values + 2 * _PAD
-    return (tiles.rows + tiles.columns) * pitches + tiles.rows * (tiles.columns + _PAD)
+    return (tile.rows + tile.columns) * pitches + tile.rows * (tile.columns + _PAD)
 
 
 def _choose(
     runtime: Runtime,
-    call: Attention,
-    candidates: Sequence[Tiles],
-    elements: Callable[[Tiles, int, int], int],
-    gathered: int,
-) -> Tiles | Declined:
-    if call.longest > _MAX_FEATURES:
-        return Declined(f"heads of {call.longest} features; the kernel takes {_MAX_FEATURES}")
-    features, values = padded(call.shape.d), padded(call.shape.e)
-    for tiles in candidates:
-        memory = elements(tiles, features, values) * call.itemsize
-        registers = tiles.registers(gathered) * call.itemsize // 4
-        small = tiles is candidates[-1]
+    call: AttentionCall,
+    candidates: Sequence[LocalTile],
+    elements: Callable[[LocalTile, int, int], int],
+    accumulated: int,
+) -> LocalTile | Declined:
+    """The first candidate that fits; `accumulated` is the number of features per row of the results."""
+    if call.head_size > _MAX_HEAD_SIZE:
+        return Declined(f"heads of {call.head_size} features; the kernel takes {_MAX_HEAD_SIZE}")
+    features, values = padded_head_size(call.shape.d), padded_head_size(call.shape.e)
+    for tile in candidates:
+        memory = elements(tile, features, values) * call.itemsize
+        registers = tile.registers(accumulated) * call.itemsize // 4
+        smallest = tile is candidates[-1]
         if (
             memory <= runtime.features.static_local_memory
-            and tiles.group <= runtime.features.max_group_size
-            and (registers <= _REGISTERS or small)
+            and tile.group <= runtime.features.max_group_size
+            and (registers <= _REGISTERS or smallest)
         ):
-            return tiles
+            return tile
     return Declined("the device has too little local memory")
 
 
-def _definitions(runtime: Runtime, call: Attention, tiles: Tiles) -> Definitions:
+def _definitions(runtime: Runtime, call: AttentionCall, tile: LocalTile) -> Definitions:
     return call.definitions(
-        FEATURES=padded(call.shape.d), VALUES=padded(call.shape.e), WHOLE=call.whole(), ROWS=tiles.rows,
-        COLUMNS=tiles.columns, R=tiles.height, C=tiles.width, PLAIN=call.dtype.itemsize == call.itemsize,
+        FEATURES=padded_head_size(call.shape.d), VALUES=padded_head_size(call.shape.e), ALIGNED_ROWS=call.aligned(),
+        ROWS=tile.rows, COLUMNS=tile.columns, ITEM_ROWS=tile.item_rows, ITEM_COLUMNS=tile.item_columns,
+        STORED_AS_REAL=call.dtype.itemsize == call.itemsize,
         TENSOR_CORES=runtime.features.tensor_cores and call.real == "float",
     )  # fmt: skip
 
 
-def forward(runtime: Runtime, call: Attention, candidates: Sequence[Tiles] = FORWARD) -> Launch | Declined:
-    """The result and the logsumexp in one launch."""
-    tiles = _choose(runtime, call, candidates, _forward_elements, padded(call.shape.e))
-    if isinstance(tiles, Declined):
-        return tiles
-    parameters = [*call.operands(), Tensor(call.out), Tensor(call.out + 1), *call.numbers("out")]
-    items = (ceil_div(call.shape.t, tiles.rows) * tiles.group, call.shape.count)
-    definitions = _definitions(runtime, call, tiles)
-    return runtime.launch("attention", "attention/tiles", definitions, parameters, items, (tiles.group, 1))
+def forward(runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] = FORWARD) -> Launch | Declined:
+    """The output and the logsumexp in one launch."""
+    tile = _choose(runtime, call, candidates, _forward_elements, padded_head_size(call.shape.e))
+    if isinstance(tile, Declined):
+        return tile
+    args = {**call.operands(), **call.outputs(), **call.geometry()}
+    items = (ceil_div(call.shape.t, tile.rows) * tile.group, call.shape.count)
+    return runtime.launch(
+        "attention", "attention/tiles", _definitions(runtime, call, tile), args, items, (tile.group, 1)
+    )  # fmt: skip
 
 
-def _adding(runtime: Runtime, call: Attention, target: Workspace, candidates: Sequence[Tiles]) -> Launch | None:
-    """All gradients in one launch that adds up those of queries in memory; None where no tile is suited to it."""
-    features, values = padded(call.shape.d), padded(call.shape.e)
-    suited = [tiles for tiles in candidates if tiles.columns % (4 * tiles.down) == 0]
-    tiles = _choose(runtime, call, suited, _backward_elements, features + values) if suited else None
-    if tiles is None or isinstance(tiles, Declined):
+def _grad_args(call: AttentionCall, statistics: Workspace, results: Sequence[str]) -> Args:
+    gradients = {name: call.gradient(name) for name in results}
+    return {**call.operands(), "statistics": statistics, **gradients, **call.geometry()}
+
+
+def _fused(
+    runtime: Runtime, call: AttentionCall, statistics: Workspace, candidates: Sequence[LocalTile]
+) -> Launch | None:
+    """All gradients in one launch that adds dq atomically; None if no tile suits it."""
+    features, values = padded_head_size(call.shape.d), padded_head_size(call.shape.e)
+    suited = [tile for tile in candidates if tile.columns % (4 * tile.lanes_y) == 0]
+    tile = _choose(runtime, call, suited, _backward_elements, features + values) if suited else None
+    if tile is None or isinstance(tile, Declined):
         return None
-    results = (Tensor(call.out + i) for i in range(3))
-    parameters: list[Parameter] = [*call.operands(), target, *results, *call.numbers("dq", "dk", "dv")]
-    definitions = _definitions(runtime, call, tiles) | {"KEYS": True, "ALL": True, "PTX": runtime.features.tensor_cores}
-    items = (ceil_div(call.shape.s, tiles.rows) * tiles.group, call.shape.count)
+    definitions = _definitions(runtime, call, tile)
+    definitions |= {"ROWS_ARE_KEYS": True, "FUSE_DQ": True, "PTX": runtime.features.tensor_cores}
+    items = (ceil_div(call.shape.s, tile.rows) * tile.group, call.shape.count)
     launch = runtime.launch(
-        "attention_grad.all", "attention/tiles_grad", definitions, parameters, items, (tiles.group, 1)
-    )
+        "attention_grad.all", "attention/tiles_grad", definitions,
+        _grad_args(call, statistics, ("dq", "dk", "dv")), items, (tile.group, 1),
+    )  # fmt: skip
     return after_zeros(runtime, "attention_grad", call.results[1], call.out, launch)
 
 
 def backward(
-    runtime: Runtime, call: Attention, candidates: Sequence[Tiles] = BACKWARD, adding: bool = False
+    runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTile] = BACKWARD, fuse_dq: bool = False
 ) -> Launch | Declined:
     """The gradients of the queries in one launch, of the keys and values in another.
 
-    With `adding` all in one, with two products less, whose sums for queries are added up in no fixed order: float32 only.
+    With `fuse_dq` all in one launch with five products instead of seven. It adds dq atomically, in no fixed order: float32
+    only.
     """
     shape = call.shape
-    features, values = padded(shape.d), padded(shape.e)
-    target = Workspace(call.temporary)
-    workspace = (2 * shape.count * shape.t * call.itemsize,)
-    steps: list[Launch] = [delta(runtime, call, target, statistics=True)]
-    together = _adding(runtime, call, target, candidates) if adding else None
-    if together is not None:
-        return LaunchSequence("attention_grad", [*steps, together], workspace)
-    for keys, length, gathered, results in (
+    features, values = padded_head_size(shape.d), padded_head_size(shape.e)
+    statistics = Workspace(call.temporary)
+    workspace = (statistics_bytes(call),)
+    steps: list[Launch] = [delta(runtime, call, statistics)]
+    fused = _fused(runtime, call, statistics, candidates) if fuse_dq else None
+    if fused is not None:
+        return LaunchSequence("attention_grad", [*steps, fused], workspace)
+    for rows_are_keys, length, accumulated, results in (
         (False, shape.t, features, ("dq",)), (True, shape.s, features + values, ("dk", "dv"))
     ):  # fmt: skip
-        tiles = _choose(runtime, call, candidates, _backward_elements, gathered)
-        if isinstance(tiles, Declined):
-            return tiles
-        parameters: list[Parameter] = [
-            *call.operands(), target, *map(call.gradient, results), *call.numbers(*results)
-        ]  # fmt: skip
-        definitions = _definitions(runtime, call, tiles) | {"KEYS": keys}
-        items = (ceil_div(length, tiles.rows) * tiles.group, shape.count)
-        name = "attention_grad.keys" if keys else "attention_grad.queries"
-        steps.append(runtime.launch(name, "attention/tiles_grad", definitions, parameters, items, (tiles.group, 1)))
+        tile = _choose(runtime, call, candidates, _backward_elements, accumulated)
+        if isinstance(tile, Declined):
+            return tile
+        definitions = _definitions(runtime, call, tile) | {"ROWS_ARE_KEYS": rows_are_keys}
+        items = (ceil_div(length, tile.rows) * tile.group, shape.count)
+        name = "attention_grad.keys" if rows_are_keys else "attention_grad.queries"
+        args = _grad_args(call, statistics, results)
+        steps.append(runtime.launch(name, "attention/tiles_grad", definitions, args, items, (tile.group, 1)))
     return LaunchSequence("attention_grad", steps, workspace)

@@ -1,0 +1,35 @@
+"""Per-query statistics for the gradient kernels of GPUs: the logsumexp and delta, the row sums of out * g."""
+
+from __future__ import annotations
+
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
+from polyhal.backends.common.launching.launch import Workspace
+from polyhal.backends.opencl.lowering.attention.call import AttentionCall, Definitions
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.protocol import Launch
+
+_LANES = 8
+"""Work-items per query."""
+_QUERIES = 32
+"""Queries per group, at most."""
+
+
+def delta(runtime: Runtime, call: AttentionCall, target: Workspace) -> Launch:
+    """Return a launch that writes the pairs (logsumexp * log2(e), delta) to `target`, of `statistics_bytes`."""
+    queries = min(_QUERIES, power_of_two_at_most(runtime.features.max_group_size) // _LANES)
+    rows = call.shape.count * call.shape.t
+    args = {
+        **call.saved(), "g": call.operand("g")[0], "statistics": target, "rows": rows, "t": call.shape.t,
+        "e": call.shape.e, **call.batch(), **call.strides("g"), **call.result_strides("out"),
+    }  # fmt: skip
+    definitions: Definitions = {
+        "DTYPE": call.dtype.name, "REAL": call.real, "LANES": _LANES, "QUERIES": queries,
+        "ALIGNED_ROWS": call.results_aligned() and call.aligned(),
+    }  # fmt: skip
+    items, group = (ceil_div(rows, queries) * _LANES * queries,), (_LANES * queries,)
+    return runtime.launch("attention_delta", "attention/delta", definitions, args, items, group)
+
+
+def statistics_bytes(call: AttentionCall) -> int:
+    """The size of that workspace."""
+    return 2 * call.shape.count * call.shape.t * call.itemsize
