@@ -16,7 +16,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dispatch import EAGER, Array, EagerExecutor, Executor, ForwardingExecutor
 from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CaptureError
-from polyhal.hal.ir.graph import Tracer
+from polyhal.hal.ir.trace import Tracer
 from polyhal.hal.ops import FUNCTIONS
 
 MEMBERS = sorted(name for name in vars(Executor) if not name.startswith("_"))

@@ -44,7 +44,7 @@ def hopper(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     runtime = device.backend.runtime
     if not runtime.features.tensor_cores:
         small = {1: (Teams(1, 64, 64, 3, 1, 1.0),), 3: (Teams(1, 64, 32, 3, 3, 1.0),)}
-        monkeypatch.setattr(tile_configs, "WARPGROUPS", small)
+        monkeypatch.setattr(tile_configs, "TEAMS", small)
     monkeypatch.setattr(wgmma, "_pays", lambda *_: True)
     units = replace(runtime.features, cpu=False, compute_units=4, static_local_memory=1 << 18)
     monkeypatch.setattr(runtime, "features", units)

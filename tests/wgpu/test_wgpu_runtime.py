@@ -201,7 +201,9 @@ def test_threads_may_launch_at_once(device: Any) -> None:
 def test_a_shader_that_does_not_compile_shows_its_text(device: Any) -> None:
     definitions = {"COMPUTE": ["let r2 = nonsense;"]}
     with pytest.raises(KernelBuildError, match=r"(?s)'broken' does not compile.*\n +\d+ \| .*nonsense") as caught:
-        device.backend.runtime.launch("broken", "elementwise", definitions, [Tensor(0), Tensor(1), Tensor(2)], 1)
+        device.backend.runtime.launch(
+            "broken", "pointwise/elementwise", definitions, [Tensor(0), Tensor(1), Tensor(2)], 1
+        )
     assert "nonsense" in caught.value.gist
 
 
@@ -211,7 +213,7 @@ def test_a_refused_launch_names_its_op(device: Any) -> None:
     x = device.upload(np.ones(10, np.float32))
     device.backend.binary("add", x, x, x)
     launch = device.backend.runtime.launch(
-        "culprit", "elementwise", {}, [Tensor(0), Tensor(1), Tensor(2), *[Constant(1, "uint")] * 3], 1
+        "culprit", "pointwise/elementwise", {}, [Tensor(0), Tensor(1), Tensor(2), *[Constant(1, "uint")] * 3], 1
     )
     launch._grid = (65536, 1)
     launch(x, x, device.empty(dtypes.float32, (10,)))
