@@ -20,8 +20,8 @@
 __kernel void gemm_bf16_repair(
     __global const float *a, const ulong a_offset, __global const float *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
-    __global float *out, const ulong out_offset, const uint m, const uint n, const uint k,
-    OPERAND_PARAMETERS, const ulong size) {
+    __global float *out, const ulong out_offset, const ulong size, const GemmGeometry geometry) {
+    UNPACK_GEOMETRY
     const ulong step = get_global_size(0) * TOGETHER;
     out += out_offset;
     for (ulong first = get_global_id(0) * TOGETHER; first < size; first += step) {

@@ -25,13 +25,13 @@
 #endif
 
 __kernel void gemm_bf16_split(__global const ELEMENT *x, const ulong x_offset, __global ushort *parts, const uint length,
-                           const uint lines, const uint pitch, const ulong part_size, const long line_stride,
-                           const long stride, const uint batch1, const uint batch2, const long batch_stride0,
-                           const long batch_stride1, const long batch_stride2) {
+                           const uint lines, const uint pitch, const ulong part_size, const long x_line,
+                           const long x_element, const uint batch1, const uint batch2, const long x_batch0,
+                           const long x_batch1, const long x_batch2) {
     const uint at = get_global_id(0) * PER_ITEM, line = get_global_id(1), batch = get_global_id(2);
     if (at >= pitch || line >= lines) return;
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
-    x += x_offset + (long)i0 * batch_stride0 + (long)i1 * batch_stride1 + (long)i2 * batch_stride2 + line * line_stride;
+    x += x_offset + (long)i0 * x_batch0 + (long)i1 * x_batch1 + (long)i2 * x_batch2 + line * x_line;
     parts += ((ulong)batch * lines + line) * pitch + at;
     ELEMENT rest[PER_ITEM];
     if (QUADS && at + PER_ITEM <= length) {
@@ -42,7 +42,7 @@ __kernel void gemm_bf16_split(__global const ELEMENT *x, const ulong x_offset, _
         rest[3] = all.s3;
     } else {
 #pragma unroll
-        for (uint i = 0; i < PER_ITEM; i++) rest[i] = at + i < length ? x[(at + i) * stride] : (ELEMENT)0;
+        for (uint i = 0; i < PER_ITEM; i++) rest[i] = at + i < length ? x[(at + i) * x_element] : (ELEMENT)0;
     }
 #if COPIED
     *(__global ushort4 *)parts = (ushort4)(rest[0], rest[1], rest[2], rest[3]);

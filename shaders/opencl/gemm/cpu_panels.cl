@@ -63,7 +63,7 @@
 #define ALIGNED 0
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
-#include "lib/epilogue.h"
+#include "gemm/operands.h"
 
 typedef VEC(REAL) V;
 #include "lib/register_transpose.h"
@@ -160,11 +160,8 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const
 #if ROW_SUMS
                             __global STORAGE(OUT_DTYPE) *row_sums, const ulong row_sums_offset,
 #endif
-                            const uint m, const uint n,
-                            const uint k, const uint blocks_down, const uint blocks_across, const long a_row,
-                            const long a_column, const long b_row, const long b_column, const uint batch1,
-                            const uint batch2, const long a_batch0, const long a_batch1, const long a_batch2,
-                            const long b_batch0, const long b_batch1, const long b_batch2) {
+                            const uint blocks_down, const uint blocks_across, const GemmGeometry geometry) {
+    UNPACK_GEOMETRY
     const uint down = get_global_id(0), across = get_global_id(1), batch = get_global_id(2);
     if (down >= blocks_down || across >= blocks_across) return;
     const uint tiles_down = (m + MR - 1) / MR, tiles_across = (n + NR - 1) / NR;
@@ -173,8 +170,8 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const
     const uint first_column = STARTS(tiles_across, across, blocks_across) * NR;
     const uint last_column = min(STARTS(tiles_across, across + 1, blocks_across) * NR, n);
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
-    a += a_offset + (long)i0 * a_batch0 + (long)i1 * a_batch1 + (long)i2 * a_batch2;
-    b += b_offset + (long)i0 * b_batch0 + (long)i1 * b_batch1 + (long)i2 * b_batch2;
+    a = MATRIX_OF_A(i0, i1, i2) + a_offset;
+    b = MATRIX_OF_B(i0, i1, i2) + b_offset;
     out += out_offset + (ulong)batch * m * n;
 #if SPLIT
     partial += (ulong)batch * m * n;

@@ -60,16 +60,25 @@ inline REAL total(V v) {
     return sum;
 }
 
+// Strides are in elements.
+typedef struct {
+    long x_row, x_column, y_row, y_column, out_row, out_column;
+    long x_batch[3], y_batch[3];  // from one matrix to the next along the three axes of the batch
+    uint rows, n, k;              // out is rows x n; every sum has k terms
+    uint batch1, batch2;          // lengths of the last two axes of the batch
+} GemvGeometry;
+
 __kernel void gemm_gemv(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(DTYPE) *y,
-                     const ulong y_offset, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
-                     const uint rows, const uint n, const uint k,
-                     const long x_row, const long x_column, const long y_row, const long y_column, const long out_row,
-                     const long out_column, const uint batch1, const uint batch2, const long x_batch0, const long x_batch1,
-                     const long x_batch2, const long y_batch0, const long y_batch1, const long y_batch2) {
+                        const ulong y_offset, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out,
+                        const ulong out_offset, const GemvGeometry geometry) {
+    const long x_row = geometry.x_row, x_column = geometry.x_column, y_row = geometry.y_row, y_column = geometry.y_column;
+    const long out_row = geometry.out_row, out_column = geometry.out_column;
+    const uint rows = geometry.rows, n = geometry.n, k = geometry.k, batch1 = geometry.batch1, batch2 = geometry.batch2;
+    UNPACK_EPILOGUE
     const uint batch = get_global_id(1);
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
-    x += x_offset + (long)i0 * x_batch0 + (long)i1 * x_batch1 + (long)i2 * x_batch2;
-    y += y_offset + (long)i0 * y_batch0 + (long)i1 * y_batch1 + (long)i2 * y_batch2;
+    x += x_offset + (long)i0 * geometry.x_batch[0] + (long)i1 * geometry.x_batch[1] + (long)i2 * geometry.x_batch[2];
+    y += y_offset + (long)i0 * geometry.y_batch[0] + (long)i1 * geometry.y_batch[1] + (long)i2 * geometry.y_batch[2];
     out += out_offset + (ulong)batch * rows * n;
     const uint me = get_local_id(0);
 #if ALONG

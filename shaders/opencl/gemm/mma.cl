@@ -136,8 +136,8 @@ inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
-    __global TARGET *out, const ulong out_offset, const uint m, const uint n, const uint k, const uint terms,
-    OPERAND_PARAMETERS, const uint works) {
+    __global TARGET *out, const ulong out_offset, const uint terms, const uint works, const GemmGeometry geometry) {
+    UNPACK_GEOMETRY
     __local uint left[STAGES * WORDS(A_ALONG, TILE_ROWS)] __attribute__((aligned(16)));
     __local uint right[STAGES * WORDS(B_ALONG, TILE_COLUMNS)] __attribute__((aligned(16)));
     DECLARE_WORKS

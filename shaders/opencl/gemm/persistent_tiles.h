@@ -3,7 +3,7 @@
 // the memory nor the units wait at the ends of tiles.
 //
 // Whoever includes this, after lib/staging.h, defines TILE_ROWS and TILE_COLUMNS, has the kernel parameters a, b, m, n, k,
-// OPERAND_PARAMETERS, `terms`, those of a share, and `works`, how many there are, and says DECLARE_WORKS before the rest.
+// GEMM geometry, `terms`, those of a share, and `works`, how many there are, and says DECLARE_WORKS before the rest.
 
 #ifndef POLYHAL_WORKS
 #define POLYHAL_WORKS

@@ -26,7 +26,7 @@
 #ifndef B_ALONG
 #define B_ALONG 0
 #endif
-// Whether there are several matrices: without, a third of the parameters is left out, each of which costs time at a launch.
+// 0: there is one matrix, so its index needs no divisions.
 #ifndef BATCHED
 #define BATCHED 1
 #endif
@@ -37,7 +37,6 @@
 #define WIDTH 1
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
-#include "lib/epilogue.h"
 #include "gemm/operands.h"
 
 #define ITEMS 256
@@ -53,11 +52,6 @@
 #define LINE(along, extent, e) ((along) ? (e) / 8 % (extent) : (e) % (extent))
 #define TERM(along, extent, e) ((along) ? (e) / (8 * (extent)) * 8 + (e) % 8 : (e) / (extent))
 typedef CONCAT(REAL, 4) Quad;
-#if BATCHED
-#define OPERANDS OPERAND_PARAMETERS
-#else
-#define OPERANDS const long a_row, const long a_column, const long b_row, const long b_column
-#endif
 
 #define FETCH(next, matrix, along, extent, line_step, term_step, lines, from)                            \
     _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                                         \
@@ -79,7 +73,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
 #if ROW_SUMS
     __global STORAGE(OUT_DTYPE) *row_sums, const ulong row_sums_offset,
 #endif
-    const uint m, const uint n, const uint k, OPERANDS) {
+    const GemmGeometry geometry) {
+    UNPACK_GEOMETRY
     __local REAL memory[STAGED > SUMS ? STAGED : SUMS] __attribute__((aligned(16)));
     __local REAL *left = memory, *right = memory + TERMS * PITCH(ROWS);
     const uint me = get_local_id(0);

@@ -18,6 +18,7 @@
 __kernel void gemm_split_k_reduce(__global const REAL *partial, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out,
                          const ulong out_offset, const ulong size, const uint n, const uint splits, const uint m,
                          const uint batch1, const uint batch2) {
+    UNPACK_EPILOGUE
     const ulong i = get_global_id(0) * WIDTH;
     if (i >= size) return;
     VEC(REAL) sum = VECTOR_LOAD(REAL, partial + i);

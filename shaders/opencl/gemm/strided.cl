@@ -21,21 +21,19 @@
 #define WIDTH 1
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
-#include "lib/epilogue.h"
+#include "gemm/operands.h"
 
 __kernel void gemm_strided(__global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b,
                            const ulong b_offset, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
-                           const uint m, const uint n,
-                           const uint k, const long a_row, const long a_column, const long b_row, const long b_column,
-                           const uint batch1, const uint batch2, const long a_batch0, const long a_batch1,
-                           const long a_batch2, const long b_batch0, const long b_batch1, const long b_batch2) {
+                           const GemmGeometry geometry) {
+    UNPACK_GEOMETRY
     const uint column = get_global_id(0);
     const uint first = get_global_id(1) * ROWS;
     const uint batch = get_global_id(2);
     if (column >= n || first >= m) return;
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
-    a += a_offset + (long)i0 * a_batch0 + (long)i1 * a_batch1 + (long)i2 * a_batch2;
-    b += b_offset + (long)i0 * b_batch0 + (long)i1 * b_batch1 + (long)i2 * b_batch2 + column * b_column;
+    a = MATRIX_OF_A(i0, i1, i2) + a_offset;
+    b = MATRIX_OF_B(i0, i1, i2) + b_offset + column * b_column;
     out += out_offset + (ulong)batch * m * n;
     REAL sums[ROWS];
 #pragma unroll

@@ -60,7 +60,6 @@
 #define ALIGNED 0
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
-#include "lib/epilogue.h"
 #include "gemm/operands.h"
 #include "gemm/tile_swizzle.h"
 
@@ -93,7 +92,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
 #else
     __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
 #endif
-    const uint m, const uint n, const uint k, const uint terms, OPERAND_PARAMETERS) {
+    const uint terms, const GemmGeometry geometry) {
+    UNPACK_GEOMETRY
     __local REAL left[STAGES][DEPTH * PITCH(ROWS)] __attribute__((aligned(32)));
     __local REAL right[STAGES][DEPTH * PITCH(COLUMNS)] __attribute__((aligned(32)));
     const uint me = get_local_id(0);

@@ -67,8 +67,9 @@
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
-    __global TARGET *out, const ulong out_offset, const uint m, const uint n, const uint k, const uint terms,
-    OPERAND_PARAMETERS, const long a_part, const long b_part, const uint works) {
+    __global TARGET *out, const ulong out_offset, const uint terms, const long a_part,
+    const long b_part, const uint works, const GemmGeometry geometry) {
+    UNPACK_GEOMETRY
     __local uint strips[STAGES * WORDS] __attribute__((aligned(1024)));
     const uint team_row = get_local_id(0) / WARPGROUP * 64;
     DECLARE_WORKS

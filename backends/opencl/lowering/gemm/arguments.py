@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.templating import Definitions
-from polyhal.backends.common.launching.launch import Constant
-from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.common.launching.launch import Argument, Constant, Strided, Tensor, Workspace
+from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.launch import Parameter
 
@@ -38,9 +38,16 @@ def ulongs(*values: int) -> list[Parameter]:
     return [Constant(v, "ulong") for v in values]
 
 
-def operands(p: Product) -> list[Parameter]:
-    """The strides of both operands and the batch, as the kernels that read both from memory take them."""
-    return [
-        *longs(p.left.row, p.left.column, p.right.row, p.right.column), *uints(*p.batch[1:]), *longs(*p.left.batch),
-        *longs(*p.right.batch),
-    ]  # fmt: skip
+def geometry(
+    p: Product, a: Tensor | Workspace | None = None, b: Tensor | Workspace | None = None
+) -> dict[str, Argument]:
+    """Return the operands a and b of a product and the members of GemmGeometry; `a` and `b` replace their memory."""
+    return {
+        "a": strided(p.left, a), "b": strided(p.right, b), "m": p.m, "n": p.n, "k": p.k, "batch1": p.batch[1],
+        "batch2": p.batch[2],
+    }  # fmt: skip
+
+
+def strided(matrix: Matrix, memory: Tensor | Workspace | None = None) -> Strided:
+    """Return a batch of matrices, in `memory` instead of its own argument, with its strides."""
+    return Strided(memory or Tensor(matrix.place), {"row": matrix.row, "column": matrix.column, "batch": matrix.batch})

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Strided, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import BATCH_AXES, Matrix, Product, padded
-from polyhal.backends.opencl.lowering.gemm.arguments import longs, operands, uints
+from polyhal.backends.opencl.lowering.gemm.arguments import geometry
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -50,10 +50,11 @@ def parts(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], 
     quads = step == 1 and matrix.aligned and all(s % _PER_ITEM == 0 for s in (line, *matrix.batch))
     launch = runtime.launch(
         "matmul_split", "gemm/bf16_split", {"PARTS": count, "QUADS": quads, "COPIED": p.dtype.itemsize == 2},
-        [
-            Tensor(matrix.place), Workspace(place), *uints(length, lines, pitch), Constant(distance, "ulong"),
-            *longs(line, step), *uints(*distinct[1:]), *longs(*matrix.batch),
-        ],
+        {
+            "x": Strided(Tensor(matrix.place), {"line": line, "element": step, "batch0": matrix.batch[0],
+            "batch1": matrix.batch[1], "batch2": matrix.batch[2]}), "parts": Workspace(place), "length": length,
+            "lines": lines, "pitch": pitch, "part_size": distance, "batch1": distinct[1], "batch2": distinct[2],
+        },
         (pitch // _PER_ITEM, lines, math.prod(distinct)), _GROUP,
     )  # fmt: skip
     row, column = (pitch, 1) if along_rows else (1, pitch)
@@ -63,15 +64,12 @@ def parts(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], 
 
 def repair(runtime: Runtime, p: Product) -> Launch:
     """The launch that makes results again which are not finite; see gemm/bf16_repair.cl."""
-    finishing, finishing_parameters = epilogue(p)
+    finishing, finishing_args = epilogue(p)
     size = p.count * p.m * p.n
     group = runtime.features.group_size
     items = min(round_up(ceil_div(size, _TOGETHER), group), runtime.features.compute_units * _REPAIR_GROUPS * group)
     return runtime.launch(
         "matmul_repair", "gemm/bf16_repair", {"REAL": "float", "WIDTH": 1, **finishing},
-        [
-            Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters, Tensor(p.out.place),
-            *uints(p.m, p.n, p.k), *operands(p), Constant(size, "ulong"),
-        ],
+        {**geometry(p), **finishing_args, "out": Tensor(p.out.place), "size": size},
         (items,), (group,),
     )  # fmt: skip

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl.lowering.gemm.arguments import definitions, operands, uints
+from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.lowering.support.prefetch import ahead
 from polyhal.backends.opencl.runtime import Runtime
@@ -86,7 +86,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
     by_rows = p.left.column == 1 or p.left.row != 1
     # Between passes, the workspace holds sums that the type of the result cannot hold.
     sums = p.count * p.m * p.n * item if p.k > _DEPTH and p.sum_dtype is not p.out_dtype else 0
-    finishing, finishing_parameters = epilogue(p)
+    finishing, finishing_args = epilogue(p)
     in_local = runtime.features.local_memory > _LOCAL_BLOCK
     # Whole tiles and whole vectors are copied together, to lines that are a vector longer than the terms; one slab is spare.
     slab = math.lcm(tile.rows, tile.width)
@@ -99,14 +99,16 @@ def build(runtime: Runtime, p: Product) -> Launch:
         SLAB=slab, BLOCK_ROWS=rows, BY_ROWS=by_rows, COPIED=copied, IN_LOCAL=copied and in_local, SPLIT=bool(sums),
         ROW_SUMS=p.row_sums is not None, PREFETCH_DISTANCE=ahead(runtime),
     )  # fmt: skip
+    args: dict[str, Argument] = {
+        **geometry(p), **finishing_args, "out": Tensor(p.out.place), "blocks_down": down, "blocks_across": across,
+    }  # fmt: skip
+    if sums:
+        args["partial"] = Workspace(p.workspace)
+    if p.row_sums is not None:
+        args["row_sums"] = Tensor(p.row_sums)
     return runtime.launch(
         "matmul_panels", "gemm/cpu_panels", defined,
-        [
-            Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters,
-            *([Workspace(p.workspace)] if sums else []), Tensor(p.out.place),
-            *([] if p.row_sums is None else [Tensor(p.row_sums)]), *uints(p.m, p.n, p.k, down, across),
-            *operands(p),
-        ],
+        args,
         (down, across, p.count), (1, 1, 1), workspace=(sums,) if sums else (),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.common.problems import fused_gemm, gemm
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm import cpu_panels, gemv, sliced_k, tensor_cores, tiles
-from polyhal.backends.opencl.lowering.gemm.arguments import definitions, operands, uints
+from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
@@ -71,14 +71,11 @@ def _with_sums(runtime: Runtime, p: Product) -> Launch | Declined:
 
 def _small(runtime: Runtime, p: Product) -> Launch:
     """Straight from memory."""
-    finishing, finishing_parameters = epilogue(p)
-    parameters = [
-        Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters, Tensor(p.out.place), *uints(p.m, p.n, p.k),
-        *operands(p),
-    ]  # fmt: skip
+    finishing, finishing_args = epilogue(p)
+    args = {**geometry(p), **finishing_args, "out": Tensor(p.out.place)}
     items = (p.n, ceil_div(p.m, _SMALL_ROWS), p.count)
     defined = definitions(p, finishing, ROWS=_SMALL_ROWS, LOGICAL=p.out_dtype.kind == "bool")
-    return runtime.launch("matmul_small", "gemm/strided", defined, parameters, items, (_SMALL_GROUP, 1, 1))
+    return runtime.launch("matmul_small", "gemm/strided", defined, args, items, (_SMALL_GROUP, 1, 1))
 
 
 batched = partial(gemm.batched, build)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.launching.launch import Strided, Tensor
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl.lowering.gemm.arguments import definitions, longs, uints
+from polyhal.backends.opencl.lowering.gemm.arguments import definitions, strided
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -34,15 +34,14 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         width = max(1, width // 2)
     group, side = (1, 1) if cpu else (min(_GROUP, runtime.features.max_group_size), _SIDE)
     per_item, strips = 4, _STRIPS if cpu else 1
-    finishing, finishing_parameters = epilogue(p)
+    finishing, finishing_args = epilogue(p)
     defined = definitions(
         p, finishing, WIDTH=width, ROWS=1 if p.m == 1 else _FEW, ALONG=along, GROUP=group, SIDE=side, COLUMNS=per_item,
         STRIPS=strips,
     )  # fmt: skip
     groups = ceil_div(p.n, per_item if along else side * width * strips)
-    parameters = [
-        Tensor(x.place), Tensor(y.place), *finishing_parameters, Tensor(p.out.place), *uints(p.m, p.n, p.k),
-        *longs(x.row, x.column, y.row, y.column, p.out.row, p.out.column), *uints(*p.batch[1:]), *longs(*x.batch),
-        *longs(*y.batch),
-    ]  # fmt: skip
-    return runtime.launch("matvec", "gemm/gemv", defined, parameters, (groups * group, p.count), (group, 1))
+    args = {
+        "x": strided(x), "y": strided(y), "out": Strided(Tensor(p.out.place), {"row": p.out.row, "column": p.out.column}),
+        "rows": p.m, "n": p.n, "k": p.k, "batch1": p.batch[1], "batch2": p.batch[2], **finishing_args,
+    }  # fmt: skip
+    return runtime.launch("matvec", "gemm/gemv", defined, args, (groups * group, p.count), (group, 1))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.launching.launch import Argument, Tensor
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm import staging
-from polyhal.backends.opencl.lowering.gemm.arguments import definitions, longs, operands, uints
+from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -59,15 +59,13 @@ def build(runtime: Runtime, p: Product) -> Launch:
 
 def multiply(runtime: Runtime, p: Product, tile: Tile) -> Launch:
     """The product in such tiles. Raises KernelBuildError."""
-    finishing, finishing_parameters = epilogue(p)
+    finishing, finishing_args = epilogue(p)
     staged = staging.definitions(p)
     sides = {name: staged[name] for name in ("A_ALONG", "B_ALONG")}
     batched, summed = p.count > 1, p.row_sums is not None
     defined = definitions(p, finishing, sides, ROWS=tile.rows, COLUMNS=tile.columns, BATCHED=batched, ROW_SUMS=summed)
-    sums = [] if p.row_sums is None else [Tensor(p.row_sums)]
-    parameters = [
-        Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters, Tensor(p.out.place), *sums,
-        *uints(p.m, p.n, p.k), *(operands(p) if batched else longs(p.left.row, p.left.column, p.right.row, p.right.column)),
-    ]  # fmt: skip
+    args: dict[str, Argument] = {**geometry(p), **finishing_args, "out": Tensor(p.out.place)}
+    if p.row_sums is not None:
+        args["row_sums"] = Tensor(p.row_sums)
     items = (tile.count(p) // p.count * _GROUP, p.count)
-    return runtime.launch("matmul_slices", "gemm/sliced_k", defined, parameters, items, (_GROUP, 1))
+    return runtime.launch("matmul_slices", "gemm/sliced_k", defined, args, items, (_GROUP, 1))

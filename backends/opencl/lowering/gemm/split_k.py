@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl.lowering.gemm.arguments import definitions, uints
+from polyhal.backends.opencl.lowering.gemm.arguments import definitions
 from polyhal.backends.opencl.lowering.support.epilogue import aligned, epilogue
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -40,14 +40,14 @@ def share_out(groups: int, tiles: int, k: int, depth: int) -> Shares:
 
 def total(runtime: Runtime, p: Product, shares: Shares, place: int) -> Launch:
     """The launch that adds up the sums in workspace `place`, finishes and stores them."""
-    finishing, finishing_parameters = epilogue(p)
+    finishing, finishing_args = epilogue(p)
     size = p.count * p.m * p.n
     width = _TOGETHER if aligned(p, _TOGETHER) else 1
     return runtime.launch(
         "matmul_sum", "gemm/split_k_reduce", definitions(p, finishing, WIDTH=width),
-        [
-            Workspace(place), *finishing_parameters, Tensor(p.out.place), Constant(size, "ulong"),
-            *uints(p.n, shares.count, p.m, *p.batch[1:]),
-        ],
+        {
+            "partial": Workspace(place), **finishing_args, "out": Tensor(p.out.place), "size": size, "n": p.n,
+            "splits": shares.count, "m": p.m, "batch1": p.batch[1], "batch2": p.batch[2],
+        },
         (size // width,), (runtime.features.group_size,),
     )  # fmt: skip

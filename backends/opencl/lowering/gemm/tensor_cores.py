@@ -12,11 +12,10 @@ from dataclasses import replace
 from functools import partial
 
 from polyhal.backends.common.codegen.templating import Definitions
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm import bf16_split, split_k, staging, tile_configs
-from polyhal.backends.opencl.lowering.gemm.arguments import definitions, longs, operands, uints
+from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
 from polyhal.backends.opencl.lowering.gemm.split_k import Shares
 from polyhal.backends.opencl.lowering.gemm.tile_configs import TEAMS, WARPS, TeamTile, Tile, WarpTile
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
@@ -72,8 +71,7 @@ def by_warps(runtime: Runtime, p: Product, tiles: Mapping[WarpTile, float], part
     """With mma.sync, or its twin; float32 in so many TF32 parts. Raises KernelBuildError."""
     tile, shares = tile_configs.choose(runtime, p, WARPS, tiles)
     defined = {"FLOAT32": p.dtype is dtypes.float32, "PARTS": parts}
-    given: list[Parameter] = [Tensor(p.left.place), Tensor(p.right.place)]
-    steps, sums = _multiply(runtime, "gemm/mma", p, p, tile, shares, defined, given, p.workspace)
+    steps, sums = _multiply(runtime, "gemm/mma", p, p, tile, shares, defined, geometry(p), p.workspace)
     if parts > 1:
         steps.append(bf16_split.repair(runtime, p))
     return LaunchSequence("matmul", steps, sums) if len(steps) > 1 else steps[0]
@@ -83,9 +81,10 @@ def by_teams(runtime: Runtime, p: Product, tiles: Mapping[TeamTile, float]) -> L
     """With wgmma, or its twin; float32 in the bfloat16 parts of the tiles. Raises KernelBuildError."""
     tile, shares = tile_configs.choose(runtime, p, TEAMS, tiles)
     if p.dtype in _HALVES:
-        copies, staged, given = _in_pieces(runtime, p)
+        copies, staged, memory = _in_pieces(runtime, p)
         place = p.workspace + len(copies)
-        steps, sums = _multiply(runtime, "gemm/wgmma", p, staged, tile, shares, {}, given, place, longs(0, 0))
+        args = {**geometry(staged, *memory), "a_part": 0, "b_part": 0}
+        steps, sums = _multiply(runtime, "gemm/wgmma", p, staged, tile, shares, {}, args, place)
         steps = [*(c.launch for c in copies), *steps]
         sizes = (*(c.nbytes for c in copies), *sums)
         return LaunchSequence("matmul", steps, sizes) if len(steps) > 1 else steps[0]
@@ -93,36 +92,37 @@ def by_teams(runtime: Runtime, p: Product, tiles: Mapping[TeamTile, float]) -> L
     left = bf16_split.parts(runtime, p, p.left, (p.m, p.k), parts, p.workspace)
     right = bf16_split.parts(runtime, p, p.right, (p.k, p.n), parts, p.workspace + 1)
     split = replace(p, left=left.matrix, right=right.matrix, dtype=dtypes.bfloat16)
-    none = Constant(0, "ulong")
-    given = [Workspace(p.workspace), none, Workspace(p.workspace + 1), none]
-    steps, sums = _multiply(
-        runtime, "gemm/wgmma", p, split, tile, shares, {}, given, p.workspace + 2,
-        longs(left.distance, right.distance),
-    )  # fmt: skip
+    args = {
+        **geometry(split, Workspace(p.workspace), Workspace(p.workspace + 1)), "a_part": left.distance,
+        "b_part": right.distance,
+    }  # fmt: skip
+    steps, sums = _multiply(runtime, "gemm/wgmma", p, split, tile, shares, {}, args, p.workspace + 2)
     steps = [left.launch, right.launch, *steps]
     if parts > 1:
         steps.append(bf16_split.repair(runtime, p))
     return LaunchSequence("matmul", steps, (left.nbytes, right.nbytes, *sums))
 
 
-def _in_pieces(runtime: Runtime, p: Product) -> tuple[list[bf16_split.Parts], Product, list[Parameter]]:
-    """Copies of the operands of 16-bit elements that would be read one by one, the product of them, and the operands."""
+def _in_pieces(
+    runtime: Runtime, p: Product
+) -> tuple[list[bf16_split.Parts], Product, tuple[Tensor | Workspace, Tensor | Workspace]]:
+    """Copies of the operands of 16-bit elements that would be read one by one, the product of them, and their memory."""
     size = p.dtype.itemsize
     copies: list[bf16_split.Parts] = []
-    given: list[Parameter] = []
+    memory: dict[str, Tensor | Workspace] = {}
     for side, matrix, shape, strides, lengths, others in (
         ("left", p.left, (p.m, p.k), (p.left.row, p.left.column), (p.m, p.k), p.n),
         ("right", p.right, (p.k, p.n), (p.right.column, p.right.row), (p.n, p.k), p.m),
     ):
+        memory[side] = Tensor(matrix.place)
         if others < _WORTH_COPYING or staging.walk(matrix, strides, lengths, size, ragged=True).nbytes > size:
-            given.append(Tensor(matrix.place))
             continue
         place = p.workspace + len(copies)
         copy = bf16_split.parts(runtime, p, matrix, shape, 1, place)
         p = replace(p, left=copy.matrix) if side == "left" else replace(p, right=copy.matrix)
         copies.append(copy)
-        given += [Workspace(place), Constant(0, "ulong")]
-    return copies, p, given
+        memory[side] = Workspace(place)
+    return copies, p, (memory["left"], memory["right"])
 
 
 def _multiply(
@@ -133,14 +133,12 @@ def _multiply(
     tile: Tile,
     shares: Shares,
     constants: Definitions,
-    given: list[Parameter],
+    args: Arguments,
     place: int,
-    more: list[Parameter] | None = None,
 ) -> tuple[list[Launch], tuple[int, ...]]:
-    """The launches that multiply the operands `given`, which lie as in `staged`, and their workspace, at `place`."""
+    """The launches that multiply the operands in `args`, which lie as in `staged`, and their workspace, at `place`."""
     shared = shares.count > 1
-    finishing, finishing_parameters = epilogue(replace(p, bias=None, epilogue=None) if shared else p)
-    target: list[Parameter] = [Workspace(place), Constant(0, "ulong")] if shared else [Tensor(p.out.place)]
+    finishing, finishing_args = epilogue(replace(p, bias=None, epilogue=None) if shared else p)
     units = runtime.features.tensor_cores
     stages = staging.definitions(staged, padded=staged.dtype is not p.dtype, ragged=True)
     defined = definitions(
@@ -151,12 +149,9 @@ def _multiply(
     )  # fmt: skip
     works = tile_configs.count(tile, p) * shares.count
     groups = min(works, runtime.features.compute_units * tile_configs.resident(runtime, tile))
+    target = Workspace(place) if shared else Tensor(p.out.place)
     multiply = runtime.launch(
-        kernel, kernel, defined,
-        [
-            *given, *finishing_parameters, *target, *uints(p.m, p.n, p.k, shares.terms), *operands(staged),
-            *(more or []), *uints(works),
-        ],
+        kernel, kernel, defined, {**args, **finishing_args, "out": target, "terms": shares.terms, "works": works},
         (groups * tile.items, 1, 1), (tile.items, 1, 1),
         target=EXTENDED_HOPPER if units and kernel == "gemm/wgmma" else None,
     )  # fmt: skip

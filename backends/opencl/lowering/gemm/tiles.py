@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.gemm import split_k, staging
-from polyhal.backends.opencl.lowering.gemm.arguments import definitions, operands, uints
+from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.runtime import Runtime
@@ -86,7 +85,7 @@ def multiply(runtime: Runtime, p: Product, tile: Tile, *, asynchronous: bool) ->
     groups = _GROUPS_PER_UNIT * units if tiles < 2 * units else 0
     shares = split_k.share_out(groups, tiles, p.k, tile.depth)
     shared = shares.count > 1
-    finishing, finishing_parameters = epilogue(replace(p, bias=None, epilogue=None) if shared else p)
+    finishing, finishing_args = epilogue(replace(p, bias=None, epilogue=None) if shared else p)
     staged = staging.definitions(p)
     # A line of terms is turned as it is copied, so element by element.
     for side in "AB":
@@ -99,15 +98,12 @@ def multiply(runtime: Runtime, p: Product, tile: Tile, *, asynchronous: bool) ->
     )  # fmt: skip
     if not asynchronous:
         del defined["A_BYTES"], defined["B_BYTES"]  # which would only make variants of the same kernel
-    target: Parameter = Workspace(p.workspace) if shared else Tensor(p.out.place)
+    target: Arguments = {"partial": Workspace(p.workspace)} if shared else {"out": Tensor(p.out.place)}
     large = tile.quad_rows * tile.quad_columns >= 4
     nvidia = runtime.features.compute_capability > 0
     launch = runtime.launch(
         "matmul_tiles", "gemm/tiles", defined,
-        [
-            Tensor(p.left.place), Tensor(p.right.place), *finishing_parameters, target,
-            *uints(p.m, p.n, p.k, shares.terms), *operands(p),
-        ],
+        {**geometry(p), **finishing_args, **target, "terms": shares.terms},
         (tiles // p.count * GROUP, shares.count, p.count), (GROUP, 1, 1), target=_RESIDENT if nvidia and large else None,
     )  # fmt: skip
     if not shared:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.codegen.templating import Definitions
-from polyhal.backends.common.launching.launch import Constant, ScalarType, Tensor
+from polyhal.backends.common.launching.launch import Argument, ScalarType, Tensor
 from polyhal.backends.common.problems.gemm import Addend, Product
 from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 
@@ -21,7 +20,7 @@ _FETCH = "EPILOGUE_FETCH(slot, row, column, i0, i1, i2)"
 _TRANSPOSE = "EPILOGUE_TRANSPOSE(slot)"
 _FINISH = "EPILOGUE_FINISH(sum, slot, g)"
 _NONE: Definitions = {
-    "EPILOGUE": 0, "EPILOGUE_TENSORS": 0,
+    "EPILOGUE": 0, "EPILOGUE_TENSORS": 0, "EPILOGUE_NUMBERS": 0, "UNPACK_EPILOGUE": "",
     **dict.fromkeys((_PARAMETERS, _STEPS, _DECLARE, _FETCH, _TRANSPOSE, _FINISH), ""),
 }  # fmt: skip
 _WHOLE = 8
@@ -34,15 +33,17 @@ class _Text:
 
     dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
     declared: list[str] = field(default_factory=list)
-    bindings: list[Parameter] = field(default_factory=list)
+    numbers: dict[str, ScalarType] = field(default_factory=dict)
+    """Members of the struct `epilogue`, by name."""
+    args: dict[str, Argument] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     fetches: list[tuple[str, str, str, str]] = field(default_factory=list)
     """How neighbours lie, dtype, name and line of every tensor."""
 
     def scalar(self, name: str, type_: ScalarType, value: int | float) -> None:
-        self.declared.append(f"const {type_} {name},")
-        self.bindings.append(Constant(value, type_))
+        self.numbers[name] = type_
+        self.args[name] = value
 
     def convert(self, register: str, source: DType, target: DType) -> str:
         return convert(register, source, target)
@@ -59,11 +60,11 @@ class _Text:
         return f"(VEC({type_}))({name})"
 
 
-def epilogue(p: Product) -> tuple[dict[str, str | int | bool], list[Parameter]]:
-    """The definitions and the kernel parameters for the bias or the epilogue of a product."""
+def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argument]]:
+    """Return the definitions and the kernel arguments for the bias or the epilogue of a product."""
     found = p.merged_epilogue()
     if found is None:
-        return dict(_NONE), []
+        return dict(_NONE), {}
     text = _Text()
     real = type_name(p.sum_class)
     text.lines.append(f"const VEC({real}) e0 = sum;")
@@ -78,10 +79,14 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], list[Parameter]]:
             values.append(RegisterValue(name, p.sum_dtype))
     result = cast(text, evaluate(text, found.steps, values)[-1], p.sum_dtype)
     text.lines.append(f"sum = {result};")
+    members = sorted(text.numbers.items(), key=lambda member: member[1] not in ("long", "double"))
     definitions: dict[str, str | int | bool] = {
         "EPILOGUE": 1,
         "EPILOGUE_TENSORS": len(text.fetches),
-        _PARAMETERS: " ".join(text.declared),
+        "EPILOGUE_NUMBERS": len(text.numbers),
+        "EPILOGUE_MEMBERS": " ".join(f"{type_} {name};" for name, type_ in members),
+        "UNPACK_EPILOGUE": " ".join(f"const {type_} {name} = epilogue.{name};" for name, type_ in members),
+        _PARAMETERS: " ".join([*text.declared, *(["const EpilogueNumbers epilogue,"] if members else [])]),
         _STEPS: "\n".join([*text.loads, *text.lines]),
         _DECLARE: " ".join(f"DECLARE_{walk}({dtype}, {name})" for walk, dtype, name, _ in text.fetches),
         _FETCH: "\n".join(
@@ -92,7 +97,7 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], list[Parameter]]:
         _FINISH: "\n".join([f"USE_{walk}({d}, {name}, slot, g)" for walk, d, name, _ in text.fetches] + text.lines),
         **dict.fromkeys(sorted(text.dialect.headers), 1),
     }
-    return definitions, text.bindings
+    return definitions, text.args
 
 
 def aligned(p: Product, count: int) -> bool:
@@ -109,13 +114,13 @@ def _together(p: Product, operand: Addend, count: int) -> bool:
 
 def _load(text: _Text, p: Product, name: str, operand: Addend) -> None:
     m, dtype = operand.matrix, operand.dtype.name
-    text.declared.append(f"__global const STORAGE({dtype}) *{name}_memory, const ulong {name}_offset,")
-    text.bindings.append(Tensor(m.place))
+    text.declared.append(f"__global const STORAGE({dtype}) *{name}_memory, const ulong {name}_memory_offset,")
+    text.args[f"{name}_memory"] = Tensor(m.place)
     strides = {"row": m.row, "column": m.column, "batch0": m.batch[0], "batch1": m.batch[1], "batch2": m.batch[2]}
     for axis, step in strides.items():
         text.scalar(f"{name}_{axis}", "long", step)
     line = " + ".join([
-        f"{name}_offset", f"(long)(row) * {name}_row", f"(long)(i0) * {name}_batch0", f"(long)(i1) * {name}_batch1",
+        f"{name}_memory_offset", f"(long)(row) * {name}_row", f"(long)(i0) * {name}_batch0", f"(long)(i1) * {name}_batch1",
         f"(long)(i2) * {name}_batch2",
     ])  # fmt: skip
     walk = "BROADCAST" if m.column == 0 else "CONTIGUOUS" if m.column == 1 else "STRIDED"
