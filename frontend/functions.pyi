@@ -214,7 +214,7 @@ def max(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
     """Largest element over `axis`; NaN if any is NaN."""
 
 def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Tensor:
-    """Largest element of each window; NaN if any is NaN. Padding never wins."""
+    """Largest element of each window; NaN if any is NaN. Padding counts as -infinity."""
 
 def maximum(x: Any, y: Any) -> Tensor:
     """The larger of `x` and `y`; NaN if either is NaN."""

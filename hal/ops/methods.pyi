@@ -189,7 +189,7 @@ class Methods:
     def max(self, axis: Any = ..., keepdims: bool = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
     def max_pool2d(self, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Self:
-        """Largest element of each window; NaN if any is NaN. Padding never wins."""
+        """Largest element of each window; NaN if any is NaN. Padding counts as -infinity."""
     def maximum(self, y: Any) -> Self:
         """The larger of `x` and `y`; NaN if either is NaN."""
     def mean(self, axis: Any = ..., keepdims: bool = ...) -> Self:
