@@ -10,7 +10,7 @@ from devices import KIT_DEVICES, TEST_DEVICES, listed
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
-from polyhal.hal.testing.plugin import DEVICES, settle
+from polyhal.hal.testing.plugin import DEVICES, freeze_garbage
 
 os.environ.setdefault("POLYHAL_MEASURE_TIMEOUT", "0")
 """The default device of a test must not depend on a clock; tests of measuring set it themselves."""
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """All tests of a process share its devices, which keep what they have planned; cases of the kit see to that themselves."""
     if "polyhal_case" not in getattr(item, "fixturenames", ()):
-        settle()
+        freeze_garbage()
 
 
 @pytest.fixture(autouse=True)

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from polyhal.hal.testing.kit.expectations import Expectations
 
 DEVICES = pytest.StashKey[list[str]]()
-"""Devices that a `conftest.py` puts here are used where the command line names none."""
-_SETTLED = 100
-_ENDED = itertools.count(1)
+"""Devices that a `conftest.py` puts here are checked if the command line names none."""
+_FREEZE_EVERY = 100
+_FINISHED = itertools.count(1)
 
 
-class HookSpecs:
+class KitHookSpecs:
     """Hooks that a `conftest.py` or a plug-in of a backend may implement."""
 
     @pytest.hookspec
     def pytest_polyhal_expectations(self, device: str) -> Expectations | None:
-        """What is known to be unsupported or to fail on that device; None where the backend is not yours."""
+        """The known gaps of that device; None if the backend is not yours."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    pluginmanager.add_hookspecs(HookSpecs)
+    pluginmanager.add_hookspecs(KitHookSpecs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--polyhal-small", action="store_true", help="only calls with few elements, for kernel interpreters"
     )
     group.addoption(
-        "--polyhal-full", action="store_true", help="every input in every arrangement instead of a rotation"
+        "--polyhal-full", action="store_true", help="every input in every memory layout instead of a rotation"
     )
     group.addoption(
         "--polyhal-expectations", type=Path, metavar="FILE", help="TOML file of unsupported cases and expected failures"
@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def devices(config: pytest.Config) -> list[str]:
-    """The names of the devices to check."""
+    """The names of the devices to check: those of the command line, else those of a `conftest.py`."""
     named = [n.strip() for option in config.getoption("polyhal_device") for n in option.split(",") if n.strip()]
     return named or config.stash.get(DEVICES, [])
 
@@ -71,7 +71,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not names:
         raise pytest.UsageError("name a device to check: --polyhal-device=numpy")
     os.environ.update(POLYHAL_FALLBACK="error", POLYHAL_STRICT="1")
-    os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")  # tests run on all cores as it is
+    os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")  # tests use all cores anyway
     opened = [(name, _open(name)) for name in names]
     if "polyhal_case" not in metafunc.fixturenames:
         metafunc.parametrize("polyhal_device", [d for _, d in opened], ids=names)
@@ -94,16 +94,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     if "polyhal_case" in getattr(item, "fixturenames", ()):
-        settle()
+        freeze_garbage()
 
 
-def settle() -> None:
-    """After every hundredth call, have the garbage collector leave alone whatever there is.
+def freeze_garbage() -> None:
+    """After every hundredth call, exempt all live objects from garbage collection.
 
-    A device keeps a plan of every call, and a plan is hundreds of objects: looking through all of them again and again takes
-    as long as many cases do.
+    A device keeps a plan per call, and a plan is hundreds of objects: scanning them all again and again takes longer than
+    many cases.
     """
-    if next(_ENDED) % _SETTLED == 0:
+    if next(_FINISHED) % _FREEZE_EVERY == 0:
         gc.collect()
         gc.freeze()
 
@@ -137,5 +137,5 @@ def _expectations(config: pytest.Config, name: str) -> Expectations:
 
 @pytest.fixture
 def polyhal_scope(request: pytest.FixtureRequest) -> Any:
-    """How much of the kit runs: the `Scope` of the command line."""
+    """The `Scope` of the command line: how much of the kit runs."""
     return _scope(request.config)

@@ -1,6 +1,4 @@
-"""Random shapes, views and dtypes against NumPy: what no list of samples thinks of. Needs `hypothesis`; skipped
-without it.
-"""
+"""Property-based tests: random shapes, views and dtypes against NumPy. Skipped if `hypothesis` is not installed."""
 
 from __future__ import annotations
 
@@ -15,16 +13,16 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.samples import Tolerance
+from polyhal.hal.testing.kit.op_calls import cast_sample
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.kit.tolerances import EXACT, Bound, check_close
-from polyhal.hal.testing.kit.values import cast
 from polyhal.tensor import Tensor
 
 hypothesis = pytest.importorskip("hypothesis")
 st = pytest.importorskip("hypothesis.strategies")
 
 _DTYPES = (dtypes.float32, dtypes.float16, dtypes.int32, dtypes.uint8, dtypes.int64)
-_LONGEST = 7
+_MAX_LENGTH = 7
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "subtract": np.subtract,
@@ -36,7 +34,7 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max}
 
 
 def _run(body: Any, scope: Scope, *strategies: Any) -> None:
-    """Call `body` with drawn values. The draws are the same in every run, so that a failure can be repeated."""
+    """Call `body` with drawn values, which are the same in every run, so that a failure can be reproduced."""
     settings = hypothesis.settings(
         max_examples=10 if scope.small else 200 if scope.full else 40,
         deadline=None,
@@ -48,23 +46,23 @@ def _run(body: Any, scope: Scope, *strategies: Any) -> None:
 
 
 def _dtype(draw: Any, device: Device) -> DType:
-    chosen: DType = draw(st.sampled_from([d for d in _DTYPES if d in device.capabilities.storage]))
-    return chosen
+    dtype: DType = draw(st.sampled_from([d for d in _DTYPES if d in device.capabilities.storage]))
+    return dtype
 
 
 def _array(draw: Any, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
-    return cast(rng.uniform(-4, 4, shape), dtype)
+    return cast_sample(rng.uniform(-4, 4, shape), dtype)
 
 
-def _shape(draw: Any, fewest: int = 0) -> tuple[int, ...]:
-    return tuple(draw(st.lists(st.integers(0 if not fewest else 1, _LONGEST), min_size=fewest, max_size=4)))
+def _shape(draw: Any, min_axes: int = 0) -> tuple[int, ...]:
+    return tuple(draw(st.lists(st.integers(0 if not min_axes else 1, _MAX_LENGTH), min_size=min_axes, max_size=4)))
 
 
 def _view(draw: Any, array: np.ndarray, tensor: Tensor) -> tuple[np.ndarray, Tensor]:
-    """The same few random views of an array and of a tensor."""
+    """Apply the same few random views to an array and a tensor."""
     for _ in range(draw(st.integers(0, 3))):
-        kind = draw(st.sampled_from(["permute", "slice", "new axis", "broadcast", "pick"]))
+        kind = draw(st.sampled_from(["permute", "slice", "new axis", "broadcast", "index"]))
         if kind == "permute":
             axes = tuple(draw(st.permutations(range(array.ndim))))
             array, tensor = array.transpose(axes), FUNCTIONS["permute"](tensor, axes)
@@ -81,7 +79,7 @@ def _view(draw: Any, array: np.ndarray, tensor: Tensor) -> tuple[np.ndarray, Ten
         elif kind == "broadcast" and array.ndim < 5:
             shape = (draw(st.integers(1, 3)), *array.shape)
             array, tensor = np.broadcast_to(array, shape), FUNCTIONS["broadcast_to"](tensor, shape)
-        elif kind == "pick" and array.ndim and array.shape[0]:
+        elif kind == "index" and array.ndim and array.shape[0]:
             i = draw(st.integers(0, array.shape[0] - 1))
             array, tensor = np.asarray(array[i]), tensor[i]
     return array, tensor
@@ -157,10 +155,10 @@ def test_reductions(polyhal_device: Device, polyhal_scope: Scope) -> None:
 
 def test_matmul(polyhal_device: Device, polyhal_scope: Scope) -> None:
     """Matrix products of transposed, sliced and broadcast operands."""
-    longest = 9 if polyhal_scope.small else 40
+    max_length = 9 if polyhal_scope.small else 40
 
     def body(data: Any) -> None:
-        m, k, n = (data.draw(st.integers(1, longest)) for _ in range(3))
+        m, k, n = (data.draw(st.integers(1, max_length)) for _ in range(3))
         batch = data.draw(st.sampled_from([(), (2,), (2, 3), (1, 3)]))
         x, y = _array(data.draw, (*batch, m, k), dtypes.float32), _array(data.draw, (*batch[1:], k, n), dtypes.float32)
         left, right = Tensor(x, device=polyhal_device), Tensor(y, device=polyhal_device)

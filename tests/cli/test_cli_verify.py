@@ -13,7 +13,7 @@ import pytest
 from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.hal.protocol import API_VERSION
-from polyhal.hal.testing.certification import verification
+from polyhal.hal.testing.certification import runner
 
 from .conftest import Command
 
@@ -88,7 +88,7 @@ def test_a_wrong_kernel_is_quarantined_and_the_doctor_knows(polyhal: Command, de
     assert "failed: forward/softmax/float32" in out
     assert "fixed: forward/softmax/float32 call softmax(float32[7], axis=0) [sample 0] as transposed -> out" in out
     assert "got 0.00322532514 at (0,)" in out
-    assert "it runs as its decomposition now, and right" in out
+    assert "it now runs as its decomposition, correctly" in out
     assert "correct now: all 12 checks pass, 1 kernel is in quarantine" in out
     assert "quarantined by `polyhal verify`" in polyhal("explain", "softmax", "--device", "WrongResult").out
     report = json.loads(polyhal("doctor", "--all", "--no-test", "--json").out)
@@ -120,8 +120,8 @@ def test_standard_output_carries_the_json_alone(polyhal: Command, devices: Regis
 
 
 def test_the_certificate_of_a_whole_run_is_stored_and_shown(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    every = verification.cases
-    monkeypatch.setattr(verification, "cases", lambda *args: itertools.islice(every(*args), 50))
+    every = runner.cases
+    monkeypatch.setattr(runner, "cases", lambda *args: itertools.islice(every(*args), 50))
     nothing = polyhal("verify", "numpy:no_f64", "--show")
     assert nothing.code == 2
     assert "was not verified with this driver" in nothing.err

@@ -15,8 +15,8 @@ from polyhal.hal.dtypes import float32
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing import Expectations, Scope
-from polyhal.hal.testing.certification.certificate import Certificate, kept, read, stored, write
-from polyhal.hal.testing.certification.examination import examine
+from polyhal.hal.testing.certification.certificate import Certificate, certificate_path, read, stored, write
+from polyhal.hal.testing.certification.certify import certify
 from polyhal.hal.testing.kit.tolerances import EXACT, Bound, largest_error
 
 
@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def certificate() -> Certificate:
     """Of a device with one broken kernel."""
-    return examine(faulty.opened(faulty.WrongResult()), only="*/softmax/*", scope=Scope(small=True))
+    return certify(faulty.opened(faulty.WrongResult()), only="*/softmax/*", scope=Scope(small=True))
 
 
 def test_it_says_what_was_found(certificate: Certificate) -> None:
@@ -50,7 +50,7 @@ def test_it_says_what_was_found(certificate: Certificate) -> None:
     assert (finding.place, finding.got, finding.right) == ("(0,)", "0.00322532514", True)
     assert finding.expected.startswith("0.00319339161 within ")
     assert finding.how == "native kernel wrong rows"
-    assert finding.now == "quarantined: softmax of float32, native kernel; it runs as its decomposition now, and right"
+    assert finding.now == "quarantined: softmax of float32, native kernel; it now runs as its decomposition, correctly"
 
 
 def test_it_survives_the_disk(certificate: Certificate, tmp_path: Path) -> None:
@@ -65,11 +65,11 @@ def test_one_is_kept_per_driver(certificate: Certificate) -> None:
     found, why = stored(device)
     assert found is None
     assert "was not verified" in why
-    write(certificate, kept(device))
+    write(certificate, certificate_path(device))
     assert stored(device) == (certificate, "")
     assert stored(faulty.opened(faulty.WrongResult("2.0")))[0] is None
-    other = kept(faulty.opened(faulty.WrongResult("2.0")))
-    kept(device).rename(other)
+    other = certificate_path(faulty.opened(faulty.WrongResult("2.0")))
+    certificate_path(device).rename(other)
     found, why = stored(faulty.opened(faulty.WrongResult("2.0")))
     assert found is None
     assert "is about" in why
@@ -97,7 +97,7 @@ def _changes(good: dict[str, Any]) -> list[Any]:
 
 
 def test_what_is_damaged_is_not_taken_for_one(certificate: Certificate, tmp_path: Path) -> None:
-    path = kept(faulty.opened(faulty.WrongResult()))
+    path = certificate_path(faulty.opened(faulty.WrongResult()))
     write(certificate, path)
     good = json.loads(path.read_text())
     for change in _changes(good):
@@ -129,13 +129,13 @@ def test_expected_failures_count_apart() -> None:
         unsupported={"forward/softmax/float64": "no time"}, expected_failure={"forward/softmax/float32": "driver 1.0"}
     )
     device = faulty.opened(faulty.WrongResult())
-    found = examine(device, only="forward/softmax/*", expectations=known)
+    found = certify(device, only="forward/softmax/*", expectations=known)
     assert (found.passed, found.unsupported, found.expected_failures) == (2, 1, 1)
     assert found.correct
     assert not found.quarantined
-    sound = examine(faulty.opened(faulty.FaultyKernels()), only="forward/softmax/*", expectations=known)
+    sound = certify(faulty.opened(faulty.FaultyKernels()), only="forward/softmax/*", expectations=known)
     assert not sound.correct
-    assert [(f.case, f.now) for f in sound.findings] == [("forward/softmax/float32", "take it off the list")]
+    assert [(f.case, f.now) for f in sound.findings] == [("forward/softmax/float32", "remove it from the list")]
 
 
 def test_errors_are_measured_in_units_at_the_magnitude_of_the_bound() -> None:
@@ -150,6 +150,6 @@ def test_errors_are_measured_in_units_at_the_magnitude_of_the_bound() -> None:
 
 
 def test_a_whole_run_on_numpy_is_correct() -> None:
-    found = examine(Device("numpy"), scope=Scope(small=True), only="[ce]*")
+    found = certify(Device("numpy"), scope=Scope(small=True), only="[ce]*")
     assert found.correct
     assert not found.findings

@@ -13,13 +13,13 @@ from polyhal.hal.dtypes import float32
 from polyhal.hal.ir.trace import trace
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
-from polyhal.hal.testing.kit.bare import bare
+from polyhal.hal.testing.kit.core_only import core_only
 
 
 @pytest.fixture
 def reduced(device: Device) -> Device:
     """The device under test with the required members only, where nearly every op is a composite."""
-    return bare(device)
+    return core_only(device)
 
 
 @pytest.mark.parametrize("name", ["gelu", "silu", "tanh", "softplus", "expm1", "erf"])

@@ -212,33 +212,35 @@ def test_verify_restores_the_fallback_policy(monkeypatch: pytest.MonkeyPatch) ->
     assert os.environ["POLYHAL_FALLBACK"] == "allow"
 
 
-def test_every_arrangement_meets_every_op() -> None:
+def test_every_layout_meets_every_op() -> None:
     """The rotation shows each input of each op every arrangement at least once over its samples and dtypes."""
     from polyhal.hal.ops import OPS
-    from polyhal.hal.testing.kit.arrangements import ARRANGEMENTS
+    from polyhal.hal.testing.kit.input_layouts import INPUT_LAYOUTS
 
     missing: dict[str, set[str]] = {}
     for op in OPS:
         if op.tests.samples is None or not op.schema.inputs or op.creates:
             continue
         seen = {str(a) for dtype in op.tests.dtypes or (None,) for a in _met(op, dtype)}
-        if gap := {str(a) for a in ARRANGEMENTS} - seen:
+        if gap := {str(a) for a in INPUT_LAYOUTS} - seen:
             missing[op.name] = gap
     assert not missing
 
 
 def _met(op: Any, dtype: Any) -> set[Any]:
     from polyhal.hal.testing.kit import forward
-    from polyhal.hal.testing.kit.values import runnable
+    from polyhal.hal.testing.kit.op_calls import runnable_calls
 
-    made = runnable(Device("numpy"), op, dtype, Scope())
-    rounds = forward.rounds(op, dtype, len(made), Scope())
+    made = runnable_calls(Device("numpy"), op, dtype, Scope())
+    rounds = forward.rotation_rounds(op, dtype, len(made), Scope())
     return {
         arrangement
         for call in made
         for turn in range(rounds)
         for value, arrangement in zip(
-            call.values, forward.rotation(call, forward.shift(op, dtype) + turn * len(made)), strict=True
+            call.values,
+            forward.rotated_layouts(call, forward.rotation_start(op, dtype) + turn * len(made)),
+            strict=True,
         )
         if isinstance(value, np.ndarray)
     }

@@ -12,7 +12,7 @@ from polyhal.hal.errors import CorruptFileError
 from polyhal.hal.ops import OPS
 from polyhal.hal.testing import Scope
 from polyhal.hal.testing.certification.certificate import write
-from polyhal.hal.testing.certification.examination import examine
+from polyhal.hal.testing.certification.certify import certify
 from polyhal.hal.testing.tools import coverage
 from polyhal.hal.testing.tools.coverage_columns import Column, column_of_certificate, listed_ops, resolve_ops
 from polyhal.hal.testing.tools.coverage_page import render
@@ -41,7 +41,7 @@ def test_a_column_drops_ops_that_are_gone() -> None:
 def test_resolving_agrees_with_running() -> None:
     """Plans say the same as runs, except that small runs see fewer calls."""
     device = Device("numpy:no_f64")
-    ran = column_of_certificate(examine(device, only="forward/s*", keep=False), "numpy", "").cells
+    ran = column_of_certificate(certify(device, only="forward/s*", keep=False), "numpy", "").cells
     resolved = resolve_ops(device, listed_ops())
     for op in ("softmax", "sum", "sqrt", "slice", "scatter_rows"):
         assert ran[op] == resolved[op]
@@ -51,7 +51,7 @@ def test_resolving_agrees_with_running() -> None:
 def test_the_command_merges_devices_and_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     page, certificate = tmp_path / "coverage.md", tmp_path / "far-away.json"
-    found = examine(faulty.opened(faulty.WrongRequiredName()), only="forward/*", scope=Scope(small=True), keep=False)
+    found = certify(faulty.opened(faulty.WrongRequiredName()), only="forward/*", scope=Scope(small=True), keep=False)
     write(found, certificate)
     far = ["--certificate", str(certificate), "--label", "far-away=Far away"]
     assert coverage.main([str(page), "--device", "numpy:no_f64", *far]) == 0

@@ -21,7 +21,7 @@ from polyhal.hal.kernels.quarantine import Entry
 from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.testing import Scope
 from polyhal.hal.testing.certification.certificate import Certificate
-from polyhal.hal.testing.certification.examination import examine
+from polyhal.hal.testing.certification.certify import certify
 
 SOFTMAX = "*/softmax*"
 EVERY = tuple(LayoutClass)
@@ -76,7 +76,7 @@ def natives(certificate: Certificate) -> set[tuple[str, str]]:
     ],
 )
 def test_a_failing_kernel_is_passed_over_and_nothing_else(kind: type[faulty.FaultyKernels], failure: str) -> None:
-    certificate = examine(faulty.opened(kind()), only=SOFTMAX)
+    certificate = certify(faulty.opened(kind()), only=SOFTMAX)
     (entry,) = certificate.quarantined
     assert (entry.step, entry.op, entry.dtype, entry.layouts) == (ResolutionStep.NATIVE, "softmax", "float32", EVERY)
     assert entry.failure.startswith(failure)
@@ -84,14 +84,14 @@ def test_a_failing_kernel_is_passed_over_and_nothing_else(kind: type[faulty.Faul
     assert certificate.correct
     assert not certificate.failed
     assert set(certificate.results["softmax"]["float32"].how) == {ResolutionStep.COMPOSED}
-    sound = examine(faulty.opened(faulty.FaultyKernels()), only=SOFTMAX)
+    sound = certify(faulty.opened(faulty.FaultyKernels()), only=SOFTMAX)
     assert sound.correct
     assert natives(sound) - natives(certificate) == {("softmax", "float32")}
 
 
 @pytest.mark.parametrize("kind", [faulty.WrongResult, faulty.RaisesAtLaunch, faulty.DoesNotBuild])
 def test_programs_that_start_later_compute_correctly_and_are_told(kind: type[faulty.FaultyKernels]) -> None:
-    examine(faulty.opened(kind()), only=SOFTMAX)
+    certify(faulty.opened(kind()), only=SOFTMAX)
     device = faulty.opened(kind())
     np.testing.assert_allclose(softmax(device), expected(), rtol=1e-6)
     text = polyhal.explain("softmax", device, (3, 4))
@@ -105,13 +105,13 @@ def test_programs_that_start_later_compute_correctly_and_are_told(kind: type[fau
 def test_a_program_that_runs_the_check_itself_gains_by_it_at_once() -> None:
     device = faulty.opened(faulty.WrongResult())
     assert not np.allclose(softmax(device), expected(), rtol=1e-3)
-    examine(device, only=SOFTMAX)
+    certify(device, only=SOFTMAX)
     np.testing.assert_allclose(softmax(device), expected(), rtol=1e-6)
 
 
 def test_only_the_layouts_that_fail_are_passed_over() -> None:
     device = faulty.opened(faulty.WrongOnStrides())
-    certificate = examine(device, only=SOFTMAX)
+    certificate = certify(device, only=SOFTMAX)
     (entry,) = certificate.quarantined
     assert entry.layouts == (LayoutClass.STRIDED,)
     assert entry.kernel == "softmax of float32 on strided tensors, native kernel"
@@ -122,7 +122,7 @@ def test_only_the_layouts_that_fail_are_passed_over() -> None:
 
 
 def test_a_kernel_inside_a_gradient_is_found() -> None:
-    certificate = examine(faulty.opened(faulty.WrongGradient()), only="gradient/softmax/float32")
+    certificate = certify(faulty.opened(faulty.WrongGradient()), only="gradient/softmax/float32")
     assert [(e.step, e.op, e.dtype) for e in certificate.quarantined] == [
         (ResolutionStep.NATIVE, "softmax_grad", "float32")
     ]
@@ -130,7 +130,7 @@ def test_a_kernel_inside_a_gradient_is_found() -> None:
 
 
 def test_an_optional_name_of_a_core_method_is_passed_over() -> None:
-    certificate = examine(faulty.opened(faulty.WrongOptionalName()), only="forward/tanh/*")
+    certificate = certify(faulty.opened(faulty.WrongOptionalName()), only="forward/tanh/*")
     (entry,) = certificate.quarantined
     assert (entry.step, entry.op, entry.dtype) == (ResolutionStep.CORE, "tanh", "float64")
     assert certificate.correct
@@ -138,7 +138,7 @@ def test_an_optional_name_of_a_core_method_is_passed_over() -> None:
 
 
 def test_two_wrong_kernels_for_one_op_are_both_passed_over() -> None:
-    certificate = examine(faulty.opened(faulty.WrongTwice()), only="*/tanh/float64")
+    certificate = certify(faulty.opened(faulty.WrongTwice()), only="*/tanh/float64")
     assert {(e.step, e.op) for e in certificate.quarantined} == {
         (ResolutionStep.NATIVE, "tanh"),
         (ResolutionStep.CORE, "tanh"),
@@ -147,7 +147,7 @@ def test_two_wrong_kernels_for_one_op_are_both_passed_over() -> None:
 
 
 def test_nothing_takes_the_place_of_a_required_member(cache: Path) -> None:
-    certificate = examine(faulty.opened(faulty.WrongRequiredName()), only="*/floor*")
+    certificate = certify(faulty.opened(faulty.WrongRequiredName()), only="*/floor*")
     assert not certificate.correct
     assert not certificate.quarantined
     assert {f.case for f in certificate.findings} >= {"contract/unary/floor", "forward/floor/float64"}
@@ -156,7 +156,7 @@ def test_nothing_takes_the_place_of_a_required_member(cache: Path) -> None:
 
 
 def test_another_driver_empties_the_list() -> None:
-    examine(faulty.opened(faulty.WrongResult("1.0")), only=SOFTMAX)
+    certify(faulty.opened(faulty.WrongResult("1.0")), only=SOFTMAX)
     assert quarantine.load(faulty.opened(faulty.WrongResult("1.0"))).entries
     newer = faulty.opened(faulty.WrongResult("1.1"))
     assert quarantine.load(newer) == quarantine.EMPTY
@@ -165,18 +165,18 @@ def test_another_driver_empties_the_list() -> None:
 
 def test_a_kernel_that_is_right_again_leaves_the_list() -> None:
     broken = faulty.WrongResult()
-    examine(faulty.opened(broken), only=SOFTMAX)
+    certify(faulty.opened(broken), only=SOFTMAX)
     mended = faulty.FaultyKernels()
     mended.info = broken.info
     assert quarantine.load(faulty.opened(mended)).entries
-    examine(faulty.opened(mended), only="*/add/*")
+    certify(faulty.opened(mended), only="*/add/*")
     assert quarantine.load(faulty.opened(mended)).entries, "what is not checked stays"
-    examine(faulty.opened(mended), only=SOFTMAX)
+    certify(faulty.opened(mended), only=SOFTMAX)
     assert quarantine.load(faulty.opened(mended)) == quarantine.EMPTY
 
 
 def test_looking_changes_nothing(cache: Path) -> None:
-    certificate = examine(faulty.opened(faulty.WrongResult()), only=SOFTMAX, keep=False)
+    certificate = certify(faulty.opened(faulty.WrongResult()), only=SOFTMAX, keep=False)
     assert certificate.quarantined
     assert files(cache) == []
 
@@ -194,7 +194,7 @@ def test_a_damaged_list_is_ignored_with_a_reason(cache: Path, text: str) -> None
     assert str(path) in found.ignored
     with pytest.warns(UserWarning, match="is ignored"):
         softmax(again)
-    examine(again, only="forward/softmax/float32")
+    certify(again, only="forward/softmax/float32")
     assert quarantine.load(again).entries
     assert files(cache) == [path]
 
@@ -218,11 +218,11 @@ def test_entries_survive_the_file_and_others_do_not() -> None:
 
 
 def test_a_kernel_that_takes_the_device_with_it_is_never_tried_again() -> None:
-    first = examine(faulty.opened(faulty.LosesTheDevice()), only=SOFTMAX)
+    first = certify(faulty.opened(faulty.LosesTheDevice()), only=SOFTMAX)
     assert not first.complete
     assert not first.correct
     assert [(e.op, e.fatal) for e in first.quarantined] == [("softmax", True)]
-    second = examine(faulty.opened(faulty.LosesTheDevice()), only=SOFTMAX)
+    second = certify(faulty.opened(faulty.LosesTheDevice()), only=SOFTMAX)
     assert second.correct
     assert second.passed > first.passed
     assert [(e.op, e.fatal) for e in second.quarantined] == [("softmax", True)]
@@ -233,7 +233,7 @@ import os, sys
 sys.path.insert(0, {folder!r})
 import faulty_kernels as faulty
 from polyhal.hal.protocol import SimpleLaunch
-from polyhal.hal.testing.certification.examination import examine
+from polyhal.hal.testing.certification.certify import certify
 
 class Crashes(faulty.FaultyKernels):
     op = "tanh_grad" if {case!r}.startswith("gradient") else "softmax"
@@ -244,7 +244,7 @@ class Crashes(faulty.FaultyKernels):
             os._exit(9)
         super().unary(op, x, out)
 
-c = examine(faulty.opened(Crashes()), only={only!r})
+c = certify(faulty.opened(Crashes()), only={only!r})
 print(c.correct, [(e.op, e.fatal) for e in c.quarantined], [f.problem for f in c.findings])
 """
 
@@ -291,5 +291,5 @@ def test_the_kit_sees_what_the_quarantine_hides(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.delenv("POLYHAL_STRICT")
     for kind in (faulty.WrongResult, faulty.DoesNotBuild):
-        examine(faulty.opened(kind()), only=SOFTMAX)
+        certify(faulty.opened(kind()), only=SOFTMAX)
         assert not verify(faulty.opened(kind()), only="forward/softmax/float32", scope=Scope(small=True)).ok

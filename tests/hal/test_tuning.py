@@ -20,7 +20,7 @@ from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.tuning import Family, Found, Tuning, magnitude, size_class
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
-from polyhal.hal.testing.tools.tuning import Refused, Result, Trial, search
+from polyhal.hal.testing.tools.tuning import RejectedCandidate, Trial, TuningResult, search
 from polyhal.hal.testing.tools.workloads import Workload, workloads
 
 INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card")
@@ -144,12 +144,12 @@ WORK = [Workload("add", ((64,), (64,)), {})]
 def test_the_search_keeps_what_is_right_and_faster() -> None:
     device = Device.opened("made up", Tuned())
     events = list(search(device, 60.0, "add", work=WORK))
-    refused = [e for e in events if isinstance(e, Refused)]
+    refused = [e for e in events if isinstance(e, RejectedCandidate)]
     assert [e.values for e in refused] == [{"kind": 2}, {"kind": 3}]
     assert "expected" in refused[0].problem
     assert "breaks the driver" in refused[1].problem
     assert len([e for e in events if isinstance(e, Trial)]) == 4
-    (result,) = [e for e in events if isinstance(e, Result)]
+    (result,) = [e for e in events if isinstance(e, TuningResult)]
     assert result.found.key == ("adding", "small")
     assert result.found.values == {"kind": 1}
     assert result.found.speedup > 1.03
@@ -158,7 +158,9 @@ def test_the_search_keeps_what_is_right_and_faster() -> None:
 
 def test_the_search_never_keeps_what_is_no_faster() -> None:
     (result,) = [
-        e for e in search(Device.opened("made up", Tuned({"kind": (0, 4)})), 60.0, work=WORK) if isinstance(e, Result)
+        e
+        for e in search(Device.opened("made up", Tuned({"kind": (0, 4)})), 60.0, work=WORK)
+        if isinstance(e, TuningResult)
     ]
     assert result.found.values == {}
     assert result.found.speedup == 1.0

@@ -14,7 +14,7 @@ from polyhal.backends.opencl.capabilities import features
 from polyhal.backends.opencl.profiles import vendor_profile as profiles
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
-from polyhal.hal.testing.tools.kernel_check import uses
+from polyhal.hal.testing.tools.kernel_check import ops_by_kernel
 
 GPU, INTEGRATED, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceType.CPU
 
@@ -78,7 +78,7 @@ def test_every_op_lowers_within_the_limits_of_a_vendor(found: Any, name: str, mo
         return launch(*args, **kwargs)
 
     monkeypatch.setattr(runtime, "launch", watched)
-    served = uses(Device.opened("made up", backend))
+    served = ops_by_kernel(Device.opened("made up", backend))
     assert served["rowwise/softmax.cl"]
     assert backend.kernels.built == []
     assert len(groups) > 100

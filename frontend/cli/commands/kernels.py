@@ -51,11 +51,11 @@ def list_(device: _Device = None) -> None:
     """List the kernel files, the ops that use them on this device, and which files you have changed."""
     from rich.console import Console
 
-    from polyhal.hal.testing.tools.kernel_check import uses
+    from polyhal.hal.testing.tools.kernel_check import ops_by_kernel
 
     target, kernels = _open(device)
     table = plain_table("file", "lines", "yours", "serves", right=["lines"])
-    for name, ops in uses(target).items():
+    for name, ops in ops_by_kernel(target).items():
         more = f" and {len(ops) - _SHOWN_OPS} more" if len(ops) > _SHOWN_OPS else ""
         served = (", ".join(ops[:_SHOWN_OPS]) or "[dim]nothing on this device[/]") + more
         table.add_row(name, str(len(kernels.shipped(name).splitlines())), _state(kernels, name), served)
@@ -288,9 +288,9 @@ def _print_verdict(console: Console, device: Device, file: str, result: dict[str
 
 def _print_statistics(console: Console, device: Device, kernels: KernelLibrary, file: str) -> None:
     """Build the variants of a file that samples of ops use, and print what the driver reports of them."""
-    from polyhal.hal.testing.tools.kernel_check import uses, variants
+    from polyhal.hal.testing.tools.kernel_check import build_variants, ops_by_kernel
 
-    variants(device, file, uses(device)[file])
+    build_variants(device, file, ops_by_kernel(device)[file])
     rows = kernels.statistics(file)
     if not rows:
         console.print(f"no sample of an op uses {file} on {device.name}", markup=False)

@@ -80,7 +80,7 @@ def _run(
     console: Console, device: Device, scope: Scope, only: str, expectations: Path | None, *, keep: bool
 ) -> Certificate:
     from polyhal.cli.views.verify_progress import verify_progress
-    from polyhal.hal.testing.certification.examination import examine
+    from polyhal.hal.testing.certification.certify import certify
     from polyhal.hal.testing.kit.expectations import Expectations, read
 
     expected = Expectations()
@@ -91,7 +91,7 @@ def _run(
             raise typer.BadParameter(str(error), param_hint="--expectations") from None
     say(console, f"verifying {device.name}: {device.info.name}, {device.info.driver}")
     with verify_progress(console) as progress:
-        certificate = examine(device, scope=scope, only=only, expectations=expected, observer=progress, keep=keep)
+        certificate = certify(device, scope=scope, only=only, expectations=expected, observer=progress, keep=keep)
     if not certificate.passed + certificate.failed + certificate.unsupported + certificate.expected_failures:
         problem = f"no check matches {only!r}; expected a pattern such as 'forward/*'"
         raise typer.BadParameter(problem, param_hint="--only")
@@ -110,7 +110,7 @@ def _store(console: Console, device: Device, certificate: Certificate, output: P
         certificates.write(certificate, output)
         locations.append(str(output))
     if certificate.whole and certificate.complete:
-        path = certificates.kept(device)
+        path = certificates.certificate_path(device)
         try:
             certificates.write(certificate, path)
             locations.append(str(path))

@@ -17,8 +17,8 @@ from polyhal.cli.display import memory
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.testing.certification.certificate import Certificate, Finding, Result
-from polyhal.hal.testing.certification.record import ANY
+from polyhal.hal.testing.certification.certificate import Certificate, Finding, OpResult
+from polyhal.hal.testing.certification.run_record import ANY
 from polyhal.hal.testing.tools.coverage_columns import step_letters
 
 _FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
@@ -96,9 +96,9 @@ def _table(*titles: str) -> Table:
     return out
 
 
-def _families(results: Mapping[str, Mapping[str, Result]]) -> dict[str, dict[str, Mapping[str, Result]]]:
+def _families(results: Mapping[str, Mapping[str, OpResult]]) -> dict[str, dict[str, Mapping[str, OpResult]]]:
     """The results by family, in the order of declaration. Ops unknown to this version come last."""
-    out: dict[str, dict[str, Mapping[str, Result]]] = {}
+    out: dict[str, dict[str, Mapping[str, OpResult]]] = {}
     for op in (*(o.name for o in OPS), *(o for o in results if o not in OPS)):
         if op in results:
             out.setdefault(OPS[op].family if op in OPS else "unknown", {})[op] = results[op]
@@ -110,7 +110,7 @@ def _main(how: Mapping[ResolutionStep, int]) -> ResolutionStep:
     return max(how, key=lambda s: how[s])
 
 
-def _cell(row: Mapping[str, Result | None], op: str, storage: frozenset[str]) -> Text:
+def _cell(row: Mapping[str, OpResult | None], op: str, storage: frozenset[str]) -> Text:
     """Letters for how the op runs in these dtypes, and the largest error."""
     results = [r for r in row.values() if r is not None]
     declared = {d.name for d in OPS[op].tests.dtypes} if op in OPS else set()

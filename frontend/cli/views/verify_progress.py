@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from polyhal.cli.display import is_live, say
-from polyhal.hal.testing.certification.examination import Observer
-from polyhal.hal.testing.certification.verification import Outcome
+from polyhal.hal.testing.certification.certify import KitObserver
+from polyhal.hal.testing.certification.runner import Outcome
 
 _LINE_INTERVAL = 5.0
 """Seconds between plain lines."""
@@ -20,7 +20,7 @@ _NAME_WIDTH = 32
 """Characters of a check's name beside the bar; a fixed width keeps the bar from jumping."""
 
 
-class VerifyProgress(Observer, Protocol):
+class VerifyProgress(KitObserver, Protocol):
     """An observer of a run that is shown while its context is entered."""
 
     def __enter__(self) -> Self: ...

@@ -13,7 +13,7 @@ from typing import Any
 from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
-from polyhal.hal.testing.tools.tuning import Refused, Trial, search
+from polyhal.hal.testing.tools.tuning import RejectedCandidate, Trial, search
 
 
 def main(request: dict[str, Any]) -> int:
@@ -24,7 +24,7 @@ def main(request: dict[str, Any]) -> int:
         for event in search(Device(request["device"]), request["budget"], request["only"], done, skip):
             if isinstance(event, Trial):
                 send(event="trial", key=event.key, values=event.values)
-            elif isinstance(event, Refused):
+            elif isinstance(event, RejectedCandidate):
                 send(event="refused", key=event.key, values=event.values, problem=event.problem)
             else:
                 send(event="result", **asdict(event))

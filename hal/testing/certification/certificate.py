@@ -1,4 +1,4 @@
-"""The written result of a run of the kit on one device: what `polyhal verify` prints, keeps and hands on."""
+"""Certificates: the results of a run of the kit on one device, which `polyhal verify` prints and stores."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class OpResult:
     """One op in one dtype."""
 
     how: Mapping[ResolutionStep, int]
-    """How many of the calls that are checked take which step, on contiguous tensors."""
+    """The number of checked calls per resolution step, on contiguous tensors."""
     worst_ulp: float | None
-    """The largest error against the float64 reference (see `tolerances.largest_error`); None where nothing is rounded."""
+    """The largest error against the float64 reference (see `tolerances.largest_error`); None if nothing is rounded."""
     passed: int
     failed: int
-    """Cases."""
+    """Number of cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A case that failed, and what became of it."""
+    """A failed case, and its consequence."""
 
     case: str
     op: str
     dtype: str
     call: str
-    """What was called: the op with the dtypes and shapes of its inputs, its parameters, and how the inputs lie in memory."""
+    """The op with the dtypes, shapes and memory layouts of its inputs, and its parameters."""
     problem: str
     place: str
-    """The index of the first wrong element; empty where no result came of it, or one of the wrong shape."""
+    """The index of the first wrong element; empty if there is no result or its shape is wrong."""
     got: str
     expected: str
     how: str
-    """How the call ran, where that is known."""
+    """How the call was resolved, if that is known."""
     now: str
     """What happens from now on."""
     right: bool
@@ -57,16 +57,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Everything that a run found out about a device."""
+    """The device, the scope and all results of a run."""
 
     name: str
-    """What users call the device, as in `opencl:1`."""
+    """The name that users know the device by, such as `opencl:1`."""
     identity: Identity
     info: Mapping[str, Any]
     """Its `DeviceInfo`."""
     limits: Mapping[str, int]
     storage: tuple[str, ...]
-    """Dtypes that may lie in its memory."""
+    """Dtypes that it can store."""
     compute: tuple[str, ...]
     """Dtypes that it computes in."""
     date: str
@@ -80,25 +80,25 @@ class Certificate:
     unsupported: int
     expected_failures: int
     complete: bool
-    """False where the device was lost before the last case."""
-    results: Mapping[str, Mapping[str, Result]]
-    """By op and dtype; the dtype `any` stands for checks that are about none in particular."""
+    """False if the device was lost before the last case."""
+    results: Mapping[str, Mapping[str, OpResult]]
+    """By op and dtype; `any` stands for checks that concern no particular dtype."""
     findings: tuple[Finding, ...] = ()
     quarantined: tuple[Entry, ...] = field(default=())
 
     @property
     def failed(self) -> int:
-        """Cases that are wrong with the quarantine in force."""
+        """The number of cases that fail with the quarantine in force."""
         return sum(not f.right for f in self.findings)
 
     @property
     def correct(self) -> bool:
-        """Whether every case that ran passes with the quarantine in force, and none was left out for a lost device."""
+        """Whether every case passes with the quarantine in force, and no case is missing because the device was lost."""
         return self.complete and not self.failed
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was left out by choice."""
+        """Whether all cases were selected."""
         return bool(self.scope["only"] == "*")
 
     @property
@@ -116,44 +116,45 @@ class Certificate:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Certificate:
-        """The certificate that `to_json` wrote. Raises CorruptFileError for anything else."""
+        """Parse what `to_json` returned. Raises CorruptFileError for anything else."""
         try:
-            given = {f.name: value[f.name] for f in fields(cls)}
-            found = cls(
-                **given
+            members = {f.name: value[f.name] for f in fields(cls)}
+            certificate = cls(
+                **members
                 | {
-                    "identity": Identity.from_json(given["identity"]),
-                    "storage": tuple(map(str, given["storage"])),
-                    "compute": tuple(map(str, given["compute"])),
+                    "identity": Identity.from_json(members["identity"]),
+                    "storage": tuple(map(str, members["storage"])),
+                    "compute": tuple(map(str, members["compute"])),
                     "results": {
-                        op: {dtype: _result(r) for dtype, r in row.items()} for op, row in given["results"].items()
+                        op: {dtype: _result(r) for dtype, r in row.items()} for op, row in members["results"].items()
                     },
-                    "findings": tuple(Finding(**f) for f in given["findings"]),
-                    "quarantined": tuple(Entry.from_json(e) for e in given["quarantined"]),
+                    "findings": tuple(Finding(**f) for f in members["findings"]),
+                    "quarantined": tuple(Entry.from_json(e) for e in members["quarantined"]),
                 }
             )
-            _check(found)
+            _check(certificate)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise CorruptFileError(message(None, f"this is no certificate: {type(error).__name__}: {error}")) from error
-        return found
+        return certificate
 
 
-def _result(value: Mapping[str, Any]) -> Result:
+def _result(value: Mapping[str, Any]) -> OpResult:
     how = {ResolutionStep(name): int(count) for name, count in value["how"].items()}
     ulp = value["worst_ulp"]
-    return Result(how, None if ulp is None else float(ulp), int(value["passed"]), int(value["failed"]))
+    return OpResult(how, None if ulp is None else float(ulp), int(value["passed"]), int(value["failed"]))
 
 
-def _check(found: Certificate) -> None:
-    """Raise ValueError or KeyError for members of the wrong type; those of other records are checked where they are made."""
-    texts = (found.name, found.date, found.python, found.system)
-    numbers = (found.seconds, found.passed, found.unsupported, found.expected_failures, *found.limits.values())
-    datetime.fromisoformat(found.date)
+def _check(certificate: Certificate) -> None:
+    """Raise ValueError or KeyError for members of the wrong type; nested records check their own."""
+    c = certificate
+    texts = (c.name, c.date, c.python, c.system)
+    numbers = (c.seconds, c.passed, c.unsupported, c.expected_failures, *c.limits.values())
+    datetime.fromisoformat(c.date)
     for key in ("small", "full", "only"):
-        found.scope[key]
+        c.scope[key]
     for key in ("name", "type", "driver", "memory"):
-        found.info[key]
-    for f in found.findings:
+        c.info[key]
+    for f in c.findings:
         if not all(isinstance(getattr(f, x.name), bool if x.name == "right" else str) for x in fields(Finding)):
             raise ValueError(f"{f} is no finding")
     if not all(isinstance(t, str) for t in texts) or not all(isinstance(n, (int, float)) for n in numbers):
@@ -161,7 +162,7 @@ def _check(found: Certificate) -> None:
 
 
 def describe(device: Device, scope: Scope, only: str) -> dict[str, Any]:
-    """The part of a certificate that is known before anything is run."""
+    """The members of a certificate that are known before the run."""
     info, capabilities = device.info, device.capabilities
     return {
         "name": device.name,
@@ -178,7 +179,7 @@ def describe(device: Device, scope: Scope, only: str) -> dict[str, Any]:
 
 
 def read(path: Path) -> Certificate:
-    """A certificate from a file. Raises OSError, CorruptFileError or IncompatibleFileError."""
+    """Read a certificate. Raises OSError, CorruptFileError or IncompatibleFileError."""
     try:
         return Certificate.from_json(json_store.read(path, SCHEMA))
     except CorruptFileError as error:
@@ -186,24 +187,25 @@ def read(path: Path) -> Certificate:
 
 
 def write(certificate: Certificate, path: Path) -> None:
-    """Replace a file by a certificate. Raises OSError."""
+    """Write a certificate. Raises OSError."""
     json_store.write(path, certificate.to_json())
 
 
-def kept(device: Device) -> Path:
-    """Where the certificate of a device, with its present driver and versions, is kept."""
+def certificate_path(device: Device) -> Path:
+    """The file in the cache for the certificate of a device with its current driver and versions."""
     return env.cache_dir() / "certificates" / f"{identity(device).key}.json"
 
 
 def stored(device: Device) -> tuple[Certificate | None, str]:
-    """The kept certificate; or None, and in words why there is none that can be used."""
-    path = kept(device)
+    """The stored certificate; or None and the reason why there is no usable one."""
+    path = certificate_path(device)
     try:
-        found = read(path)
+        certificate = read(path)
     except FileNotFoundError:
         return None, f"{device.name} was not verified with this driver and these versions"
     except (OSError, CorruptFileError, IncompatibleFileError) as error:
         return None, f"the certificate is ignored: {error}"
-    if found.identity != identity(device):
-        return None, f"{path} is ignored: it is about {found.identity.device} with the driver {found.identity.driver}"
-    return found, ""
+    if certificate.identity != identity(device):
+        other = certificate.identity
+        return None, f"{path} is ignored: it is about {other.device} with the driver {other.driver}"
+    return certificate, ""

@@ -1,7 +1,8 @@
-"""Which kernel is to blame for a failed case: the one without which the case passes.
+"""Diagnosis of a failed case: find the kernel without which the case passes.
 
-A case is repeated with kernels passed over, one more at a time, until it passes or none is left; then as few as possible
-are kept. That needs no knowledge of what a case does, and finds a wrong kernel inside a gradient or a decomposition too.
+The case is repeated with one more kernel quarantined each time, until it passes or none is left; then the set is reduced
+as far as possible. This delta debugging needs no knowledge of the case, and also finds a wrong kernel inside a gradient or
+a decomposition.
 """
 
 from __future__ import annotations
@@ -15,69 +16,69 @@ from polyhal.hal.kernels.quarantine import Entry, Quarantine
 from polyhal.hal.ops import OPS
 from polyhal.hal.planning.resolution import LayoutClass, Resolution, ResolutionStep
 from polyhal.hal.protocol import Feature
-from polyhal.hal.testing.certification.verification import Outcome, attempt
+from polyhal.hal.testing.certification.runner import Outcome, run_case
 from polyhal.hal.testing.kit.cases import op_cases
-from polyhal.hal.testing.kit.failures import gist
+from polyhal.hal.testing.kit.failures import one_line
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What has to be passed over for a case to pass. No entries: no kernel that could be passed over is to blame."""
+    """The kernels to quarantine for a case to pass. No entries: no kernel that could be quarantined is the cause."""
 
     entries: tuple[Entry, ...] = ()
-    steady: bool = True
-    """False where the case passes when it is repeated as it was."""
+    reproducible: bool = True
+    """False if the case passes when it is simply repeated."""
 
 
 def diagnose(device: Device, failed: Outcome, scope: Scope, known: Quarantine) -> Diagnosis:
-    """Find what is to blame for `failed`, beyond what is `known`. Raises DeviceLostError if the device does not survive."""
+    """Find the kernels behind `failed`, beyond those already `known`. Raises DeviceLostError if the device is lost."""
     trial = _Trial(device, failed, scope)
     with strict():
         passed, used = trial.run(known)
         if passed:
-            # A race may spare the repetition; the kernel that a forward case is about is suspect all the same.
+            # A race may not show again; the kernel of a forward case is suspect all the same.
             own = _own(used, failed) if _kind(failed) == "forward" and not _spared(used, known) else None
-            return Diagnosis((trial.entry(own),) if own is not None else (), steady=False)
-        found: list[Entry] = []
+            return Diagnosis((trial.entry(own),) if own is not None else (), reproducible=False)
+        culprits: list[Entry] = []
         while not passed:
-            suspects = trial.suspects(used, known | found)
+            suspects = trial.suspects(used, known | culprits)
             if not suspects:
                 return Diagnosis()
-            alone = next((e for e in suspects if trial.run(known | [*found, e])[0]), None)
+            alone = next((e for e in suspects if trial.run(known | [*culprits, e])[0]), None)
             if alone is not None:
-                found.append(alone)
+                culprits.append(alone)
             else:
-                # The op of the case may only show its next kernel once the first one is out of the way.
-                found += [e for e in suspects if e.op == failed_op(failed)] or suspects
-            passed, used = trial.run(known | found)
-        for entry in tuple(found):
-            fewer = [e for e in found if e is not entry]
+                # The op of the case may show its next kernel only when the first one is out of the way.
+                culprits += [e for e in suspects if e.op == failed_op(failed)] or suspects
+            passed, used = trial.run(known | culprits)
+        for entry in tuple(culprits):
+            fewer = [e for e in culprits if e is not entry]
             if fewer and trial.run(known | fewer)[0]:
-                found = fewer
-        for entry in tuple(found):
-            others = [e for e in found if e is not entry]
-            found = [*others, trial.narrowed(entry, known | others, used)]
-    return Diagnosis(tuple(found))
+                culprits = fewer
+        for entry in tuple(culprits):
+            others = [e for e in culprits if e is not entry]
+            culprits = [*others, trial.narrowed(entry, known | others, used)]
+    return Diagnosis(tuple(culprits))
 
 
 def failed_op(outcome: Outcome) -> str:
-    """The op that a case is about; empty for the contract's."""
+    """The op that a case tests; empty for cases of the contract."""
     return outcome.case.op if outcome.case is not None else ""
 
 
-def blame(device: Device, failed: Outcome) -> Entry | None:
-    """The entry for the kernel that a forward case is about, without running anything: for devices that are lost."""
-    made = (plan.resolution for key, plan in device.plans.items() if key[0].name == failed_op(failed))
-    own = _own((r for r in made if failed.case is not None and r.dtype == failed.case.dtype), failed)
+def loss_suspect(device: Device, failed: Outcome) -> Entry | None:
+    """The entry for the kernel of a forward case in which the device was lost. Runs nothing."""
+    resolutions = (plan.resolution for key, plan in device.plans.items() if key[0].name == failed_op(failed))
+    own = _own((r for r in resolutions if failed.case is not None and r.dtype == failed.case.dtype), failed)
     return replace(_entry(own, failed), fatal=True) if own is not None and _kind(failed) == "forward" else None
 
 
-def culprits_of_a_crash(device: Device, case: str, known: Quarantine) -> tuple[Entry, ...]:
+def crash_suspects(device: Device, case: str, known: Quarantine) -> tuple[Entry, ...]:
     """The entry for the kernel of a forward case during which a process ended; none for other cases.
 
-    The native kernel, if there may be one; what takes its place when it was passed over already.
+    That is the native kernel, if there may be one, or the core member if the native kernel is quarantined already.
     """
     kind, op, dtype = (*case.split("/"), "", "")[:3]
     if kind != "forward" or op not in OPS:
@@ -93,7 +94,7 @@ def _names(known: Quarantine, step: ResolutionStep, op: str, dtype: str) -> bool
 
 
 class _Trial:
-    """One case, to be run again and again with different kernels passed over."""
+    """One case, to be repeated with different quarantines."""
 
     def __init__(self, device: Device, failed: Outcome, scope: Scope) -> None:
         self._device = device
@@ -101,7 +102,7 @@ class _Trial:
         self._scope = scope
 
     def run(self, quarantine: Quarantine) -> tuple[bool, list[Resolution]]:
-        """Whether the case passes, and every resolution on the way."""
+        """Run the case: whether it passes, and all resolutions that it used."""
         target = isolated(self._device, quarantine)
         used: list[Resolution] = []
         target.planner.record = used
@@ -110,8 +111,8 @@ class _Trial:
             next((c for c in op_cases(target, OPS[op], self._scope) if c.id == self._failed.id), None) if op else None
         )
         if case is None:
-            return False, []  # a check of the contract: it runs no op
-        outcome = attempt(case)
+            return False, []  # a case of the contract runs no op
+        outcome = run_case(case)
         if outcome.lost:
             assert outcome.error is not None
             raise outcome.error
@@ -119,21 +120,21 @@ class _Trial:
 
     def suspects(self, used: Iterable[Resolution], known: Quarantine) -> list[Entry]:
         """Entries for all kernels in use, those of the case's own op first."""
-        found: dict[tuple[ResolutionStep, str, str], Entry] = {}
+        suspects: dict[tuple[ResolutionStep, str, str], Entry] = {}
         for resolution in used:
-            # Where resolving raised, the step is unknown: it may have been either.
+            # If resolving raised, the step is unknown: it may have been either.
             for step in (resolution.step,) if resolution.step else (ResolutionStep.NATIVE, ResolutionStep.CORE):
-                passed_over = known.find(step, resolution.op, resolution.dtype, resolution.layout)
-                if step in (ResolutionStep.NATIVE, ResolutionStep.CORE) and passed_over is None:
+                quarantined = known.find(step, resolution.op, resolution.dtype, resolution.layout)
+                if step in (ResolutionStep.NATIVE, ResolutionStep.CORE) and quarantined is None:
                     suspect = replace(resolution, step=step)
-                    found.setdefault((step, resolution.op, resolution.dtype), _entry(suspect, self._failed))
-        return sorted(found.values(), key=lambda e: e.op != failed_op(self._failed))
+                    suspects.setdefault((step, resolution.op, resolution.dtype), _entry(suspect, self._failed))
+        return sorted(suspects.values(), key=lambda e: e.op != failed_op(self._failed))
 
     def entry(self, resolution: Resolution) -> Entry:
         return _entry(resolution, self._failed)
 
     def narrowed(self, entry: Entry, others: Quarantine, used: Iterable[Resolution]) -> Entry:
-        """`entry` without the layouts in which its kernel was used and did no harm."""
+        """`entry` without the layouts in which its kernel works."""
         tried = {r.layout for r in used if (r.op, r.dtype) == (entry.op, entry.dtype)}
         if len(tried) < 2 or entry.step is not ResolutionStep.NATIVE:
             return entry
@@ -150,7 +151,7 @@ def _own(used: Iterable[Resolution], outcome: Outcome) -> Resolution | None:
 
 
 def _spared(used: Iterable[Resolution], known: Quarantine) -> bool:
-    """Whether a known entry has taken a kernel out of the way, which explains that the case passes now."""
+    """Whether a known entry replaced a kernel, which explains why the case passes now."""
     return any(
         known.find(s, r.op, r.dtype, r.layout) for r in used for s in (ResolutionStep.NATIVE, ResolutionStep.CORE)
     )
@@ -167,7 +168,7 @@ def _entry(resolution: Resolution, outcome: Outcome) -> Entry:
         resolution.op,
         resolution.dtype,
         tuple(LayoutClass),
-        gist(outcome.error) if outcome.error is not None else outcome.problem,
+        one_line(outcome.error) if outcome.error is not None else outcome.problem,
         outcome.id,
         datetime.now(UTC).date().isoformat(),
     )

@@ -1,4 +1,4 @@
-"""The list of everything the kit checks on a device, as named cases that can be run one by one."""
+"""The list of all checks of the kit, as named cases that can be run one by one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.testing.certification.record import ANY, Record, named
+from polyhal.hal.testing.certification.run_record import ANY, RunRecord, dtype_key
 from polyhal.hal.testing.kit import contract, forward, gradients
-from polyhal.hal.testing.kit.bare import bare
+from polyhal.hal.testing.kit.core_only import core_only
 from polyhal.hal.testing.kit.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One check. `run` raises AssertionError when the device is wrong, and whatever the device raises."""
+    """One check. `run` raises AssertionError if the device is wrong, and passes on whatever the device raises."""
 
     id: str
     run: Callable[[], None]
@@ -30,46 +30,46 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """What is checked: contract, forward, decomposition, errors, gradient or second_order."""
+        """The kind of check: contract, forward, decomposition, errors, gradient or second_order."""
         return self.id.partition("/")[0]
 
 
-def cases(device: Device, scope: Scope, record: Record | None = None) -> Iterator[Case]:
+def cases(device: Device, scope: Scope, record: RunRecord | None = None) -> Iterator[Case]:
     """All cases for `device`: the contract's members, then every op in every dtype that the device stores.
 
-    `record` takes in what forward cases find out besides right and wrong.
+    `record` receives what forward cases measure.
     """
     for name, check in contract.checks(device, scope):
         yield Case(f"contract/{name}", check, device=device.name)
-    reduced = bare(device)
+    reduced = core_only(device)
     for op in OPS:
         yield from _op_cases(device, reduced, op, scope, record)
 
 
-def op_cases(device: Device, op: OpDef, scope: Scope, record: Record | None = None) -> Iterator[Case]:
+def op_cases(device: Device, op: OpDef, scope: Scope, record: RunRecord | None = None) -> Iterator[Case]:
     """The cases of one op."""
-    return _op_cases(device, bare(device), op, scope, record)
+    return _op_cases(device, core_only(device), op, scope, record)
 
 
-def _op_cases(device: Device, reduced: Device, op: OpDef, scope: Scope, record: Record | None) -> Iterator[Case]:
+def _op_cases(device: Device, reduced: Device, op: OpDef, scope: Scope, record: RunRecord | None) -> Iterator[Case]:
     def case(kind: str, dtype: DType | None, check: Callable[..., None], *args: Any) -> Case:
         name = f"{kind}/{op.name}" if dtype is None else f"{kind}/{op.name}/{dtype.name}"
-        return Case(name, functools.partial(check, *args), op.name, named(dtype), device.name)
+        return Case(name, functools.partial(check, *args), op.name, dtype_key(dtype), device.name)
 
     kinds = _kinds(device, op)
     if op.tests.samples is not None:
         for dtype in kinds:
-            yield case("forward", dtype, forward.forward, device, op, dtype, scope, record)
+            yield case("forward", dtype, forward.check_forward, device, op, dtype, scope, record)
         if op.decompose is not None:
             for dtype in kinds:
-                yield case("decomposition", dtype, forward.required_only, reduced, op, dtype, scope)
+                yield case("decomposition", dtype, forward.check_core_only, reduced, op, dtype, scope)
     if op.tests.errors:
-        yield case("errors", None, forward.errors, device, op)
-    if gradients.differentiable(device, op, scope):
+        yield case("errors", None, forward.check_errors, device, op)
+    if gradients.is_differentiable(device, op, scope):
         for dtype in kinds:
             if dtype is not None and dtype.is_floating_point:
-                yield case("gradient", dtype, gradients.first_order, device, op, dtype, scope)
-        yield case("second_order", None, gradients.second_order, device, op, scope)
+                yield case("gradient", dtype, gradients.check_first_order, device, op, dtype, scope)
+        yield case("second_order", None, gradients.check_second_order, device, op, scope)
 
 
 def _kinds(device: Device, op: OpDef) -> tuple[DType | None, ...]:

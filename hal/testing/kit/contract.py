@@ -1,8 +1,8 @@
-"""Checks of the required members of the contract, called directly with references as the framework would.
+"""Checks of the required members of the contract, called directly with refs as the framework calls them.
 
-Every check uses outputs in poisoned memory, most at an offset, so that a member that ignores `Ref.offset` or writes a
-whole block is found. The offsets rotate from dtype to dtype rather than within one, so that a kernel built for a layout
-is used again. Expected values come from NumPy in float64, or in the integer dtype itself.
+Every check writes to guarded outputs, most of them at an offset, which reveals a member that ignores `Ref.offset` or
+writes a whole block. The offsets rotate from dtype to dtype rather than within one, so that kernels built for a layout are
+used again. Expected values come from NumPy in float64, or in the integer dtype itself.
 """
 
 from __future__ import annotations
@@ -20,25 +20,33 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.ops.samples import Tolerance
 from polyhal.hal.protocol import REQUIRED_BINARY, REQUIRED_REDUCE, REQUIRED_UNARY
 from polyhal.hal.testing.kit import contract_memory
-from polyhal.hal.testing.kit.arrangements import Arrangement, arrange
-from polyhal.hal.testing.kit.calling import Check, computed, draw, finish, given, guarded, launch, wide
+from polyhal.hal.testing.kit.input_layouts import InputLayout, place_input
+from polyhal.hal.testing.kit.member_calls import (
+    MemberCheck,
+    as_input,
+    call_member,
+    check_output,
+    compute_dtypes,
+    draw,
+    guarded_output,
+    widened,
+)
+from polyhal.hal.testing.kit.op_calls import SEED, cast_sample
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.kit.tolerances import EXACT, Bound
-from polyhal.hal.testing.kit.values import SEED, cast
 
 _FLOAT_UNARY = frozenset({"exp", "log", "sqrt", "sin", "floor"})
 _SIZES = (1, 5, 2053)
-"""One element, less than a vector, and many vectors with a rest. The last one alone where a dtype is one of many."""
+"""One element, less than a vector, and many vectors with a remainder. Dtypes other than float32 get the last size alone."""
 _ULP = {"exp": 4.0, "log": 4.0, "sqrt": 4.0, "sin": 4.0, "div": 4.0}
-"""Units allowed to single functions: OpenCL's full profile asks for 3 of exp and log, 3 of sqrt, 4 of sin, 2.5 of
-division.
-"""
+"""Units in the last place allowed to single functions. OpenCL's full profile requires 3 for exp, log and sqrt, 4 for sin
+and 2.5 for division."""
 
 
-def checks(device: Device, scope: Scope) -> Iterator[tuple[str, Check]]:
-    """Every check of the contract by name."""
+def checks(device: Device, scope: Scope) -> Iterator[tuple[str, MemberCheck]]:
+    """All checks of the contract, by name."""
 
-    def case(function: Callable[..., None], *args: Any) -> Check:
+    def case(function: Callable[..., None], *args: Any) -> MemberCheck:
         return functools.partial(function, device, *args)
 
     yield "identity", case(contract_memory.identity)
@@ -71,10 +79,10 @@ def _sizes(dtype: DType, scope: Scope) -> tuple[int, ...]:
 
 def _unary_dtypes(device: Device, name: str) -> list[DType]:
     if name in _FLOAT_UNARY:
-        return [d for d in computed(device) if d.is_floating_point]
+        return [d for d in compute_dtypes(device) if d.is_floating_point]
     if name == "not":
-        return [d for d in computed(device) if not d.is_floating_point]
-    return [d for d in computed(device) if d.kind in ("float", "int")]
+        return [d for d in compute_dtypes(device) if not d.is_floating_point]
+    return [d for d in compute_dtypes(device) if d.kind in ("float", "int")]
 
 
 _UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -89,15 +97,15 @@ _UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def unary(device: Device, name: str, scope: Scope) -> None:
-    """`unary(name)` on every dtype that has it, in several sizes and alignments."""
+    """Check `unary(name)` on every dtype that has it, in several sizes and alignments."""
     low, high = {"log": (0.01, 50.0), "sqrt": (0.0, 50.0)}.get(name, (-8.0, 8.0))
     for turn, dtype in enumerate(_unary_dtypes(device, name)):
         for n in _sizes(dtype, scope):
             x = draw(np.random.default_rng(SEED + n), n, dtype, low, high)
-            out = guarded(dtype, (n,), device, turn)
-            launch(device.backend.unary, name, given(x, device, turn), out.tensor)
+            out = guarded_output(dtype, (n,), device, turn)
+            call_member(device.backend.unary, name, as_input(x, device, turn), out.tensor)
             tolerance = Tolerance(_ULP.get(name, 0.0), floor=1.0 if name == "sin" else 0.0)
-            finish(out, _UNARY[name](wide(x)), Bound(tolerance), f"unary {name} of {n} {dtype.name}")
+            check_output(out, _UNARY[name](widened(x)), Bound(tolerance), f"unary {name} of {n} {dtype.name}")
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -124,7 +132,7 @@ _BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def _binary_dtypes(device: Device, name: str) -> list[DType]:
-    have = computed(device)
+    have = compute_dtypes(device)
     if name in ("and", "or", "xor"):
         return [d for d in have if not d.is_floating_point]
     if name in ("shl", "shr"):
@@ -133,7 +141,7 @@ def _binary_dtypes(device: Device, name: str) -> list[DType]:
 
 
 def binary(device: Device, name: str, scope: Scope) -> None:
-    """`binary(name)` on every dtype that has it; integers wrap, shifts and integer division stay in their domains."""
+    """Check `binary(name)` on every dtype that has it. Integers wrap; shifts and divisors stay in their domains."""
     for turn, dtype in enumerate(_binary_dtypes(device, name)):
         for n in _sizes(dtype, scope):
             rng = np.random.default_rng(SEED + n)
@@ -141,70 +149,76 @@ def binary(device: Device, name: str, scope: Scope) -> None:
             if name in ("shl", "shr"):
                 b = rng.integers(0, dtype.bits, n).astype(dtype.numpy)
             elif name == "div":
-                b = cast(rng.choice([-1.0, 1.0], n) * rng.uniform(1.0, 9.0, n), dtype)
+                b = cast_sample(rng.choice([-1.0, 1.0], n) * rng.uniform(1.0, 9.0, n), dtype)
             else:
                 b = draw(rng, n, dtype, -8.0, 8.0)
                 b[::3] = a[::3]
             result = dtypes.bool_ if name in ("lt", "eq") else dtype
-            out = guarded(result, (n,), device, turn)
-            launch(device.backend.binary, name, given(a, device, turn), given(b, device, turn + 1), out.tensor)
+            out = guarded_output(result, (n,), device, turn)
+            call_member(
+                device.backend.binary,
+                name,
+                as_input(a, device, turn),
+                as_input(b, device, turn + 1),
+                out.tensor,
+            )
             with np.errstate(all="ignore"):
-                expected = _BINARY[name](wide(a), wide(b))
-            # Sums, differences and products of one operation are correctly rounded everywhere.
+                expected = _BINARY[name](widened(a), widened(b))
+            # A single sum, difference or product is correctly rounded.
             ulp = _ULP.get(name, 0.0 if name in ("max", "lt", "eq") else 0.5) if dtype.is_floating_point else 0.0
-            finish(out, expected, Bound(Tolerance(ulp)), f"binary {name} of {n} {dtype.name}")
+            check_output(out, expected, Bound(Tolerance(ulp)), f"binary {name} of {n} {dtype.name}")
 
 
 def special_values(device: Device) -> None:
-    """NaN, infinities and signed zeros through the required names, as IEEE 754 and the contract have them."""
+    """Check NaN, infinities and signed zeros in the required names against IEEE 754 and the contract."""
     values = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
     pairs = np.array(list(itertools.product(values, values)))
-    for dtype in (d for d in computed(device) if d.is_floating_point):
-        x, a, b = (cast(v, dtype) for v in (values, pairs[:, 0].copy(), pairs[:, 1].copy()))
+    for dtype in (d for d in compute_dtypes(device) if d.is_floating_point):
+        x, a, b = (cast_sample(v, dtype) for v in (values, pairs[:, 0].copy(), pairs[:, 1].copy()))
         for name in sorted(_FLOAT_UNARY | {"neg"}):
-            out = guarded(dtype, x.shape, device, 1)
-            launch(device.backend.unary, name, given(x, device, 0), out.tensor)
+            out = guarded_output(dtype, x.shape, device, 1)
+            call_member(device.backend.unary, name, as_input(x, device, 0), out.tensor)
             with np.errstate(all="ignore"):
-                expected = _UNARY[name](wide(x))
-            finish(
+                expected = _UNARY[name](widened(x))
+            check_output(
                 out,
                 expected,
                 Bound(EXACT if name in ("neg", "floor") else Tolerance(4.0)),
                 f"unary {name} of special {dtype.name}",
             )
         for name in ("add", "sub", "mul", "div", "max", "lt", "eq"):
-            out = guarded(dtypes.bool_ if name in ("lt", "eq") else dtype, a.shape, device, 1)
-            launch(device.backend.binary, name, given(a, device, 0), given(b, device, 0), out.tensor)
+            out = guarded_output(dtypes.bool_ if name in ("lt", "eq") else dtype, a.shape, device, 1)
+            call_member(device.backend.binary, name, as_input(a, device, 0), as_input(b, device, 0), out.tensor)
             with np.errstate(all="ignore"):
-                expected = _BINARY[name](wide(a), wide(b))
-            # The sign of max(0, -0) is left open by IEEE 754.
-            finish(
+                expected = _BINARY[name](widened(a), widened(b))
+            # IEEE 754 leaves the sign of max(0, -0) open.
+            check_output(
                 out,
                 expected,
                 Bound(Tolerance(0.5) if name == "max" else EXACT),
                 f"binary {name} of special {dtype.name}",
             )
         rows = np.stack([x, np.roll(x, 1), np.ones_like(x), np.full_like(x, -np.inf)])
-        out = guarded(dtype, (4,), device, 1)
-        launch(device.backend.reduce, "max", given(rows, device, 0), out.tensor)
-        finish(out, wide(rows).max(-1), Bound(EXACT), f"reduce max of special {dtype.name}")
+        out = guarded_output(dtype, (4,), device, 1)
+        call_member(device.backend.reduce, "max", as_input(rows, device, 0), out.tensor)
+        check_output(out, widened(rows).max(-1), Bound(EXACT), f"reduce max of special {dtype.name}")
 
 
 def where(device: Device, scope: Scope) -> None:
-    """`where` on every dtype, which passes bits through unchanged."""
-    for turn, dtype in enumerate(computed(device)):
+    """Check `where` on every dtype; it copies bits unchanged."""
+    for turn, dtype in enumerate(compute_dtypes(device)):
         for n in _sizes(dtype, scope):
             rng = np.random.default_rng(SEED + n)
             condition, a, b = rng.random(n) < 0.5, draw(rng, n, dtype, -9.0, 9.0), draw(rng, n, dtype, -9.0, 9.0)
-            out = guarded(dtype, (n,), device, turn)
-            launch(
+            out = guarded_output(dtype, (n,), device, turn)
+            call_member(
                 device.backend.where,
-                given(condition, device, turn),
-                given(a, device, turn + 1),
-                given(b, device, turn + 2),
+                as_input(condition, device, turn),
+                as_input(a, device, turn + 1),
+                as_input(b, device, turn + 2),
                 out.tensor,
             )
-            finish(out, np.where(condition, a, b), Bound(EXACT), f"where of {n} {dtype.name}")
+            check_output(out, np.where(condition, a, b), Bound(EXACT), f"where of {n} {dtype.name}")
 
 
 # --- reductions and products ----------------------------------------------------------------------------------------
@@ -213,39 +227,46 @@ _ROWS = ((1, 1), (3, 1), (1, 7), (5, 33), (2, 1031), (257, 3))
 
 
 def reduce(device: Device, name: str, scope: Scope) -> None:
-    """`reduce(name)` over the last axis of matrices of several shapes, on every dtype that computes."""
-    for dtype in computed(device):
+    """Check `reduce(name)` over the last axis of matrices of several shapes, on every compute dtype."""
+    for dtype in compute_dtypes(device):
         if dtype.kind == "bool" and name != "max":
             continue
         for turn, shape in enumerate(s for s in _ROWS if scope.accepts(s[0] * s[1])):
             rng = np.random.default_rng(SEED + turn)
             low, high = (0.8, 1.25) if name == "prod" else (-3.0, 3.0)
             x = draw(rng, shape, dtype, low, high)
-            out = guarded(dtype, shape[:1], device, turn)
-            launch(device.backend.reduce, name, given(x, device, turn), out.tensor)
-            values = wide(x)
+            out = guarded_output(dtype, shape[:1], device, turn)
+            call_member(device.backend.reduce, name, as_input(x, device, turn), out.tensor)
+            values = widened(x)
             with np.errstate(all="ignore"):
                 expected = {"sum": np.sum, "prod": np.prod, "max": np.max}[name](values, axis=-1)  # type: ignore[operator]
                 magnitudes = np.abs(values).sum(-1) if name == "sum" and dtype.is_floating_point else None
             bound = Bound(EXACT) if name == "max" else Bound(Tolerance(1.0), shape[1], magnitudes)
-            finish(out, expected, bound, f"reduce {name} of {dtype.name}{list(shape)}")
+            check_output(out, expected, bound, f"reduce {name} of {dtype.name}{list(shape)}")
 
 
 _PRODUCTS = ((1, 1, 1, 1), (1, 3, 4, 5), (2, 1, 7, 1), (3, 17, 9, 33), (1, 70, 129, 65))
 
 
 def matmul(device: Device, scope: Scope) -> None:
-    """Batched products (B, M, K) @ (B, K, N) on every dtype that computes, except bool."""
-    for dtype in (d for d in computed(device) if d.kind != "bool"):
+    """Check batched products (B, M, K) @ (B, K, N) on every compute dtype except bool."""
+    for dtype in (d for d in compute_dtypes(device) if d.kind != "bool"):
         sizes = _PRODUCTS if scope.full or dtype is dtypes.float32 else _PRODUCTS[1::3]
         for turn, (batch, m, k, n) in enumerate(p for p in sizes if scope.accepts(p[0] * p[1] * p[2] * p[3] // 4)):
             rng = np.random.default_rng(SEED + turn)
             a, b = draw(rng, (batch, m, k), dtype, -2.0, 2.0), draw(rng, (batch, k, n), dtype, -2.0, 2.0)
-            out = guarded(dtype, (batch, m, n), device, turn)
-            launch(device.backend.matmul, given(a, device, turn), given(b, device, turn + 1), out.tensor)
-            x, y = wide(a), wide(b)
+            out = guarded_output(dtype, (batch, m, n), device, turn)
+            call_member(
+                device.backend.matmul,
+                as_input(a, device, turn),
+                as_input(b, device, turn + 1),
+                out.tensor,
+            )
+            x, y = widened(a), widened(b)
             magnitudes = np.abs(x) @ np.abs(y) if dtype.is_floating_point else None
-            finish(out, x @ y, Bound(Tolerance(1.0), k, magnitudes), f"matmul of {dtype.name} {batch}x{m}x{k}x{n}")
+            check_output(
+                out, x @ y, Bound(Tolerance(1.0), k, magnitudes), f"matmul of {dtype.name} {batch}x{m}x{k}x{n}"
+            )
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -254,7 +275,7 @@ _TABLES = ((5, 3, 7), (1, 1, 1), (9, 33, 40), (4, 64, 5))
 
 
 def gather(device: Device) -> None:
-    """Rows by int32 and int64 numbers; numbers out of range give 0."""
+    """Check rows by int32 and int64 index; an index out of range gives zeros."""
     for dtype in (d for d in dtypes.ALL if d in device.capabilities.storage):
         for turn, (rows, width, count) in enumerate(_TABLES):
             rng = np.random.default_rng(SEED + turn)
@@ -262,27 +283,39 @@ def gather(device: Device) -> None:
             index: Any = rng.integers(-2, rows + 2, count).astype(np.int32 if turn % 2 else np.int64)
             if index.dtype == np.int64 and count > 3:
                 index[:2] = (2**40, -(2**40))
-            out = guarded(dtype, (count, width), device, turn)
-            launch(device.backend.gather, given(index, device, turn), given(x, device, turn), out.tensor)
+            out = guarded_output(dtype, (count, width), device, turn)
+            call_member(
+                device.backend.gather,
+                as_input(index, device, turn),
+                as_input(x, device, turn),
+                out.tensor,
+            )
             inside = (index >= 0) & (index < rows)
             expected = np.where(inside[:, None], x[np.where(inside, index, 0)], np.zeros((), dtype.numpy))
-            finish(out, expected, Bound(EXACT), f"gather of {count} from {dtype.name}{[rows, width]}")
+            check_output(out, expected, Bound(EXACT), f"gather of {count} from {dtype.name}{[rows, width]}")
 
 
 def scatter_add(device: Device) -> None:
-    """Rows added where numbers say, several to one; numbers out of range are skipped."""
-    for dtype in (d for d in computed(device) if d in (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)):
+    """Check rows added by index, several to one; an index out of range is skipped."""
+    for dtype in (
+        d for d in compute_dtypes(device) if d in (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
+    ):
         for turn, (rows, width, count) in enumerate(_TABLES):
             rng = np.random.default_rng(SEED + turn)
             src = draw(rng, (count, width), dtype, -9.0, 9.0)
             index: Any = rng.integers(-2, rows + 2, count).astype(np.int32 if turn % 2 else np.int64)
             start = draw(rng, (rows, width), dtype, -9.0, 9.0)
-            out = guarded(dtype, (rows, width), device, turn)
-            launch(device.backend.copy, arrange(start, Arrangement.CONTIGUOUS, device), out.tensor)
-            launch(device.backend.scatter_add, given(index, device, turn), given(src, device, turn), out.tensor)
+            out = guarded_output(dtype, (rows, width), device, turn)
+            call_member(device.backend.copy, place_input(start, InputLayout.CONTIGUOUS, device), out.tensor)
+            call_member(
+                device.backend.scatter_add,
+                as_input(index, device, turn),
+                as_input(src, device, turn),
+                out.tensor,
+            )
             inside = (index >= 0) & (index < rows)
-            expected, magnitudes = wide(start).copy(), np.abs(wide(start))
-            np.add.at(expected, index[inside], wide(src)[inside])
-            np.add.at(magnitudes, index[inside], np.abs(wide(src)[inside]))
+            expected, magnitudes = widened(start).copy(), np.abs(widened(start))
+            np.add.at(expected, index[inside], widened(src)[inside])
+            np.add.at(magnitudes, index[inside], np.abs(widened(src)[inside]))
             bound = Bound(Tolerance(1.0), count + 1, magnitudes if dtype.is_floating_point else None)
-            finish(out, expected, bound, f"scatter_add of {count} to {dtype.name}{[rows, width]}")
+            check_output(out, expected, bound, f"scatter_add of {count} to {dtype.name}{[rows, width]}")

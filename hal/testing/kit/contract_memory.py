@@ -1,4 +1,4 @@
-"""Checks of what a device is and of its memory: allocations, transfers, fills, copies of any layout, order of work."""
+"""Checks of a device's description and memory: allocations, transfers, fills, copies of any layout, order of execution."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, finfo
 from polyhal.hal.layout import ALIGNMENT, contiguous
-from polyhal.hal.testing.kit.arrangements import ARRANGEMENTS, Arrangement, Guarded, adapted, arrange
-from polyhal.hal.testing.kit.calling import draw, finish, given, guarded, launch
+from polyhal.hal.testing.kit.guards import GuardedOutput
+from polyhal.hal.testing.kit.input_layouts import INPUT_LAYOUTS, InputLayout, place_input, values_in_layout
+from polyhal.hal.testing.kit.member_calls import as_input, call_member, check_output, draw, guarded_output
+from polyhal.hal.testing.kit.op_calls import SEED, cast_sample
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.kit.tolerances import EXACT, Bound, check_close
-from polyhal.hal.testing.kit.values import SEED, cast
 
 
 def identity(device: Device) -> None:
-    """Info and capabilities are of the right types and hold together."""
+    """Check that info and capabilities have the right types and are consistent."""
     info, capabilities = device.info, device.capabilities
     assert isinstance(info, DeviceInfo), f"info is {info!r}"
     assert isinstance(capabilities, Capabilities), f"capabilities are {capabilities!r}"
@@ -35,7 +36,7 @@ def identity(device: Device) -> None:
 
 
 def memory(device: Device) -> None:
-    """Allocations are independent of each other and survive the release of others."""
+    """Check that allocations are independent of each other and survive the release of others."""
     backend = device.backend
     sizes = (1, 3, 256, 4096, 100_001)
     handles = [backend.allocate(n) for n in sizes]
@@ -56,7 +57,7 @@ def memory(device: Device) -> None:
 
 
 def transfers(device: Device) -> None:
-    """Byte ranges at any offset; the source may change as soon as the upload returns."""
+    """Check transfers of byte ranges at any offset; the source may change as soon as the upload returns."""
     backend = device.backend
     handle = backend.allocate(1024)
     try:
@@ -79,7 +80,7 @@ def transfers(device: Device) -> None:
 
 
 def fill(device: Device) -> None:
-    """Numbers of every kind, into contiguous and strided outputs of every dtype."""
+    """Check `fill` with numbers of every kind, into contiguous and strided outputs of every dtype."""
     for position, dtype in enumerate(d for d in dtypes.ALL if d in device.capabilities.storage):
         numbers: Sequence[Any] = (0, 1, True, 7) if dtype.kind != "bool" else (False, True, 0, 1)
         if dtype.is_floating_point:
@@ -88,9 +89,9 @@ def fill(device: Device) -> None:
             numbers = (*numbers, dtypes.iinfo(dtype).max, dtypes.iinfo(dtype).min)
         for turn, value in enumerate(numbers):
             shape = ((), (3, 5), (2, 3, 4), (37,))[(position + turn % 2) % 4]
-            out = Guarded(contiguous(dtype, shape), device, ALIGNMENT + turn % 3, strided=turn % 2 == 1)
-            launch(device.backend.fill, value, out.tensor)
-            finish(
+            out = GuardedOutput(contiguous(dtype, shape), device, ALIGNMENT + turn % 3, strided=turn % 2 == 1)
+            call_member(device.backend.fill, value, out.tensor)
+            check_output(
                 out,
                 np.full(shape, value, dtype.numpy),
                 Bound(EXACT),
@@ -99,46 +100,46 @@ def fill(device: Device) -> None:
 
 
 def copy_layouts(device: Device, scope: Scope) -> None:
-    """`copy` from every arrangement into contiguous and strided outputs, for element sizes of 1, 2, 4 and 8 bytes."""
+    """Check `copy` from every layout into contiguous and strided outputs, for elements of 1, 2, 4 and 8 bytes."""
     shapes = ((), (1,), (37,), (5, 6), (3, 4, 5), (2, 1, 3, 4), (2, 2, 2, 2, 2)) + (
         () if scope.small else ((33, 65), (7, 300))
     )
     kinds = [
         d for d in (dtypes.uint8, dtypes.float16, dtypes.float32, dtypes.int64) if d in device.capabilities.storage
     ]
-    for turn, (shape, arrangement) in enumerate(itertools.product(shapes, ARRANGEMENTS)):
+    for turn, (shape, layout) in enumerate(itertools.product(shapes, INPUT_LAYOUTS)):
         for dtype in kinds if scope.full else (kinds[turn % len(kinds)],):
-            x = adapted(draw(np.random.default_rng(SEED + turn), shape, dtype, -90.0, 90.0), arrangement)
-            out = Guarded(contiguous(dtype, shape), device, ALIGNMENT + turn % 2, strided=turn % 3 == 0)
-            launch(device.backend.copy, arrange(x, arrangement, device), out.tensor)
-            finish(out, x, Bound(EXACT), f"copy of {dtype.name}{list(shape)}, {arrangement}, into {out.tensor.spec}")
+            x = values_in_layout(draw(np.random.default_rng(SEED + turn), shape, dtype, -90.0, 90.0), layout)
+            out = GuardedOutput(contiguous(dtype, shape), device, ALIGNMENT + turn % 2, strided=turn % 3 == 0)
+            call_member(device.backend.copy, place_input(x, layout, device), out.tensor)
+            check_output(out, x, Bound(EXACT), f"copy of {dtype.name}{list(shape)}, {layout}, into {out.tensor.spec}")
 
 
 def copy_casts(device: Device, scope: Scope) -> None:
-    """`copy` between dtypes as C casts: truncation towards zero, wrapping integers, non-zero is True."""
+    """Check that `copy` between dtypes casts as C does: truncation towards zero, wrapping integers, non-zero is True."""
     storage = [d for d in dtypes.ALL if d in device.capabilities.storage]
     for i, source in enumerate(storage):
-        # Each dtype meets two others from either side; the op `cast` is tried on all pairs.
+        # Two targets for each source; the op `cast` is tested on all pairs.
         targets = storage if scope.full else [storage[(i + k) % len(storage)] for k in (1, 4)]
         for target in targets:
             x = _castable(source, target)
-            out = guarded(target, x.shape, device, i)
-            launch(device.backend.copy, given(x, device, i), out.tensor)
+            out = guarded_output(target, x.shape, device, i)
+            call_member(device.backend.copy, as_input(x, device, i), out.tensor)
             with np.errstate(all="ignore"):
                 expected = x.astype(
                     np.float64 if source.is_floating_point and target.is_floating_point else target.numpy
                 )
-            finish(out, expected, Bound(EXACT), f"copy from {source.name} to {target.name}")
+            check_output(out, expected, Bound(EXACT), f"copy from {source.name} to {target.name}")
 
 
 def _castable(source: DType, target: DType) -> np.ndarray:
-    """Values of `source` whose cast to `target` C defines."""
+    """Values of `source` whose cast to `target` is defined in C."""
     if source.is_floating_point:
         values = np.array(
             [0.0, -0.0, 0.5, 1.5, 2.75, 100.0, 3.999]
             + ([] if target.kind in ("uint", "bool") else [-0.5, -1.5, -100.0])
         )
-        return cast(values, source)
+        return cast_sample(values, source)
     if source.kind == "bool":
         return np.array([True, False, True])
     low, high = dtypes.iinfo(source).min, dtypes.iinfo(source).max
@@ -146,11 +147,11 @@ def _castable(source: DType, target: DType) -> np.ndarray:
 
 
 def many_launches(device: Device) -> None:
-    """A long chain of dependent launches on reused memory keeps its order."""
+    """Check that a long chain of dependent launches on reused memory keeps its order."""
     x = np.arange(64, dtype=np.float32)
     backend = device.backend
-    a, b = (arrange(x, Arrangement.CONTIGUOUS, device) for _ in range(2))
-    one = arrange(np.ones(64, np.float32), Arrangement.CONTIGUOUS, device)
+    a, b = (place_input(x, InputLayout.CONTIGUOUS, device) for _ in range(2))
+    one = place_input(np.ones(64, np.float32), InputLayout.CONTIGUOUS, device)
     for _ in range(200):
         backend.binary("add", a.ref, one.ref, b.ref)
         backend.copy(b.ref, a.ref)

@@ -1,7 +1,7 @@
-"""What a backend's authors know to be missing or wrong: two lists, so that a green run says something.
+"""Known gaps of a backend: cases that are unsupported, and cases that are expected to fail.
 
-*Unsupported* is permanent and has a reason; the case is skipped. *Expected failure* is a bug that is known; the case
-runs, and it is an error when it passes, so that the list cannot rot. Both name cases by glob pattern.
+*Unsupported* is permanent and has a reason; the case is skipped. *Expected failure* is a known bug; the case runs, and
+passing is an error, so that the list cannot rot (pytest's strict xfail). Both name cases by glob pattern.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Expectations:
     expected_failure: Mapping[str, str] = field(default_factory=dict)
 
     def is_unsupported(self, case: str) -> str | None:
-        """The reason why `case` is not supported, or None."""
+        """Why `case` is not supported; None if it is."""
         return _find(self.unsupported, case)
 
     def is_expected_failure(self, case: str) -> str | None:
-        """The reason why `case` is known to fail, or None."""
+        """Why `case` is expected to fail; None if it is not."""
         return _find(self.expected_failure, case)
 
     def __or__(self, other: Expectations) -> Expectations:
@@ -39,9 +39,9 @@ def _find(patterns: Mapping[str, str], case: str) -> str | None:
 
 
 def read(path: Path) -> Expectations:
-    """Expectations from a TOML file with the tables `unsupported` and `expected_failure` of pattern = reason.
+    """Read a TOML file with the tables `unsupported` and `expected_failure` of pattern = reason.
 
-    Raises ValueError for other tables and for reasons that are no text.
+    Raises ValueError for other tables and for reasons that are not text.
     """
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     known = {"unsupported", "expected_failure"}

@@ -1,4 +1,4 @@
-"""What a failed check says: to people in one line, to reports in parts."""
+"""Failures of checks: the exception with its parts, and its texts for people and reports."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from polyhal.hal.errors import KernelBuildError
 
 _DURING = "while checking "
 _HOW = "which ran as "
-_LONGEST = 200
-"""Characters of a failure where it is one of many."""
+_MAX_LINE = 200
+"""Characters of a failure that is listed with others."""
 
 
 class ResultError(AssertionError):
-    """A device's result is not the expected one. The text says it all in one line; the parts are for reports."""
+    """A device's result is not the expected one. The text says everything in one line; reports use the parts."""
 
     def __init__(self, what: str, summary: str, place: str = "", got: str = "", expected: str = "") -> None:
         text = f"{what}: {summary}"
         super().__init__(f"{text}; first at {place}: got {got}, expected {expected}" if place else text)
         self.what = what
-        """The call, with the dtypes and shapes of its inputs and how they lie in memory."""
+        """The call, with the dtypes, shapes and memory layouts of its inputs."""
         self.summary = summary
         self.place = place
-        """The index of the first wrong element; empty where the shape or dtype is wrong."""
+        """The index of the first wrong element; empty if shape or dtype is wrong."""
         self.got = got
         self.expected = expected
 
 
 @contextmanager
-def during(what: str, how: Callable[[], str] | None = None) -> Iterator[None]:
-    """Have whatever is raised inside the block, by a driver for instance, say during which call; `how` says how it ran."""
+def failure_context(call: str, resolution: Callable[[], str] | None = None) -> Iterator[None]:
+    """Add to any exception raised inside the block which call it was, and how it was resolved."""
     try:
         yield
     except Exception as error:
         if not isinstance(error, ResultError):
-            error.add_note(_DURING + what)
-        if how is not None and (text := how()):
+            error.add_note(_DURING + call)
+        if resolution is not None and (text := resolution()):
             error.add_note(_HOW + text)
         raise
 
 
-def call_of(error: BaseException) -> str:
-    """The call that failed, as far as the exception knows it."""
+def failed_call(error: BaseException) -> str:
+    """The call that failed; empty if the exception does not know."""
     return error.what if isinstance(error, ResultError) else _note(error, _DURING)
 
 
-def how_of(error: BaseException) -> str:
-    """How that call ran, as far as the exception knows it."""
+def failed_resolution(error: BaseException) -> str:
+    """How the failed call was resolved; empty if the exception does not know."""
     return _note(error, _HOW)
 
 
-def _note(error: BaseException, beginning: str) -> str:
-    notes = (n for n in getattr(error, "__notes__", ()) if n.startswith(beginning))
-    return next(notes, beginning)[len(beginning) :]
+def _note(error: BaseException, prefix: str) -> str:
+    notes = (n for n in getattr(error, "__notes__", ()) if n.startswith(prefix))
+    return next(notes, prefix)[len(prefix) :]
 
 
-def gist(error: BaseException) -> str:
-    """What went wrong, in one line that is not too long."""
+def one_line(error: BaseException) -> str:
+    """What went wrong, in one line of bounded length."""
     if isinstance(error, ResultError):
         text = f"wrong result, {error.summary}"
         if error.place:
@@ -67,20 +67,20 @@ def gist(error: BaseException) -> str:
     else:
         text = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"
 
 
-def explained(case: str, device: str, error: AssertionError) -> str:
-    """A failed check as a person wants to read it who wrote the backend, or who just has the device."""
+def failure_text(case: str, device: str, error: AssertionError) -> str:
+    """A failed check explained to the author of the backend or the owner of the device."""
     result = error if isinstance(error, ResultError) else None
     rows = {
-        "call": call_of(error),
+        "call": failed_call(error),
         "problem": result.summary if result is not None else str(error),
         "found": f"{result.got} at {result.place}" if result is not None and result.place else "",
         "expected": result.expected if result is not None else "",
-        "ran as": how_of(error),
+        "ran as": failed_resolution(error),
         "repeat": f"polyhal verify {device} --no-quarantine --only '{case}'",
-        "to do": "mend the kernel; or, for good reasons, list the check as unsupported or as an expected failure in a file for "
-        "--polyhal-expectations; on a machine where it is to be used as it is, `polyhal verify` finds another way",
+        "to do": "fix the kernel; or, for good reasons, list the check as unsupported or as an expected failure in a file for "
+        "--polyhal-expectations; on a machine that has to use it as it is, `polyhal verify` finds another way",
     }
     return "\n".join([f"{case} on {device}", *(f"  {name:9} {value}" for name, value in rows.items() if value)])

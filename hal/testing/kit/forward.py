@@ -1,5 +1,6 @@
-"""Forward checks: values, shapes, dtypes, layouts, writes outside the output, and the same through required members
-only.
+"""Forward checks: values, shapes, dtypes, memory layouts, writes outside the output, and error messages.
+
+The same samples are also checked on a device reduced to the required members, which runs the op's decomposition.
 """
 
 from __future__ import annotations
@@ -18,186 +19,188 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.plan import OpPlan
-from polyhal.hal.testing.certification.record import Record
-from polyhal.hal.testing.kit.arrangements import ARRANGEMENTS, Arrangement, Guarded, adapted, arrange, poison_pool
-from polyhal.hal.testing.kit.failures import ResultError, during
+from polyhal.hal.testing.certification.run_record import RunRecord
+from polyhal.hal.testing.kit.failures import ResultError, failure_context
+from polyhal.hal.testing.kit.guards import GuardedOutput, poison_pool
+from polyhal.hal.testing.kit.input_layouts import INPUT_LAYOUTS, InputLayout, place_input, values_in_layout
+from polyhal.hal.testing.kit.op_calls import ExpectedResults, OpCall, expected_results, is_number, runnable_calls
 from polyhal.hal.testing.kit.scope import Scope, primary
 from polyhal.hal.testing.kit.tolerances import Measure, check_close
-from polyhal.hal.testing.kit.values import Call, Expectation, expect, runnable
 from polyhal.tensor import Tensor
 
+Layouts = tuple[InputLayout, ...]
+"""One layout per input."""
 
-def run(call: Call, inputs: tuple[Any, ...], device: Device) -> tuple[Tensor, ...]:
-    """The results of a call, always as a tuple."""
+
+# --- calls ----------------------------------------------------------------------------------------------------------
+
+
+def run_call(call: OpCall, inputs: tuple[Any, ...], device: Device) -> tuple[Tensor, ...]:
+    """Run a call; returns a tuple for any number of results."""
     result = dispatch.apply(call.op, inputs, tuple(call.params.values()), device)
     return result if isinstance(result, tuple) else (result,)
 
 
-def placed(
-    call: Call, arrangements: tuple[Arrangement, ...], device: Device
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The call's values as adapted to the arrangements, and the inputs made of them on the device."""
+def place_inputs(call: OpCall, layouts: Layouts, device: Device) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The call's values as they are in the layouts, and the inputs on the device."""
     values: list[Any] = []
     inputs: list[Any] = []
-    for value, arrangement in zip(call.values, arrangements, strict=True):
-        tensor = isinstance(value, np.ndarray)
-        values.append(adapted(value, arrangement) if tensor else value)
-        inputs.append(arrange(values[-1], arrangement, device) if tensor else value)
+    for value, layout in zip(call.values, layouts, strict=True):
+        is_tensor = isinstance(value, np.ndarray)
+        values.append(values_in_layout(value, layout) if is_tensor else value)
+        inputs.append(place_input(values[-1], layout, device) if is_tensor else value)
     return tuple(values), tuple(inputs)
 
 
-def plain(call: Call) -> tuple[Arrangement, ...]:
-    return (Arrangement.CONTIGUOUS,) * len(call.values)
+def contiguous_layouts(call: OpCall) -> Layouts:
+    """The contiguous layout for every input."""
+    return (InputLayout.CONTIGUOUS,) * len(call.values)
 
 
-def rotation(call: Call, shift: int) -> tuple[Arrangement, ...]:
-    """A different arrangement for every input, moving on with the sample and `shift`."""
-    n = len(ARRANGEMENTS)
-    return tuple(ARRANGEMENTS[(call.number + shift + 3 * i) % n] for i in range(len(call.values)))
+def rotated_layouts(call: OpCall, start: int) -> Layouts:
+    """A different layout for every input, moving on with the sample and `start`."""
+    n = len(INPUT_LAYOUTS)
+    return tuple(INPUT_LAYOUTS[(call.number + start + 3 * i) % n] for i in range(len(call.values)))
+
+
+def rotation_rounds(op: OpDef, dtype: DType | None, samples: int, scope: Scope) -> int:
+    """How often samples are repeated, so that even few of them meet every layout in the primary dtype."""
+    if scope.full:
+        return len(INPUT_LAYOUTS)
+    return -(-len(INPUT_LAYOUTS) // max(samples, 1)) if dtype is primary(op) and not scope.small else 1
+
+
+def rotation_start(op: OpDef, dtype: DType | None) -> int:
+    """Where the rotation starts: the same on every machine, different for each op and dtype."""
+    position = op.tests.dtypes.index(dtype) if dtype in op.tests.dtypes else 0
+    return zlib.crc32(op.name.encode()) + position * 2
+
+
+def placed_calls(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Iterator[tuple[OpCall, Layouts]]:
+    """The calls of the forward check, each with the layouts of its inputs."""
+    calls = runnable_calls(device, op, dtype, scope)
+    start, rounds = rotation_start(op, dtype), rotation_rounds(op, dtype, len(calls), scope)
+    for call in calls:
+        for turn in range(rounds if _has_tensors(call) else 1):
+            yield call, rotated_layouts(call, start + turn * len(calls))
+
+
+def plan_of(call: OpCall, inputs: tuple[Any, ...], device: Device) -> OpPlan:
+    """The plan by which a call ran. Raises KeyError if it did not run."""
+    specs = tuple(dispatch.input_spec(x) for x in inputs)
+    return device.plans[dispatch.plan_key(call.op, dispatch.freeze(tuple(call.params.values())), specs)]
+
+
+def _resolution(call: OpCall, inputs: tuple[Any, ...], device: Device) -> str:
+    """How a call was resolved, in a few words; empty if it failed before that."""
+    try:
+        return plan_of(call, inputs, device).resolution.how
+    except KeyError:
+        return ""
+
+
+def _has_tensors(call: OpCall) -> bool:
+    return any(isinstance(v, np.ndarray) for v in call.values)
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def check_forward(
+    device: Device, op: OpDef, dtype: DType | None, scope: Scope, record: RunRecord | None = None
+) -> None:
+    """Check every sample of `op` in `dtype`, in layouts that rotate with the sample and the dtype.
+
+    `record` receives how the op ran and how far it was off. Raises ResultError, which names the call, the layouts and the
+    first wrong element.
+    """
+    measure = record.measure(op, dtype) if record is not None else None
+    guarded = False
+    for call, layouts in placed_calls(device, op, dtype, scope):
+        values, inputs = place_inputs(call, layouts, device)
+        expected = expected_results(call, values=values)
+        what = f"{call} as {', '.join(layouts)}" if _has_tensors(call) else str(call)
+        poison_pool(device, [s.nbytes for s in expected.outputs])
+        with failure_context(what, functools.partial(_resolution, call, inputs, device)):
+            results = run_call(call, inputs, device)
+            if record is not None:
+                record.ran(op, dtype, plan_of(call, inputs, device).resolution.step)
+            check_results(call, results, expected, what, measure)
+            if not guarded and _has_tensors(call) and all(s.size for s in expected.outputs) and op.view is None:
+                guarded = True
+                _check_guarded(call, inputs, expected, device, rotation_start(op, dtype), what)
+    if op.schema.mutates:
+        for call in runnable_calls(device, op, dtype, scope):
+            with failure_context(f"{call} in place"):
+                _check_in_place(call, device)
 
 
 def check_results(
-    call: Call, results: tuple[Tensor, ...], wanted: Expectation, what: str, measure: Measure | None = None
+    call: OpCall, results: tuple[Tensor, ...], expected: ExpectedResults, what: str, measure: Measure | None = None
 ) -> None:
-    """Raise ResultError unless dtypes, shapes and values are the expected ones; `measure` is told the errors."""
-    if len(results) != len(wanted.outputs) or len(results) != len(wanted.values):
+    """Raise ResultError unless dtypes, shapes and values are as expected; `measure` receives the errors."""
+    if len(results) != len(expected.outputs) or len(results) != len(expected.values):
         raise ResultError(
-            what, f"{len(results)} results; the rule says {len(wanted.outputs)}, the reference {len(wanted.values)}"
+            what, f"{len(results)} results; the rule says {len(expected.outputs)}, the reference {len(expected.values)}"
         )
-    names = (
-        call.op.schema.outputs
-        if len(call.op.schema.outputs) == len(results)
-        else tuple(str(i) for i in range(len(results)))
-    )
-    for name, out, spec, value, bound in zip(names, results, wanted.outputs, wanted.values, wanted.bounds, strict=True):
+    declared = call.op.schema.outputs
+    names = declared if len(declared) == len(results) else tuple(map(str, range(len(results))))
+    rows = zip(names, results, expected.outputs, expected.values, expected.bounds, strict=True)
+    for name, out, spec, value, bound in rows:
         label = f"{what} -> {name}"
         if out.dtype is not spec.dtype or out.shape != spec.shape:
             raise ResultError(label, f"the result is {out.spec}; expected {spec}")
         check_close(out.numpy(), value, spec.dtype, bound, label, measure)
 
 
-def forward(device: Device, op: OpDef, dtype: DType | None, scope: Scope, record: Record | None = None) -> None:
-    """Check every sample of `op` in `dtype`, in arrangements that rotate from sample to sample and from dtype to dtype.
-
-    Raises ResultError that names the call, the arrangements and the first wrong element. `record` takes in how the op ran
-    and how far it was off.
-    """
-    measure = record.measure(op, dtype) if record is not None else None
-    guarded = False
-    for call, arrangements in placements(device, op, dtype, scope):
-        values, inputs = placed(call, arrangements, device)
-        wanted = expect(call, values=values)
-        what = f"{call} as {', '.join(arrangements)}" if _has_tensors(call) else str(call)
-        poison_pool(device, [s.nbytes for s in wanted.outputs])
-        with during(what, functools.partial(_how, call, inputs, device)):
-            results = run(call, inputs, device)
-            if record is not None:
-                record.ran(op, dtype, planned(call, inputs, device).resolution.step)
-            check_results(call, results, wanted, what, measure)
-            if not guarded and _has_tensors(call) and all(s.size for s in wanted.outputs) and op.view is None:
-                guarded = True
-                _write_into(call, inputs, wanted, device, shift(op, dtype), what)
-    if op.schema.mutates:
-        for call in runnable(device, op, dtype, scope):
-            with during(f"{call} in place"):
-                _in_place(call, device)
-
-
-def placements(
-    device: Device, op: OpDef, dtype: DType | None, scope: Scope
-) -> Iterator[tuple[Call, tuple[Arrangement, ...]]]:
-    """The calls of the forward check, each with the arrangements of its inputs."""
-    made = runnable(device, op, dtype, scope)
-    first, turns = shift(op, dtype), rounds(op, dtype, len(made), scope)
-    for call in made:
-        for turn in range(turns if _has_tensors(call) else 1):
-            yield call, rotation(call, first + turn * len(made))
-
-
-def _how(call: Call, inputs: tuple[Any, ...], device: Device) -> str:
-    """How a call ran, in a few words; empty where it did not come to that."""
-    try:
-        return planned(call, inputs, device).resolution.how
-    except KeyError:
-        return ""
-
-
-def _has_tensors(call: Call) -> bool:
-    return any(isinstance(v, np.ndarray) for v in call.values)
-
-
-def planned(call: Call, inputs: tuple[Any, ...], device: Device) -> OpPlan:
-    """The plan by which a call ran."""
-    specs = tuple(dispatch.input_spec(x) for x in inputs)
-    return device.plans[dispatch.plan_key(call.op, dispatch.freeze(tuple(call.params.values())), specs)]
-
-
-def rounds(op: OpDef, dtype: DType | None, samples: int, scope: Scope) -> int:
-    """How often samples are repeated, so that few of them still meet every arrangement in the primary dtype."""
-    if scope.full:
-        return len(ARRANGEMENTS)
-    return -(-len(ARRANGEMENTS) // max(samples, 1)) if dtype is primary(op) and not scope.small else 1
-
-
-def shift(op: OpDef, dtype: DType | None) -> int:
-    """Where the rotation starts: the same on every machine, different from op to op and from dtype to dtype."""
-    position = op.tests.dtypes.index(dtype) if dtype in op.tests.dtypes else 0
-    return zlib.crc32(op.name.encode()) + position * 2
-
-
-def _write_into(
-    call: Call, inputs: tuple[Any, ...], wanted: Expectation, device: Device, first: int, what: str
+def _check_guarded(
+    call: OpCall, inputs: tuple[Any, ...], expected: ExpectedResults, device: Device, start: int, what: str
 ) -> None:
     """Write the results into poisoned buffers: on a vector boundary, past one, or with gaps between the elements."""
-    lead, strided = [(ALIGNMENT, False), (ALIGNMENT + 1, False), (ALIGNMENT, True)][first % 3]
-    outs = [Guarded(s, device, lead, strided=strided) for s in wanted.outputs]
+    lead, strided = [(ALIGNMENT, False), (ALIGNMENT + 1, False), (ALIGNMENT, True)][start % 3]
+    outs = [GuardedOutput(s, device, lead, strided=strided) for s in expected.outputs]
     dispatch.apply_into(call.op, inputs, tuple(call.params.values()), tuple(o.tensor for o in outs))
     label = f"{what} into {'a strided output' if strided else f'an output at offset {lead}'}"
-    check_results(call, tuple(o.tensor for o in outs), wanted, label)
+    check_results(call, tuple(o.tensor for o in outs), expected, label)
     for out in outs:
         out.check(label)
 
 
-def _in_place(call: Call, device: Device) -> None:
-    """Have an optimizer-like op replace its own inputs."""
-    _, inputs = placed(call, plain(call), device)
-    wanted = expect(call)
-    targets = tuple(inputs[i] for i in replaced(call))
+def _check_in_place(call: OpCall, device: Device) -> None:
+    """Let an op that mutates replace its own inputs."""
+    _, inputs = place_inputs(call, contiguous_layouts(call), device)
+    expected = expected_results(call)
+    targets = tuple(inputs[i] for i in replaced_inputs(call))
     dispatch.apply_into(call.op, inputs, tuple(call.params.values()), targets)
-    check_results(call, targets, wanted, f"{call} in place")
+    check_results(call, targets, expected, f"{call} in place")
 
 
-def replaced(call: Call) -> tuple[int, ...]:
-    """Which input each output replaces.
+def replaced_inputs(call: OpCall) -> tuple[int, ...]:
+    """The input that each output replaces.
 
-    Inputs come in groups of `count` tensors: parameters, gradients, then state; last, if `counted`, the number of the step.
-    The outputs are the parameters and the state.
+    Inputs come in groups of `count` tensors: parameters, gradients, then states; last, if `counted`, the number of the
+    step. The outputs are the parameters and the states.
     """
     tensors = sum(1 for v in call.values if isinstance(v, np.ndarray)) - bool(call.params.get("counted"))
-    outputs = len(expect(call).outputs)
+    outputs = len(expected_results(call).outputs)
     count = call.params.get("count", outputs)
-    state = outputs - count
-    return (*range(count), *range(tensors - state, tensors))
+    states = outputs - count
+    return (*range(count), *range(tensors - states, tensors))
 
 
-def required_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> None:
-    """Check samples on `device`, which is a bare one: the op runs through its decomposition or a required member."""
-    for call in runnable(device, op, dtype, scope):
-        values, inputs = placed(call, plain(call), device)
+def check_core_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> None:
+    """Check the samples on a `core_only` device: through the op's decomposition or a required member."""
+    for call in runnable_calls(device, op, dtype, scope):
+        values, inputs = place_inputs(call, contiguous_layouts(call), device)
         what = f"{call} through required members only"
-        with during(what):
-            check_results(call, run(call, inputs, device), expect(call, values=values), what)
+        with failure_context(what):
+            check_results(call, run_call(call, inputs, device), expected_results(call, values=values), what)
 
 
-def errors(device: Device, op: OpDef) -> None:
-    """Check that every error sample raises the stated type and text, and that the device computes on afterwards."""
+def check_errors(device: Device, op: OpDef) -> None:
+    """Check that every error sample raises the stated type and text, and that the device still computes afterwards."""
     for number, sample in enumerate(op.tests.errors):
-        inputs = tuple(
-            x
-            if x is None or type(x) in (bool, int, float)
-            else arrange(_default(np.asarray(x)), Arrangement.CONTIGUOUS, device)
-            for x in sample.inputs
-        )
+        inputs = tuple(x if x is None or is_number(x) else _error_input(x, device) for x in sample.inputs)
         params = {**op.schema.params, **sample.params}
         what = f"{op.name} error sample {number}"
         used = device.memory_stats().used
@@ -213,10 +216,12 @@ def errors(device: Device, op: OpDef) -> None:
             raise AssertionError(f"{what}: expected {sample.error.__name__}, but nothing was raised")
         if device.memory_stats().used != used:
             raise AssertionError(f"{what}: the failed call kept {device.memory_stats().used - used} bytes")
-        probe = arrange(np.array([1.0, 2.0], np.float32), Arrangement.CONTIGUOUS, device)
+        probe = place_input(np.array([1.0, 2.0], np.float32), InputLayout.CONTIGUOUS, device)
         if (probe + probe).tolist() != [2.0, 4.0]:
             raise AssertionError(f"{what}: the device computes wrong results after the error")
 
 
-def _default(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float32) if array.dtype == np.float64 else array
+def _error_input(x: Any, device: Device) -> Tensor:
+    array = np.asarray(x)
+    array = array.astype(np.float32) if array.dtype == np.float64 else array
+    return place_input(array, InputLayout.CONTIGUOUS, device)

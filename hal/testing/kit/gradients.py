@@ -1,9 +1,8 @@
-"""Gradient checks: the tape against central differences, a hand-written rule against the decomposition, second
-derivatives.
+"""Gradient checks: the tape against central differences, hand-written rules against decompositions, second derivatives.
 
-Bounds: a gradient rule is a short chain of ops, each within its own tolerance, so that `_CHAIN` units of the dtype at
-the largest gradient are allowed, and as many again per doubling of the elements that flow together; central differences
-in float64 add about 1e-8 of the same magnitude.
+Bounds: a gradient rule is a short chain of ops, each within its own tolerance. `_CHAIN_UNITS` units of the dtype at the
+largest gradient are allowed, and as many again per doubling of the elements that are summed. Central differences in float64
+add about 1e-8 of the same magnitude.
 """
 
 from __future__ import annotations
@@ -18,107 +17,106 @@ from polyhal.autograd import grad
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, finfo
-from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.decompose import decomposition
-from polyhal.hal.testing.kit.arrangements import Arrangement, arrange
-from polyhal.hal.testing.kit.differences import Direction, along, directions, slope
-from polyhal.hal.testing.kit.failures import ResultError, during
-from polyhal.hal.testing.kit.forward import placed, plain, rotation, run
+from polyhal.hal.testing.kit.failures import ResultError, failure_context
+from polyhal.hal.testing.kit.finite_differences import Direction, central_difference, directional_derivative, directions
+from polyhal.hal.testing.kit.forward import contiguous_layouts, place_inputs, rotated_layouts, run_call
+from polyhal.hal.testing.kit.input_layouts import InputLayout, place_input
+from polyhal.hal.testing.kit.op_calls import SEED, OpCall, evaluate, runnable_calls, specs_of
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.kit.tolerances import computing
-from polyhal.hal.testing.kit.values import SEED, Call, evaluate, runnable, specs_of
 from polyhal.tensor import Tensor
 
-_CHAIN = 64.0
-_DIFFERENCES = 1e-7
-_SECOND_ORDER = 3
-"""Samples per op whose second derivatives are checked."""
+_CHAIN_UNITS = 64.0
+_DIFFERENCE_ERROR = 1e-7
+_HALF_UNITS = 8
+"""Units allowed to a half-precision gradient: its intermediate results are rounded to half precision too."""
+_SECOND_ORDER_SAMPLES = 3
+_SECOND_ORDER_DIRECTIONS = 5
+_SECOND_ORDER_ELEMENTS = 400
+
+Weights = dict[int, np.ndarray]
+"""Weights of the outputs in the scalar that is differentiated, by output."""
 
 
-def differentiable(device: Device, op: OpDef, scope: Scope) -> bool:
-    """Whether the tape records `op` and any sample says that its derivative exists."""
+def is_differentiable(device: Device, op: OpDef, scope: Scope) -> bool:
+    """Whether the tape records `op`, and some sample says that the derivative exists."""
     if (op.gradient is None and op.decompose is None) or op.schema.mutates or op.tests.samples is None:
         return False
-    return bool(usable(device, op, dtypes.float32, scope))
+    return bool(differentiable_calls(device, op, dtypes.float32, scope))
 
 
-def usable(device: Device, op: OpDef, dtype: DType, scope: Scope) -> list[Call]:
-    """The calls with float tensors in, a float result, elements to differentiate, and no special values."""
-    found = []
-    for call in runnable(device, op, dtype, scope):
-        if call.sample.special or not call.sample.differentiable or not _varying(call):
+def differentiable_calls(device: Device, op: OpDef, dtype: DType, scope: Scope) -> list[OpCall]:
+    """The calls with float inputs that have elements, a float result, and no special values."""
+    out = []
+    for call in runnable_calls(device, op, dtype, scope):
+        if call.sample.special or not call.sample.differentiable or not _differentiated(call):
             continue
         first = call.outputs()[0]
         if first.dtype.is_floating_point and first.size:
-            found.append(call)
-    return found
+            out.append(call)
+    return out
 
 
-def _varying(call: Call) -> tuple[int, ...]:
-    """The inputs that derivatives are taken in."""
-    return tuple(
-        i
-        for i, v in enumerate(call.values)
-        if isinstance(v, np.ndarray) and v.size and as_dtype(v.dtype).is_floating_point
-    )
+def _is_float_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and as_dtype(value.dtype).is_floating_point
 
 
-def _weighted(op: OpDef, outputs: Sequence[Spec]) -> tuple[int, ...]:
-    """The outputs that gradients come in through: the first, and those that the rule asks for by name."""
-    rule = op.gradient
-    if rule is None:
-        return tuple(i for i, s in enumerate(outputs) if s.dtype.is_floating_point)
-    named = tuple(
-        op.schema.outputs.index(n[2:]) for n in rule.needs if n.startswith("g_") and n[2:] in op.schema.outputs
-    )
-    return (0, *(i for i in named if i))
+def _differentiated(call: OpCall) -> tuple[int, ...]:
+    """The inputs with respect to which derivatives are taken."""
+    return tuple(i for i, v in enumerate(call.values) if _is_float_array(v) and v.size)
 
 
-def _weights(call: Call, outputs: Sequence[Spec]) -> dict[int, np.ndarray]:
+def _weights(call: OpCall) -> Weights:
+    """Random weights for the outputs through which gradients flow: the first, and those that the rule names."""
+    op, outputs = call.op, call.outputs()
     rng = np.random.default_rng(SEED + call.number)
-    return {
-        i: rng.uniform(0.5, 1.5, outputs[i].shape) * rng.choice([-1.0, 1.0], outputs[i].shape)
-        for i in _weighted(call.op, outputs)
-    }
+    if op.gradient is None:
+        weighted = tuple(i for i, s in enumerate(outputs) if s.dtype.is_floating_point)
+    else:
+        names = op.schema.outputs
+        named = [names.index(n[2:]) for n in op.gradient.needs if n.startswith("g_") and n[2:] in names]
+        weighted = (0, *(i for i in named if i))
+    return {i: rng.uniform(0.5, 1.5, outputs[i].shape) * rng.choice([-1.0, 1.0], outputs[i].shape) for i in weighted}
 
 
 def tape_gradients(
-    call: Call,
+    call: OpCall,
     inputs: tuple[Any, ...],
-    weights: dict[int, np.ndarray],
+    weights: Weights,
     device: Device,
     *,
     derived: bool = False,
     create_graph: bool = False,
 ) -> list[Tensor | None]:
-    """Gradients of the weighted sum of the results in the varying inputs; `derived` goes through the decomposition."""
-    varying = [inputs[i] for i in _varying(call)]
-    for x in varying:
+    """Gradients of the weighted sum of the results; `derived` differentiates the decomposition instead of the op."""
+    leaves = [inputs[i] for i in _differentiated(call)]
+    for x in leaves:
         x.requires_grad_()
     if derived:
         with dispatch.default_device(device):
-            outs = decomposition(call.op, call.outputs())(*inputs, **_bound(call))
+            outs = decomposition(call.op, call.outputs())(*inputs, **_normalized_params(call))
     else:
-        outs = run(call, inputs, device)
-    chosen = [(outs[i], w) for i, w in weights.items() if outs[i].requires_grad]
-    if not chosen:
-        return [None] * len(varying)
-    seeds = [arrange(w.astype(o.dtype.numpy), Arrangement.CONTIGUOUS, device) for o, w in chosen]
-    return list(grad([o for o, _ in chosen], varying, seeds, create_graph=create_graph, allow_unused=True))
+        outs = run_call(call, inputs, device)
+    roots = [(outs[i], w) for i, w in weights.items() if outs[i].requires_grad]
+    if not roots:
+        return [None] * len(leaves)
+    seeds = [place_input(w.astype(o.dtype.numpy), InputLayout.CONTIGUOUS, device) for o, w in roots]
+    return list(grad([o for o, _ in roots], leaves, seeds, create_graph=create_graph, allow_unused=True))
 
 
-def _bound(call: Call) -> dict[str, Any]:
-    """The parameters as the op's rule normalises them, which is how a decomposition receives them."""
-    bound = dict(call.params)
-    dispatch.infer(call.op, specs_of(call.values), bound)
-    return bound
+def _normalized_params(call: OpCall) -> dict[str, Any]:
+    """The parameters as the op's rule normalizes them, which is how a decomposition receives them."""
+    params = dict(call.params)
+    dispatch.infer(call.op, specs_of(call.values), params)
+    return params
 
 
-def _arrays(found: Sequence[Tensor | None], call: Call, what: str) -> list[np.ndarray]:
-    """Gradients in float64, zeros for absent ones. Raises AssertionError for a wrong shape or dtype."""
+def _arrays(gradients: Sequence[Tensor | None], call: OpCall, what: str) -> list[np.ndarray]:
+    """Gradients in float64, zeros for absent ones. Raises ResultError for a wrong shape or dtype."""
     out = []
-    for i, g in zip(_varying(call), found, strict=True):
+    for i, g in zip(_differentiated(call), gradients, strict=True):
         value = call.values[i]
         if g is None:
             out.append(np.zeros(value.shape))
@@ -131,141 +129,148 @@ def _arrays(found: Sequence[Tensor | None], call: Call, what: str) -> list[np.nd
 
 
 def _limit(dtype: DType, arrays: Sequence[np.ndarray], elements: float) -> float:
-    """The allowed error of a directional derivative that sums `elements` products of such gradients."""
+    """The allowed error of a directional derivative that sums `elements` products with such gradients."""
+    count = max(elements, 1)
     largest = max([1.0, *(float(np.abs(a).max(initial=0.0)) for a in arrays)])
-    return (
-        (_CHAIN * (1 + math.log2(max(elements, 1))) * finfo(computing(dtype)).eps + _DIFFERENCES)
-        * largest
-        * math.sqrt(max(elements, 1))
-    )
+    units = _CHAIN_UNITS * (1 + math.log2(count))
+    return (units * finfo(computing(dtype)).eps + _DIFFERENCE_ERROR) * largest * math.sqrt(count)
 
 
-def first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> None:
+def _moving(direction: Direction) -> float:
+    """The number of elements that a direction moves."""
+    return sum(float(np.count_nonzero(s)) for s in direction.steps)
+
+
+# --- first order ----------------------------------------------------------------------------------------------------
+
+
+def check_first_order(device: Device, op: OpDef, dtype: DType, scope: Scope) -> None:
     """Check the tape against central differences of the reference, and the rule against the decomposition's gradient.
 
     Half-precision gradients are compared with the device's own float32 gradients at the same, rounded, inputs.
     """
-    for call in usable(device, op, dtype, scope):
-        values, inputs = placed(call, rotation(call, 1) if call.number % 2 else plain(call), device)
-        call = Call(op, values, call.params, call.sample, call.number)
+    for call in differentiable_calls(device, op, dtype, scope):
+        layouts = rotated_layouts(call, 1) if call.number % 2 else contiguous_layouts(call)
+        values, inputs = place_inputs(call, layouts, device)
+        call = OpCall(op, values, call.params, call.sample, call.number)
         what = f"gradient of {call}"
-        with during(what):
-            _first_order(device, call, inputs, dtype, what)
+        with failure_context(what):
+            _check_first_order(device, call, inputs, dtype, what)
 
 
-def _first_order(device: Device, call: Call, inputs: tuple[Any, ...], dtype: DType, what: str) -> None:
-    op, weights = call.op, _weights(call, call.outputs())
-    got = _arrays(tape_gradients(call, inputs, weights, device), call, what)
+def _check_first_order(device: Device, call: OpCall, inputs: tuple[Any, ...], dtype: DType, what: str) -> None:
+    op, weights = call.op, _weights(call)
+    gradients = _arrays(tape_gradients(call, inputs, weights, device), call, what)
     if dtype.itemsize < 4:
-        _half(call, got, weights, device, what)
+        _compare_with_float32(call, gradients, weights, device, what)
         return
-    _against_differences(call, got, weights, dtype, what)
+    _compare_with_differences(call, gradients, weights, dtype, what)
     if op.gradient is None or op.decompose is None:
         return
-    _, fresh = placed(call, plain(call), device)
-    other = _arrays(tape_gradients(call, fresh, weights, device, derived=True), call, what)
-    for i, a, b in zip(_varying(call), got, other, strict=True):
+    _, fresh = place_inputs(call, contiguous_layouts(call), device)
+    derived = _arrays(tape_gradients(call, fresh, weights, device, derived=True), call, what)
+    for i, a, b in zip(_differentiated(call), gradients, derived, strict=True):
         limit = _limit(dtype, [a, b], call.values[i].size)
         worst = float(np.abs(a - b).max(initial=0.0))
         if not worst <= limit:
             raise ResultError(what, f"rule and decomposition differ by {worst:.3g} for input {i}, {limit:.3g} allowed")
 
 
-def _against_differences(
-    call: Call, got: list[np.ndarray], weights: dict[int, np.ndarray], dtype: DType, what: str
+def _compare_with_differences(
+    call: OpCall, gradients: list[np.ndarray], weights: Weights, dtype: DType, what: str
 ) -> None:
-    varying = _varying(call)
-    points = [call.values[i].astype(np.float64) for i in varying]
+    differentiated = _differentiated(call)
+    points = [call.values[i].astype(np.float64) for i in differentiated]
 
     def loss(at: Sequence[np.ndarray]) -> float:
-        values = [
-            v.astype(np.float64) if isinstance(v, np.ndarray) and as_dtype(v.dtype).is_floating_point else v
-            for v in call.values
-        ]
-        for i, p in zip(varying, at, strict=True):
+        values = [v.astype(np.float64) if _is_float_array(v) else v for v in call.values]
+        for i, p in zip(differentiated, at, strict=True):
             values[i] = p
         results = evaluate(call.op.reference, tuple(values), call.params)
         return float(sum(np.sum(results[i] * w) for i, w in weights.items()))
 
     for direction in directions(points, np.random.default_rng(SEED)):
-        predicted, measured = along(got, direction), slope(loss, points, direction)
-        limit = _limit(dtype, got, sum(float(np.count_nonzero(s)) for s in direction.steps))
+        predicted, measured = directional_derivative(gradients, direction), central_difference(loss, points, direction)
+        limit = _limit(dtype, gradients, _moving(direction))
         if not abs(predicted - measured) <= limit:
             raise _disagreement(what, direction, predicted, measured, limit)
 
 
 def _disagreement(what: str, direction: Direction, predicted: float, measured: float, limit: float) -> ResultError:
-    said = f"the tape says {predicted:.9g}, differences say {measured:.9g}; {limit:.3g} apart allowed"
-    return ResultError(what, f"along {direction.name} {said}")
+    values = f"the tape says {predicted:.9g}, differences say {measured:.9g}; {limit:.3g} apart allowed"
+    return ResultError(what, f"along {direction.name} {values}")
 
 
-def _half(call: Call, got: list[np.ndarray], weights: dict[int, np.ndarray], device: Device, what: str) -> None:
-    wide = tuple(
-        v.astype(np.float32) if isinstance(v, np.ndarray) and as_dtype(v.dtype).is_floating_point else v
-        for v in call.values
-    )
-    reference = Call(call.op, wide, call.params, call.sample, call.number)
-    _, inputs = placed(reference, plain(reference), device)
-    rounded = {i: w.astype(call.values[_varying(call)[0]].dtype).astype(np.float64) for i, w in weights.items()}
-    expected = _arrays(tape_gradients(reference, inputs, rounded, device), reference, what)
-    for i, a, b in zip(_varying(call), got, expected, strict=True):
-        kind = as_dtype(call.values[i].dtype)
-        # The rule's intermediate results are rounded to half precision too: a few units, at the largest magnitude.
-        limit = 8 * finfo(kind).eps * max(1.0, float(np.abs(b).max(initial=0.0)))
+def _compare_with_float32(
+    call: OpCall, gradients: list[np.ndarray], weights: Weights, device: Device, what: str
+) -> None:
+    values = tuple(v.astype(np.float32) if _is_float_array(v) else v for v in call.values)
+    wide = OpCall(call.op, values, call.params, call.sample, call.number)
+    _, inputs = place_inputs(wide, contiguous_layouts(wide), device)
+    rounded = {i: w.astype(call.values[_differentiated(call)[0]].dtype).astype(np.float64) for i, w in weights.items()}
+    expected = _arrays(tape_gradients(wide, inputs, rounded, device), wide, what)
+    for i, a, b in zip(_differentiated(call), gradients, expected, strict=True):
+        eps = finfo(as_dtype(call.values[i].dtype)).eps
+        limit = _HALF_UNITS * eps * max(1.0, float(np.abs(b).max(initial=0.0)))
         worst = float(np.abs(a - b).max(initial=0.0))
         if not worst <= limit:
             raise ResultError(what, f"input {i} is {worst:.3g} away from the float32 gradient, {limit:.3g} allowed")
 
 
-def second_order(device: Device, op: OpDef, scope: Scope) -> None:
-    """Check gradients of gradients against central differences of the first-order gradients in float64 on the host.
+# --- second order ---------------------------------------------------------------------------------------------------
 
-    The latter are those of the NumPy device, which the first-order check has measured against the reference.
+
+def check_second_order(device: Device, op: OpDef, scope: Scope) -> None:
+    """Check gradients of gradients against central differences of first-order gradients in float64 on the host.
+
+    These are the gradients of the NumPy device, which the first-order check compares with the reference.
     """
     precise = scope.full and dtypes.float64 in device.capabilities.compute and dtypes.float64 in op.tests.dtypes
     dtype = dtypes.float64 if precise else dtypes.float32
-    small = [c for c in usable(device, op, dtype, scope) if c.elements <= 400]
-    for call in small[:_SECOND_ORDER]:
+    small = [c for c in differentiable_calls(device, op, dtype, scope) if c.elements <= _SECOND_ORDER_ELEMENTS]
+    for call in small[:_SECOND_ORDER_SAMPLES]:
         what = f"second derivative of {call}"
-        with during(what):
-            _second_order(device, call, dtype, what)
+        with failure_context(what):
+            _check_second_order(device, call, dtype, what)
 
 
-def _second_order(device: Device, call: Call, dtype: DType, what: str) -> None:
+def _check_second_order(device: Device, call: OpCall, dtype: DType, what: str) -> None:
     host = Device("numpy")
-    weights, varying = _weights(call, call.outputs()), _varying(call)
+    weights, differentiated = _weights(call), _differentiated(call)
     rng = np.random.default_rng(SEED)
-    seeds = [rng.uniform(-1.0, 1.0, call.values[i].shape) for i in varying]
-    got = _second(call, weights, seeds, device, what)
-    points = [call.values[i].astype(np.float64) for i in varying]
+    cotangents = [rng.uniform(-1.0, 1.0, call.values[i].shape) for i in differentiated]
+    second = _second_gradients(call, weights, cotangents, device, what)
+    points = [call.values[i].astype(np.float64) for i in differentiated]
 
-    def slopes(at: Sequence[np.ndarray]) -> float:
-        moved = [
+    def first_gradients(at: Sequence[np.ndarray]) -> float:
+        """The product of the first-order gradients at a point with the cotangents."""
+        values = [
             v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype == np.float32 else v for v in call.values
         ]
-        for i, p in zip(varying, at, strict=True):
-            moved[i] = p
-        there = Call(call.op, tuple(moved), call.params, call.sample, call.number)
-        _, inputs = placed(there, plain(there), host)
-        found = tape_gradients(there, inputs, weights, host)
-        return float(sum(np.sum(g.numpy() * s) for g, s in zip(found, seeds, strict=True) if g is not None))
+        for i, p in zip(differentiated, at, strict=True):
+            values[i] = p
+        there = OpCall(call.op, tuple(values), call.params, call.sample, call.number)
+        _, inputs = place_inputs(there, contiguous_layouts(there), host)
+        gradients = tape_gradients(there, inputs, weights, host)
+        return float(sum(np.sum(g.numpy() * c) for g, c in zip(gradients, cotangents, strict=True) if g is not None))
 
-    for direction in directions(points, rng, some=4)[-5:]:
-        predicted, measured = along(got, direction), slope(slopes, points, direction)
-        limit = 4 * _limit(dtype, [*got, *seeds], sum(float(np.count_nonzero(s)) for s in direction.steps))
+    for direction in directions(points, rng, sampled=4)[-_SECOND_ORDER_DIRECTIONS:]:
+        predicted = directional_derivative(second, direction)
+        measured = central_difference(first_gradients, points, direction)
+        limit = 4 * _limit(dtype, [*second, *cotangents], _moving(direction))
         if not abs(predicted - measured) <= limit:
             raise _disagreement(what, direction, predicted, measured, limit)
 
 
-def _second(
-    call: Call, weights: dict[int, np.ndarray], seeds: list[np.ndarray], device: Device, what: str
+def _second_gradients(
+    call: OpCall, weights: Weights, cotangents: list[np.ndarray], device: Device, what: str
 ) -> list[np.ndarray]:
-    """The gradient of the gradients' product with `seeds`, in float64."""
-    _, inputs = placed(call, plain(call), device)
-    varying = [inputs[i] for i in _varying(call)]
-    found = tape_gradients(call, inputs, weights, device, create_graph=True)
-    tracked = [(g, s) for g, s in zip(found, seeds, strict=True) if g is not None and g.requires_grad]
+    """The gradient of the product of the gradients with `cotangents`, in float64."""
+    _, inputs = place_inputs(call, contiguous_layouts(call), device)
+    leaves = [inputs[i] for i in _differentiated(call)]
+    gradients = tape_gradients(call, inputs, weights, device, create_graph=True)
+    tracked = [(g, c) for g, c in zip(gradients, cotangents, strict=True) if g is not None and g.requires_grad]
     if not tracked:
-        return [np.zeros(x.shape) for x in varying]
-    cotangents = [arrange(s.astype(g.dtype.numpy), Arrangement.CONTIGUOUS, device) for g, s in tracked]
-    return _arrays(grad([g for g, _ in tracked], varying, cotangents, allow_unused=True), call, what)
+        return [np.zeros(x.shape) for x in leaves]
+    seeds = [place_input(c.astype(g.dtype.numpy), InputLayout.CONTIGUOUS, device) for g, c in tracked]
+    return _arrays(grad([g for g, _ in tracked], leaves, seeds, allow_unused=True), call, what)

@@ -1,4 +1,4 @@
-"""Devices of the kit's own around a backend that is open already: their plans and pools are not those of the program."""
+"""Isolation of the kit from the program: devices with plans and pools of their own, and policies for the time of a run."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from polyhal.hal.kernels.quarantine import EMPTY, Quarantine
 
 
 def isolated(device: Device, quarantine: Quarantine = EMPTY) -> Device:
-    """Another device around the same backend, on which nothing but `quarantine` is passed over."""
-    made = Device.opened(device.name, device.backend)
-    made.planner.quarantine = quarantine
-    return made
+    """Another device around the same backend, with `quarantine` in force and nothing else."""
+    own = Device.opened(device.name, device.backend)
+    own.planner.quarantine = quarantine
+    return own
 
 
 def strict() -> AbstractContextManager[None]:
-    """Refuse host fallbacks and kernels that do not build, for the whole process: a check must see what fails."""
+    """Refuse host fallbacks, and raise the errors of kernels that do not build, in the whole process."""
     return policies(POLYHAL_FALLBACK="error", POLYHAL_STRICT="1")
 
 
 @contextmanager
 def policies(**values: str) -> Iterator[None]:
-    """Set environment variables inside the block."""
+    """Set environment variables inside the block, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -1,22 +1,20 @@
-"""How far a device's result may be from the float64 reference, and why. The one place where error bounds are derived.
+"""Error bounds: how far a device's result may be from the float64 reference. The only place where they are derived.
 
-Let `u(d, m)` be the unit in the last place of dtype d at magnitude m: eps(d) * 2^floor(log2 m), and never less than
-that of the smallest normal number. An op's `Tolerance` says:
+Let `u(d, m)` be the unit in the last place of dtype d at magnitude m: eps(d) * 2^floor(log2 m), at least that of the
+smallest normal number. An op's `Tolerance` has these parts:
 
 - `ulp`: a fixed number of operations, each of which rounds once, is off by at most `ulp * u(c, max(|reference|,
-  floor))`, where c is the dtype the op computes in: the result's own, or float32 where the result is of half precision.
+  floor))`, where c is the dtype in which the op computes: the result's own, or float32 for half-precision results.
 - `terms`: a sum of n terms of magnitudes m_i, in any order, is off by at most n * eps(c)/2 * sum(m_i) (Higham, Accuracy
   and Stability of Numerical Algorithms, 2002, section 4.2). With independent roundings it is within 4 sqrt(n) *
   eps(c)/2 * sum(m_i) with a probability above 0.999 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019); the smaller of
-  the two is allowed. sum(m_i) is what the reference gives for the absolute values of the inputs, where that is finite.
-- Half results are rounded once, at the end, and so is the reference before it is compared. Two numbers that differ by
-  less than a half-precision unit may fall on neighbouring ones, so that one unit of the half dtype is allowed in
-  addition.
-- A tolerance of 0 asks for the correctly rounded reference, bit for bit, with the sign of zeros.
+  the two is allowed. sum(m_i) is the reference of the absolute values of the inputs, where that is finite.
+- Half-precision results are rounded once, at the end, and so is the reference before the comparison. Numbers that differ
+  by less than a unit may round to neighbouring ones, so one unit of the half dtype is allowed in addition.
+- A tolerance of 0 requires the correctly rounded reference, bit for bit, including the sign of zeros.
 
-Inputs are rounded to the dtype under test before the reference sees them, so that their rounding is not counted. A
-result below the smallest normal number may be flushed to zero. NaN must be met by NaN and infinity by the same
-infinity.
+Inputs are rounded to the dtype under test before the reference is evaluated, so their rounding does not count. A result
+below the smallest normal number may be flushed to zero. NaN must match NaN, and infinity the same infinity.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ from polyhal.hal.ops.samples import Tolerance
 from polyhal.hal.testing.kit.failures import ResultError
 
 EXACT = Tolerance(0.0)
-_PROBABILISTIC = 4.0
-_MOST = 1e300
-"""Units. A result that should be next to 0 may be off by more than a float can count."""
+_PROBABILISTIC_FACTOR = 4.0
+_MAX_UNITS = 1e300
+"""The error of a result that should be almost 0 can overflow when it is counted in units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +47,11 @@ class Bound:
 
 
 Measure = Callable[[float], None]
-"""Told the largest error of a comparison, in units in the last place."""
+"""Receives the largest error of a comparison, in units in the last place."""
 
 
 def computing(dtype: DType) -> DType:
-    """The dtype in which a result of float `dtype` is computed at least."""
+    """The dtype in which a result of float `dtype` is computed: at least float32."""
     return dtype if dtype.itemsize >= 4 else dtypes.float32
 
 
@@ -65,12 +63,12 @@ def unit(dtype: DType, magnitude: np.ndarray) -> np.ndarray:
 
 
 def accumulated(terms: int) -> float:
-    """The factor of eps/2 times the sum of magnitudes by which a sum of `terms` may be off."""
-    return min(float(terms), _PROBABILISTIC * float(np.sqrt(terms)))
+    """The allowed error of a sum of `terms`, in eps/2 times the sum of magnitudes."""
+    return min(float(terms), _PROBABILISTIC_FACTOR * float(np.sqrt(terms)))
 
 
 def allowed(dtype: DType, expected: np.ndarray, bound: Bound) -> np.ndarray:
-    """The largest permitted absolute error of every element of a float result. `expected` is in float64."""
+    """The largest allowed absolute error of each element of a float result. `expected` is in float64."""
     tolerance, inner = bound.tolerance, computing(dtype)
     if not tolerance.ulp and not bound.terms:
         return np.zeros(expected.shape)
@@ -89,9 +87,9 @@ def allowed(dtype: DType, expected: np.ndarray, bound: Bound) -> np.ndarray:
 def check_close(
     got: np.ndarray, expected: Any, dtype: DType, bound: Bound, what: str, measure: Measure | None = None
 ) -> None:
-    """Raise ResultError, naming the worst element, unless `got` is within `bound` of the float64 `expected`.
+    """Raise ResultError, naming the first wrong element, unless `got` is within `bound` of the float64 `expected`.
 
-    `measure` is told how far float results are off, whether that is allowed or not (see `largest_error`).
+    `measure` receives the error of float results, whether it is allowed or not (see `largest_error`).
     """
     expected = np.asarray(expected)
     if got.shape != expected.shape:
@@ -107,7 +105,7 @@ def check_close(
     with np.errstate(all="ignore"):
         rounded = expected.astype(dtype.numpy)
         near = rounded.astype(np.float64)
-        # An overflow in the dtype is infinite; elsewhere the unrounded reference measures a float32 or float64 result.
+        # An overflow in the dtype is infinite; otherwise float32 and float64 are compared with the unrounded reference.
         target = np.where(np.isfinite(near), expected.astype(np.float64) if dtype.itemsize >= 4 else near, near)
         value = got.astype(np.float64)
         limit = allowed(dtype, target, bound)
@@ -129,9 +127,9 @@ def check_close(
 
 
 def largest_error(dtype: DType, expected: np.ndarray, error: np.ndarray, bound: Bound) -> float:
-    """The largest finite error in units in the last place, at the magnitude that the bound speaks of.
+    """The largest finite error in units in the last place, at the magnitude for which the bound is stated.
 
-    That is the result's own; the tolerance's floor where that is larger; for sums, the sum of the terms' magnitudes.
+    That is the result's own, the tolerance's floor if that is larger, and for sums the sum of the terms' magnitudes.
     """
     finite = np.isfinite(error)
     if not finite.any():
@@ -140,7 +138,7 @@ def largest_error(dtype: DType, expected: np.ndarray, error: np.ndarray, bound: 
         at = np.maximum(np.abs(expected), bound.tolerance.floor)
         if bound.magnitudes is not None and bound.terms:
             at = np.fmax(at, np.abs(bound.magnitudes))
-        return min(float((error / unit(dtype, at))[finite].max()), _MOST)
+        return min(float((error / unit(dtype, at))[finite].max()), _MAX_UNITS)
 
 
 def _failure(

@@ -19,7 +19,7 @@ from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings import json_store
 from polyhal.hal.testing.certification.certificate import Certificate
-from polyhal.hal.testing.certification.record import ANY, named
+from polyhal.hal.testing.certification.run_record import ANY, dtype_key
 from polyhal.hal.testing.kit.isolation import isolated
 from polyhal.hal.testing.kit.scope import Scope
 from polyhal.hal.testing.tools.resolution_steps import resolution_steps
@@ -110,7 +110,7 @@ class Column:
 def resolve_ops(device: Device, ops: Iterable[OpDef]) -> Cells:
     """Find how the samples of ops are resolved on a device, without running any."""
     target, scope = isolated(device), Scope()
-    return {op.name: {named(d): _letters(target, op, d, scope) for d in op.tests.dtypes or (None,)} for op in ops}
+    return {op.name: {dtype_key(d): _letters(target, op, d, scope) for d in op.tests.dtypes or (None,)} for op in ops}
 
 
 def _letters(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> str:

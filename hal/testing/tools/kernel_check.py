@@ -1,6 +1,6 @@
-"""The check of a changed kernel: is it as right as the conformance kit asks, and is it faster than the shipped one?
+"""Check of a user's changed kernel: does it pass the conformance kit, and is it faster than the shipped one?
 
-Which ops a kernel file serves is found by lowering their samples without building anything.
+The ops that use a kernel file are found by lowering their samples without building anything.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.ops.schema import Specs
 from polyhal.hal.protocol import InputSpec
 from polyhal.hal.settings.state import settings
-from polyhal.hal.testing.certification.verification import Outcome, verify
+from polyhal.hal.testing.certification.runner import Outcome, verify
 from polyhal.hal.testing.kit.isolation import isolated, strict
+from polyhal.hal.testing.kit.op_calls import OpCall, runnable_calls, specs_of
 from polyhal.hal.testing.kit.scope import Scope, primary
-from polyhal.hal.testing.kit.values import Call, runnable, specs_of
-from polyhal.hal.testing.tools.workloads import Runner, in_turns, workloads
+from polyhal.hal.testing.tools.workloads import Runner, interleaved, workloads
 
 _ROUNDS = 15
-_MOST_TIMED = 6
-"""Ops that are timed; a header may serve a hundred."""
+_MAX_TIMED_OPS = 6
+"""A header may serve a hundred ops."""
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """One call, medians of seconds with the shipped and with the changed kernel, taken in turns."""
+class KernelTiming:
+    """Median seconds of one call with the shipped and with the changed kernel, measured alternately."""
 
     call: str
     shipped: float
@@ -44,58 +44,58 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """What was found out about a changed kernel."""
+class KernelCheck:
+    """The result of checking a changed kernel."""
 
     ops: tuple[str, ...]
     passed: int
     problem: str
-    """What differs, in a line; empty where nothing does."""
+    """The first failure, in one line; empty if there is none."""
     detail: str = ""
-    timings: tuple[Timing, ...] = ()
+    timings: tuple[KernelTiming, ...] = ()
 
     @property
     def ratio(self) -> float:
-        """The middle of shipped over changed time; 0 where nothing was timed."""
+        """The median speedup over the shipped kernel; 0 if nothing was timed."""
         return statistics.median([t.shipped / t.changed for t in self.timings]) if self.timings else 0.0
 
 
-def uses(device: Device) -> dict[str, list[str]]:
-    """For each kernel file of a device, headers included, the ops whose samples it serves. Builds nothing.
+def ops_by_kernel(device: Device) -> dict[str, list[str]]:
+    """For each kernel file of a device, headers included, the ops whose samples use it. Builds nothing.
 
-    Raises UnsupportedOpError where the backend shows no kernels.
+    Raises UnsupportedOpError if the backend exposes no kernels.
     """
     kernels = library(device)
-    found: dict[str, set[str]] = defaultdict(set)
-    asked: set[str] = set()
+    ops: dict[str, set[str]] = defaultdict(set)
+    claimed: set[str] = set()
 
     def refuse(kernel: str, digest: str) -> bool:
-        asked.add(kernel)
+        claimed.add(kernel)
         return False
 
     before, kernels.claim = kernels.claim, refuse
     try:
         for op in OPS:
-            asked.clear()
+            claimed.clear()
             for call in _calls(device, op):
                 _lower(device, call, specs_of(call.values))
-                _lower(device, call, tuple(_turned(s) for s in specs_of(call.values)))
-            for kernel in asked:
+                _lower(device, call, tuple(_transposed(s) for s in specs_of(call.values)))
+            for kernel in claimed:
                 for part in kernels.parts(kernel):
-                    found[part].add(op.name)
+                    ops[part].add(op.name)
     finally:
         kernels.claim = before
-    return {name: sorted(found[name]) for name in kernels.names()}
+    return {name: sorted(ops[name]) for name in kernels.names()}
 
 
-def check(device: Device, name: str, progress: Callable[[Outcome], None] | None = None) -> Check:
-    """Hold the changed file `name` to the conformance kit, and time it against the shipped one where it is right.
+def check(device: Device, name: str, progress: Callable[[Outcome], None] | None = None) -> KernelCheck:
+    """Run the conformance kit with the changed file `name`, and time it against the shipped one if it passes.
 
     Raises UnsupportedOpError and FileNotFoundError.
     """
     kernels = library(device)
     kernels.shipped(name)
-    ops = uses(device)[name]
+    ops = ops_by_kernel(device)[name]
     passed = 0
     for op in ops:
         with _in_force(kernels, name):
@@ -105,12 +105,12 @@ def check(device: Device, name: str, progress: Callable[[Outcome], None] | None 
             with _shipped(kernels):
                 before = verify(device, scope=Scope(), only=outcome.id)
             if before.ok:
-                return Check(tuple(ops), passed, _problem(outcome), outcome.problem)
-    return Check(tuple(ops), passed, "", timings=tuple(_timings(device, kernels, name, ops)))
+                return KernelCheck(tuple(ops), passed, _problem(outcome), outcome.problem)
+    return KernelCheck(tuple(ops), passed, "", timings=tuple(_timings(device, kernels, name, ops)))
 
 
-def variants(device: Device, name: str, ops: list[str]) -> None:
-    """Build the programs of a file that the samples of these ops need in their first dtype."""
+def build_variants(device: Device, name: str, ops: list[str]) -> None:
+    """Build the programs of a file that the samples of `ops` need in their primary dtype."""
     kernels = library(device)
     before, kernels.claim = kernels.claim, lambda kernel, digest: kernel == name
     try:
@@ -127,22 +127,22 @@ def _problem(outcome: Outcome) -> str:
     return f"{outcome.id}: {outcome.problem.splitlines()[0]}"
 
 
-def _calls(device: Device, op: OpDef) -> list[Call]:
-    """The samples of an op in its primary dtype that reach a backend: nothing in them is empty."""
-    made = runnable(device, op, primary(op), Scope())
-    return [c for c in made if c.computes and all(v.size for v in c.values if isinstance(v, np.ndarray))]
+def _calls(device: Device, op: OpDef) -> list[OpCall]:
+    """The samples of an op in its primary dtype that reach the backend, because no array is empty."""
+    calls = runnable_calls(device, op, primary(op), Scope())
+    return [c for c in calls if c.computes and all(v.size for v in c.values if isinstance(v, np.ndarray))]
 
 
-def _lower(device: Device, call: Call, specs: Specs) -> None:
-    """Ask for the launch as the planner does."""
+def _lower(device: Device, call: OpCall, specs: Specs) -> None:
+    """Lower a call as the planner does."""
     params = dict(call.params)
-    outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(call.op, specs, params))  # may normalise parameters
-    told = settings.among(call.op.settings, device.capabilities.settings)
-    device.backend.lower(call.op.name, specs, outputs, {**params, **told})  # type: ignore[attr-defined]
+    outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(call.op, specs, params))  # may normalize parameters
+    values = settings.among(call.op.settings, device.capabilities.settings)
+    device.backend.lower(call.op.name, specs, outputs, {**params, **values})  # type: ignore[attr-defined]
 
 
-def _turned(spec: InputSpec | None) -> InputSpec | None:
-    """The same shape as a transposed view has it, where there are two axes to exchange."""
+def _transposed(spec: InputSpec | None) -> InputSpec | None:
+    """The spec of a transposed view of that shape; unchanged below two axes."""
     if not isinstance(spec, Spec) or spec.ndim < 2:
         return spec
     *outer, rows, columns = spec.shape
@@ -150,10 +150,10 @@ def _turned(spec: InputSpec | None) -> InputSpec | None:
     return Spec(spec.dtype, spec.shape, (*dense[:-2], dense[-1], dense[-2]), spec.aligned)
 
 
-def _timings(device: Device, kernels: KernelLibrary, name: str, ops: list[str]) -> Iterator[Timing]:
+def _timings(device: Device, kernels: KernelLibrary, name: str, ops: list[str]) -> Iterator[KernelTiming]:
     typical = {w.op: w.call() for w in reversed(workloads(device.type))}
-    chosen = sorted(ops, key=lambda op: op not in typical)[:_MOST_TIMED]
-    for op in chosen:
+    timed = sorted(ops, key=lambda op: op not in typical)[:_MAX_TIMED_OPS]
+    for op in timed:
         call = typical.get(op) or max(_calls(device, OPS[op]), key=lambda c: c.elements)
         runners = []
         with strict():
@@ -161,13 +161,13 @@ def _timings(device: Device, kernels: KernelLibrary, name: str, ops: list[str]) 
                 with context:
                     runners.append(Runner(isolated(device), call))
                     runners[-1].run()
-            shipped, changed = (statistics.median(s) for s in in_turns(runners, _ROUNDS))
-        yield Timing(str(call).partition(" [")[0], shipped, changed)
+            shipped, changed = (statistics.median(s) for s in interleaved(runners, _ROUNDS))
+        yield KernelTiming(str(call).partition(" [")[0], shipped, changed)
 
 
 @contextmanager
 def _in_force(kernels: KernelLibrary, name: str) -> Iterator[None]:
-    """Use the changed file inside the block, whatever was said about it."""
+    """Use the changed file inside the block, even if it is disabled."""
     kernels.overrides.trial = frozenset({name})
     kernels.forget()
     try:
@@ -179,7 +179,7 @@ def _in_force(kernels: KernelLibrary, name: str) -> Iterator[None]:
 
 @contextmanager
 def _shipped(kernels: KernelLibrary) -> Iterator[None]:
-    """Use no changed file inside the block."""
+    """Use shipped files only inside the block."""
     kernels.overrides.shipped_only = True
     kernels.forget()
     try:

@@ -19,18 +19,18 @@ from polyhal.hal.layout import contiguous
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.kit.isolation import policies
+from polyhal.hal.testing.kit.op_calls import OpCall, is_number, runnable_calls
 from polyhal.hal.testing.kit.scope import Scope
-from polyhal.hal.testing.kit.values import Call, is_number, runnable
 
 
 def resolution_steps(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> Counter[ResolutionStep]:
     """Count the resolution steps that the samples of `op` in `dtype` take; empty calls do not count."""
     with policies(POLYHAL_FALLBACK="allow"):
-        steps = [_step(device, call) for call in runnable(device, op, dtype, scope)]
+        steps = [_step(device, call) for call in runnable_calls(device, op, dtype, scope)]
     return Counter(s for s in steps if s is not None and s is not ResolutionStep.NOTHING)
 
 
-def _step(device: Device, call: Call) -> ResolutionStep | None:
+def _step(device: Device, call: OpCall) -> ResolutionStep | None:
     """The step of one call; None where it has none, which a run of the check reports with its reason."""
     specs: list[Any] = []
     for value in call.values:

@@ -1,4 +1,4 @@
-"""A device reduced to the required members of the contract: what forces every op through its decomposition."""
+"""A device reduced to the required members of the contract, on which every op runs its decomposition."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from polyhal.hal.layout import Ref
 from polyhal.hal.protocol import ComputeBackend, Handle, Number
 
 
-class BareBackend:
-    """Another backend without its native kernels and without every name that the contract does not require.
+class CoreOnlyBackend:
+    """Another backend without its native kernels and without the names that the contract does not require.
 
-    Handles are those of the other backend, so that tensors may be passed between the two.
+    Handles are those of the other backend, so that tensors can be passed between the two.
     """
 
     def __init__(self, inner: ComputeBackend) -> None:
@@ -67,8 +67,8 @@ class BareBackend:
         self.inner.scatter_add(index, src, out)
 
 
-def bare(device: Device) -> Device:
-    """A second device around the same backend that has the required members only."""
-    made = Device.opened(f"{device.name} (required members only)", BareBackend(device.backend))
-    made.planner.quarantine = EMPTY
-    return made
+def core_only(device: Device) -> Device:
+    """A second device around the same backend, with the required members only."""
+    reduced = Device.opened(f"{device.name} (required members only)", CoreOnlyBackend(device.backend))
+    reduced.planner.quarantine = EMPTY
+    return reduced

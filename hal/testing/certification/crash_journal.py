@@ -1,6 +1,6 @@
-"""Which case is running, on the disk, so that the next run knows what took the process with it.
+"""A file that names the running case, so that the next run knows which case ended the process.
 
-Drivers do end processes: a compiler that crashes, a kernel that hangs until somebody kills it.
+Drivers do end processes: compilers crash, and kernels hang until somebody kills them.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from polyhal.hal.discovery.fingerprint import identity, place
 from polyhal.hal.settings import env
 
 _FRESH = 30.0
-"""Seconds without a new case after which a run counts as dead, where processes cannot be asked for."""
+"""Seconds without a new case after which a run counts as dead, on systems that cannot query processes."""
 
 
 class Journal:
-    """The journal of one device. While entered, it names the case that runs; after an orderly end it is gone."""
+    """The journal of one device. While entered, it names the running case; an orderly exit deletes it."""
 
     def __init__(self, device: Device) -> None:
         self._path = env.cache_dir() / "quarantine" / f"{place(device)}.running"
         self._key = identity(device).key
         self._writable = True
 
-    def left(self) -> str:
-        """The case during which an earlier run ended, under this driver and these versions; empty if none did."""
+    def crashed(self) -> str:
+        """The case in which an earlier run with this driver and these versions ended; empty if there is none."""
         try:
             key, process, case = self._path.read_text(encoding="utf-8").splitlines()
             alive = _alive(int(process), self._path)
-        except (OSError, ValueError):  # none there, or torn by the very crash
+        except (OSError, ValueError):  # missing, or torn by the crash
             return ""
         return case if key == self._key and not alive else ""
 
     def __enter__(self) -> Self:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError:  # a run without a journal is better than none
+        except OSError:  # a run without a journal is better than no run
             self._writable = False
         return self
 
     def running(self, case: str) -> None:
-        """Say that `case` begins."""
+        """Record that `case` begins."""
         if self._writable:
             try:
                 self._path.write_text(f"{self._key}\n{os.getpid()}\n{case}\n", encoding="utf-8")
@@ -61,7 +61,7 @@ class Journal:
 def _alive(process: int, path: Path) -> bool:
     if process == os.getpid():
         return False
-    if os.name != "posix":  # elsewhere asking for a process by os.kill ends it
+    if os.name != "posix":  # on Windows os.kill would end the process
         return time.time() - path.stat().st_mtime < _FRESH
     try:
         os.kill(process, 0)

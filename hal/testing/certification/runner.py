@@ -1,4 +1,4 @@
-"""Running the kit without pytest, and nothing else: what is found is for others to act on (see `examination`)."""
+"""The runner of the kit without pytest. It reports outcomes and acts on none; `certify` does that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceLostError
-from polyhal.hal.testing.certification.record import Record
+from polyhal.hal.testing.certification.run_record import RunRecord
 from polyhal.hal.testing.kit.cases import Case, cases
 from polyhal.hal.testing.kit.expectations import Expectations
 from polyhal.hal.testing.kit.isolation import isolated, strict
@@ -19,7 +19,7 @@ from polyhal.hal.testing.kit.scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one case. `problem` is empty where it passed, `detail` has the traceback of a failure."""
+    """The outcome of one case: `problem` is empty if it passed; `detail` has the traceback of a failure."""
 
     id: str
     problem: str
@@ -30,12 +30,12 @@ class Outcome:
 
     @property
     def lost(self) -> bool:
-        """Whether the device is gone, so that nothing can be said about later cases."""
+        """Whether the device was lost, so that later cases cannot run."""
         return isinstance(self.error, DeviceLostError)
 
 
 @dataclass(slots=True)
-class Report:
+class KitReport:
     """All outcomes on one device."""
 
     device: str
@@ -46,12 +46,12 @@ class Report:
     failed: list[Outcome] = field(default_factory=list)
     """Failures, and expected failures that passed."""
     seconds: float = 0.0
-    record: Record = field(default_factory=Record)
-    """How the ops ran, and how far they were off."""
+    record: RunRecord = field(default_factory=RunRecord)
+    """How the ops ran, and their errors."""
     outcomes: list[Outcome] = field(default_factory=list)
-    """Those of all cases that ran and were not expected to fail, in order."""
+    """Outcomes of all cases that ran and were not expected to fail, in order."""
     lost: bool = False
-    """Whether the run ended early because the device stopped answering."""
+    """The run ended early because the device was lost."""
 
     @property
     def ok(self) -> bool:
@@ -65,46 +65,46 @@ def verify(
     only: str = "*",
     expectations: Expectations | None = None,
     progress: Callable[[Outcome], None] | None = None,
-) -> Report:
-    """Run every case whose id matches the glob `only` on `device`, with host fallbacks refused and nothing quarantined.
+) -> KitReport:
+    """Run every case whose id matches the glob `only`, with host fallbacks refused and nothing quarantined.
 
-    `progress` is called after every case. Raises DeviceUnavailableError; failures of cases are in the report. A run ends
-    early where the device is lost.
+    `progress` is called after every case. Raises DeviceUnavailableError; failed cases are in the report. The run ends early
+    if the device is lost.
     """
-    target, record = isolated(Device(device)), Record()
-    return run(target, selected(target, scope or Scope(), only, record), record, expectations, progress)
+    target, record = isolated(Device(device)), RunRecord()
+    return run_cases(target, select_cases(target, scope or Scope(), only, record), record, expectations, progress)
 
 
-def selected(device: Device, scope: Scope, only: str, record: Record) -> list[Case]:
+def select_cases(device: Device, scope: Scope, only: str, record: RunRecord) -> list[Case]:
     """The cases whose id matches the glob `only`."""
     return [c for c in cases(device, scope, record) if fnmatchcase(c.id, only)]
 
 
-def run(
+def run_cases(
     device: Device,
-    chosen: Iterable[Case],
-    record: Record,
+    selected: Iterable[Case],
+    record: RunRecord,
     expectations: Expectations | None = None,
     progress: Callable[[Outcome], None] | None = None,
     before: Callable[[str], None] | None = None,
-) -> Report:
-    """Run cases that were made for `device` and `record`; `before` is told the id of each as it begins."""
-    report, known = Report(device.name, record=record), expectations or Expectations()
+) -> KitReport:
+    """Run cases that were created for `device` and `record`; `before` is called with the id of each."""
+    report, known = KitReport(device.name, record=record), expectations or Expectations()
     start = time.perf_counter()
     with strict():
-        for case in chosen:
+        for case in selected:
             if known.is_unsupported(case.id):
                 report.unsupported += 1
                 continue
             if before is not None:
                 before(case.id)
-            outcome = attempt(case)
+            outcome = run_case(case)
             if known.is_expected_failure(case.id):
                 if outcome.problem:
                     report.known.append(outcome)
                 else:
-                    wrong = "passed, though it is listed as an expected failure"
-                    report.failed.append(Outcome(case.id, wrong, outcome.seconds, case=case))
+                    problem = "passed, though it is listed as an expected failure"
+                    report.failed.append(Outcome(case.id, problem, outcome.seconds, case=case))
             else:
                 report.outcomes.append(outcome)
                 if outcome.problem:
@@ -120,8 +120,8 @@ def run(
     return report
 
 
-def attempt(case: Case) -> Outcome:
-    """Run one case; whatever it raises is in the outcome."""
+def run_case(case: Case) -> Outcome:
+    """Run one case; the outcome holds whatever it raises."""
     start = time.perf_counter()
     try:
         case.run()

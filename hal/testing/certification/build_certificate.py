@@ -1,0 +1,141 @@
+"""Build a certificate from a run of the kit: results per op and dtype, and a finding per failed case."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import as_dtype
+from polyhal.hal.kernels.quarantine import Quarantine
+from polyhal.hal.ops import OPS
+from polyhal.hal.planning.resolution import ResolutionStep
+from polyhal.hal.testing.certification.certificate import Certificate, Finding, OpResult, describe
+from polyhal.hal.testing.certification.diagnosis import Diagnosis, failed_op
+from polyhal.hal.testing.certification.run_record import ANY, OpRecord, RunRecord
+from polyhal.hal.testing.certification.runner import KitReport, Outcome
+from polyhal.hal.testing.kit.failures import ResultError, failed_call, failed_resolution, one_line
+from polyhal.hal.testing.kit.isolation import isolated
+from polyhal.hal.testing.kit.scope import Scope
+from polyhal.hal.testing.tools.resolution_steps import resolution_steps
+
+_RIGHT = "right without the kernels that other failures put in quarantine"
+_BEST_STEPS = frozenset({ResolutionStep.NATIVE, ResolutionStep.VIEW})
+"""An op that takes one of these on any tensor takes it on contiguous ones too: there are no better steps."""
+_FLAKY = "flaky: right when it was repeated, and no kernel could be identified as the cause"
+_REPLACEMENTS = {
+    ResolutionStep.COMPOSED: "as its decomposition",
+    ResolutionStep.CORE: "as a core method",
+    ResolutionStep.NATIVE: "on another native kernel",
+}
+"""What replaces a quarantined kernel, the most informative step first."""
+
+
+@dataclass(slots=True)
+class KitRun:
+    """The reports and diagnoses of one run of `certify`."""
+
+    first: KitReport
+    last: KitReport
+    """The report of the repeated cases; the first one if none were repeated."""
+    quarantine: Quarantine
+    """The final quarantine."""
+    diagnoses: dict[str, Diagnosis]
+    """By case, for failed cases."""
+    crashed: str
+    """A case that was skipped because an earlier process ended in it; empty if there is none."""
+    complete: bool
+
+
+def build_certificate(device: Device, scope: Scope, only: str, run: KitRun) -> Certificate:
+    """Build the certificate of a run."""
+    first, last = run.first, run.last
+    final = {o.id: o for o in first.outcomes} | {o.id: o for o in last.outcomes}
+    wrong = {o.id: o for o in first.failed} | {o.id: o for o in last.failed}
+    still = {o.id for o in last.failed}
+    findings = [_finding(o, o.id not in still, run.diagnoses.get(o.id), last.record) for o in wrong.values()]
+    if run.crashed:
+        findings.append(_crash(run.crashed))
+    return Certificate(
+        **describe(device, scope, only),
+        seconds=round(first.seconds + (last.seconds if last is not first else 0.0), 3),
+        passed=sum(not o.problem for o in final.values()),
+        unsupported=first.unsupported,
+        expected_failures=len(first.known),
+        complete=run.complete,
+        results=_results(isolated(device, run.quarantine), scope, final.values(), run),
+        findings=tuple(findings),
+        quarantined=run.quarantine.entries,
+    )
+
+
+def _results(device: Device, scope: Scope, outcomes: Iterable[Outcome], run: KitRun) -> dict[str, dict[str, OpResult]]:
+    """The measurements of the last run of each case, and the numbers of cases."""
+    cells = run.first.record.cells | run.last.record.cells
+    counts: dict[tuple[str, str], list[int]] = {key: [0, 0] for key in cells}
+    for outcome in outcomes:
+        case = outcome.case
+        if case is not None and case.op:
+            counts.setdefault((case.op, case.dtype), [0, 0])[bool(outcome.problem)] += 1
+    out: dict[str, dict[str, OpResult]] = {}
+    for (op, dtype), (passed, failed) in counts.items():
+        cell = cells.get((op, dtype), OpRecord())
+        how = cell.steps if _BEST_STEPS.issuperset(cell.steps) or not run.complete else _how(device, op, dtype, scope)
+        ulp = cell.worst_ulp
+        rounded = None if ulp is None else float(f"{ulp:.4g}")
+        out.setdefault(op, {})[dtype] = OpResult(dict(how), rounded, passed, failed)
+    return out
+
+
+def _how(device: Device, op: str, dtype: str, scope: Scope) -> Counter[ResolutionStep]:
+    """How the op runs on contiguous tensors: the checks may have used other layouts only."""
+    return resolution_steps(device, OPS[op], None if dtype == ANY else as_dtype(dtype), scope)
+
+
+def _finding(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, after: RunRecord) -> Finding:
+    error, case = outcome.error, outcome.case
+    result = error if isinstance(error, ResultError) else None
+    return Finding(
+        case=outcome.id,
+        op=case.op if case is not None else "",
+        dtype=case.dtype if case is not None else "",
+        call=failed_call(error) if error is not None else "",
+        problem=result.summary if result is not None else one_line(error) if error is not None else outcome.problem,
+        place=result.place if result is not None else "",
+        got=result.got if result is not None else "",
+        expected=result.expected if result is not None else "",
+        how=failed_resolution(error) if error is not None else "",
+        now=_now(outcome, right, diagnosis, after),
+        right=right,
+    )
+
+
+def _crash(case: str) -> Finding:
+    op, dtype = (*case.split("/")[1:], "", "")[:2] if not case.startswith("contract/") else ("", "")
+    problem = "the process ended during this check, the last time"
+    now = "skipped this time; no kernel can be quarantined to prevent it"
+    return Finding(case, op, dtype, "", problem, "", "", "", "", now, right=False)
+
+
+def _now(outcome: Outcome, right: bool, diagnosis: Diagnosis | None, after: RunRecord) -> str:
+    """What happens from now on, in a sentence."""
+    kernels = "; ".join(e.kernel for e in diagnosis.entries) if diagnosis is not None else ""
+    if outcome.lost:
+        rest = "run polyhal verify again for the rest"
+        return f"quarantined: {kernels}; {rest}" if kernels else f"the device was lost; {rest}"
+    if diagnosis is None:
+        return "remove it from the list" if outcome.error is None else "not diagnosed"
+    if right:
+        return f"quarantined: {kernels}{_replacement(outcome, after)}" if kernels else _RIGHT
+    if not failed_op(outcome):
+        return "still wrong: nothing can replace a required member of the contract"
+    return "still wrong: no kernel that could be quarantined is the cause" if diagnosis.reproducible else _FLAKY
+
+
+def _replacement(outcome: Outcome, after: RunRecord) -> str:
+    """How the op of a case runs with the quarantine in force; empty if that is unknown."""
+    case = outcome.case
+    cell = after.cells.get((case.op, case.dtype)) if case is not None else None
+    way = next((text for step, text in _REPLACEMENTS.items() if cell is not None and step in cell.steps), "")
+    return f"; it now runs {way}, correctly" if way else ""

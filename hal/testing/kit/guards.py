@@ -1,0 +1,75 @@
+"""Guard zones: poisoned memory around outputs, in which any stray write is found.
+
+A kernel that reads beside its input meets NaN (or an outlandish integer) and gives a wrong result. One that writes beside
+its output, or leaves an element unwritten, changes or keeps poison that is checked afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous_strides
+from polyhal.hal.memory.pool import bucket
+from polyhal.tensor import wrap
+
+
+def poison(dtype: DType, size: int) -> np.ndarray:
+    """Elements that no correct result holds: NaN, a far-off integer, or alternating bools."""
+    if dtype.is_floating_point:
+        return np.full(size, np.nan).astype(dtype.numpy)
+    if dtype.kind == "bool":
+        return np.asarray(np.arange(size) % 2 == 0)
+    return np.full(size, 0x5A, np.uint8).repeat(dtype.itemsize).view(dtype.numpy)[:size]
+
+
+class GuardedOutput:
+    """An output inside a poisoned buffer, `lead` elements after its start; `strided` leaves gaps between its elements.
+
+    An op writes to `tensor`; `check` looks for changed poison.
+    """
+
+    def __init__(self, spec: Spec, device: Device, lead: int, *, strided: bool = False) -> None:
+        self._device = device
+        self._lead = lead
+        strides, self._span = contiguous_strides(spec.shape), spec.size
+        if strided and spec.ndim:
+            strides, self._span = tuple(s * 2 for s in strides), spec.size * 2
+        self._before = poison(spec.dtype, lead + self._span + ALIGNMENT)
+        buffer, ref = device.upload(self._before, spec.dtype)
+        self._whole = wrap(device, buffer, ref)
+        self._strides = strides
+        output = Spec(spec.dtype, spec.shape, strides, lead % ALIGNMENT == 0)
+        self.tensor = wrap(device, buffer, Ref(ref.handle, output, lead))
+
+    def check(self, what: str) -> None:
+        """Raise AssertionError, naming the first element, if anything outside the output was written."""
+        after = self._whole.numpy()
+        outside = np.ones(len(after), bool)
+        if self.tensor.size:
+            view = np.lib.stride_tricks.as_strided(
+                outside[self._lead :], self.tensor.shape, tuple(s * outside.itemsize for s in self._strides)
+            )
+            view[...] = False
+        size = self._before.itemsize
+        before_bytes, after_bytes = (a.view(np.uint8).reshape(-1, size) for a in (self._before, after))
+        changed = (before_bytes != after_bytes).any(1) & outside
+        if changed.any():
+            first = int(np.argmax(changed)) - self._lead
+            raise AssertionError(
+                f"{what}: wrote outside its output of {self.tensor.size} elements, first at element {first}"
+            )
+
+
+def poison_pool(device: Device, sizes: Sequence[int]) -> None:
+    """Fill the blocks that the pool will hand out next for outputs of `sizes` bytes with 0xFF, NaN in any float."""
+    blocks: list[Any] = []
+    for n in sizes:
+        if n:
+            block = device.pool.take(bucket(n))
+            device.backend.copy_to_device(memoryview(b"\xff" * bucket(n)), block.handle, 0)
+            blocks.append(block)

@@ -1,0 +1,187 @@
+"""Concrete calls of ops: samples cast to the dtype under test, and the results that the float64 reference expects."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.layout import ScalarSpec, Spec, contiguous
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.samples import Sample
+from polyhal.hal.ops.traits import Trait
+from polyhal.hal.testing.kit.scope import Scope
+from polyhal.hal.testing.kit.tolerances import Bound
+
+SEED = 20240229
+_NUMBERS = (bool, int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class OpCall:
+    """One call of an op on NumPy arrays of storage dtypes, Python numbers or None."""
+
+    op: OpDef
+    values: tuple[Any, ...]
+    params: dict[str, Any]
+    """All parameters by name."""
+    sample: Sample
+    number: int
+    """The position of the sample among those of its op."""
+
+    @property
+    def elements(self) -> int:
+        """The number of elements in all arrays."""
+        return sum(v.size for v in self.values if isinstance(v, np.ndarray))
+
+    @property
+    def computes(self) -> bool:
+        """Whether inputs and outputs have elements, so that a kernel runs."""
+        return bool(self.elements) and any(s.size for s in self.outputs())
+
+    def outputs(self) -> tuple[Spec, ...]:
+        """The specs that the op's rule infers."""
+        return tuple(contiguous(d, s) for d, s in dispatch.infer(self.op, specs_of(self.values), dict(self.params)))
+
+    def __str__(self) -> str:
+        values = ", ".join(
+            f"{as_dtype(v.dtype).name}{list(v.shape)}" if isinstance(v, np.ndarray) else repr(v) for v in self.values
+        )
+        params = "".join(f", {k}={v!r}" for k, v in self.params.items())
+        note = f" ({self.sample.note})" if self.sample.note else ""
+        return f"{self.op.name}({values}{params}) [sample {self.number}]{note}"
+
+
+def is_number(x: Any) -> bool:
+    """Whether `x` is a Python number, which an op receives as such; NumPy scalars count as arrays."""
+    return type(x) in _NUMBERS
+
+
+def cast_sample(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Cast sample values to `dtype`: bool by sign, integers by truncation, unsigned ones by magnitude."""
+    if array.dtype == dtype.numpy:
+        return array
+    with np.errstate(all="ignore"):
+        if dtype.kind == "bool":
+            return np.asarray(array > 0)
+        if dtype.kind == "float":
+            return array.astype(dtype.numpy)
+        whole = np.nan_to_num(np.trunc(array), nan=0.0, posinf=100.0, neginf=-100.0)
+        return np.asarray((np.abs(whole) if dtype.kind == "uint" else whole).astype(dtype.numpy))
+
+
+def sample_calls(op: OpDef, dtype: DType | None) -> list[OpCall]:
+    """Every sample of `op` in `dtype`; None leaves the samples as they are."""
+    if op.tests.samples is None:
+        return []
+    samples = op.tests.samples(np.random.default_rng(SEED))
+    return [
+        OpCall(
+            op,
+            tuple(_sample_value(x, op, dtype, number) for x in sample.inputs),
+            {**op.schema.params, **sample.params},
+            sample,
+            number,
+        )
+        for number, sample in enumerate(samples)
+    ]
+
+
+def _sample_value(x: Any, op: OpDef, dtype: DType | None, number: int) -> Any:
+    """An input of sample `number` for a test in `dtype`.
+
+    Arrays of float64 are cast to `dtype`; those of float32, which are statistics, to the dtype that `dtype` accumulates
+    in. Integer arrays are operands of pointwise ops and cast too; elsewhere they are indices, which alternate between int64
+    and int32. Others stay as they are.
+    """
+    if x is None or is_number(x):
+        return x
+    array = np.asarray(x)
+    operand = array.dtype == np.float64 or (Trait.POINTWISE in op.traits and array.dtype.kind in "iu")
+    if dtype is not None and operand:
+        return cast_sample(array, dtype)
+    if dtype is not None and array.dtype == np.float32 and dtype.is_floating_point:
+        return cast_sample(array, dtypes.accumulator(dtype))
+    return array.astype(np.int32) if array.dtype == np.int64 and number % 2 else array
+
+
+def specs_of(values: Sequence[Any]) -> tuple[Any, ...]:
+    """The specs that an op's rules get: contiguous ones of arrays, scalar ones of numbers, None for absent inputs."""
+    return tuple(_spec_of(v) for v in values)
+
+
+def _spec_of(value: Any) -> Spec | ScalarSpec | None:
+    if value is None:
+        return None
+    if is_number(value):
+        return ScalarSpec(dispatch.scalar_dtype(value))
+    return contiguous(as_dtype(value.dtype), value.shape)
+
+
+def runnable_calls(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> list[OpCall]:
+    """The calls of `op` in `dtype` that are in scope and whose inputs and outputs the device can store."""
+    calls = sample_calls(op, dtype)
+    # Empty calls build no kernels, and special values are where half precision fails first: both always run.
+    sampled = frozenset(c.number for c in calls if not c.sample.special and c.computes)
+    chosen = scope.sampled(op, dtype, sorted(sampled))
+    return [c for c in calls if (c.number in chosen or c.number not in sampled) and _fits(c, device, scope)]
+
+
+def _fits(call: OpCall, device: Device, scope: Scope) -> bool:
+    inputs = {as_dtype(v.dtype) for v in call.values if isinstance(v, np.ndarray)}
+    outputs = {s.dtype for s in call.outputs()}
+    return scope.accepts(call.elements) and device.capabilities.storage >= inputs | outputs
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedResults:
+    """What a call must return: dtypes and shapes by the op's own rule, values and bounds by its reference."""
+
+    outputs: tuple[Spec, ...]
+    values: tuple[np.ndarray, ...]
+    bounds: tuple[Bound, ...]
+
+
+def expected_results(call: OpCall, *, values: tuple[Any, ...] | None = None) -> ExpectedResults:
+    """Evaluate the reference in float64 (exactly on integers) and derive the bounds. `values` replaces those of the call."""
+    op = call.op
+    values = call.values if values is None else values
+    specs, params = specs_of(values), dict(call.params)
+    outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, params))
+    # Where integers become floats, NumPy would compute in a dtype of its own choice.
+    floating = bool(outputs) and outputs[0].dtype.is_floating_point and op.family in ("elementwise", "reduction")
+    wide = tuple(_widened(v, floating) for v in values)
+    results = evaluate(op.reference, wide, call.params)
+    terms = op.tests.tolerance.terms
+    count = terms(specs, params) if terms is not None else 0
+    magnitudes = _magnitudes(call, wide, results) if count else [None] * len(results)
+    return ExpectedResults(outputs, results, tuple(Bound(op.tests.tolerance, count, m) for m in magnitudes))
+
+
+def _magnitudes(call: OpCall, wide: tuple[Any, ...], results: tuple[np.ndarray, ...]) -> list[np.ndarray | None]:
+    """The reference of the inputs' absolute values: what the terms of each result add up to in magnitude."""
+    absolute = tuple(np.abs(v) if isinstance(v, np.ndarray) and v.dtype == np.float64 else v for v in wide)
+    sums = evaluate(call.op.reference, absolute, call.params)
+    return [s if s.shape == r.shape and s.dtype.kind == "f" else None for s, r in zip(sums, results, strict=True)]
+
+
+def _widened(value: Any, floating: bool) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    kind = as_dtype(value.dtype)
+    return value.astype(np.float64) if kind.is_floating_point or (floating and kind.is_integral) else value
+
+
+def evaluate(reference: Callable[..., Any], values: tuple[Any, ...], params: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    """Evaluate a reference; results are arrays, floats of any width in float64."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        result = reference(*values, **params)
+    arrays = [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
+    return tuple(a.astype(np.float64) if as_dtype(a.dtype).is_floating_point else a for a in arrays)
