@@ -27,7 +27,7 @@ def test_every_generated_file_is_what_the_command_writes(files: dict[str, str]) 
 def test_the_command_writes_what_is_out_of_date_and_no_more(
     tmp_path: Path, files: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(generate, "generated", lambda root, ask: files)
+    monkeypatch.setattr(generate, "generated", lambda root, device_of: files)
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)

@@ -1,4 +1,4 @@
-"""Automatic mixed precision: half dtypes for products, and scaled losses so that small gradients survive float16."""
+"""Automatic mixed precision: half dtypes for products, and loss scaling, which keeps small gradients from underflowing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # The tape imports autocast from here, and the scaler needs the tape.
+    # Imported lazily: the tape imports this package, and the scaler needs the tape.
     if name in ("GradScaler", "GradScalerError"):
         from polyhal.amp import grad_scaler
 

@@ -1,4 +1,7 @@
-"""Half precision where it pays: products run in a half dtype, sensitive functions in float32, everything else as it comes."""
+"""Automatic mixed precision: products run in a half dtype, sensitive ops in float32, all others in the dtype of their inputs.
+
+Each op declares which of the three it is (`OpDef.autocast`).
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.ops.traits import Autocast
 
 _CASTABLE = frozenset({float16, bfloat16, float32})
-"""Dtypes that are cast. float64 stays: its precision was asked for."""
+"""Dtypes that are cast. float64 stays: the user chose its precision."""
 _CAST = OPS["cast"]
 
 
-class _Casting(dispatch.ForwardingExecutor):
-    """An executor that casts the inputs of ops and passes them on."""
+class _AutocastExecutor(dispatch.ForwardingExecutor):
+    """Casts the inputs of ops and forwards the calls."""
 
     __slots__ = ("dtype",)
 
@@ -41,11 +44,10 @@ class _Casting(dispatch.ForwardingExecutor):
 class autocast:  # noqa: N801 - as PyTorch spells it
     """Run products in `dtype` inside the block: matmul, linear, convolution and attention, whose sums stay float32.
 
-    Norms, softmax, sums and steep functions run in float32. Cross entropy takes half-precision logits as they are, and
-    computes and returns losses in float32. Parameters keep their dtype and get gradients of it.
-    `autocast(enabled=False)` switches a surrounding block off. Leave the block before `backward`, which runs in the dtypes
-    of the forward pass either way. With float16, gradients need a `GradScaler`; bfloat16 has the range of float32.
-    Raises AutocastError for a dtype that is not a half dtype.
+    Norms, softmax, sums and steep functions run in float32. Cross entropy takes half-precision logits and computes and
+    returns losses in float32. Parameters keep their dtype, and so do their gradients. `autocast(enabled=False)` disables a
+    surrounding block. Leave the block before `backward`, which runs in the dtypes of the forward pass either way. With
+    float16, gradients need a `GradScaler`; bfloat16 has the range of float32. Raises AutocastError for any other dtype.
     """
 
     def __init__(self, dtype: DType | str = bfloat16, *, enabled: bool = True) -> None:
@@ -58,8 +60,8 @@ class autocast:  # noqa: N801 - as PyTorch spells it
     def __enter__(self) -> autocast:
         outer = dispatch.thread.executor
         self._outer.append(outer)
-        base = outer.base if isinstance(outer, _Casting) else outer
-        dispatch.thread.executor = _Casting(base, self._dtype) if self._enabled else base
+        base = outer.base if isinstance(outer, _AutocastExecutor) else outer
+        dispatch.thread.executor = _AutocastExecutor(base, self._dtype) if self._enabled else base
         return self
 
     def __exit__(
@@ -69,15 +71,15 @@ class autocast:  # noqa: N801 - as PyTorch spells it
 
 
 def is_autocast_enabled() -> bool:
-    """Whether the calling thread is inside an `autocast` block that is not switched off."""
-    return isinstance(dispatch.thread.executor, _Casting)
+    """Whether the calling thread is inside an enabled `autocast` block."""
+    return isinstance(dispatch.thread.executor, _AutocastExecutor)
 
 
 def autocast_dtype() -> DType | None:
-    """The dtype that the calling thread's surrounding `autocast` block casts to; None outside."""
+    """The half dtype of the `autocast` block around the calling thread; None outside."""
     executor = dispatch.thread.executor
-    return executor.dtype if isinstance(executor, _Casting) else None
+    return executor.dtype if isinstance(executor, _AutocastExecutor) else None
 
 
 class AutocastError(PolyhalError, ValueError):
-    """A dtype was asked for that products cannot be cast to."""
+    """Autocast to a dtype other than float16 and bfloat16."""

@@ -1,4 +1,4 @@
-"""Scaling of losses, so that small gradients survive float16."""
+"""Loss scaling for float16: small gradients underflow to zero unless the loss is scaled up."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ from polyhal.tensor import Tensor
 _FUSED = OPS["fused_elementwise"]
 _ADJUSTMENT = (
     # Values 0 to 8: scale, good steps, flag, growth and backoff factor, growth interval, and the numbers 0.0, 1, 0.
-    ("greater", (2, 6), ()),  # 9: the gradients were bad
-    ("add", (1, 7), ()),  # 10: good steps now
-    ("greater_equal", (10, 5), ()),  # 11: it is time to grow
+    ("greater", (2, 6), ()),  # 9: a gradient is not finite
+    ("add", (1, 7), ()),  # 10: good steps so far
+    ("greater_equal", (10, 5), ()),  # 11: the scale grows
     ("multiply", (0, 3), ()),
     ("isfinite", (12,), ()),
     ("logical_and", (11, 13), ()),
-    ("where", (14, 12, 0), ()),  # 15: a scale that would overflow stays as it is
+    ("where", (14, 12, 0), ()),  # 15: a scale that would overflow does not grow
     ("multiply", (0, 4), ()),
     ("where", (9, 16, 15), ()),  # 17: the new scale
     ("logical_or", (9, 11), ()),
     ("where", (18, 8, 10), ()),  # 19: the new number of good steps
 )
+"""Steps of the fused op that updates the scale and the number of good steps; see `fused_elementwise`."""
 
 
 class GradScalerError(PolyhalError, RuntimeError):
-    """The methods of a `GradScaler` were called in an order that makes no sense."""
+    """Methods of a `GradScaler` called in the wrong order."""
 
 
 class GradScaler:
-    """Multiplies losses by a scale and gradients by its inverse, as PyTorch's.
+    """Multiplies losses by a scale and gradients by its inverse, like PyTorch's.
 
-    A step whose gradients hold an infinity or a NaN is left out and the scale multiplied by `backoff_factor`; after
-    `growth_interval` good steps in a row it is multiplied by `growth_factor`. The scale lies on the device, where it is also
-    updated, and where it is decided whether a step of one of this library's optimizers is left out: nothing waits for it.
-    For other optimizers `step` waits. Source: Micikevicius et al., arXiv:1710.03740.
+    A step with an infinite or NaN gradient is skipped, and the scale multiplied by `backoff_factor`; after
+    `growth_interval` good steps in a row it is multiplied by `growth_factor`. The scale is kept and updated on the device,
+    which also decides whether a step of one of this library's optimizers is skipped, so that the host does not wait. With
+    other optimizers `step` waits. Source: Micikevicius et al., arXiv:1710.03740.
 
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
 
-    Raises ValueError for factors and intervals that cannot work.
+    Raises ValueError for invalid factors and intervals.
     """
 
     def __init__(
@@ -59,9 +60,11 @@ class GradScaler:
         enabled: bool = True,
     ) -> None:
         if growth_factor <= 1 or not 0 < backoff_factor < 1 or growth_interval < 1 or init_scale <= 0:
-            given = f"init_scale {init_scale}, factors {growth_factor} and {backoff_factor}, interval {growth_interval}"
+            problem = (
+                f"init_scale {init_scale}, factors {growth_factor} and {backoff_factor}, interval {growth_interval}"
+            )
             raise ValueError(
-                message("GradScaler", given, expected="growth above 1, backoff in (0, 1), the rest above 0")
+                message("GradScaler", problem, expected="growth above 1, backoff in (0, 1), the rest above 0")
             )
         self._enabled = enabled
         self._growth_factor = growth_factor
@@ -70,7 +73,7 @@ class GradScaler:
         self._start = (float(init_scale), 0)
         self._scale: Tensor | None = None
         self._tracker: Tensor | None = None
-        self._found: dict[Optimizer, list[Tensor]] = {}
+        self._flags: dict[Optimizer, list[Tensor]] = {}
         self._stepped: set[Optimizer] = set()
 
     def is_enabled(self) -> bool:
@@ -84,28 +87,28 @@ class GradScaler:
         return self._start[0] if self._scale is None else float(self._scale.item())
 
     def scale(self, outputs: Any) -> Any:
-        """A tensor, or an iterable of them, times the scale."""
+        """Multiply a tensor, or an iterable of tensors, by the scale."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            # A number of one element promotes to the dtype of the outputs, as a Python number would.
+            # Cast, because a tensor would promote the outputs where a Python number would not.
             return outputs * self._on(outputs).cast(dtype=outputs.dtype)
         if isinstance(outputs, Iterable):
             return type(outputs)(self.scale(x) for x in outputs)  # type: ignore[call-arg]
         raise TypeError(message("GradScaler.scale", f"got a {type(outputs).__name__}", expected="tensors"))
 
     def unscale_(self, optimizer: Optimizer) -> None:
-        """Divide the gradients of an optimizer's parameters by the scale, in place, for clipping them before `step`.
+        """Divide the gradients of an optimizer's parameters by the scale, in place, so that they can be clipped before `step`.
 
-        Raises GradScalerError when that was done before or `step` was taken since the last `update`.
+        Raises GradScalerError if `unscale_` or `step` was called for the optimizer since the last `update`.
         """
         if not self._enabled:
             return
-        if optimizer in self._found or optimizer in self._stepped:
+        if optimizer in self._flags or optimizer in self._stepped:
             problem = "the gradients are unscaled already"
             raise GradScalerError(message("GradScaler.unscale_", problem, fix="call update() after each step"))
-        scale = self._known("unscale_")
-        self._found[optimizer] = []
+        scale = self._existing_scale("unscale_")
+        self._flags[optimizer] = []
         dispatch.thread.executor.on_rollback(lambda: self._forget)
         gradients: dict[Any, list[Tensor]] = {}
         for group in optimizer.param_groups:
@@ -115,15 +118,15 @@ class GradScaler:
         with no_grad():
             for device, grads in gradients.items():
                 inverse = ops.reciprocal(scale).to(device)
-                for some in chunks(grads):
-                    found = ops.full((), 0.0, device=device)
-                    dispatch.apply_into(OPS["unscale_all"], (*some, inverse), (), (*some, found))
-                    self._found[optimizer].append(found)
+                for chunk in chunks(grads):
+                    flag = ops.full((), 0.0, device=device)
+                    dispatch.apply_into(OPS["unscale_all"], (*chunk, inverse), (), (*chunk, flag))
+                    self._flags[optimizer].append(flag)
 
     def step(self, optimizer: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
-        """`optimizer.step()`, unless a gradient is infinite or NaN. Unscales the gradients first where that was not done.
+        """Call `optimizer.step()` unless a gradient is infinite or NaN. Unscales the gradients first if need be.
 
-        Raises GradScalerError when called twice without `update`, and for a closure, which would compute new gradients.
+        Raises GradScalerError if called twice without `update`, and for a closure, which would compute new gradients.
         """
         if not self._enabled:
             return optimizer.step(closure)
@@ -131,25 +134,25 @@ class GradScaler:
             raise GradScalerError(message("GradScaler.step", "got a closure", expected="gradients that exist"))
         if optimizer in self._stepped:
             raise GradScalerError(message("GradScaler.step", "called twice", fix="call update() after each step"))
-        if optimizer not in self._found:
+        if optimizer not in self._flags:
             self.unscale_(optimizer)
         self._stepped.add(optimizer)
-        if not self._found[optimizer]:
+        if not self._flags[optimizer]:
             problem = "no parameter of the optimizer has a gradient"
             raise GradScalerError(message("GradScaler.step", problem, fix="call backward() on a scaled loss first"))
-        flags = self._found[optimizer]
+        flags = self._flags[optimizer]
         if getattr(optimizer, "skippable", False):
             return optimizer.step(skip=_any(flags))
-        return None if any(float(found.item()) for found in flags) else optimizer.step()
+        return None if any(float(flag.item()) for flag in flags) else optimizer.step()
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adjust the scale after the steps of an iteration, or set it. Does not wait for the device.
 
-        Raises GradScalerError when nothing was unscaled since the last update and no scale is given.
+        Raises GradScalerError if nothing was unscaled since the last update and no scale is given.
         """
         if not self._enabled:
             return
-        scale = self._known("update")
+        scale = self._existing_scale("update")
         with no_grad():
             if new_scale is not None:
                 scale.fill_(float(new_scale))
@@ -158,37 +161,37 @@ class GradScaler:
         self._forget()
 
     def _forget(self) -> None:
-        self._found.clear()
+        self._flags.clear()
         self._stepped.clear()
 
     def _adjust(self, scale: Tensor) -> None:
-        flags = [found for several in self._found.values() for found in several]
+        flags = [flag for of_optimizer in self._flags.values() for flag in of_optimizer]
         if not flags:
             problem = "no gradients were unscaled since the last update"
             raise GradScalerError(message("GradScaler.update", problem, fix="call step(optimizer) first"))
         assert self._tracker is not None
         settings = (self._growth_factor, self._backoff_factor, self._growth_interval)
         inputs = (scale, self._tracker, _any(flags).to(scale.device), *settings, 0.0, 1, 0)
-        # In place, so that a captured step finds it there when it runs again.
+        # In place, so that the replays of a captured step update it too.
         dispatch.apply_into(_FUSED, inputs, (_ADJUSTMENT, (17, 19), None), (scale, self._tracker))
 
     def _on(self, outputs: Tensor) -> Tensor:
-        """The scale beside a tensor; its first call decides where the scale lives."""
+        """The scale on the device of `outputs`; the first call decides where it is stored."""
         if self._scale is None:
             scale, steps = self._start
-            with dispatch.executing(dispatch.EAGER):  # it outlives the runs of a captured step
+            with dispatch.executing(dispatch.EAGER):  # it outlives a captured step
                 self._scale = ops.full((), scale, device=outputs.device)
                 self._tracker = ops.full((), steps, "int32", device=outputs.device)
         return self._scale.to(outputs.device)
 
-    def _known(self, method: str) -> Tensor:
+    def _existing_scale(self, method: str) -> Tensor:
         if self._scale is None:
             problem = "nothing was scaled before"
             raise GradScalerError(message(f"GradScaler.{method}", problem, fix="call scale(loss).backward() first"))
         return self._scale
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale, the settings and the number of good steps, under PyTorch's names; empty when not enabled."""
+        """The scale, the settings and the number of good steps, under PyTorch's names; empty if disabled."""
         if not self._enabled:
             return {}
         return {
@@ -200,7 +203,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue from a saved state. Raises GradScalerError for an empty one, which a scaler that is not enabled leaves."""
+        """Restore a saved state. Raises GradScalerError for an empty one, which a disabled scaler saves."""
         if not self._enabled:
             return
         if not state_dict:
@@ -215,6 +218,6 @@ class GradScaler:
 
 
 def _any(flags: Sequence[Tensor]) -> Tensor:
-    """1 if one of the flags is, else 0."""
+    """1 if any flag is 1, else 0."""
     device = flags[0].device
     return flags[0] if len(flags) == 1 else ops.max(ops.stack([flag.to(device) for flag in flags]))

@@ -16,7 +16,7 @@ from polyhal.hal.ops.schema import Params, Specs
 class Sample:
     """Inputs and parameters of one test call: arrays and Python numbers in schema order.
 
-    Floating-point arrays are given in float64 and cast to the dtype under test.
+    Floating-point arrays are float64 and are cast to the dtype under test.
     """
 
     inputs: tuple[Any, ...]
@@ -44,7 +44,7 @@ class Tolerance:
     ulp: float = 4.0
     """Bounds the rounding of a fixed number of operations."""
     floor: float = 0.0
-    """Units are measured at the larger of the result and this magnitude, for ops whose results cancel."""
+    """Units are those at the larger of the result and this magnitude, for ops with cancellation."""
     terms: Callable[[Specs, Params], int] | None = None
     """The number of terms n that each result accumulates. A sum of n terms in precision u is off by at most n u times
     the sum of magnitudes, and by about sqrt(n) u when errors are independent."""

@@ -15,7 +15,7 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import InputSpec
 
 Specs = tuple[InputSpec | None, ...]
-"""What the rules of an op are given for its inputs: specs of tensors and of Python numbers, None for absent inputs."""
+"""The inputs as the rules of an op see them: specs of tensors and of Python numbers, None for absent inputs."""
 Params = Mapping[str, Any]
 Output = tuple[DType, tuple[int, ...]]
 """Dtype and shape of a result. Results are contiguous."""

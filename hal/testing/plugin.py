@@ -129,8 +129,8 @@ def _expectations(config: pytest.Config, name: str) -> Expectations:
     from polyhal.hal.testing.kit.expectations import Expectations, read
 
     known = Expectations()
-    for found in config.hook.pytest_polyhal_expectations(device=name):
-        known = known | (found or Expectations())
+    for expectations in config.hook.pytest_polyhal_expectations(device=name):
+        known = known | (expectations or Expectations())
     path = config.getoption("polyhal_expectations")
     return known | read(path) if path else known
 

@@ -29,8 +29,8 @@ def basic_index(x: Any, items: tuple[Any, ...]) -> Any:
             starts.append(_position(item, len(starts), n))
         lengths.append(length)
         steps.append(step)
-    wanted = tuple(lengths)
-    out = x if wanted == x.shape and all(s == 1 for s in steps) else slice_(x, tuple(starts), wanted, tuple(steps))
+    kept_whole = tuple(lengths) == x.shape and all(s == 1 for s in steps)
+    out = x if kept_whole else slice_(x, tuple(starts), tuple(lengths), tuple(steps))
     return out if out.shape == tuple(shape) else reshape(out, tuple(shape))
 
 

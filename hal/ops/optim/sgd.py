@@ -1,4 +1,4 @@
-"""One step of gradient descent, with momentum if asked for, for all parameters at once."""
+"""One step of stochastic gradient descent, optionally with momentum, for all parameters at once."""
 
 from __future__ import annotations
 

@@ -100,8 +100,8 @@ def _terms(specs: Specs, params: Params) -> int:
         return 0
     shape = broadcast_shapes(*[s.shape for s in specs if isinstance(s, Spec)])
     whole = int(np.prod(shape, dtype=np.int64))
-    kept = int(np.prod(reduced_shape(shape, params["reduction"][1], True), dtype=np.int64))
-    return whole // max(kept, 1)
+    results = int(np.prod(reduced_shape(shape, params["reduction"][1], True), dtype=np.int64))
+    return whole // max(results, 1)
 
 
 _SCALED: tuple[GroupStep, ...] = (("multiply", (0, 1), ()), ("add", (3, 2), ()), ("gelu", (4,), ("none",)))

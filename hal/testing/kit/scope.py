@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SMALL_ELEMENTS = 128
 """Elements that a kernel interpreter such as Oclgrind runs in milliseconds."""
 _CALLS_PER_DTYPE = 1
-"""Calls in a dtype other than the primary one, besides empty ones and those on special values."""
+"""Calls in a dtype other than the primary one, in addition to empty ones and those on special values."""
 _SMALL_CALLS = 3
 """Calls in the primary dtype of a small run."""
 

@@ -1,4 +1,4 @@
-"""The backend contract as text: what `tests/hal/contract_v*.txt` pins, so that plug-ins of other people keep working.
+"""The backend contract as text, pinned in `tests/hal/contract_v*.txt`, so that third-party backends keep working.
 
 The text lists everything that a backend sees: members with their parameters, records with their fields and defaults, names.
 A record may grow at its end by fields that have a default, and there may be more optional protocols, errors and features.
@@ -70,8 +70,8 @@ def contract_text() -> str:
 def _plain(function: Any) -> str:
     """The parameters with kinds and defaults, and without annotations and `self`."""
     parameters = inspect.signature(function).parameters.values()
-    kept = [p.replace(annotation=p.empty) for p in parameters if p.name != "self"]
-    return str(inspect.Signature(kept))
+    plain = [p.replace(annotation=p.empty) for p in parameters if p.name != "self"]
+    return str(inspect.Signature(plain))
 
 
 def _methods(owner: type) -> list[str]:
@@ -132,17 +132,17 @@ def _attributes(owner: type) -> list[str]:
 def breaking_changes(pinned: str, current: str) -> list[str]:
     """The differences that take a new API_VERSION, one line each."""
     before, after = _sections(pinned), _sections(current)
-    found = []
+    breaking = []
     for title, lines in before.items():
         now = after.get(title)
         if now is None:
-            found.append(f"{title} is gone")
+            breaking.append(f"{title} is gone")
         elif not _continues(title, lines, now):
             gone = [f"- {line}" for line in lines if line not in now]
             come = [f"+ {line}" for line in now if line not in lines]
-            found.append(f"{title}: {'; '.join(gone + come) or 'another order'}")
+            breaking.append(f"{title}: {'; '.join(gone + come) or 'another order'}")
     added_titles = [t for t in after if t not in before and not t.startswith("protocol ")]
-    return found + [f"{title} is new" for title in added_titles]
+    return breaking + [f"{title} is new" for title in added_titles]
 
 
 def _continues(title: str, before: list[str], after: list[str]) -> bool:
@@ -156,12 +156,12 @@ def _continues(title: str, before: list[str], after: list[str]) -> bool:
 
 
 def _sections(text: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     title = ""
     for line in text.splitlines():
         if line.startswith("    "):
-            found[title].append(line.strip())
+            sections[title].append(line.strip())
         elif line and not line.startswith("#"):
             title = line
-            found[title] = []
-    return found
+            sections[title] = []
+    return sections

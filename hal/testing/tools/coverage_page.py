@@ -27,7 +27,7 @@ full, `polyhal verify` tests a device of yours.
 | H | NumPy on the host, with the data downloaded and uploaded |
 | – | not supported: the device does not store the dtype, or the dtypes that go with it |
 | ! | wrong results, by the conformance kit |
-| ? | not known yet: nobody with the device has asked it |
+| ? | unknown: the device was not available since the op was added or changed |
 
 The page is about contiguous tensors. Several letters mean that it depends on shapes or parameters. A cell holds for all
 dtypes of its op, except for those that follow by name.

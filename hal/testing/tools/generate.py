@@ -29,17 +29,17 @@ _REFERENCE = "numpy"
 """The device that every machine has, whose column is always complete."""
 
 
-def generated(root: Path, *, ask: Callable[[Column], Device | None] | None = None) -> Files:
+def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None = None) -> Files:
     """The text of every generated file.
 
-    `ask` gives the device of a column if it is at hand, to fill in ops that the column lacks; without it the reference
-    device alone is asked, so that the result is the same on every machine. Raises ValueError if the contract has changed in
+    `device_of` returns the device of a column if it is at hand, to fill in ops that the column lacks; without it the reference
+    device alone is used, so that the result is the same on every machine. Raises ValueError if the contract has changed in
     a way that takes a new version.
     """
     files = {"hal/ops/methods.pyi": methods_stub(), "frontend/functions.pyi": functions_stub()}
     for generator in (_contract, _performance):
         files |= generator(root)
-    return files | _coverage(root, ask or (lambda column: None))
+    return files | _coverage(root, device_of or (lambda column: None))
 
 
 def _contract(root: Path) -> Files:
@@ -57,19 +57,19 @@ def _performance(root: Path) -> Files:
     return {"docs/performance.md": report.page(report.results())}
 
 
-def _coverage(root: Path, ask: Callable[[Column], Device | None]) -> Files:
+def _coverage(root: Path, device_of: Callable[[Column], Device | None]) -> Files:
     page = "docs/coverage.md"
     folder = columns_folder(Path(page))
-    columns = [_completed(column, ask) for column in read_columns(root / folder)]
+    columns = [_completed(column, device_of) for column in read_columns(root / folder)]
     files = {(folder / f"{c.name}.json").as_posix(): c.to_json() for c in columns}
     return files | {page: render(columns)}
 
 
-def _completed(column: Column, ask: Callable[[Column], Device | None]) -> Column:
+def _completed(column: Column, device_of: Callable[[Column], Device | None]) -> Column:
     if column.name == _REFERENCE:
         return column.with_cells(resolve_ops(Device(_REFERENCE), listed_ops()))
     missing = column.outdated()
-    device = ask(column) if missing else None
+    device = device_of(column) if missing else None
     return column.with_cells(resolve_ops(device, missing) if device is not None else {})
 
 
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=Path(), metavar="FOLDER", help="the root of the checkout")
     parser.add_argument("--check", action="store_true", help="list the files that are out of date, and write none")
     options = parser.parse_args(arguments)
-    files = generated(options.root, ask=None if options.check else at_hand)
+    files = generated(options.root, device_of=None if options.check else at_hand)
     changed = outdated(options.root, files)
     if not options.check:
         _write(options.root, changed, files)
