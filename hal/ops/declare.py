@@ -61,8 +61,11 @@ def declare(
     """Declare an op and return its public function.
 
     Name, doc and schema are those of `reference` unless given; `outputs`, `mutates` and `variadic_outputs` complete the
-    schema (see `Schema`).
+    schema (see `Schema`). Raises TypeError for an unknown option and ValueError for a name that is taken.
     """
+    unknown = options.keys() - OpOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"op {name or reference.__name__}: unknown options {', '.join(sorted(unknown))}")
     schema = schema or Schema.of(reference, outputs=outputs, mutates=mutates, variadic_outputs=variadic_outputs)
     gradient = options.get("gradient")
     return OPS.add(

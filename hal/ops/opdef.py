@@ -120,6 +120,10 @@ class OpDef:
             raise ValueError(
                 f"op {self.name}: inputs {schema.inputs} clash with the names of gradients or outputs {schema.outputs}"
             )
+        if schema.optional and REQUIRED in schema.params.values():
+            raise ValueError(
+                f"op {self.name}: a required parameter follows the optional inputs {sorted(schema.optional)}"
+            )
         if "deterministic" in self.settings:
             self.traits |= Trait.NONDETERMINISTIC
         self.creates = Trait.CREATION in self.traits
