@@ -18,10 +18,10 @@ from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.dispatch import Array
 from polyhal.hal.dispatch.operands import NUMBERS
 from polyhal.hal.errors import CaptureError, message
-from polyhal.hal.ir.graph import Operand
+from polyhal.hal.ir.graph import Operand, Value
 from polyhal.hal.layout import Ref, Spec, contiguous, extent
 from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.ops.opdef import OPS, Value
+from polyhal.hal.ops.opdef import OPS
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device

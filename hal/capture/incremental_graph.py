@@ -9,9 +9,9 @@ from polyhal.hal import dispatch
 from polyhal.hal.capture.result import InputSource, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scopes import Scopes
-from polyhal.hal.ir.graph import Graph, Node, Operand, Origin, infer_results
+from polyhal.hal.ir.graph import Graph, Node, Operand, Origin, Value, infer_results
 from polyhal.hal.layout import ScalarSpec, Spec
-from polyhal.hal.ops.opdef import OpDef, Value
+from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import InputSpec
 from polyhal.hal.settings.state import settings
 

@@ -22,10 +22,10 @@ from polyhal.hal.capture.scopes import Scopes
 from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.dispatch import Array, RandomSource, TapeNode
 from polyhal.hal.errors import CaptureError, ShapeError, message
-from polyhal.hal.ir.graph import Graph
+from polyhal.hal.ir.graph import Graph, Value
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.ops.opdef import OPS, OpDef, Value
+from polyhal.hal.ops.opdef import OPS, OpDef
 
 if TYPE_CHECKING:
     import numpy as np

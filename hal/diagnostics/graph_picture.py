@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from polyhal.hal.diagnostics.explain_graph import parts_of
-from polyhal.hal.ir.graph import Graph, Node
+from polyhal.hal.ir.graph import Graph, Node, Value
 from polyhal.hal.ir.text import node_text, spec_text
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import Value
 
 if TYPE_CHECKING:
     from polyhal.hal.scheduler.executable import Executable

@@ -7,16 +7,25 @@ a new value. The graph knows the producer and the users of every value, so that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
 from polyhal.hal.layout import ScalarSpec, Spec, View, contiguous, place
-from polyhal.hal.ops.opdef import OpDef, Value
+from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import InputSpec, Number
 
 if TYPE_CHECKING:
     from polyhal.hal.capture.result import CapturedConstant
     from polyhal.hal.device import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An SSA value, by its index among the specs of its graph."""
+
+    index: int
+
 
 Operand = Value | Number | None
 """A value, a literal Python number, or an absent optional input."""

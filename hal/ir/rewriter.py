@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.ir.graph import Graph, Node, Operand, Origin, infer_results
+from polyhal.hal.ir.graph import Graph, Node, Operand, Origin, Value, infer_results
 from polyhal.hal.layout import Spec, contiguous
-from polyhal.hal.ops.opdef import OpDef, Value
+from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import Feature, InputSpec
 from polyhal.hal.settings.state import settings

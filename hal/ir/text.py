@@ -17,8 +17,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.ir.graph import Value
 from polyhal.hal.layout import Spec, contiguous_strides
-from polyhal.hal.ops.opdef import Value
 from polyhal.hal.settings.state import Settings
 
 if TYPE_CHECKING:

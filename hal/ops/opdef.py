@@ -21,13 +21,6 @@ from polyhal.hal.ops.traits import Autocast, Trait
 from polyhal.hal.protocol import InputSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An SSA value of a graph, by its index."""
-
-    index: int
-
-
 class OpFunction(Protocol):
     """The public function of an op."""
 

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
-from polyhal.hal.ir.graph import Graph, Origin
+from polyhal.hal.ir.graph import Graph, Origin, Value
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous, contiguous_strides, place
 from polyhal.hal.ops import OPS
-from polyhal.hal.ops.opdef import Value
 
 NAMES = st.text(max_size=8) | st.sampled_from(["mlp.0.weight", '"quoted"', "a  # b", " padded "])
 NUMBERS = st.sampled_from([0.0, -0.0, 1.5, math.inf, -math.inf, math.nan, 1e-30, 3, -7, True])

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyhal.hal.ir.graph import Graph, Node, Operand
+from polyhal.hal.ir.graph import Graph, Node, Operand, Value
 from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import OPS, Value
+from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep
 from polyhal.hal.ops.traits import Trait
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.hal.ir.graph import Graph, Node, Operand
+from polyhal.hal.ir.graph import Graph, Node, Operand, Value
 from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
-from polyhal.hal.ops.opdef import OPS, Value
+from polyhal.hal.ops.opdef import OPS
 
 
 def fuse_norm_relu(graph: Graph) -> Graph:

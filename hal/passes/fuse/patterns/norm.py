@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from polyhal.hal.ir.graph import Node, Operand
-from polyhal.hal.ops.opdef import Value
+from polyhal.hal.ir.graph import Node, Operand, Value
 from polyhal.hal.passes.fuse.patterns.reader import Match, Reader
 
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from polyhal.hal.ir.graph import Graph, Node, Operand
+from polyhal.hal.ir.graph import Graph, Node, Operand, Value
 from polyhal.hal.layout import Spec, normalize_axes
-from polyhal.hal.ops.opdef import Value
 
 _CLOSE = 2e-7
 """How far constants may be off, relatively: 0.7978845608 stands for the root of 2/pi, 0.798 does not."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from polyhal.hal.ir.graph import Node, Operand
-from polyhal.hal.ops.opdef import Value
+from polyhal.hal.ir.graph import Node, Operand, Value
 from polyhal.hal.passes.fuse.patterns.reader import Match, Reader
 
 
