@@ -25,7 +25,7 @@ from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.random import Generator
 from polyhal.serialize import load
 from polyhal.serialize.checkpoint import eager
-from polyhal.steps.results import Place, filled
+from polyhal.steps.results import OutputIndex, fill_results
 from polyhal.tensor import Tensor, wrap
 
 
@@ -111,7 +111,7 @@ class LoadedGraph:
         for argument, x in zip(self._arguments, args, strict=True):
             tensors[argument.position] = _fitting(argument, x)
         outputs = self.executable.run(tensors)
-        return filled(self.results, [wrap(device, buffer, ref) for device, buffer, ref in outputs])
+        return fill_results(self.results, [wrap(device, buffer, ref) for device, buffer, ref in outputs])
 
     def explain(self) -> str:
         """What each pass made of the loaded graph, and how each op runs and why."""
@@ -173,7 +173,7 @@ class LoadedGraph:
         """What the step returns, from `_result_data`."""
         kind, value = _marked(data)
         if kind == "tensor" and type(value) is int and 0 <= value < outputs:
-            return Place(value)
+            return OutputIndex(value)
         if kind == "number" and type(value) is int and 0 <= value < len(numbers):
             return numbers[value]
         if kind == "state" and isinstance(value, str) and value in self.state:

@@ -21,7 +21,7 @@ from polyhal.hal.ir.serialize import describe
 from polyhal.hal.layout import Ref, contiguous, extent
 from polyhal.serialize import save
 from polyhal.steps.block import CapturedBlock
-from polyhal.steps.results import Place
+from polyhal.steps.results import OutputIndex
 from polyhal.tensor import Tensor, wrap
 
 FORMAT = "polyhal graph"
@@ -43,7 +43,7 @@ def save_graph(step: Any, path: str | os.PathLike[str]) -> Path:
     sources = [_source_data(captured, i, s, table, state) for i, s in enumerate(captured.sources)]
     returned = recorded.results
     if isinstance(step, CapturedBlock):  # which returns nothing, but leaves tensors behind
-        returned = tuple(Place(i) for i in range(len(captured.graph.outputs)))
+        returned = tuple(OutputIndex(i) for i in range(len(captured.graph.outputs)))
     graph = captured.graph.returning(_count(returned))
     data = {
         "format": FORMAT,
@@ -60,7 +60,7 @@ def save_graph(step: Any, path: str | os.PathLike[str]) -> Path:
 
 def _count(pattern: Any) -> int:
     """How many outputs of the graph a pattern of results uses; they are the first ones."""
-    if isinstance(pattern, Place):
+    if isinstance(pattern, OutputIndex):
         return pattern.index + 1
     parts = pattern.values() if isinstance(pattern, dict) else pattern if isinstance(pattern, (list, tuple)) else ()
     return max(map(_count, parts), default=0)
@@ -102,7 +102,7 @@ def _name_of(captured: CapturedGraph, x: Tensor) -> str:
 def _result_data(found: Any, sources: Sequence[InputSource], told: Sequence[dict[str, Any]], table: ScalarTable) -> Any:
     """What a step returns, as plain data. Raises TypeError."""
     kind = type(found)
-    if kind is Place:
+    if kind is OutputIndex:
         return {"tensor": found.index}
     if isinstance(found, RuntimeScalar):
         return {"number": table.add(found)}

@@ -1,1 +1,1 @@
-"""Captured steps: what a call is taken apart into, what a run gives back, and gradients that flow on from it."""
+"""Captured steps: call signatures, recording, guards and replay, the structure of results, and gradients of results."""

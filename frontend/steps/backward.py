@@ -1,14 +1,15 @@
-"""Gradients that flow on from the results of a captured step: its backward pass is a captured step too.
+"""Gradients of the results of a captured step: the backward pass is a captured step as well.
 
-The backward pass is recorded right after the step, while its tape is there, and made ready to run when it is first needed. The
-step returns, besides its results, the values that the backward pass will read.
+It is recorded right after the forward step, while the tape exists, and compiled when it first runs. The forward step returns,
+besides its results, the values that the backward pass reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from polyhal.autograd import no_grad
 from polyhal.autograd.engine import differentiate
@@ -21,82 +22,98 @@ from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, StepInpu
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import contiguous
+from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.tensor import Tensor, wrap
 
 
-class Backward:
+class CapturedBackward:
     """The backward pass of a captured step, from gradients of its results to gradients of leaves."""
 
     def __init__(
         self,
         captured: CapturedGraph,
-        results: Sequence[int],
+        outputs: Sequence[int],
         leaves: Sequence[Tensor],
-        kept: Sequence[StepInput | int],
+        saved: Sequence[StepInput | int],
         arguments: Sequence[Tensor],
     ) -> None:
-        """`results` are the places of differentiable results; `leaves` what they depend on; `kept` is read besides."""
+        """`outputs` are the positions of differentiable results, `leaves` what they depend on.
+
+        `saved` is what the forward step passes on: its inputs, and values of its graph. `arguments` are the tensors that it was
+        recorded with.
+        """
         self._captured = captured
-        self._results = results
+        self._outputs = outputs
         self._leaves = leaves
-        self._kept = kept
-        self._numbers = _frozen(captured)
+        self._saved = saved
+        self._scalars = _freeze_scalars(captured)
         self._executable: Executable | None = None
-        self._op = opaque("captured_step", len(results))
-        places = {id(x): i for i, x in enumerate(arguments)}
-        self._places = {i: places[id(x)] for i, x in enumerate(leaves) if id(x) in places}
-        """Positions among the arguments of leaves that are arguments."""
+        self._op = opaque("captured_step", len(outputs))
+        positions = {id(x): i for i, x in enumerate(arguments)}
+        self._argument_of = {i: positions[id(x)] for i, x in enumerate(leaves) if id(x) in positions}
+        """For each leaf that is an argument of the step, its position among them."""
 
     @classmethod
-    def record(cls, capture: StepRecorder, results: Sequence[Tensor], arguments: Sequence[Tensor]) -> Backward | None:
-        """Record the way back from the results of `capture`; None if there is none, or it has been gone already.
-
-        `arguments` are the step's, as it saw them.
-        """
-        wanted = [i for i, x in enumerate(results) if x.requires_grad and x.node is not None]
-        outputs = [results[i] for i in wanted]
-        leaves = _leaves(outputs)
+    def record(
+        cls, recorder: StepRecorder, results: Sequence[Tensor], arguments: Sequence[Tensor]
+    ) -> CapturedBackward | None:
+        """Record the backward graph; None if no output is differentiable or the tape was already freed."""
+        outputs = [i for i, x in enumerate(results) if x.requires_grad and x.node is not None]
+        differentiable = [results[i] for i in outputs]
+        leaves = _leaves_of(differentiable)
         if not leaves:
             return None
-        following = StepRecorder(capture)
-        seeds = [following.add_fake_input(x.device, contiguous(x.dtype, x.shape)) for x in outputs]
-        hooks = [leaf.hooks for leaf in leaves]
-        for leaf in leaves:
-            leaf.hooks = None  # they are called where the gradients go on
-        try:
-            with dispatch.executing(following), no_grad():
-                found = differentiate(outputs, seeds, leaves)
-                reached = [(leaf, g) for leaf, g in zip(leaves, found, strict=True) if g is not None]
-                values = [following.value_of(g) for _, g in reached]
-        finally:
-            for leaf, kept in zip(leaves, hooks, strict=True):
-                leaf.hooks = kept
-        del found
-        leaves = [leaf for leaf, _ in reached]
-        del reached
-        return cls(following.finish(values), wanted, leaves, following.forwarded, arguments)
+        following = StepRecorder(recorder)
+        seeds = [following.add_fake_input(x.device, contiguous(x.dtype, x.shape)) for x in differentiable]
+        with _without_hooks(leaves), dispatch.executing(following), no_grad():
+            gradients = differentiate(differentiable, seeds, leaves)
+            values = [following.value_of(g) for g in gradients if g is not None]
+        reached = [leaf for leaf, g in zip(leaves, gradients, strict=True) if g is not None]
+        del gradients, seeds  # else they would be live-outs
+        return cls(following.finish(values), outputs, reached, following.forwarded, arguments)
 
-    def values(self) -> list[int]:
-        """Numbers of the values that the step must return besides its results."""
-        return [x for x in self._kept if isinstance(x, int)]
+    @property
+    def saved_values(self) -> list[int]:
+        """Values of the forward graph that the step must return besides its results."""
+        return [x for x in self._saved if isinstance(x, int)]
 
-    def attach(self, made: list[Tensor], tensors: Sequence[Tensor]) -> None:
-        """Put the results among what a run `made` on the tape. The rest are values for the backward pass."""
-        extra = len(self.values())
-        values = iter(made[len(made) - extra :])
-        kept = [tensors[k.position] if isinstance(k, StepInput) else next(values) for k in self._kept]
-        numbers = [live.value for live, _ in self._numbers]
-        held = [(s.buffer, s.buffer.version) for s in self._captured.sources if isinstance(s, CapturedConstant)]
-        leaves = tuple(tensors[self._places[i]] if i in self._places else x for i, x in enumerate(self._leaves))
-        outs = tuple(made[i] for i in self._results)
-        node = attach(self._op, leaves, outs, partial(self._run, numbers, held))
-        node.saved["kept"] = tuple(SavedInput(x, x.buffer.version) for x in kept)
+    def attach(self, outputs: list[Tensor], arguments: Sequence[Tensor]) -> None:
+        """Put the results among the outputs of a run on the tape. The last outputs are the saved values."""
+        values = iter(outputs[len(outputs) - len(self.saved_values) :])
+        saved = [arguments[x.position] if isinstance(x, StepInput) else next(values) for x in self._saved]
+        constants = [s.buffer for s in self._captured.sources if isinstance(s, CapturedConstant)]
+        state = _RunState([x.source.value for x in self._scalars], [(b, b.version) for b in constants])
+        leaves = tuple(
+            arguments[self._argument_of[i]] if i in self._argument_of else x for i, x in enumerate(self._leaves)
+        )
+        node = attach(self._op, leaves, tuple(outputs[i] for i in self._outputs), partial(self._run, state))
+        node.saved["saved"] = tuple(SavedInput(x, x.buffer.version) for x in saved)
 
-    def _run(
-        self, numbers: list[Any], held: list[Any], node: GradNode, grads: list[Any], needs: tuple[bool, ...]
-    ) -> Any:
-        """The gradients of the leaves; the rule of the node."""
+    def _run(self, state: _RunState, node: GradNode, grads: list[Any], needs: tuple[bool, ...]) -> Any:
+        """The gradient rule of the node: gradients of the leaves."""
+        state.check()
+        if self._executable is None:
+            self._executable = Executable(self._captured)
+        seeds = [zeros(s, node.device) if g is None else g for g, s in zip(grads, node.outputs, strict=True)]
+        seeds = [g if g.is_contiguous else g.clone() for g in seeds]
+        for scalar, value in zip(self._scalars, state.scalars, strict=True):
+            scalar.box[0] = value
+        outputs = self._executable.run([*seeds, *node.load("saved")])
+        gradients = [wrap(device, buffer, ref) for device, buffer, ref in outputs]
+        return tuple(g if needed else None for g, needed in zip(gradients, needs, strict=True))
+
+
+class _RunState(NamedTuple):
+    """What a run of the forward step leaves for its backward pass, besides tensors."""
+
+    scalars: list[Any]
+    """The values of the runtime scalars that the backward pass reads."""
+    constants: list[tuple[Buffer, int]]
+    """The buffers of captured constants, with their versions."""
+
+    def check(self) -> None:
+        """Raise AutogradError or CaptureError unless the backward pass may run now."""
         if dispatch.thread.grad_enabled:
             raise AutogradError(
                 message(
@@ -110,7 +127,7 @@ class Backward:
             "a captured function was called outside and backward() inside of another captured function",
             fix="call both inside",
         )
-        if any(buffer.version != version for buffer, version in held):
+        if any(buffer.version != version for buffer, version in self.constants):
             raise AutogradError(
                 message(
                     "jit",
@@ -118,47 +135,55 @@ class Backward:
                     fix="call backward() before the optimizer's step",
                 )
             )
-        if self._executable is None:
-            self._executable = Executable(self._captured)
-        seeds = [zeros(s, node.device) if g is None else g for g, s in zip(grads, node.outputs, strict=True)]
-        seeds = [g if g.is_contiguous else g.clone() for g in seeds]
-        for (_, box), value in zip(self._numbers, numbers, strict=True):
-            box[0] = value
-        outputs = self._executable.run([*seeds, *node.load("kept")])
-        found = [wrap(device, buffer, ref) for device, buffer, ref in outputs]
-        return tuple(g if needed else None for g, needed in zip(found, needs, strict=True))
 
 
-def _frozen(captured: CapturedGraph) -> list[tuple[RuntimeScalar, list[Any]]]:
-    """Replace the live numbers of a backward pass by what they were when the step ran, which the boxes are filled with."""
-    found: list[tuple[RuntimeScalar, list[Any]]] = []
+class _FrozenScalar(NamedTuple):
+    """A runtime scalar of the forward step, and the box from which the backward pass reads its value in that run."""
+
+    source: RuntimeScalar
+    box: list[Any]
+
+
+def _freeze_scalars(captured: CapturedGraph) -> list[_FrozenScalar]:
+    """Let a backward graph read the runtime scalars' values in the forward run, in place of their present values."""
+    frozen: list[_FrozenScalar] = []
     for i, source in enumerate(captured.sources):
         if isinstance(source, RuntimeScalar):
             box = [source.value]
-            found.append((source, box))
-            number = RuntimeScalar(partial(box.__getitem__, 0), source.name)
-            captured.sources[i] = number
-            captured.replay_actions.append(number.refresh)
-    return found
+            frozen.append(_FrozenScalar(source, box))
+            scalar = RuntimeScalar(partial(box.__getitem__, 0), source.name)
+            captured.sources[i] = scalar
+            captured.replay_actions.append(scalar.refresh)
+    return frozen
 
 
-def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
+@contextmanager
+def _without_hooks(leaves: Sequence[Tensor]) -> Iterator[None]:
+    """Take hooks off the leaves inside the block: they are called when the gradients are passed on."""
+    hooks = [leaf.hooks for leaf in leaves]
+    for leaf in leaves:
+        leaf.hooks = None
+    try:
+        yield
+    finally:
+        for leaf, own in zip(leaves, hooks, strict=True):
+            leaf.hooks = own
+
+
+def _leaves_of(outputs: Sequence[Tensor]) -> list[Tensor]:
     """The leaves that tensors depend on; none if a part of the tape was freed."""
-    found: dict[int, Tensor] = {}
-    pending = [x.node for x in outputs]
+    leaves: dict[int, Tensor] = {}
+    pending = [x.node for x in outputs if x.node is not None]
     seen = set(pending)
     while pending:
         node = pending.pop()
-        assert node is not None
         if node.freed:
             return []
         for parent in node.parents:
-            if isinstance(parent, Tensor):
-                found[id(parent)] = parent
-            elif parent is not None and parent[0] not in seen:
-                seen.add(parent[0])
-                pending.append(parent[0])
-    return list(found.values())
-
-
-__all__ = ["Backward"]
+            if isinstance(parent, tuple):
+                if parent[0] not in seen:
+                    seen.add(parent[0])
+                    pending.append(parent[0])
+            elif parent is not None:
+                leaves[id(parent)] = parent
+    return list(leaves.values())

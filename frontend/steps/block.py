@@ -1,4 +1,4 @@
-"""Captured blocks: what a `with` statement contains, recorded and replayed."""
+"""Captured blocks: the ops of a `with` statement, recorded and replayed."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from polyhal.steps.step import CapturedStep
 
 @contextmanager
 def capture() -> Iterator[CapturedBlock]:
-    """Record the block, and run it once at its end: `with capture() as step: ...`, then `step.replay()` as often as wanted.
+    """Record the block and run it once at its end: `with capture() as step: ...`, then `step.replay()` any number of times.
 
-    Tensors that the block makes have values after it, and new ones after each replay; what it reads has to stay in place.
-    Raises CaptureError where Python asks for the value of a tensor, and names the line.
+    Tensors made in the block have values after it, and new ones after each replay; the tensors that it reads must stay in
+    place. Raises CaptureError if Python asks for the value of a tensor, and names the line.
     """
-    recording = StepRecorder()
+    recorder = StepRecorder()
     block = CapturedBlock()
     try:
-        with dispatch.executing(recording):
+        with dispatch.executing(recorder):
             yield block
-            captured = recording.finish(())
+            captured = recorder.finish(())
         block.step = CapturedStep(captured)
         block.step.run()
     except BaseException:
-        recording.abandon()
+        recorder.abandon()
         raise
 
 
 class CapturedBlock:
-    """What `capture` gives: nothing inside the block, a `CapturedStep` after it."""
+    """The target of `capture`: empty inside the block, a `CapturedStep` after it."""
 
     step: CapturedStep | None = None
 
@@ -45,20 +45,20 @@ class CapturedBlock:
 
     @property
     def graph(self) -> Graph:
-        """What was recorded. Raises CaptureError inside the block."""
+        """The recorded graph. Raises CaptureError inside the block."""
         return self.recorded().graph
 
     def memory_report(self) -> MemoryReport:
-        """What memory the block needs, by kind, and its largest tensors. Raises CaptureError inside the block."""
+        """Report the memory that the block needs, by kind, and its largest tensors. Raises CaptureError inside the block."""
         return self.recorded().memory_report()
 
     def explain(self) -> str:
-        """What each pass made of the block, and how each op runs and why. Raises CaptureError inside the block."""
+        """Say what each pass did to the block, and how each op runs and why. Raises CaptureError inside the block."""
         return self.recorded().explain()
 
     @staticmethod
     def profile() -> StepProfile:
-        """Device times by node of the captured steps that run inside: `with block.profile() as p: block.replay()`."""
+        """Time the captured steps inside a block, node by node: `with block.profile() as p: block.replay()`."""
         return StepProfile()
 
     def recorded(self) -> CapturedStep:

@@ -1,4 +1,4 @@
-"""The largest batch with which a step keeps to a budget of memory, found by planning steps without running them."""
+"""The largest batch with which a step fits into a memory budget, found by planning steps without running them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from polyhal.hal.errors import OutOfMemoryError, message
 from polyhal.hal.scheduler.report import MemoryReport
 from polyhal.steps.jit import Jitted
 
-_FINENESS = 32
-"""Where values may be computed again, planning takes longer: the search ends when the size is known to one part in so many."""
+_PRECISION = 32
+"""With rematerialization, planning takes longer: the search ends when the size is known to one part in so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What `fit` found."""
+    """The result of `fit`."""
 
     batch_size: int
     budget: int
     recompute: bool
-    """Whether the step fits only where values are computed again: pass `budget` to `polyhal.jit` then."""
+    """Whether the step fits only with rematerialization: pass `budget` to `polyhal.jit` then."""
     report: MemoryReport
-    """What the step needs with that batch size."""
+    """The memory that the step needs with that batch size."""
 
     def __str__(self) -> str:
         how = f", with jit(step, budget={self.budget})" if self.recompute else ""
@@ -40,17 +40,16 @@ def fit(
     recompute: bool = False,
     at_most: int = 1 << 20,
 ) -> Fit:
-    """The largest batch size, up to `at_most`, with which a captured `step` needs at most `budget` bytes on each device.
+    """Find the largest batch size, up to `at_most`, with which a captured `step` needs at most `budget` bytes on each device.
 
-    `step(n)` makes a batch of n and trains on it, or `step(*batch(n))` trains on a batch that it is given. Nothing runs: each
-    size that is tried is recorded and planned, and everything is put back. What the step needs includes parameters and
-    state, not what else is on the device. With `recompute`, values may be computed again rather than kept, as `polyhal.jit`
-    does when it is given the budget; the size is then within 3 % of the largest. Raises OutOfMemoryError if not even a
-    batch of one fits.
+    `step(n)` makes a batch of n and trains on it, or `step(*batch(n))` trains on the batch it is passed. Nothing runs: for each
+    size that is tried, the step is recorded, planned and rolled back. The memory includes parameters and state, but not what
+    else is on the device. With `recompute`, values may be rematerialized, as `polyhal.jit` does with the budget; the size is
+    then within 3 % of the largest. Raises OutOfMemoryError if not even a batch of one fits.
     """
-    search = _Search(step, budget, batch, recompute)
-    found = search.run(at_most)
-    if found is None:
+    search = _BatchSizeSearch(step, budget, batch, recompute)
+    best = search.run(at_most)
+    if best is None:
         raise OutOfMemoryError(
             message(
                 "fit",
@@ -59,13 +58,13 @@ def fit(
                 fix="use a smaller model or a larger budget" + ("" if recompute else ", or try recompute=True"),
             )
         )
-    return found
+    return best
 
 
-class _Search:
-    """Looks at sizes until one fits and the next does not.
+class _BatchSizeSearch:
+    """Tries sizes until one fits and the next does not.
 
-    Memory grows about linearly, which says where to look next; where that has not helped much, in the middle.
+    Memory grows about linearly, which suggests the next size; if that does not narrow the range, the middle is tried.
     """
 
     def __init__(
@@ -76,21 +75,21 @@ class _Search:
         self._batch = batch
         self._recompute = recompute
         self.needed: dict[int, int] = {}
-        """Bytes that steps without recomputation need, by batch size."""
+        """Bytes that steps without rematerialization need, by batch size."""
         self._best: Fit | None = None
 
     def run(self, at_most: int) -> Fit | None:
         low, high = 0, at_most + 1
         size = 1
         halved = True
-        while high - low > (max(low // _FINENESS, 1) if self._recompute else 1):
-            before = high - low
+        while high - low > (max(low // _PRECISION, 1) if self._recompute else 1):
+            width = high - low
             if self._fits(size):
                 low = size
             else:
                 high = size
-            # Every other look at least takes half of what is left.
-            halved = not halved or 2 * (high - low) <= before or high > at_most
+            # At least every other try halves the range.
+            halved = not halved or 2 * (high - low) <= width or high > at_most
             size = self._next(low, high, linear=halved)
         return self._best
 
@@ -123,13 +122,10 @@ class _Search:
         step = Jitted(self._step, max_graphs=1, warm_up=True, budget=budget)
         if self._batch is None:
             return step.memory_report(size)
-        making = StepRecorder()
+        recorder = StepRecorder()
         try:
-            with dispatch.executing(making):  # so that a batch, too, is only recorded
-                made = self._batch(size)
+            with dispatch.executing(recorder):  # so that the batch is not allocated either
+                batch = self._batch(size)
         finally:
-            making.abandon()
-        return step.memory_report(*made) if isinstance(made, tuple) else step.memory_report(made)
-
-
-__all__ = ["Fit", "fit"]
+            recorder.abandon()
+        return step.memory_report(*batch) if isinstance(batch, tuple) else step.memory_report(batch)

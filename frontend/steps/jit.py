@@ -1,7 +1,7 @@
-"""Captured steps: a Python function recorded once as a graph and replayed with almost no Python.
+"""Captured functions: recorded as a graph once per call signature, and replayed with almost no Python.
 
 A step may be all of training: forward, backward, clipping, optimizer, loss scaling, schedule. Parameters and state are
-changed in place, random numbers and learning rates move on from run to run.
+updated in place; random numbers and learning rates advance from run to run.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from polyhal.amp.autocast import autocast, autocast_dtype
+from polyhal.amp.autocast import autocast_dtype
 from polyhal.hal import dispatch
 from polyhal.hal.capture.recorder import StepRecorder
 from polyhal.hal.capture.result import UNNAMED, CapturedConstant, CapturedGraph
-from polyhal.hal.errors import CaptureError, message
+from polyhal.hal.errors import message
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport, report
 from polyhal.hal.settings.state import settings
-from polyhal.steps.arguments import Arguments, described, replaced
-from polyhal.steps.backward import Backward
-from polyhal.steps.results import pattern
+from polyhal.steps.record import RecordedCall, record_call
+from polyhal.steps.signature import CallArguments, describe_key
 from polyhal.steps.step import CapturedStep
 from polyhal.tensor import Tensor
 
@@ -36,12 +34,13 @@ R = TypeVar("R")
 
 
 @dataclass(slots=True)
-class _Entry:
-    """What is known of one signature: the variants of the step, for several modes and gradients, the latest last."""
+class _CacheEntry:
+    """What is known of one signature."""
 
-    variants: list[CapturedStep] = field(default_factory=list)
+    steps: list[CapturedStep] = field(default_factory=list)
+    """One for each set of guards (modes of modules, gradients) that was met, the latest last."""
     eager: bool = False
-    """Whether the function cannot be replayed, as its state is replaced."""
+    """Whether the function cannot be replayed, because it replaces state instead of changing it in place."""
 
 
 class Jitted(Generic[P, R]):
@@ -52,90 +51,90 @@ class Jitted(Generic[P, R]):
         self._function = function
         self._name = getattr(function, "__qualname__", type(function).__name__)
         self._max_graphs = max_graphs
-        self._entries: OrderedDict[Any, _Entry] = OrderedDict()
-        self._called = not warm_up
+        self._cache: OrderedDict[Any, _CacheEntry] = OrderedDict()
+        self._warmed_up = not warm_up
         self._budget = budget
-        self._crowded = False
+        self._evicted = False
         self._floats: list[float] = []
+        """The float arguments of the present call, from which recorded steps read them."""
         self._lock = threading.RLock()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if not dispatch.thread.executor.replays_graphs:
-            # Part of a larger step, or something wants to see each op: anomaly detection, profiling.
             return self._function(*args, **kwargs)
-        dtype = autocast_dtype()
         with self._lock:
-            if not self._called:
-                # What a step makes once (optimizer state, caches of the user's) is made by a first call as it stands.
+            if not self._warmed_up:
+                # The first call makes what a step makes once: optimizer state, caches of the program.
                 result = self._function(*args, **kwargs)
-                self._called = True
+                self._warmed_up = True
                 return result
-            arguments = Arguments(args, kwargs)
-            entry = self._entry((tuple(arguments.key), settings.key, dispatch.thread.grad_enabled, dtype))
+            arguments = CallArguments(args, kwargs)
+            entry = self._entry(self._key(arguments))
             if entry.eager:
                 return self._function(*args, **kwargs)
             self._floats[:] = arguments.floats
-            variant = self._fitting(entry, arguments.tensors)
-            if variant is None or not variant.confirmed:
-                return self._look(entry, variant, arguments.tensors, args, kwargs)  # type: ignore[no-any-return]
-            return variant.run(arguments.tensors)  # type: ignore[no-any-return]
-
-    def _entry(self, key: Any) -> _Entry:
-        """What is known of a signature. The one that was used longest ago goes when there are too many."""
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._entries.move_to_end(key)
-            return entry
-        if len(self._entries) >= self._max_graphs:
-            if not self._crowded:
-                self._warn(
-                    f"it is called with more than {self._max_graphs} signatures, now {described(key[0])}",
-                    expected=" or ".join(described(k[0]) for k in self._entries),
-                    fix="pad tensors to few shapes, pass numbers that change as floats or tensors, or raise max_graphs",
-                )
-            self._crowded = True
-            self._entries.popitem(last=False)
-        entry = self._entries[key] = _Entry()
-        return entry
+            step = _matching(entry, arguments.tensors)
+            if step is None or not step.confirmed:
+                return self._record_and_run(entry, step, arguments.tensors, args, kwargs)  # type: ignore[no-any-return]
+            return step.run(arguments.tensors)  # type: ignore[no-any-return]
 
     @staticmethod
-    def _fitting(entry: _Entry, tensors: list[Tensor]) -> CapturedStep | None:
-        """The variant that was recorded in the state that everything is in now."""
-        for variant in reversed(entry.variants):
-            if variant.fits(tensors):
-                return variant
-        return None
+    def _key(arguments: CallArguments) -> tuple[Any, ...]:
+        return tuple(arguments.key), settings.key, dispatch.thread.grad_enabled, autocast_dtype()
 
-    def _look(self, entry: _Entry, expected: CapturedStep | None, tensors: list[Tensor], args: Any, kwargs: Any) -> Any:
-        """Record the function anew, and run the variant that does the same if there is one, else a new one."""
-        capture = StepRecorder()
+    def _entry(self, key: tuple[Any, ...]) -> _CacheEntry:
+        """The cache entry of a signature. If there are too many, the least recently used one is evicted."""
+        entry = self._cache.get(key)
+        if entry is not None:
+            self._cache.move_to_end(key)
+            return entry
+        if len(self._cache) >= self._max_graphs:
+            if not self._evicted:
+                self._warn(
+                    f"it is called with more than {self._max_graphs} signatures, now {describe_key(key[0])}",
+                    expected=" or ".join(describe_key(k[0]) for k in self._cache),
+                    fix="pad tensors to few shapes, pass numbers that change as floats or tensors, or raise max_graphs",
+                )
+            self._evicted = True
+            self._cache.popitem(last=False)
+        entry = self._cache[key] = _CacheEntry()
+        return entry
+
+    def _record_and_run(
+        self, entry: _CacheEntry, expected: CapturedStep | None, tensors: list[Tensor], args: Any, kwargs: Any
+    ) -> Any:
+        """Record the function again. Run the step that does the same if there is one, else a new step."""
+        recorder = StepRecorder()
         try:
-            captured, results, seen, backward = self._record(capture, args, kwargs)
-            step = next((v for v in entry.variants if v.captured.same_step(captured)), None)
+            recorded = self._record(recorder, args, kwargs)
+            step = next((s for s in entry.steps if s.captured.same_step(recorded.captured)), None)
             if step is None:
-                step = CapturedStep(captured, results, seen, backward, self._budget)
-                self._admit(entry, expected, step)
+                step = CapturedStep(*recorded, self._budget)
+                self._add(entry, expected, step)
             else:
-                step.stands_for(captured)
+                step.adopt(recorded.captured)
                 step.confirmed = True
             step.version = dispatch.structure.version
             return step.run(tensors)
         except BaseException:
-            # The objects that the function changed must not be left with tensors that never came to exist.
-            for variant in entry.variants:
-                variant.version = -1
-            capture.abandon()
+            # Objects that the function changed must not keep fake tensors.
+            for other in entry.steps:
+                other.version = -1
+            recorder.abandon()
             raise
 
-    def _admit(self, entry: _Entry, expected: CapturedStep | None, step: CapturedStep) -> None:
-        """Keep a new variant, unless it is no other than `expected` but for state that was replaced."""
-        if expected is not None and self._is_replaced(expected, step.captured):
+    def _record(self, recorder: StepRecorder, args: Any, kwargs: Any) -> RecordedCall:
+        return record_call(self._function, args, kwargs, recorder, self._floats, self._name)
+
+    def _add(self, entry: _CacheEntry, expected: CapturedStep | None, step: CapturedStep) -> None:
+        """Cache a step, unless it differs from `expected` only because state was replaced; then give up capture."""
+        if expected is not None and self._replaces_state(expected, step.captured):
             entry.eager = True
-            entry.variants.clear()
+            entry.steps.clear()
             return
-        entry.variants.append(step)
-        if len(entry.variants) > self._max_graphs:
-            del entry.variants[0]
+        entry.steps.append(step)
+        if len(entry.steps) > self._max_graphs:
+            del entry.steps[0]
             self._warn(
                 f"it was recorded more than {self._max_graphs} times for one signature, each time with other ops or on other "
                 "memory",
@@ -143,16 +142,16 @@ class Jitted(Generic[P, R]):
                 fix="change state in place (x.copy_(...), x.add_(...)) instead of replacing tensors",
             )
 
-    def _is_replaced(self, previous: CapturedStep, captured: CapturedGraph) -> bool:
-        """Whether a second look met other memory than the first: state that the step replaces, or data not passed to it."""
+    def _replaces_state(self, previous: CapturedStep, captured: CapturedGraph) -> bool:
+        """Whether a second recording reads other memory: state that the step replaces, or data not passed to it."""
         made = {id(t.buffer) for t, _ in previous.captured.live_outs}
         own = [i for i, s in enumerate(captured.sources) if isinstance(s, CapturedConstant) and id(s.buffer) in made]
-        other = own or previous.captured.rebound_constants(captured)
-        if not other:
+        rebound = own or previous.captured.rebound_constants(captured)
+        if not rebound:
             return False
-        first = other[0]
-        name, where = captured.graph.names.get(first, ""), captured.first_uses.get(first, "")
-        tensor = f"{name + ', ' if not name.startswith(UNNAMED) else ''}a {captured.graph.specs[first]}, first used at {where}"
+        first = rebound[0]
+        name, line = captured.graph.names.get(first, ""), captured.first_uses.get(first, "")
+        tensor = f"{name + ', ' if not name.startswith(UNNAMED) else ''}a {captured.graph.specs[first]}, first used at {line}"
         problem = (
             f"the step reads what its last call made ({tensor}): state that is replaced is lost on replay"
             if own
@@ -168,60 +167,10 @@ class Jitted(Generic[P, R]):
     def _warn(self, problem: str, expected: str, fix: str) -> None:
         warnings.warn(message(f"jit {self._name}", problem, expected=expected, fix=fix), stacklevel=2)
 
-    def _record(
-        self, capture: StepRecorder, args: Any, kwargs: Any
-    ) -> tuple[CapturedGraph, Any, list[Tensor], Backward | None]:
-        """What the function does, the pattern of its results, its arguments as it saw them, and the way back."""
-        seen: list[Tensor] = []
-        cut: list[Tensor] = []
-        floats, places = self._floats, iter(range(len(self._floats)))
-
-        def passed(x: Tensor) -> Tensor:
-            if x.requires_grad and not x.is_leaf:  # what is before it on the tape is not part of the step
-                x = x.detach()
-                x.requires_grad = True
-                cut.append(x)
-            capture.add_input(x)
-            seen.append(x)
-            return x
-
-        def number(value: float) -> Any:
-            place = next(places)
-            return capture.runtime_scalar(functools.partial(floats.__getitem__, place), f"float {place}")
-
-        args, kwargs = replaced(args, passed, number), replaced(kwargs, passed, number)
-        dtype = autocast_dtype()
-        with ExitStack() as stack:
-            stack.enter_context(dispatch.executing(capture))
-            if dtype is not None:
-                stack.enter_context(autocast(dtype))
-            result = self._function(*args, **kwargs)
-            found: list[Tensor] = []
-
-            def add(x: Tensor) -> int:
-                found.append(x)
-                return len(found) - 1
-
-            results = pattern(result, add, {id(x.buffer) for x in seen})
-            del result
-            if any(x.stored_grad is not None for x in cut):
-                raise CaptureError(
-                    message(
-                        f"jit {self._name}",
-                        "backward() is called inside on what depends on an argument that is the result of an op",
-                        expected="leaves or detached tensors as arguments of a step with a backward pass of its own",
-                        fix="pass x.detach(), or return the loss and call backward() outside",
-                    )
-                )
-            values = [capture.value_of(x) for x in found]
-            backward = Backward.record(capture, found, seen) if any(x.requires_grad for x in found) else None
-            found.clear()
-            return capture.finish([*values, *(backward.values() if backward else ())]), results, seen, backward
-
     @property
     def steps(self) -> list[CapturedStep]:
-        """What was recorded so far: at least one step for each signature."""
-        return [v for e in self._entries.values() for v in e.variants]
+        """The steps recorded so far, at least one for each signature."""
+        return [step for entry in self._cache.values() for step in entry.steps]
 
     @property
     def graphs(self) -> list[Graph]:
@@ -229,34 +178,40 @@ class Jitted(Generic[P, R]):
         return [step.graph for step in self.steps]
 
     def memory_report(self, *args: P.args, **kwargs: P.kwargs) -> MemoryReport:
-        """What memory a call with these arguments needs, by kind, and the largest tensors. Nothing runs.
+        """Report the memory that a call with these arguments needs, by kind, and the largest tensors. Nothing runs.
 
-        The function is recorded for it and everything is put back, unless it was recorded for such a call already. Raises
-        CaptureError as a call does.
+        If the function was not recorded for such a call, it is recorded for the report and rolled back. Raises CaptureError
+        as a call does.
         """
-        dtype = autocast_dtype()
         with self._lock:
-            arguments = Arguments(args, kwargs)
-            key = (tuple(arguments.key), settings.key, dispatch.thread.grad_enabled, dtype)
-            step = self._fitting(self._entries.get(key, _Entry()), arguments.tensors)
+            arguments = CallArguments(args, kwargs)
+            step = _matching(self._cache.get(self._key(arguments), _CacheEntry()), arguments.tensors)
             if step is not None:
                 return step.memory_report()
             self._floats[:] = arguments.floats
-            capture = StepRecorder()
+            recorder = StepRecorder()
             try:
-                planned = plan_within(self._record(capture, args, kwargs)[0], self._budget)
+                plan = plan_within(self._record(recorder, args, kwargs).captured, self._budget)
             finally:
-                capture.abandon()
-            return report(planned)
+                recorder.abandon()
+            return report(plan)
 
     def explain(self) -> str:
-        """For each recorded step what passes made of it, and how each op runs and why."""
+        """Say for each recorded step what passes did to it, and how each op runs and why."""
         return "\n\n".join(step.explain() for step in self.steps) or "nothing is recorded yet"
 
     @staticmethod
     def profile() -> StepProfile:
-        """Device times by node of the captured steps that run inside: `with step.profile() as p: step(...)`, `print(p)`."""
+        """Time the captured steps inside a block, node by node: `with step.profile() as p: step(...)`, then `print(p)`."""
         return StepProfile()
+
+
+def _matching(entry: _CacheEntry, tensors: list[Tensor]) -> CapturedStep | None:
+    """The latest step whose guards hold now."""
+    for step in reversed(entry.steps):
+        if step.guards_hold(tensors):
+            return step
+    return None
 
 
 @overload
@@ -274,24 +229,22 @@ def jit(
     warm_up: bool = True,
     budget: int | None = None,
 ) -> Jitted[P, R] | Callable[[Callable[P, R]], Jitted[P, R]]:
-    """Record what `function` does on devices, and replay it.
+    """Record the work of `function` on devices as a graph, and replay it.
 
-    The first call runs as it stands, so that lazily made state exists (not without `warm_up`); the second is recorded and
-    replayed, the third is recorded again to see that it does the same. Later calls only replay. Tensors passed may differ in
-    their values, floats too; another shape, dtype, device or other argument is recorded anew, for at most `max_graphs`
-    signatures, of which the one used longest ago goes. A change of a module's mode or parts is noticed. Gradients flow through
-    results. What else Python does in the function happens while it is recorded only. Calls from several threads take turns.
+    The first call runs eagerly (not without `warm_up`), so that lazily created state exists. The second is recorded and
+    replayed. The third is recorded again, to check that the function does the same. Later calls only replay.
 
-    With a `budget`, in bytes for each device, parameters and state included, values of the forward pass are computed again
-    in the backward pass rather than kept, as many as it takes to keep to it; results stay the same. Raises
-    OutOfMemoryError if that is not enough.
+    The values of tensor and float arguments may differ from call to call. Other shapes, dtypes, devices or arguments make
+    another signature, for which the function is recorded again; at most `max_graphs` signatures are kept, and the least
+    recently used one is evicted. Changes of a module's mode or structure are noticed. Gradients flow through results. Everything
+    else that Python does in the function happens only while it is recorded. Calls from several threads take turns.
 
-    Warns, and runs without capture, where state is replaced instead of changed in place. Raises CaptureError where Python asks
-    for the value of a tensor, and names the line; parameters, gradients and optimizers are then as before the call.
+    With a `budget` in bytes per device, including parameters and state, as many values of the forward pass as necessary are
+    rematerialized in the backward pass; results stay the same. Raises OutOfMemoryError if that is not enough.
+
+    Warns, and runs eagerly from then on, if the function replaces state instead of changing it in place. Raises CaptureError
+    if Python asks for the value of a tensor, and names the line; parameters, gradients and optimizers are rolled back.
     """
     if function is None:
         return lambda f: Jitted(f, max_graphs, warm_up, budget)
     return Jitted(function, max_graphs, warm_up, budget)
-
-
-__all__ = ["Jitted", "jit"]

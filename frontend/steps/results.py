@@ -1,4 +1,4 @@
-"""What a captured function returns: a pattern of lists, tuples and dictionaries that each run fills with new tensors."""
+"""The structure of what a captured function returns: a tree that each run fills with new tensors."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from typing import Any
 
 from polyhal.hal.capture.fake_buffer import FakeBuffer
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.steps.nested import mapped
+from polyhal.steps.tree import map_tree
 from polyhal.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a result goes."""
+class OutputIndex:
+    """Stands for a tensor in a structure: the output of the graph with that number."""
 
     index: int
 
 
-def pattern(value: Any, add: Callable[[Tensor], int], arguments: Collection[int] = ()) -> Any:
-    """`value` with the tensors that a run makes replaced by places: their numbers, which `add` gives them.
+def flatten_results(value: Any, add: Callable[[Tensor], int], arguments: Collection[int] = ()) -> Any:
+    """Return `value` with tensors that a run makes replaced by the numbers that `add` assigns.
 
-    `arguments` are the buffers of what is passed with each run; other tensors that have memory stay as they are.
+    `arguments` are the buffers of the step's inputs, by identity. Other tensors with memory are constants of the structure.
     """
 
     def leaf(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
-        buffer: Any = x.buffer
-        return Place(add(x)) if isinstance(buffer, FakeBuffer) or id(buffer) in arguments else x
+        is_made = isinstance(x.buffer, FakeBuffer) or id(x.buffer) in arguments
+        return OutputIndex(add(x)) if is_made else x
 
-    return mapped(value, leaf)
+    return map_tree(value, leaf)
 
 
-def filled(found: Any, results: Sequence[Tensor]) -> Any:
-    """What a run returns."""
-    if type(found) is Place:  # most steps return one tensor
-        return results[found.index]
+def fill_results(structure: Any, outputs: Sequence[Tensor]) -> Any:
+    """Return the structure with the outputs of a run, and with present values of runtime scalars."""
+    if type(structure) is OutputIndex:  # most steps return one tensor
+        return outputs[structure.index]
 
     def leaf(x: Any) -> Any:
-        if type(x) is Place:
-            return results[x.index]
+        if type(x) is OutputIndex:
+            return outputs[x.index]
         return x.value if isinstance(x, RuntimeScalar) else x
 
-    return mapped(found, leaf)
+    return map_tree(structure, leaf)
