@@ -1,4 +1,4 @@
-"""Captured steps as objects: saved to files and loaded on any device, and drawn."""
+"""Captured steps as files, which load on any device, and as pictures."""
 
 from polyhal.graphs.drawing import draw_graph
 from polyhal.graphs.loading import LoadedGraph, load_graph

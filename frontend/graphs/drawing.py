@@ -16,18 +16,18 @@ from polyhal.serialize.atomic import replacing
 
 
 def draw_graph(step: Any, path: str | os.PathLike[str], profile: StepProfile | None = None) -> Path:
-    """Draw a step as it runs, or a `Graph`: as a page of its own (`.html`), or in Graphviz's language (`.dot`, `.gv`).
+    """Draw a step as it runs, or a `Graph`: as an HTML page (`.html`), or in Graphviz's language (`.dot`, `.gv`).
 
     A profile of the step adds times. Raises ValueError for another suffix, CaptureError as `save_graph` does, and OSError.
     """
     target = Path(path)
     executable = None if isinstance(step, Graph) else recorded_step(step).executable
     graph = step if executable is None else executable.graph
-    found = boxes(graph, executable, profile)
+    picture = boxes(graph, executable, profile)
     if target.suffix == ".html":
-        text = graph_page.write(found, target.stem)
+        text = graph_page.write(picture, target.stem)
     elif target.suffix in (".dot", ".gv"):
-        text = graph_dot.write(found)
+        text = graph_dot.write(picture)
     else:
         raise ValueError(message("draw_graph", f"{target} ends in {target.suffix!r}", expected=".html, .dot or .gv"))
     target.parent.mkdir(parents=True, exist_ok=True)

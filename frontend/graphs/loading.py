@@ -1,9 +1,9 @@
-"""Captured steps read from files, and run on any device."""
+"""Captured steps loaded from files, to run on any device."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,11 @@ from polyhal.tensor import Tensor, wrap
 
 
 def load_graph(path: str | os.PathLike[str], device: Device | str | None = None) -> LoadedGraph:
-    """A step that `save_graph` saved, ready to run on `device`.
+    """Load a step of `save_graph`, ready to run on `device`.
 
-    Without a device, a step that ran on several goes to those of the same names, any other to the default device. Raises
-    CorruptFileError for a file that is damaged or was altered, naming the node, IncompatibleFileError for one of another
-    kind or version, and DeviceUnavailableError.
+    Without a device, a step that ran on several devices runs on those of the same names, any other on the default device.
+    Raises CorruptFileError, which names the node, for a file that is damaged or was altered, IncompatibleFileError for one of
+    another kind or version, and DeviceUnavailableError.
     """
     data = load(path, Device("numpy"), lazy=True)
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
@@ -55,42 +55,26 @@ def load_graph(path: str | os.PathLike[str], device: Device | str | None = None)
 
 
 class LoadedGraph:
-    """A loaded step. Call it with the tensors that the step took; it returns what the step returned."""
+    """A loaded step. Call it with the tensors that the step takes; it returns what the step returns."""
 
     def __init__(self, path: str | os.PathLike[str], data: Mapping[str, Any], device: Device | str | None) -> None:
-        self._what = str(path)
-        topology = eager(data["graph"])
-        names = {str(p.get("device")) for p in topology.get("places", ())} if isinstance(topology, dict) else set()
-        one = Device(device) if device is not None or len(names) < 2 else None
-        graph = build(topology, self._what, lambda name: one or Device(name))
-        self.generators: list[Generator] = []
-        """Where the step's random numbers come from, in the states in which they were saved."""
-        self.state: dict[str, Tensor] = {}
-        """Weights, optimizer state and constants by name; runs change in place what the step changed."""
-        streams = [self._stream(s) for s in eager(data["streams"])]
-        numbers, self.numbers = restore(eager(data["numbers"]), streams, self._what)
+        decoder = _Decoder(str(path), data, device)
+        self._path = str(path)
+        self.generators = decoder.generators
+        """The generators of the step's random numbers, in the states in which they were saved."""
+        self.state = decoder.state
+        """Weights, optimizer state and constants by name; runs update in place what the step updated."""
+        self.numbers = decoder.named
         """The numbers that may be set: `loaded.numbers["lr"] = 1e-4`."""
-        given = eager(data["sources"])
-        if not isinstance(given, list) or len(given) != graph.inputs:
-            raise self._corrupt(f"{len(given)} sources", f"one for each of {graph.inputs} inputs")
-        devices = _devices(graph, one)
-        sources = [
-            self._source(entry, spec, devices[i], data["state"], numbers, i)
-            for i, (entry, spec) in enumerate(zip(given, graph.specs, strict=False))
-        ]
-        positions = sorted(s.position for s in sources if isinstance(s, StepInput))
-        self._arguments = sorted((s for s in sources if isinstance(s, StepInput)), key=lambda s: s.position)
-        if len(set(positions)) != len(positions):
-            raise self._corrupt(f"arguments {positions}", "each position once")
-        self.results = self._pattern(eager(data["results"]), len(graph.outputs), numbers)
-        written = [s.buffer for i, s in enumerate(sources) if isinstance(s, CapturedConstant) and i in graph.updates]
-        notes = replay_actions(numbers, self.numbers, streams)
-        self.captured = CapturedGraph(graph, sources, notes, [], list(range(len(graph.outputs))), written)
+        self.captured = decoder.captured
+        self.results = decoder.result(eager(data["results"]))
+        inputs = [s for s in self.captured.sources if isinstance(s, StepInput)]
+        self._inputs = sorted(inputs, key=lambda s: s.position)
         self.executable = Executable(self.captured)
 
     @property
     def graph(self) -> Graph:
-        """The loaded graph, before it was optimised."""
+        """The loaded graph, before passes."""
         return self.captured.graph
 
     def __call__(self, *args: Tensor) -> Any:
@@ -101,29 +85,66 @@ class LoadedGraph:
         dispatch.thread.executor.require_execution(
             "load_graph", "a loaded step is called in a capture", fix="call it outside"
         )
-        if len(args) != len(self._arguments):
-            raise ShapeError(
-                message(
-                    "load_graph", f"got {len(args)} arguments", expected=f"the {len(self._arguments)} of the saved step"
-                )
-            )
-        tensors: list[Any] = [None] * (1 + max((a.position for a in self._arguments), default=-1))
-        for argument, x in zip(self._arguments, args, strict=True):
-            tensors[argument.position] = _fitting(argument, x)
+        if len(args) != len(self._inputs):
+            expected = f"the {len(self._inputs)} of the saved step"
+            raise ShapeError(message("load_graph", f"got {len(args)} arguments", expected=expected))
+        tensors: list[Any] = [None] * (1 + max((s.position for s in self._inputs), default=-1))
+        for source, x in zip(self._inputs, args, strict=True):
+            tensors[source.position] = _fitted(source, x)
         outputs = self.executable.run(tensors)
         return fill_results(self.results, [wrap(device, buffer, ref) for device, buffer, ref in outputs])
 
     def explain(self) -> str:
-        """What each pass made of the loaded graph, and how each op runs and why."""
+        """Say what each pass did to the loaded graph, and how each op runs and why."""
         return explain(self.executable)
 
     @staticmethod
     def profile() -> StepProfile:
-        """Device times by node of the captured steps that run inside: `with loaded.profile() as p: loaded(x)`."""
+        """Time the captured steps inside a block, node by node: `with loaded.profile() as p: loaded(x)`."""
         return StepProfile()
 
-    def _corrupt(self, problem: str, expected: str = "") -> CorruptFileError:
-        return CorruptFileError(message("load_graph", f"{self._what}: {problem}", expected=expected))
+    def __repr__(self) -> str:
+        return f"LoadedGraph({self._path}: {len(self.graph.nodes)} ops, {len(self.state)} tensors)"
+
+
+class _Decoder:
+    """Makes a captured graph from the data of a file, which may have any shape. Raises CorruptFileError."""
+
+    def __init__(self, path: str, data: Mapping[str, Any], device: Device | str | None) -> None:
+        self._path = path
+        self.generators: list[Generator] = []
+        self.state: dict[str, Tensor] = {}
+        graph, target = self._graph(eager(data["graph"]), device)
+        streams = [self._stream(s) for s in eager(data["streams"])]
+        self._scalars, self.named = restore(eager(data["numbers"]), streams, path)
+        sources = self._sources(graph, target, eager(data["sources"]), data["state"])
+        mutated = [s.buffer for i, s in enumerate(sources) if isinstance(s, CapturedConstant) and i in graph.updates]
+        actions = replay_actions(self._scalars, self.named, streams)
+        self.captured = CapturedGraph(graph, sources, actions, [], list(range(len(graph.outputs))), mutated)
+
+    def result(self, data: Any) -> Any:
+        """The structure of what the step returns."""
+        kind, value = _tagged(data)
+        if kind == "tensor" and _is_index(value, len(self.captured.graph.outputs)):
+            return OutputIndex(value)
+        if kind == "number" and _is_index(value, len(self._scalars)):
+            return self._scalars[value]
+        if kind == "state" and isinstance(value, str) and value in self.state:
+            return self.state[value]
+        if kind in ("list", "tuple") and isinstance(value, list):
+            parts = [self.result(x) for x in value]
+            return parts if kind == "list" else tuple(parts)
+        if kind == "dict" and isinstance(value, dict):
+            return {k: self.result(x) for k, x in value.items()}
+        if kind == "value" and (value is None or type(value) in (bool, int, float, str)):
+            return value
+        raise self._corrupt(f"a result is {data!r}")
+
+    def _graph(self, topology: Any, device: Device | str | None) -> tuple[Graph, Device | None]:
+        """The graph, and the device on which all of it runs, if there is only one."""
+        names = {str(p.get("device")) for p in topology.get("places", ())} if isinstance(topology, dict) else set()
+        target = Device(device) if device is not None or len(names) < 2 else None
+        return build(topology, self._path, lambda name: target or Device(name)), target
 
     def _stream(self, data: Any) -> RandomStream:
         generator = Generator(0)
@@ -137,31 +158,42 @@ class LoadedGraph:
         stream.blocks = blocks
         return stream
 
-    def _source(
-        self, entry: Any, spec: Any, device: Any, state: Mapping[str, Any], numbers: Sequence[RuntimeScalar], i: int
-    ) -> InputSource:
-        """Where input `i` comes from."""
-        kind, value = _marked(entry)
-        if kind == "number" and isinstance(spec, ScalarSpec) and type(value) is int and 0 <= value < len(numbers):
-            found = numbers[value]
-            if dispatch.scalar_dtype(found.value) is not spec.dtype:
-                raise self._corrupt(f"input %{i} is {found.value!r}", str(spec))
-            return found
-        if kind == "argument" and isinstance(spec, Spec) and type(value) is int and 0 <= value < 2**16:
+    def _sources(
+        self, graph: Graph, target: Device | None, entries: Any, state: Mapping[str, Any]
+    ) -> list[InputSource]:
+        """Where each input comes from."""
+        if not isinstance(entries, list) or len(entries) != graph.inputs:
+            raise self._corrupt(f"{len(entries)} sources", f"one for each of {graph.inputs} inputs")
+        devices = _input_devices(graph, target)
+        inputs = enumerate(zip(entries, graph.specs, strict=False))
+        sources = [self._source(i, entry, spec, devices[i], state) for i, (entry, spec) in inputs]
+        positions = sorted(s.position for s in sources if isinstance(s, StepInput))
+        if len(set(positions)) != len(positions):
+            raise self._corrupt(f"arguments {positions}", "each position once")
+        return sources
+
+    def _source(self, i: int, entry: Any, spec: Any, device: Any, state: Mapping[str, Any]) -> InputSource:
+        kind, value = _tagged(entry)
+        if kind == "number" and isinstance(spec, ScalarSpec) and _is_index(value, len(self._scalars)):
+            scalar: RuntimeScalar = self._scalars[value]
+            if dispatch.scalar_dtype(scalar.value) is not spec.dtype:
+                raise self._corrupt(f"input %{i} is {scalar.value!r}", str(spec))
+            return scalar
+        if kind == "argument" and isinstance(spec, Spec) and _is_index(value, 2**16):
             return StepInput(value, spec, device)
         if kind == "state" and isinstance(spec, Spec) and isinstance(value, str) and value in state:
-            return self._held(value, spec, device, state[value])
+            return self._constant(value, spec, device, state[value])
         raise self._corrupt(f"input %{i} ({spec}) comes from {entry!r}", "an argument, a number or saved state")
 
-    def _held(self, name: str, spec: Spec, device: Device, saved: Any) -> CapturedConstant:
+    def _constant(self, name: str, spec: Spec, device: Device, saved: Any) -> CapturedConstant:
         array = saved.numpy() if isinstance(saved, Tensor) else np.asarray(saved)
         low, high = extent(spec.shape, spec.strides)
-        wanted = spec.shape if spec.is_contiguous else (high - low + 1 if spec.size else 0,)
-        if array.dtype != spec.dtype.numpy or array.shape != wanted:
-            raise self._corrupt(f"{name} is {array.dtype}{list(array.shape)}", f"{spec.dtype.name}{list(wanted)}")
+        shape = spec.shape if spec.is_contiguous else (high - low + 1 if spec.size else 0,)
+        if array.dtype != spec.dtype.numpy or array.shape != shape:
+            raise self._corrupt(f"{name} is {array.dtype}{list(array.shape)}", f"{spec.dtype.name}{list(shape)}")
         offset = 0
         if not spec.is_contiguous:
-            # The first element need not be the lowest in memory, and has to lie on the boundary that kernels count on.
+            # The first element need not be the lowest in memory, and must be on the boundary that kernels assume.
             offset = -(low // ALIGNMENT) * ALIGNMENT
             array = np.concatenate([np.zeros(offset + low, array.dtype), array])
         buffer, ref = device.upload(array, spec.dtype)
@@ -169,75 +201,51 @@ class LoadedGraph:
         self.state[name] = wrap(device, buffer, placed)
         return CapturedConstant(buffer, placed, device)
 
-    def _pattern(self, data: Any, outputs: int, numbers: Sequence[RuntimeScalar]) -> Any:
-        """What the step returns, from `_result_data`."""
-        kind, value = _marked(data)
-        if kind == "tensor" and type(value) is int and 0 <= value < outputs:
-            return OutputIndex(value)
-        if kind == "number" and type(value) is int and 0 <= value < len(numbers):
-            return numbers[value]
-        if kind == "state" and isinstance(value, str) and value in self.state:
-            return self.state[value]
-        if kind in ("list", "tuple") and isinstance(value, list):
-            made = [self._pattern(x, outputs, numbers) for x in value]
-            return made if kind == "list" else tuple(made)
-        if kind == "dict" and isinstance(value, dict):
-            return {k: self._pattern(x, outputs, numbers) for k, x in value.items()}
-        if kind == "value" and (value is None or type(value) in (bool, int, float, str)):
-            return value
-        raise self._corrupt(f"a result is {data!r}")
-
-    def __repr__(self) -> str:
-        return f"LoadedGraph({self._what}: {len(self.graph.nodes)} ops, {len(self.state)} tensors)"
+    def _corrupt(self, problem: str, expected: str = "") -> CorruptFileError:
+        return CorruptFileError(message("load_graph", f"{self._path}: {problem}", expected=expected))
 
 
-def _marked(data: Any) -> tuple[str, Any]:
-    """The kind and the content of an object with one key; ("", None) for anything else."""
+def _tagged(data: Any) -> tuple[str, Any]:
+    """The key and the value of a dictionary with one key; ("", None) for anything else."""
     if not isinstance(data, dict) or len(data) != 1:
         return "", None
     ((kind, value),) = data.items()
     return str(kind), value
 
 
-def _devices(graph: Graph, one: Device | None) -> list[Any]:
-    """The device of each input: that of the first node that reads it, other than to copy it elsewhere."""
-    found: list[Any] = [one] * graph.inputs
-    if one is None:
+def _is_index(value: Any, count: int) -> bool:
+    return type(value) is int and 0 <= value < count
+
+
+def _input_devices(graph: Graph, target: Device | None) -> list[Any]:
+    """The device of each input: `target`, or that of the first node that uses it, preferably not for a transfer."""
+    devices: list[Any] = [target] * graph.inputs
+    if target is None:
         for node in sorted(graph.nodes, key=lambda n: n.op is OPS["transfer"]):
-            for x in node.inputs:
-                if (
-                    isinstance(x, Value)
-                    and x.index < graph.inputs
-                    and node.origin is not None
-                    and found[x.index] is None
-                ):
-                    found[x.index] = node.origin.device
-    return found
+            for value in node.reads:
+                if value < graph.inputs and devices[value] is None and node.origin is not None:
+                    devices[value] = node.device
+    return devices
 
 
-def _fitting(argument: StepInput, x: Any) -> Tensor:
+def _fitted(source: StepInput, x: Any) -> Tensor:
     """An argument on its device and in its layout. Raises ShapeError."""
-    tensor = x if isinstance(x, Tensor) else Tensor(x, device=argument.device)
-    spec = argument.spec
-    elsewhere = argument.device is not None and tensor.device is not argument.device  # None: nothing reads it
+    tensor = x if isinstance(x, Tensor) else Tensor(x, device=source.device)
+    spec = source.spec
+    elsewhere = source.device is not None and tensor.device is not source.device  # None: no node uses it
     if tensor.shape != spec.shape or tensor.dtype is not spec.dtype or elsewhere:
         raise ShapeError(
             message(
                 "load_graph",
-                f"argument {argument.position} is {tensor.spec} on {tensor.device}",
-                expected=f"{spec} on {argument.device}",
+                f"argument {source.position} is {tensor.spec} on {tensor.device}",
+                expected=f"{spec} on {source.device}",
             )
         )
     if tensor.spec == spec or tensor.spec._replace(aligned=False) == spec:
         return tensor
     if not spec.is_contiguous:
-        raise ShapeError(
-            message(
-                "load_graph",
-                f"argument {argument.position} has strides {tensor.strides}",
-                expected=f"{list(spec.strides)}",
-            )
-        )
+        problem = f"argument {source.position} has strides {tensor.strides}"
+        raise ShapeError(message("load_graph", problem, expected=f"{list(spec.strides)}"))
     with dispatch.executing(dispatch.EAGER):
         dense: Tensor = tensor.detach().copy()
     return dense

@@ -1,18 +1,17 @@
 """Captured steps as files, which load without the program that made them.
 
-A file holds declared ops, numbers and tensors, and no code. What Python did between runs is not in it, except for
-numbers that grow by themselves, arithmetic on numbers, and random streams.
+A file contains declared ops, numbers and tensors, and no code. What Python did between runs is lost, except for numbers that
+grow from run to run, arithmetic on numbers, and random streams.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from polyhal.graphs.selection import recorded_step
-from polyhal.hal.capture.result import UNNAMED, CapturedConstant, CapturedGraph, InputSource, StepInput
+from polyhal.hal.capture.result import UNNAMED, CapturedConstant, CapturedGraph, InputSource
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scalar_records import ScalarTable
 from polyhal.hal.capture.scopes import unique_name
@@ -32,103 +31,104 @@ SCHEMA = 1
 def save_graph(step: Any, path: str | os.PathLike[str]) -> Path:
     """Save a captured step: ops, weights and other state with their present values, numbers, and random states.
 
-    `step` is a function of `polyhal.jit` that was recorded for one signature, what `polyhal.capture` gives, or a step that
-    `load_graph` loaded. The file, or the folder if `path` has no suffix, is that of `polyhal.save`; it is replaced as a
-    whole or not at all. Raises CaptureError for a step that is not recorded, TypeError for results that no file holds.
+    `step` is a function of `polyhal.jit` that was recorded for one signature, a block of `polyhal.capture`, or a step of
+    `load_graph`. The file, or the folder if `path` has no suffix, has the format of `polyhal.save` and is replaced as a whole
+    or not at all. Raises CaptureError for a step that is not recorded, TypeError for results that cannot be saved.
     """
     recorded = recorded_step(step)
-    captured = recorded.captured
-    table = ScalarTable()
-    state: dict[str, Any] = {}
-    sources = [_source_data(captured, i, s, table, state) for i, s in enumerate(captured.sources)]
-    returned = recorded.results
-    if isinstance(step, CapturedBlock):  # which returns nothing, but leaves tensors behind
-        returned = tuple(OutputIndex(i) for i in range(len(captured.graph.outputs)))
-    graph = captured.graph.returning(_count(returned))
+    graph, results = recorded.captured.graph, recorded.results
+    if isinstance(step, CapturedBlock):  # it returns nothing, but leaves live-outs
+        results = tuple(OutputIndex(i) for i in range(len(graph.outputs)))
+    encoder = _Encoder(recorded.captured)
     data = {
         "format": FORMAT,
         "schema": SCHEMA,
-        "graph": describe(graph),
-        "sources": sources,
-        "results": _result_data(returned, captured.sources, sources, table),
-        "numbers": table.entries,
-        "streams": [{"state": s.source.get_state(), "blocks": s.blocks} for s in table.streams],
-        "state": state,
+        "graph": describe(graph.returning(_output_count(results))),
+        "sources": encoder.sources,
+        "results": encoder.result(results),
+        "numbers": encoder.scalars.entries,
+        "streams": [{"state": s.source.get_state(), "blocks": s.blocks} for s in encoder.scalars.streams],
+        "state": encoder.state,
     }
     return save(data, path)
 
 
-def _count(pattern: Any) -> int:
-    """How many outputs of the graph a pattern of results uses; they are the first ones."""
-    if isinstance(pattern, OutputIndex):
-        return pattern.index + 1
-    parts = pattern.values() if isinstance(pattern, dict) else pattern if isinstance(pattern, (list, tuple)) else ()
-    return max(map(_count, parts), default=0)
+def _output_count(structure: Any) -> int:
+    """How many outputs of the graph a structure of results uses; they are the first ones."""
+    if isinstance(structure, OutputIndex):
+        return structure.index + 1
+    parts = structure.values() if isinstance(structure, dict) else structure
+    return max(map(_output_count, parts), default=0) if isinstance(structure, (list, tuple, dict)) else 0
 
 
-def _source_data(
-    captured: CapturedGraph, i: int, source: InputSource, table: ScalarTable, state: dict[str, Any]
-) -> dict[str, Any]:
-    """Where an input comes from, as plain data; tensors are put into `state`."""
-    if isinstance(source, RuntimeScalar):
-        return {"number": table.add(source)}
-    if isinstance(source, StepInput):
-        gradient = next((g for g in captured.gradients if g.position == source.position), None)
+class _Encoder:
+    """Turns inputs and results of a step into plain data."""
+
+    def __init__(self, captured: CapturedGraph) -> None:
+        self.scalars = ScalarTable()
+        self.state: dict[str, Tensor] = {}
+        """The tensors of captured constants, by name."""
+        self._captured = captured
+        self.sources = [self._source(i, s) for i, s in enumerate(captured.sources)]
+        """Where each graph input comes from."""
+
+    def result(self, value: Any) -> Any:
+        """What a step returns. Raises TypeError for other things than tensors, plain values and trees of them."""
+        kind = type(value)
+        if kind is OutputIndex:
+            return {"tensor": value.index}
+        if isinstance(value, RuntimeScalar):
+            return {"number": self.scalars.add(value)}
+        if isinstance(value, Tensor):
+            return {"state": self._name_of_constant(value)}
+        if kind in (list, tuple):
+            return {kind.__name__: [self.result(x) for x in value]}
+        if kind is dict and all(isinstance(k, str) for k in value):
+            return {"dict": {k: self.result(x) for k, x in value.items()}}
+        if value is None or kind in (bool, int, float, str):
+            return {"value": value}
+        raise TypeError(
+            message(
+                "save_graph",
+                f"the step returns a {kind.__name__}",
+                expected="tensors, numbers, strings, and lists, tuples and dictionaries of these",
+            )
+        )
+
+    def _source(self, i: int, source: InputSource) -> dict[str, Any]:
+        if isinstance(source, RuntimeScalar):
+            return {"number": self.scalars.add(source)}
+        if isinstance(source, CapturedConstant):
+            return {"state": self._add_state(self._captured.graph.names.get(i, UNNAMED), source)}
+        gradient = next((g for g in self._captured.gradients if g.position == source.position), None)
         if gradient is None:
             return {"argument": source.position}
         x = gradient.leaf.stored_grad
-        source = CapturedConstant(x.buffer, x.ref, x.device)
-        name = f"{_name_of(captured, gradient.leaf)}.grad"
-    else:
-        name = captured.graph.names.get(i, UNNAMED)
-    name = unique_name(name, state)
-    ref = source.ref
-    if not ref.is_contiguous:
-        low, high = extent(ref.shape, ref.strides)
-        flat = contiguous(ref.dtype, (high - low + 1 if ref.size else 0,))
-        ref = Ref(ref.handle, flat, ref.offset + low)
-    state[name] = wrap(source.device, source.buffer, ref)
-    return {"state": name}
+        constant = CapturedConstant(x.buffer, x.ref, x.device)
+        return {"state": self._add_state(f"{self._name_of_leaf(gradient.leaf)}.grad", constant)}
 
+    def _add_state(self, name: str, constant: CapturedConstant) -> str:
+        """Add the memory of a constant under a name of its own, which is returned. Strided memory is saved with its gaps."""
+        name = unique_name(name, self.state)
+        ref = constant.ref
+        if not ref.is_contiguous:
+            low, high = extent(ref.shape, ref.strides)
+            flat = contiguous(ref.dtype, (high - low + 1 if ref.size else 0,))
+            ref = Ref(ref.handle, flat, ref.offset + low)
+        self.state[name] = wrap(constant.device, constant.buffer, ref)
+        return name
 
-def _name_of(captured: CapturedGraph, x: Tensor) -> str:
-    """What a tensor that the step uses is called."""
-    for i, source in enumerate(captured.sources):
-        if isinstance(source, CapturedConstant) and source.buffer is x.buffer and source.ref.offset == x.ref.offset:
-            return captured.graph.names.get(i, UNNAMED)
-    return UNNAMED
+    def _name_of_leaf(self, x: Tensor) -> str:
+        """The name of a tensor that the step uses."""
+        for i, source in enumerate(self._captured.sources):
+            if isinstance(source, CapturedConstant) and source.buffer is x.buffer and source.ref.offset == x.ref.offset:
+                return self._captured.graph.names.get(i, UNNAMED)
+        return UNNAMED
 
-
-def _result_data(found: Any, sources: Sequence[InputSource], told: Sequence[dict[str, Any]], table: ScalarTable) -> Any:
-    """What a step returns, as plain data. Raises TypeError."""
-    kind = type(found)
-    if kind is OutputIndex:
-        return {"tensor": found.index}
-    if isinstance(found, RuntimeScalar):
-        return {"number": table.add(found)}
-    if isinstance(found, Tensor):
-        for source, data in zip(sources, told, strict=True):
-            if (
-                isinstance(source, CapturedConstant)
-                and source.buffer is found.buffer
-                and source.ref.spec == found.ref.spec
-            ):
-                return {"state": data["state"]}
-        raise TypeError(
-            message(
-                "save_graph", f"the step returns a tensor of shape {found.shape} that it does not use", fix="use it"
-            )
-        )
-    if kind in (list, tuple):
-        return {kind.__name__: [_result_data(x, sources, told, table) for x in found]}
-    if kind is dict and all(isinstance(k, str) for k in found):
-        return {"dict": {k: _result_data(x, sources, told, table) for k, x in found.items()}}
-    if found is None or kind in (bool, int, float, str):
-        return {"value": found}
-    raise TypeError(
-        message(
-            "save_graph",
-            f"the step returns a {kind.__name__}",
-            expected="tensors, numbers, strings, and lists, tuples and dictionaries of these",
-        )
-    )
+    def _name_of_constant(self, x: Tensor) -> str:
+        """The name under which the memory of a returned tensor is saved. Raises TypeError if the step does not use it."""
+        for source, data in zip(self._captured.sources, self.sources, strict=True):
+            if isinstance(source, CapturedConstant) and source.buffer is x.buffer and source.ref.spec == x.ref.spec:
+                return str(data["state"])
+        problem = f"the step returns a tensor of shape {x.shape} that it does not use"
+        raise TypeError(message("save_graph", problem, fix="use it"))

@@ -1,4 +1,4 @@
-"""Which recorded step is meant."""
+"""From what users pass to the recorded step behind it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def recorded_step(step: Any) -> CapturedStep | LoadedGraph:
-    """The one step behind a captured function or block, or `step` itself. Raises CaptureError if there is not just one."""
+    """Return the only step of a captured function or block, or `step` itself. Raises CaptureError if there is not just one."""
     if isinstance(step, CapturedBlock):
         return step.recorded()
     if not isinstance(step, Jitted):

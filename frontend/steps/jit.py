@@ -236,8 +236,8 @@ def jit(
 
     The values of tensor and float arguments may differ from call to call. Other shapes, dtypes, devices or arguments make
     another signature, for which the function is recorded again; at most `max_graphs` signatures are kept, and the least
-    recently used one is evicted. Changes of a module's mode or structure are noticed. Gradients flow through results. Everything
-    else that Python does in the function happens only while it is recorded. Calls from several threads take turns.
+    recently used one is evicted. Changes of a module's mode or structure are noticed. Gradients flow through results. What else
+    Python does in the function happens only while it is recorded. Calls from several threads take turns.
 
     With a `budget` in bytes per device, including parameters and state, as many values of the forward pass as necessary are
     rematerialized in the backward pass; results stay the same. Raises OutOfMemoryError if that is not enough.
