@@ -1,4 +1,4 @@
-"""Layers, losses and the modules that hold them."""
+"""Layers, losses and containers of modules."""
 
 from polyhal.nn import functional, init, utils
 from polyhal.nn.activation import (

@@ -124,7 +124,7 @@ class LogSoftmax(Module):
 class Dropout(Module):
     """In training, zeroes elements with probability `p` and scales the others by 1/(1-p); otherwise the identity.
 
-    Draws from `generator`, by default from the one that `polyhal.manual_seed` sets.
+    Draws from `generator`; the default one is seeded by `polyhal.manual_seed`.
     """
 
     def __init__(self, p: float = 0.5, generator: Generator | None = None) -> None:

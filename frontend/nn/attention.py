@@ -1,4 +1,4 @@
-"""Multi-head attention, and the cache that lets a decoder attend to what it has seen before."""
+"""Multi-head attention, and the key-value cache of decoders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STORE_ROWS = OPS["store_rows"]
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """(B, T, E) to (B, heads, T, E/heads). A view where the layout allows."""
+    """(B, T, E) to (B, heads, T, E/heads). A view if the layout allows that."""
     batch, length, width = x.shape
     return ops.reshape(x, (batch, length, heads, width // heads)).transpose(1, 2)
 
@@ -35,7 +35,7 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def split_projection(x: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """(B, T, 3*E), projected at once, to queries, keys and values (B, heads, T, E/heads). Views.
 
-    The heads come apart before the three do, so that backward, each part's gradient is written to its place in one copy.
+    Heads are separated before queries, keys and values, so that the backward pass writes the gradient of each in one copy.
     """
     batch, length, width = x.shape
     joint = ops.reshape(x, (batch, length, 3, heads, width // (3 * heads)))
@@ -94,7 +94,7 @@ class MultiheadAttention(Module):
         """The output, shaped like `query`, and the attention weights (N, L, S), per head (N, H, L, S), or None.
 
         `key_padding_mask` is (N, S); `attn_mask` is (L, S) or (N * num_heads, L, S). `is_causal` lets position i see
-        keys 0 to i. Weights cost time and memory: pass `need_weights=False` where they are not looked at.
+        keys 0 to i. Weights cost time and memory: pass `need_weights=False` if they are not used.
         """
         batched = query.ndim == 3
         if not batched:
@@ -120,7 +120,7 @@ class MultiheadAttention(Module):
 
     @staticmethod
     def _swap(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(L, N, E) to (N, L, E), keeping the identity of equal inputs, so that one projection serves them."""
+        """(L, N, E) to (N, L, E). Identical inputs stay identical, so that one projection serves them."""
         swapped = {id(x): x.transpose(0, 1) for x in (query, key, value)}
         return swapped[id(query)], swapped[id(key)], swapped[id(value)]
 
@@ -139,7 +139,7 @@ class MultiheadAttention(Module):
         return [split_heads(x, self.num_heads) for x in projected]
 
     def _mask(self, attn_mask: Tensor | None, padding: Tensor | None, batch: int) -> Tensor | None:
-        """Both masks as one number to add, broadcastable to (N, H, L, S)."""
+        """Both masks as one additive mask, broadcastable to (N, H, L, S)."""
         total: Tensor | None = None
         if attn_mask is not None:
             total = self._additive(attn_mask)
@@ -161,11 +161,11 @@ class MultiheadAttention(Module):
 
 
 class KVCache:
-    """Keys and values of everything a decoder has seen, per layer, in memory allocated once.
+    """Keys and values of all positions that a decoder has processed, per layer, in preallocated memory.
 
-    Attention runs over the filled part rounded up to `granularity` positions, with a mask for the rest, so that
-    generating many tokens uses only a few different shapes, and with them few kernels. In a captured step, where the length
-    is a number of each run, it runs over the first `reach` positions.
+    Attention covers the filled part rounded up to `granularity` positions, with a mask for the rest, so that generation needs
+    few different shapes and kernels. In a captured step, where the length is a runtime scalar, it covers the first `reach`
+    positions.
     """
 
     granularity = 128
@@ -180,40 +180,38 @@ class KVCache:
         self.length = 0
         """Positions filled."""
         self.reach = capacity
-        """How many positions captured steps see; a step that would fill more raises ShapeError."""
+        """How many positions captured steps attend to; a step that would fill more raises ShapeError."""
         self._positions: Tensor = ops.arange(0, capacity, 1, dtypes.int32, device=Device(device))
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Mark all positions as empty."""
         self.length = 0
 
     def start(self, count: int) -> Any:
-        """Where `count` new positions begin, a number of each run in a capture. Raises ShapeError where they have no room."""
-        most = dispatch.thread.executor.static_bound(self.capacity, self.reach)
-        return dispatch.runtime_scalar(partial(self._checked, count, most), "length")
+        """The first of `count` new positions; in a captured step a runtime scalar. Raises ShapeError if there is no room."""
+        limit = dispatch.thread.executor.static_bound(self.capacity, self.reach)
+        return dispatch.runtime_scalar(partial(self._checked_length, count, limit), "length")
 
-    def _checked(self, count: int, most: int) -> int:
-        if self.length + count > most:
+    def _checked_length(self, count: int, limit: int) -> int:
+        if self.length + count > limit:
             raise ShapeError(
-                message("KVCache", f"{count} more positions after {self.length}", expected=f"at most {most} in all")
+                message("KVCache", f"{count} more positions after {self.length}", expected=f"at most {limit} in all")
             )
         return self.length
 
     def span(self, positions: int) -> int:
-        """`positions` rounded up to one of a few lengths, each four times the one before: for `reach`.
+        """`positions` rounded up to one of a few values for `reach`, each four times the one before.
 
-        A longer span costs a token some reading, a further one a recorded step, which takes as long as a hundred tokens.
+        A longer span makes every token read more; another span makes another recorded step, which costs as much as about a
+        hundred tokens.
         """
-        found = 2 * self.granularity
-        while found < positions:
-            found *= 4
-        return min(found, self.capacity)
+        span = 2 * self.granularity
+        while span < positions:
+            span *= 4
+        return min(span, self.capacity)
 
     def mask(self, count: int) -> Tensor | None:
-        """Which cached positions each of `count` new ones may see, (count, span).
-
-        None when causal order says it all.
-        """
+        """Which cached positions each of `count` new ones attends to, (count, span); None if causal order is enough."""
         start = self.start(count)
         if dispatch.thread.executor.static_bound(self.length, self.reach) == 0:
             return None
@@ -224,7 +222,7 @@ class KVCache:
         return ops.less_equal(self._positions[:span], rows)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Store the new keys and values (B, H, T, D) of a layer and attend to all of them; `mask` as `mask` gave it."""
+        """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones; `mask` is a result of `mask`."""
         count = k.shape[2]
         start = self.start(count)
         self._write(self._keys[layer], k, start)
@@ -236,7 +234,7 @@ class KVCache:
         return out
 
     def advance(self, count: int) -> None:
-        """Count `count` positions as filled, after every layer has stored them. In a capture that is done at each run."""
+        """Mark `count` positions as filled, after every layer has stored them; in a captured step, at each replay."""
         dispatch.on_replay(partial(self._advance, count))
 
     def _advance(self, count: int) -> None:
@@ -247,8 +245,8 @@ class KVCache:
         return dispatch.thread.executor.static_bound(min(rounded, self.capacity), self.reach)
 
     def _write(self, store: Tensor, new: Tensor, start: Any) -> None:
-        """Copy into the slots from `start` on. By hand: a view per position would leave a plan per position behind."""
-        if type(start) is not int:  # known at each run only
+        """Copy to the positions from `start` on. Without views: each position would leave a plan in the cache."""
+        if type(start) is not int:  # a runtime scalar
             dispatch.apply_into(_STORE_ROWS, (store, new.cast(dtype=store.dtype), start), (), (store,))
             return
         spec = store.ref.spec

@@ -12,7 +12,7 @@ from polyhal.nn.module import Module
 
 
 class Sequential(Module):
-    """Runs modules one after the other: `Sequential(a, b)`, or `Sequential({"first": a, "second": b})` to name them."""
+    """Runs modules in sequence: `Sequential(a, b)`, or `Sequential({"first": a, "second": b})` to name them."""
 
     def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
         super().__init__()
@@ -27,11 +27,11 @@ class Sequential(Module):
 
     def forward(self, x: Any) -> Any:
         modules = list(self)
-        place = 0
-        while place < len(modules):
-            activation = _joined(modules[place], modules[place + 1]) if place + 1 < len(modules) else None
-            x = modules[place](x) if activation is None else modules[place](x, activation)
-            place += 1 if activation is None else 2
+        i = 0
+        while i < len(modules):
+            activation = _fusable_activation(modules[i], modules[i + 1]) if i + 1 < len(modules) else None
+            x = modules[i](x) if activation is None else modules[i](x, activation)
+            i += 1 if activation is None else 2
         return x
 
     def append(self, module: Module) -> Self:
@@ -57,13 +57,13 @@ class Sequential(Module):
         self.add_module(list(self._modules)[index], module)
 
 
-_JOINED: dict[type[Module], str] = {ReLU: "relu", SiLU: "silu", Sigmoid: "sigmoid", Tanh: "tanh"}
+_FUSABLE: dict[type[Module], str] = {ReLU: "relu", SiLU: "silu", Sigmoid: "sigmoid", Tanh: "tanh"}
 
 
-def _joined(module: Module, after: Module) -> str | None:
-    """The activation that `after` is, if it can run as part of `module`: a linear layer, and nobody looks in between.
+def _fusable_activation(module: Module, after: Module) -> str | None:
+    """The name of the activation `after` if it can be fused into the linear layer `module`: no hook sees what is in between.
 
-    Captured steps join kernels by themselves and know each module by name.
+    Not if ops are fused later: a captured step attributes each op to its module.
     """
     if type(module) is not Linear or dispatch.thread.executor.fuses_later:
         return None
@@ -71,7 +71,7 @@ def _joined(module: Module, after: Module) -> str | None:
         return None
     if type(after) is GELU:
         return "gelu_tanh" if after.approximate == "tanh" else "gelu"
-    return _JOINED.get(type(after))
+    return _FUSABLE.get(type(after))
 
 
 class ModuleList(Module):
@@ -145,15 +145,15 @@ class ModuleDict(Module):
         return iter(self._modules)
 
     def keys(self) -> Iterator[str]:
-        """The names."""
+        """Iterate over the names."""
         return iter(self._modules)
 
     def values(self) -> Iterator[Any]:
-        """The modules."""
+        """Iterate over the modules."""
         return (self.__dict__[name] for name in self._modules)
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Names and modules."""
+        """Iterate over names and modules."""
         return ((name, self.__dict__[name]) for name in self._modules)
 
 

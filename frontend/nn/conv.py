@@ -18,7 +18,7 @@ class Conv2d(Module):
     """Cross-correlation with learned kernels: (N, in_channels, H, W) to (N, out_channels, H', W').
 
     `padding` adds zeros on both sides; "same" keeps the size (stride 1 only). `weight` (out, in/groups, R, S) and
-    `bias` (out,) start uniform in +-1/sqrt(fan_in). Raises ValueError where `groups` does not divide the channels.
+    `bias` (out,) start uniform in +-1/sqrt(fan_in). Raises ValueError if `groups` does not divide the channels.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Conv2d(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the starting values anew."""
+        """Draw new initial values."""
         fan_in = init.fans(self.weight)[0]
         bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
         init.uniform_(self.weight, -bound, bound)
@@ -68,7 +68,7 @@ class Conv2d(Module):
 
 
 class MaxPool2d(Module):
-    """The largest element of each window; windows lie `stride` (by default their size) apart."""
+    """The maximum of each window; windows are `stride` (by default their size) apart."""
 
     def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ class HookHandle:
         table[self._number] = hook
 
     def remove(self) -> None:
-        """Take the hook off. Doing so twice is harmless."""
+        """Remove the hook. Removing it twice is harmless."""
         self._table.pop(self._number, None)
 
     __call__ = remove

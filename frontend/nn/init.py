@@ -1,4 +1,4 @@
-"""Starting values for parameters, written in place, in PyTorch's distributions."""
+"""Initializers: write initial values to parameters in place, with PyTorch's distributions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Fan = Literal["fan_in", "fan_out"]
 
 
 def fans(x: Tensor) -> tuple[int, int]:
-    """How many inputs feed one output and how many outputs one input feeds: weights (out, in, ...).
+    """Fan-in and fan-out of weights (out, in, ...): how many inputs feed one output, and the reverse.
 
     Raises ShapeError.
     """
@@ -30,7 +30,7 @@ def fans(x: Tensor) -> tuple[int, int]:
 
 
 def gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps variances equal through a nonlinearity, by PyTorch's table. Raises ValueError."""
+    """Return the factor that preserves variance through a nonlinearity, from PyTorch's table. Raises ValueError."""
     fixed = {
         "linear": 1.0,
         "identity": 1.0,
@@ -55,39 +55,39 @@ def _write(x: Tensor, values: Tensor) -> Tensor:
 
 
 def constant_(x: Tensor, value: float) -> Tensor:
-    """Every element `value`."""
+    """Set every element to `value`."""
     with no_grad():
         return x.fill_(value)
 
 
 def zeros_(x: Tensor) -> Tensor:
-    """Every element 0."""
+    """Set every element to 0."""
     return constant_(x, 0)
 
 
 def ones_(x: Tensor) -> Tensor:
-    """Every element 1."""
+    """Set every element to 1."""
     return constant_(x, 1)
 
 
 def uniform_(x: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Uniform in [a, b)."""
+    """Draw uniform values in [a, b)."""
     return _write(x, random.uniform(a, b, x.shape, generator=generator, device=x.device))
 
 
 def normal_(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal with the given mean and standard deviation."""
+    """Draw normal values with the given mean and standard deviation."""
     return _write(x, random.normal(mean, std, x.shape, generator=generator, device=x.device))
 
 
 def xavier_uniform_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Uniform with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
+    """Draw uniform values with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
     bound = gain * math.sqrt(6.0 / sum(fans(x)))
     return uniform_(x, -bound, bound, generator)
 
 
 def xavier_normal_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
+    """Draw normal values with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
     return normal_(x, 0.0, gain * math.sqrt(2.0 / sum(fans(x))), generator)
 
 
@@ -105,7 +105,7 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
+    """Draw uniform values with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
     bound = math.sqrt(3.0) * _kaiming_std(x, a, mode, nonlinearity)
     return uniform_(x, -bound, bound, generator)
 
@@ -117,17 +117,14 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
+    """Draw normal values with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
     return normal_(x, 0.0, _kaiming_std(x, a, mode, nonlinearity), generator)
 
 
 def trunc_normal_(
     x: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Generator | None = None
 ) -> Tensor:
-    """Normal, restricted to [a, b] (absolute bounds, not multiples of `std`).
-
-    Drawn by inverting the distribution function.
-    """
+    """Draw normal values in [a, b] (absolute bounds, not multiples of `std`), by inverting the distribution function."""
     low, high = (math.erf((edge - mean) / (std * math.sqrt(2.0))) for edge in (a, b))
     drawn = random.uniform(low, high, x.shape, generator=generator, device=x.device)
     # float32 can round a draw to exactly -1 or 1, where the inverse is infinite.
@@ -160,16 +157,16 @@ def _erfinv(x: Tensor) -> Tensor:
 
 
 def orthogonal_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """A (semi-)orthogonal matrix over all axes but the first, times `gain`. Source: Saxe et al., arXiv:1312.6120."""
+    """Draw a (semi-)orthogonal matrix over all axes but the first, times `gain`. Source: Saxe et al., arXiv:1312.6120."""
     if x.ndim < 2:
         raise ShapeError(message("init", f"shape {x.shape} is no matrix", expected="at least 2 axes"))
     if not x.size:
         return x
     rows, columns = x.shape[0], x.size // x.shape[0]
     tall = (max(rows, columns), min(rows, columns))
-    drawn = random.randn(tall, generator=generator, device=x.device).numpy()
-    q, r = np.linalg.qr(drawn.astype(np.float64))
-    q *= np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the factorisation unique, and so the distribution uniform
+    normal = random.randn(tall, generator=generator, device=x.device).numpy()
+    q, r = np.linalg.qr(normal.astype(np.float64))
+    q *= np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the factorisation unique, and thus the distribution uniform
     values = (q if rows >= columns else q.T) * gain
     return _write(x, Tensor(values.reshape(x.shape), dtype=dtypes.float32, device=x.device))
 

@@ -35,14 +35,14 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the starting values anew."""
+        """Draw new initial values."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
-        """`activation` names a function that follows, in the same kernel if it can be (see `nn.functional.linear`)."""
+        """`activation` names a function to apply afterwards, in the same kernel if possible (see `nn.functional.linear`)."""
         return F.linear(x, self.weight, self.bias, activation)
 
     def extra_repr(self) -> str:
@@ -50,7 +50,7 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """Rows of a table by number: integers (...) to (..., embedding_dim). A number outside the table gives zeros.
+    """Rows of a table by index: integers (...) to (..., embedding_dim). An index outside the table gives zeros.
 
     `weight` starts standard normal; the row `padding_idx`, if given, starts at 0 and receives no gradient.
     """
@@ -73,7 +73,7 @@ class Embedding(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the starting values anew."""
+        """Draw new initial values."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             self.weight.detach()[self.padding_idx] = 0

@@ -30,8 +30,7 @@ class Module:
     _post_hooks: dict[int, Callable[..., Any]]
 
     def __init__(self) -> None:
-        # The registries hold names in order; the values are ordinary attributes, so that reading one costs nothing
-        # extra.
+        # Registries have only names, in order; values are ordinary attributes, so that reading one costs nothing extra.
         fields = self.__dict__
         fields["_parameters"] = {}
         fields["_buffers"] = {}
@@ -140,7 +139,7 @@ class Module:
     # --- walking the tree -------------------------------------------------------------------------------------------
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Direct submodules with their names, each once."""
+        """Iterate over direct submodules with their names, each once."""
         seen: set[int] = set()
         for name in self._modules:
             child = self.__dict__[name]
@@ -149,15 +148,15 @@ class Module:
                 yield name, child
 
     def children(self) -> Iterator[Module]:
-        """Direct submodules."""
+        """Iterate over direct submodules."""
         return (child for _, child in self.named_children())
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and everything below it with dotted names, each once."""
+        """Iterate over this module and all submodules with dotted names, each once."""
         return self._walk(prefix, set())
 
     def _walk(self, prefix: str, seen: set[int] | None) -> Iterator[tuple[str, Module]]:
-        """Depth first; `seen` None visits shared modules under every name they have."""
+        """Depth first; with `seen` None, shared modules are visited under each of their names."""
         if seen is not None:
             if id(self) in seen:
                 return
@@ -169,7 +168,7 @@ class Module:
                 yield from child._walk(_join(prefix, name), seen)
 
     def modules(self) -> Iterator[Module]:
-        """This module and everything below it, each once."""
+        """Iterate over this module and all submodules, each once."""
         return (module for _, module in self.named_modules())
 
     def _named(self, registry: str, prefix: str, recurse: bool, repeat: bool) -> Iterator[tuple[str, Any]]:
@@ -185,23 +184,23 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Parameters with dotted names. Shared ones appear once, unless `remove_duplicate` is False."""
+        """Iterate over parameters with dotted names. Shared ones appear once, unless `remove_duplicate` is False."""
         return self._named("_parameters", prefix, recurse, not remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Parameters, shared ones once."""
+        """Iterate over parameters, shared ones once."""
         return (p for _, p in self.named_parameters(recurse=recurse))
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """Buffers with dotted names, persistent or not, shared ones once."""
+        """Iterate over buffers with dotted names, persistent or not, shared ones once."""
         return self._named("_buffers", prefix, recurse, False)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Buffers, persistent or not."""
+        """Iterate over buffers, persistent or not."""
         return (b for _, b in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, path: str) -> Module:
-        """The submodule with dotted name `path`; the module itself for "". Raises AttributeError."""
+        """Return the submodule with dotted name `path`; the module itself for "". Raises AttributeError."""
         module = self
         for name in path.split(".") if path else ():
             child = module.__dict__[name] if name in module._modules else None
@@ -213,13 +212,13 @@ class Module:
         return module
 
     def count_parameters(self, trainable_only: bool = False) -> int:
-        """The number of elements in all parameters, shared ones counted once."""
+        """Count the elements of all parameters, shared ones once."""
         return sum(p.size for p in self.parameters() if p.requires_grad or not trainable_only)
 
     # --- state ------------------------------------------------------------------------------------------------------
 
     def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
-        """Every parameter and persistent buffer by dotted name. The tensors share memory with the module."""
+        """Return parameters and persistent buffers by dotted name. The tensors share memory with the module."""
         out: dict[str, Tensor] = {}
         for path, module in self._walk(prefix.removesuffix("."), None):
             for name in (*module._parameters, *(n for n, persistent in module._buffers.items() if persistent)):
@@ -229,15 +228,15 @@ class Module:
         return out
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> LoadResult:
-        """Copy tensors or arrays into the parameters and buffers of the same name, casting to their dtype and device.
+        """Copy tensors or arrays to the parameters and buffers of the same name, cast to their dtype and device.
 
-        Nothing is changed unless everything fits. Raises StateDictError, which lists missing and unexpected keys
-        (only if `strict`) and all shapes that differ.
+        Raises StateDictError, before anything is changed; it lists missing and unexpected keys (only if `strict`) and all
+        shapes that differ.
         """
-        own = self.state_dict()
-        result = compare(type(self).__name__, own, state_dict, strict=strict)
+        targets = self.state_dict()
+        result = compare(type(self).__name__, targets, state_dict, strict=strict)
         with no_grad():
-            for name, target in own.items():
+            for name, target in targets.items():
                 if name in state_dict:
                     target.copy_(adopt(state_dict[name], target.dtype, target.device))
         return result
@@ -245,7 +244,7 @@ class Module:
     # --- changing everything ----------------------------------------------------------------------------------------
 
     def apply(self, function: Callable[[Module], Any]) -> Self:
-        """Call `function` on every module below, then on this one."""
+        """Call `function` on every submodule, then on this module."""
         for child in self.children():
             child.apply(function)
         function(self)
@@ -262,13 +261,13 @@ class Module:
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Freeze all parameters, or have them learn again."""
+        """Freeze all parameters, or unfreeze them."""
         for p in self.parameters():
             p.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self) -> None:
-        """Forget the gradients of all parameters."""
+        """Set the gradients of all parameters to None."""
         for p in self.parameters():
             p.grad = None
 
@@ -280,27 +279,27 @@ class Module:
         device, dtype = _targets(targets)
         for x in (*self.parameters(), *self.buffers()):
             kind = dtype if dtype is not None and x.dtype.is_floating_point and x.dtype is not dtype else None
-            place = device if device is not None and device is not x.device else None
-            if kind is not None or place is not None:
-                relocate(x, place, kind)
+            target = device if device is not None and device is not x.device else None
+            if kind is not None or target is not None:
+                relocate(x, target, kind)
         return self
 
     def float(self) -> Self:
-        """Floating-point parameters and buffers in float32."""
+        """Cast floating-point parameters and buffers to float32."""
         return self.to("float32")
 
     def half(self) -> Self:
-        """Floating-point parameters and buffers in float16."""
+        """Cast floating-point parameters and buffers to float16."""
         return self.to("float16")
 
     def bfloat16(self) -> Self:
-        """Floating-point parameters and buffers in bfloat16."""
+        """Cast floating-point parameters and buffers to bfloat16."""
         return self.to("bfloat16")
 
     # --- printing ---------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """What `repr` shows between the parentheses of a layer; defined by subclasses."""
+        """Return what `repr` shows between the parentheses of a layer; defined by subclasses."""
         return ""
 
     def __repr__(self) -> str:
@@ -317,7 +316,7 @@ def _join(prefix: str, name: str) -> str:
 
 
 def _targets(targets: tuple[object, ...]) -> tuple[Device | None, DType | None]:
-    """Tell devices from dtypes. Raises TypeError for integer dtypes."""
+    """The device and the dtype among `targets`. Raises TypeError for integer dtypes."""
     device: Device | None = None
     dtype: DType | None = None
     for target in targets:

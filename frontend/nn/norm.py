@@ -40,12 +40,12 @@ class _BatchNorm(Module):
         self.track_running_stats = track_running_stats
         self.weight = Parameter(ones((num_features,), dtype, device)) if affine else None
         self.bias = Parameter(zeros((num_features,), dtype, device)) if affine else None
-        place = Device(device)
+        target = Device(device)
         # Not every device stores 64-bit integers.
-        counter = dtypes.int64 if dtypes.int64 in place.capabilities.storage else dtypes.int32
-        self.register_buffer("running_mean", zeros((num_features,), dtype, place) if track_running_stats else None)
-        self.register_buffer("running_var", ones((num_features,), dtype, place) if track_running_stats else None)
-        self.register_buffer("num_batches_tracked", zeros((), counter, place) if track_running_stats else None)
+        counter = dtypes.int64 if dtypes.int64 in target.capabilities.storage else dtypes.int32
+        self.register_buffer("running_mean", zeros((num_features,), dtype, target) if track_running_stats else None)
+        self.register_buffer("running_var", ones((num_features,), dtype, target) if track_running_stats else None)
+        self.register_buffer("num_batches_tracked", zeros((), counter, target) if track_running_stats else None)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim not in self._ndims or x.shape[1] != self.num_features:
@@ -57,7 +57,7 @@ class _BatchNorm(Module):
         momentum: float | Tensor = 0.0 if self.momentum is None else self.momentum
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)  # type: ignore[attr-defined]
-            if self.momentum is None:  # the plain average of all batches so far
+            if self.momentum is None:  # the average of all batches so far
                 momentum = self.num_batches_tracked.to(dtypes.float32).reciprocal()
         batch = self.training or self.running_mean is None
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, batch, momentum, self.eps)
@@ -72,8 +72,8 @@ class _BatchNorm(Module):
 class BatchNorm1d(_BatchNorm):
     """Zero mean and unit variance per feature over the batch: (N, C) or (N, C, L), then scale and shift.
 
-    In training the batch's statistics are used and the running ones move towards them by `momentum` (None: plain
-    average); in evaluation the running ones are used. Source: Ioffe and Szegedy, arXiv:1502.03167.
+    Training uses the batch's statistics and moves the running ones towards them by `momentum` (None: plain average);
+    evaluation uses the running ones. Source: Ioffe and Szegedy, arXiv:1502.03167.
     """
 
     _ndims = (2, 3)
@@ -124,7 +124,7 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Unit root mean square over the last axes, then scale; `eps` None takes the dtype's. Source: arXiv:1910.07467."""
+    """Unit root mean square over the last axes, then scale; `eps` defaults to the dtype's. Source: arXiv:1910.07467."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Parameters: the tensors that a module learns."""
+"""Parameters: the tensors that training updates."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Parameter(Tensor):
 
 
 def relocate(x: Tensor, device: Device | None, dtype: DType | None) -> None:
-    """Give a leaf new memory on another device or in another dtype, keeping its identity.
+    """Move a leaf to another device or dtype, keeping the object: optimizers and tied modules reference it.
 
-    Optimizers and tied modules refer to the tensor object, so the object has to stay. Its gradient moves along.
+    Its gradient moves along.
     """
     with no_grad():
         moved = x.detach()

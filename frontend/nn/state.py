@@ -1,4 +1,4 @@
-"""Matching a state dict against what a module or an optimizer expects."""
+"""State dicts checked against what a module or an optimizer expects."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class LoadResult(NamedTuple):
     unexpected_keys: list[str]
 
 
-def compare(name: str, expected: Mapping[str, Any], given: Mapping[str, Any], *, strict: bool) -> LoadResult:
-    """Check keys and shapes of `given` against `expected`.
+def compare(name: str, expected: Mapping[str, Any], actual: Mapping[str, Any], *, strict: bool) -> LoadResult:
+    """Check keys and shapes of `actual` against `expected`.
 
-    Shapes must fit in any case; missing and unexpected keys are errors only if `strict`. Raises StateDictError.
+    Missing and unexpected keys are errors only if `strict`, other shapes always. Raises StateDictError.
     """
-    missing = [k for k in expected if k not in given]
-    unexpected = [k for k in given if k not in expected]
+    missing = [k for k in expected if k not in actual]
+    unexpected = [k for k in actual if k not in expected]
     problems = []
     if strict and missing:
         problems.append("missing keys: " + ", ".join(missing))
     if strict and unexpected:
         problems.append("unexpected keys: " + ", ".join(unexpected))
-    shapes = {k: _shape_under(given, k) for k in expected if k in given}
+    shapes = {k: _shape_at(actual, k) for k in expected if k in actual}
     wrong = [f"{k} is {shape}, here {expected[k].shape}" for k, shape in shapes.items() if shape != expected[k].shape]
     if wrong:
         problems.append("shapes differ: " + ", ".join(wrong))
@@ -50,22 +50,22 @@ def compare(name: str, expected: Mapping[str, Any], given: Mapping[str, Any], *,
 
 def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of a tensor, array or number."""
-    found = getattr(value, "shape", None)
-    return tuple(np.shape(value)) if found is None else tuple(found)
+    shape = getattr(value, "shape", None)
+    return tuple(np.shape(value)) if shape is None else tuple(shape)
 
 
 def adopt(value: Any, dtype: DType, device: Device) -> Tensor:
-    """A saved tensor or array in the dtype and on the device of what it is for.
+    """Convert a saved tensor or array to the dtype and device of its target.
 
-    Cast where it is now: its own dtype may not exist on the device it goes to.
+    It is cast before it is moved, because the device may not store its own dtype.
     """
     if isinstance(value, Tensor):
         return value.detach().to(dtype).to(device)
     return Tensor(value, dtype=dtype, device=device)
 
 
-def _shape_under(given: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    """The shape under a key, without reading the value of a mapping that is still in a file."""
-    lazily = getattr(given, "shape_of", None)
-    found = lazily(key) if lazily is not None else None
-    return shape_of(given[key]) if found is None else tuple(found)
+def _shape_at(state: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    """The shape of an entry; the value is not read from a file for that."""
+    lazy = getattr(state, "shape_of", None)
+    shape = lazy(key) if lazy is not None else None
+    return shape_of(state[key]) if shape is None else tuple(shape)

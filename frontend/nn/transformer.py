@@ -100,7 +100,7 @@ class TransformerEncoderLayer(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """`src_mask` (L, L) and `src_key_padding_mask` (N, L) forbid where True; `is_causal` hides what comes later."""
+        """`src_mask` (L, L) and `src_key_padding_mask` (N, L) mask positions that are True; `is_causal` masks later ones."""
 
         def attend(x: Tensor) -> Tensor:
             out, _ = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)
@@ -119,10 +119,7 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of an encoder layer, one after the other, and a last norm if one is given.
-
-    As in PyTorch all copies start from the same values.
-    """
+    """`num_layers` copies of an encoder layer in sequence, then `norm`, if any. All copies start from the same values."""
 
     def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()

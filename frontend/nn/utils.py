@@ -16,21 +16,21 @@ _sum_of_squares = FUNCTIONS["sum_of_squares"]
 
 
 CHUNK = 24
-"""Tensors that one launch of a multi-tensor op takes."""
+"""How many tensors one launch of a multi-tensor op takes."""
 
 
 def chunks(tensors: Sequence[Tensor]) -> Iterable[Sequence[Tensor]]:
-    """`tensors` in runs that fit one launch of a multi-tensor op."""
+    """Split `tensors` into groups for one launch of a multi-tensor op each."""
     return (tensors[i : i + CHUNK] for i in range(0, len(tensors), CHUNK))
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    found = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    return [p.grad.detach() for p in found if p.grad is not None]
+    several = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [p.grad.detach() for p in several if p.grad is not None]
 
 
 def total_norm(tensors: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
-    """The norm of all elements of all tensors together, as a float32 tensor on their device."""
+    """Return the norm of all elements of all tensors together, as a float32 tensor on their device."""
     if norm_type == 2:
         return ops.sqrt(_sum_of_squares(tensors))
     if norm_type == math.inf:
@@ -42,10 +42,10 @@ def total_norm(tensors: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """Scale all gradients by the factor that brings their joint norm down to `max_norm`, if it is larger. In place.
+    """Scale all gradients in place so that their joint norm is at most `max_norm`.
 
-    Returns the norm before, as a tensor: nothing waits for the device unless `error_if_nonfinite`, which raises
-    NonFiniteError for a norm that is infinite or NaN, and CaptureError in a captured step, where there is no norm yet.
+    Returns the norm before, as a tensor, and does not wait for the device. `error_if_nonfinite` does wait, and raises
+    NonFiniteError for a norm that is infinite or NaN, and CaptureError in a captured step.
     Source: Pascanu et al., arXiv:1211.5063.
     """
     if error_if_nonfinite:
@@ -70,23 +70,23 @@ def clip_grad_norm_(
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Limit every element of every gradient to [-clip_value, clip_value]. In place."""
+    """Clamp every element of every gradient to [-clip_value, clip_value] in place."""
     bound = float(clip_value)
     for grad in _gradients(parameters):
         dispatch.apply_into(OPS["clip"], (grad, -bound, bound), (), (grad,))
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements of all parameters as one vector; gradients flow back through it."""
+    """Concatenate all elements of all parameters; gradients flow back through the result."""
     return ops.concat([ops.reshape(p, (-1,)) for p in parameters], 0)
 
 
 def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Write a vector made by `parameters_to_vector` back. Raises ShapeError if the lengths differ."""
+    """Copy a vector of `parameters_to_vector` back to the parameters. Raises ShapeError if the lengths differ."""
     targets = list(parameters)
-    wanted = sum(p.size for p in targets)
-    if vector.shape != (wanted,):
-        raise ShapeError(message("vector_to_parameters", f"a vector of shape {vector.shape}", expected=f"({wanted},)"))
+    size = sum(p.size for p in targets)
+    if vector.shape != (size,):
+        raise ShapeError(message("vector_to_parameters", f"a vector of shape {vector.shape}", expected=f"({size},)"))
     start = 0
     with no_grad():
         for p in targets:

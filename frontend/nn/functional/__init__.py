@@ -1,4 +1,4 @@
-"""Layers as functions: everything that `polyhal.nn` modules compute, without parameters of its own."""
+"""Layers as functions: everything that `polyhal.nn` modules compute, with parameters as arguments."""
 
 from polyhal.nn.functional.activation import (
     dropout,

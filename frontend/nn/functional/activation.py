@@ -47,7 +47,7 @@ def tanh(x: Tensor) -> Tensor:
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """`log(1 + exp(beta * x)) / beta`, which is `x` where `beta * x` exceeds `threshold`."""
+    """`log(1 + exp(beta * x)) / beta`, and `x` for `beta * x` above `threshold`."""
     scaled = x if beta == 1 else x * beta
     smooth = ops.softplus(scaled)
     return ops.where(ops.less(threshold, scaled), x, smooth if beta == 1 else smooth * (1 / beta))
@@ -59,7 +59,7 @@ def softmax(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
-    """Logarithm of softmax along `dim`, accurate where probabilities are tiny."""
+    """Logarithm of softmax along `dim`, accurate also for tiny probabilities."""
     return ops.log_softmax(x, dim)
 
 

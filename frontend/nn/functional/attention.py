@@ -33,7 +33,7 @@ def scaled_dot_product_attention(
     """
     causal = is_causal
     if is_causal and query.shape[-2] != key.shape[-2]:
-        # The op aligns the last query with the last key, this function the first with the first.
+        # The op aligns the last query with the last key, this function the first ones.
         causal = False
         attn_mask = _masked(attn_mask, _first_aligned(query, key))
     if dropout_p == 0:
@@ -47,7 +47,7 @@ def scaled_dot_product_attention(
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
 ) -> Tensor:
-    """The probabilities (..., T, S) themselves, for dropout and for looking at them."""
+    """The probabilities (..., T, S), for dropout or as a result."""
     scores = ops.matmul(query, ops.transpose(key)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if causal:
         mask = _masked(mask, _first_aligned(query, key))
@@ -62,7 +62,7 @@ def _first_aligned(query: Tensor, key: Tensor) -> Tensor:
 
 
 def _masked(mask: Tensor | None, keep: Tensor) -> Tensor:
-    """`mask` restricted further to where `keep` is True."""
+    """`mask`, further restricted to positions of `keep` that are True."""
     if mask is None:
         return keep
     if mask.dtype is dtypes.bool_:

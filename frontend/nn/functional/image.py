@@ -14,17 +14,17 @@ Padding = Pair | Literal["same", "valid"]
 
 
 def pair(value: Pair | Sequence[int], name: str) -> tuple[int, int]:
-    """A number for both axes, or one for each. Raises ShapeError."""
+    """Expand one number for both axes to two. Raises ShapeError."""
     if isinstance(value, int):
         return value, value
-    found = tuple(int(v) for v in value)
-    if len(found) != 2:
+    values = tuple(int(v) for v in value)
+    if len(values) != 2:
         raise ShapeError(message(None, f"{name} is {value}", expected="one integer or two"))
-    return found[0], found[1]
+    return values[0], values[1]
 
 
 def pad(x: Tensor, widths: Sequence[int], value: float = 0.0) -> Tensor:
-    """`x` with a frame of `value`; `widths` are (before, after) pairs from the LAST axis on, as PyTorch's.
+    """Add a border of `value`; `widths` are (before, after) pairs from the LAST axis on, as in PyTorch.
 
     Negative widths crop. Raises ShapeError.
     """
@@ -45,7 +45,7 @@ def pad(x: Tensor, widths: Sequence[int], value: float = 0.0) -> Tensor:
 def _same(
     kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(before, after) on both axes so that the output is as large as the input."""
+    """Padding (before, after) on both axes for an output as large as the input."""
     if stride != (1, 1):
         raise ShapeError(
             message(
@@ -65,7 +65,7 @@ def conv2d(
     dilation: Pair = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Cross-correlation of images (N, C, H, W) with kernels (K, C/groups, R, S); (C, H, W) is taken as a batch of one.
+    """Cross-correlation of images (N, C, H, W) with kernels (K, C/groups, R, S); (C, H, W) is a batch of one.
 
     `padding` adds zeros on both sides; "same" keeps the size (stride 1 only), "valid" adds none. Raises ShapeError.
     """
@@ -92,7 +92,7 @@ def conv2d(
 def max_pool2d(
     x: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1
 ) -> Tensor:
-    """The largest element of each window; windows lie `stride` (by default their size) apart."""
+    """The maximum of each window; windows are `stride` (by default their size) apart."""
     kernel = pair(kernel_size, "kernel_size")
     steps = kernel if stride is None else pair(stride, "stride")
     single = x.ndim == 3
@@ -118,11 +118,10 @@ def avg_pool2d(
 def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, int | None]) -> Tensor:
     """Means over an even division of the image into `output_size` (H, W) parts; None keeps an axis.
 
-    Part i of n reaches from floor(i L / n) to ceil((i + 1) L / n), so that neighbours overlap where n does not divide
-    L.
+    Part i of n is from floor(i L / n) to ceil((i + 1) L / n), so that neighbours overlap if n does not divide L.
     """
-    wanted = (output_size, output_size) if isinstance(output_size, int) else output_size
-    parts = tuple(n if w is None else w for n, w in zip(x.shape[-2:], wanted, strict=True))
+    sizes = (output_size, output_size) if isinstance(output_size, int) else output_size
+    parts = tuple(n if size is None else size for n, size in zip(x.shape[-2:], sizes, strict=True))
     if parts == (1, 1):
         return ops.mean(x, (-2, -1), True)
     if all(n % p == 0 for n, p in zip(x.shape[-2:], parts, strict=True)):

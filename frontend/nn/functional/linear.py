@@ -22,7 +22,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None) -> Tensor:
-    """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,); then `activation`, in the same kernel if it can be.
+    """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,); then `activation`, in the same kernel if possible.
 
     Activations are relu, gelu, gelu_tanh, silu, sigmoid and tanh. Raises ValueError for others.
     """
@@ -37,7 +37,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: st
 
 
 def _is_fused(activation: str, *inputs: Tensor | None) -> bool:
-    """Whether one op is best. Gradients of most activations need the product itself, and captured steps are fused later."""
+    """Whether to use one op. Gradients of most activations need the product itself; a captured step is fused later."""
     if dispatch.thread.executor.fuses_later:
         return False
     taped = dispatch.thread.grad_enabled and any(x is not None and x.requires_grad for x in inputs)
@@ -45,7 +45,7 @@ def _is_fused(activation: str, *inputs: Tensor | None) -> bool:
 
 
 def embedding(index: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """Rows of `weight` (R, W) by number: index (...) to (..., W). Row `padding_idx` receives no gradient."""
+    """Rows of `weight` (R, W) by index: (...) to (..., W). Row `padding_idx` receives no gradient."""
     out: Tensor = ops.embedding(weight, index)
     if padding_idx is not None and weight.requires_grad:
         padding_idx %= weight.shape[0]
@@ -54,9 +54,9 @@ def embedding(index: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
 
 
 def one_hot(index: Tensor, num_classes: int = -1) -> Tensor:
-    """Integers (...) as rows (..., num_classes) with a single 1, in the dtype of `index`.
+    """Encode integers (...) as rows (..., num_classes) with a single 1, in the dtype of `index`.
 
-    Without `num_classes` the largest integer decides, which waits for the device.
+    `num_classes` defaults to one more than the largest integer, which waits for the device.
     """
     if num_classes < 0:
         num_classes = int(ops.max(index).item()) + 1 if index.size else 0

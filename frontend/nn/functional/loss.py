@@ -1,4 +1,4 @@
-"""Losses: a number for how far an output is from its target."""
+"""Loss functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _rows_loss = FUNCTIONS["cross_entropy_rows"]
 _mean_loss = FUNCTIONS["mean_loss"]
 _mean_cross_entropy = FUNCTIONS["mean_cross_entropy"]
 _FEW_LOGITS = 1 << 15
-"""So few that their gradient is made along with the loss."""
+"""Up to this number of logits, the gradient is computed along with the loss."""
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -32,7 +32,7 @@ def _reduce(loss: Tensor, reduction: Reduction) -> Tensor:
 
 
 def _like(loss: Tensor, x: Tensor) -> Tensor:
-    """A loss in the dtype of what it is of; in float32, in which it was added up, where `autocast` chooses dtypes."""
+    """Cast a float32 loss to the dtype of its input, unless `autocast` is on, which keeps losses in float32."""
     return loss if is_autocast_enabled() else loss.to(x.dtype)
 
 
@@ -92,8 +92,8 @@ def _by_rows(op: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
     Scores (C,) go with a single target.
     """
-    wanted = x.shape[1:] if x.ndim == 1 else (x.shape[0], *x.shape[2:])
-    if x.ndim == 0 or target.shape != wanted:
+    expected = x.shape[1:] if x.ndim == 1 else (x.shape[0], *x.shape[2:])
+    if x.ndim == 0 or target.shape != expected:
         raise ShapeError(
             message(op, f"input {x.shape} and target {target.shape}", expected="(N, C, d1, ...) and (N, d1, ...)")
         )
@@ -102,11 +102,11 @@ def _by_rows(op: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
             target, (-1,)
         ) if target.ndim != 1 else target
     rows = ops.permute(x, (0, *range(2, x.ndim), 1))
-    return ops.reshape(rows, (math.prod(wanted), x.shape[1])), ops.reshape(target, (-1,))
+    return ops.reshape(rows, (math.prod(expected), x.shape[1])), ops.reshape(target, (-1,))
 
 
 def _weighted(losses: Tensor, weights: Tensor, shape: tuple[int, ...], reduction: Reduction) -> Tensor:
-    """Reduce row losses; the mean is over the sum of `weights`, which the losses contain already."""
+    """Reduce row losses, which are multiplied by `weights` already; the mean divides by the sum of the weights."""
     if reduction == "mean":
         return ops.sum(losses) / ops.sum(weights)
     if losses.shape != shape:
@@ -132,7 +132,7 @@ def nll_loss(
     if weight is not None:
         counts = counts * ops.reshape(ops.embedding(ops.reshape(weight, (-1, 1)), safe), (-1,))
     chosen = ops.reshape(ops.take_along_axis(rows, ops.reshape(safe, (-1, 1)), 1), (-1,))
-    # where, not the product alone: an ignored row may hold -inf, and 0 * inf is NaN.
+    # `where` rather than a product alone: an ignored row may have -inf, and 0 * inf is NaN.
     return _like(_weighted(ops.where(used, -chosen * counts, 0.0), counts, target.shape, reduction), input)
 
 
@@ -156,7 +156,7 @@ def cross_entropy(
         return _weighted_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
     rows, classes = _by_rows("cross_entropy", input, target)
     params = (ignore_index, float(label_smoothing))
-    # Not for half precision: there the gradient is to be multiplied by a loss scale before it is rounded.
+    # Not for half precision, where the gradient must be multiplied by a loss scale before it is rounded.
     if reduction == "mean" and rows.requires_grad and rows.size <= _FEW_LOGITS and rows.dtype.itemsize > 2:
         return _like(_mean_cross_entropy(rows, classes, *params)[0], input)
     losses = _rows_loss(rows, classes, *params)[0]
@@ -164,7 +164,7 @@ def cross_entropy(
         out = _mean_loss(losses, classes, ignore_index)[0]
     else:
         out = _reduce(ops.reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
-    # Half-precision losses are added up in float32 and rounded once: a batch may have more rows than float16 can count.
+    # Half-precision losses are summed in float32 and rounded once: a batch may have more rows than float16 can count.
     return _like(out, input)
 
 

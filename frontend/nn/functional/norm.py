@@ -83,8 +83,8 @@ def batch_norm(
 ) -> Tensor:
     """Zero mean and unit variance per channel (axis 1), then scale and shift. Source: arXiv:1502.03167.
 
-    In training the statistics are the batch's, and the running ones, if given, move towards them in place by
-    `momentum` (the variance unbiased). Otherwise the running ones are used. Raises ShapeError.
+    Training uses the batch's statistics, and moves the running ones, if any, towards them in place by `momentum` (the
+    variance unbiased). Evaluation uses the running ones. Raises ShapeError.
     """
     if not training:
         if running_mean is None or running_var is None:
@@ -95,7 +95,7 @@ def batch_norm(
         scale = scale if weight is None else scale * weight
         shift = -running_mean * scale
         shift = shift if bias is None else shift + bias
-        # Statistics are kept in float32; one rounding to the input's dtype at the end.
+        # Statistics are in float32; the result is rounded once to the input's dtype.
         out: Tensor = x * _per_channel(scale, x) + _per_channel(shift, x)
         return out if out.dtype is x.dtype else out.to(x.dtype)
     count = x.size // x.shape[1] if x.ndim >= 2 and x.shape[1] else 0
@@ -113,7 +113,7 @@ def batch_norm(
 
 
 def _move(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
-    """Exponential average, in place: `running += momentum * (observed - running)`."""
+    """Update an exponential average in place: `running += momentum * (observed - running)`."""
     running.add_(((observed - running) * momentum).to(running.dtype))  # type: ignore[attr-defined]
 
 
@@ -122,7 +122,7 @@ def _per_channel(x: Tensor, like: Tensor) -> Tensor:
 
 
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """`x` divided by its p-norm along `dim`, or by `eps` where that is larger."""
+    """Divide `x` by its p-norm along `dim`, or by `eps` if that is larger."""
     if p == 2:
         size = ops.sqrt(ops.sum(ops.square(x), dim, True))
     elif p == 1:
