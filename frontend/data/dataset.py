@@ -1,4 +1,4 @@
-"""Collections of samples."""
+"""Datasets: collections of samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyhal.tensor import Tensor
 
 
 class Dataset(Protocol):
-    """Samples by number: anything with a length and an index."""
+    """Anything with a length and samples by index."""
 
     def __len__(self) -> int: ...
 
@@ -24,21 +24,23 @@ class Dataset(Protocol):
 
 @runtime_checkable
 class Batched(Protocol):
-    """A dataset that can read many samples at once, which is much faster than stacking them one by one."""
+    """A dataset that reads many samples at once, which is much faster than stacking them one by one."""
 
     def batch(self, indices: np.ndarray) -> Any:
-        """The collated samples with these numbers, as arrays."""
+        """Return the collated samples at `indices`, as arrays."""
 
 
-class Rows:
-    """Some rows of an array, not read yet: whoever knows where they shall lie reads them, in parts."""
+class LazyRows:
+    """Rows of an array that are not read yet, so that they can be read into their final place, in parts."""
 
     __slots__ = ("_array", "_indices", "dtype", "nbytes", "shape")
 
     def __init__(self, array: np.ndarray, indices: np.ndarray) -> None:
-        """Raises IndexError for numbers of no row."""
+        """Raises IndexError for indices outside of the array."""
         if indices.size and not -len(array) <= indices.min() <= indices.max() < len(array):
-            raise IndexError(message("Rows", f"rows {indices.min()} to {indices.max()}", expected=f"{len(array)} rows"))
+            raise IndexError(
+                message("LazyRows", f"rows {indices.min()} to {indices.max()}", expected=f"{len(array)} rows")
+            )
         self._array = array
         self._indices = indices
         self.dtype = array.dtype
@@ -46,8 +48,8 @@ class Rows:
         self.nbytes = math.prod(self.shape) * array.dtype.itemsize
 
     def read(self, begin: int, end: int, out: np.ndarray) -> None:
-        """Put rows `begin` to before `end` into `out`, which is contiguous and of the right shape and dtype."""
-        # With "raise" the rows would be put elsewhere first; the numbers were looked at.
+        """Read rows `begin` to before `end` into `out`, which is contiguous and has their shape and dtype."""
+        # mode="raise" would make a temporary copy; the indices are checked already.
         np.take(self._array, self._indices[begin:end], axis=0, out=out, mode="wrap")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -56,17 +58,14 @@ class Rows:
 
 @runtime_checkable
 class LazilyBatched(Protocol):
-    """A dataset whose batches are rows of arrays, which need not be read before there is a place for them."""
+    """A dataset whose batches are rows of arrays, which are read when there is memory for them."""
 
     def lazy_batch(self, indices: np.ndarray) -> Any:
-        """The collated samples with these numbers, with `Rows` in place of some arrays."""
+        """Return the collated samples at `indices`, with `LazyRows` in place of some arrays."""
 
 
 class TensorDataset:
-    """Rows of arrays of equal length: sample i is the tuple of rows i.
-
-    Tensors are copied to the host once, at the start.
-    """
+    """Arrays of equal length: sample i is the tuple of their rows i. Tensors are copied to the host at the start."""
 
     def __init__(self, *arrays: Any) -> None:
         if not arrays:
@@ -89,16 +88,16 @@ class TensorDataset:
         return tuple(a[index] for a in self.arrays)
 
     def batch(self, indices: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The rows with these numbers, of each array."""
+        """Return the rows at `indices` of each array."""
         return tuple(a[indices] for a in self.arrays)
 
-    def lazy_batch(self, indices: np.ndarray) -> tuple[np.ndarray | Rows, ...]:
-        """The same, but not read yet where that can be left to others."""
-        return tuple(Rows(a, indices) if a.flags.c_contiguous and a.ndim > 1 else a[indices] for a in self.arrays)
+    def lazy_batch(self, indices: np.ndarray) -> tuple[np.ndarray | LazyRows, ...]:
+        """Return the rows at `indices`, not read yet if that can be postponed."""
+        return tuple(LazyRows(a, indices) if a.flags.c_contiguous and a.ndim > 1 else a[indices] for a in self.arrays)
 
 
 class Subset:
-    """The samples of a dataset with the given numbers."""
+    """The samples of a dataset at some indices."""
 
     def __init__(self, dataset: Dataset, indices: Sequence[int] | np.ndarray) -> None:
         self.dataset = dataset
@@ -111,19 +110,18 @@ class Subset:
         return self.dataset[int(self.indices[index])]
 
     def batch(self, indices: np.ndarray) -> Any:
-        """The samples with these numbers, collated."""
+        """Return the collated samples at `indices`."""
         return read_batch(self.dataset, self.indices[indices])
 
     def lazy_batch(self, indices: np.ndarray) -> Any:
-        """The same, with what can be read later as `Rows`."""
+        """Return the collated samples at `indices`, with `LazyRows` if the dataset has them."""
         return read_lazily(self.dataset, self.indices[indices])
 
 
 def random_split(dataset: Dataset, lengths: Sequence[int | float], generator: Generator | None = None) -> list[Subset]:
-    """Divide a dataset at random into parts of the given lengths, or fractions that add up to 1.
+    """Split a dataset at random into parts of the given lengths, or fractions that add up to 1.
 
-    With fractions the samples left over by rounding go to the first parts. Raises ValueError if the parts do not add
-    up.
+    With fractions, samples left over by rounding go to the first parts. Raises ValueError if the parts do not add up.
     """
     n = len(dataset)
     if math.isclose(sum(lengths), 1.0) and any(isinstance(x, float) for x in lengths):
@@ -146,19 +144,19 @@ def random_split(dataset: Dataset, lengths: Sequence[int | float], generator: Ge
 
 
 def read_batch(dataset: Dataset, indices: np.ndarray) -> Any:
-    """Samples by number, collated: in one go where the dataset can."""
+    """Read and collate samples; at once if the dataset can do that."""
     if isinstance(dataset, Batched):
         return dataset.batch(indices)
     return collate([dataset[int(i)] for i in indices])
 
 
 def read_lazily(dataset: Dataset, indices: np.ndarray) -> Any:
-    """The same, with `Rows` in place of arrays where the dataset has them."""
+    """Read and collate samples, with `LazyRows` in place of arrays if the dataset has them."""
     return dataset.lazy_batch(indices) if isinstance(dataset, LazilyBatched) else read_batch(dataset, indices)
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """Samples stacked along a new first axis; tuples, lists and dictionaries element by element.
+    """Stack samples along a new first axis; tuples, lists and dictionaries element by element.
 
     Python floats become float32. Raises TypeError for other types, and ShapeError for shapes that differ.
     """

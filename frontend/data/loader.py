@@ -1,4 +1,4 @@
-"""Batches of a dataset, shuffled, prepared in the background, and resumable at the exact position."""
+"""The data loader: shuffled batches, prefetched in the background, resumable at the exact position."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.data.dataset import Dataset, collate, read_batch, read_lazily
-from polyhal.data.transfer import PlainSlot, Slot, slot_maker
+from polyhal.data.transfer import BatchSlot, UploadSlot, slot_factory
 from polyhal.hal.device import Device
 from polyhal.hal.errors import IncompatibleFileError, message
 from polyhal.random import Generator, default_generator
@@ -23,9 +23,9 @@ Collate = Callable[[list[Any]], Any]
 class DataLoader:
     """Iterates over batches of `dataset` as tensors on `device`.
 
-    The order of each epoch follows from `seed` (or one drawn from `generator`) and the epoch's number alone.
-    `prefetch` batches are read ahead of time by a background thread, which also copies them to devices that can do so while
-    they compute; 0 reads when asked. `state_dict` holds the position, so that training resumes with the batch that comes next.
+    The order of each epoch depends on `seed` (by default drawn from `generator`) and the number of the epoch alone. A
+    background thread prefetches `prefetch` batches and copies them to devices that can overlap copies with computation; with
+    0, batches are read on demand. `state_dict` has the position, so that training resumes with the next batch.
 
     `collate_fn` makes a batch of a list of samples; by default they are stacked.
     """
@@ -58,33 +58,30 @@ class DataLoader:
             seed = (int(high) << 31 | int(low) >> 1) & (2**63 - 1)
         self.seed = seed
         self.epoch = 0
-        """The number of the pass that is under way, or comes next."""
+        """The number of the current or next epoch."""
         self.position = 0
-        """Batches of this pass already handed out."""
+        """Batches of this epoch that were delivered."""
         self._started = False
-        self._idle: tuple[Device, list[Slot]] = (self.device, [])
-        """The slots of the last pass, and their device: page-locked memory is costly to get."""
+        self._idle: tuple[Device, list[BatchSlot]] = (self.device, [])
+        """The slots of the last epoch, and their device: page-locked memory is expensive to allocate."""
 
     def __len__(self) -> int:
-        """Batches in a whole pass."""
+        """The number of batches in an epoch."""
         full, rest = divmod(len(self.dataset), self.batch_size)
         return full + (1 if rest and not self.drop_last else 0)
 
     def order(self, epoch: int) -> np.ndarray:
-        """The sample numbers of a pass, in order."""
+        """The sample indices of an epoch, in order."""
         n = len(self.dataset)
         if not self.shuffle:
             return np.arange(n)
         generator = Generator(self.seed)
-        # Every pass has a stretch of the stream to itself: a permutation of n takes 2 n words, n / 2 blocks.
+        # Every epoch has its own part of the stream: a permutation of n takes 2 n words, n / 2 blocks.
         generator.set_state({"seed": self.seed, "offset": epoch * n})
         return generator.permutation(n)
 
     def __iter__(self) -> Iterator[Any]:
-        """A pass over the data: from the loaded position if one was loaded, else from the start.
-
-        A pass that is abandoned counts as done.
-        """
+        """Iterate over one epoch, from the loaded position if there is one. An epoch that is abandoned counts as done."""
         if self._started:
             self.epoch, self.position = self.epoch + 1, 0
         self._started = True
@@ -103,32 +100,32 @@ class DataLoader:
             produce.close()
 
     def read(self, indices: np.ndarray, *, gathers: bool = False) -> Any:
-        """The samples with these numbers, collated, on the host; for those who take them, as `Rows` that are not read yet."""
+        """Read and collate samples on the host; with `gathers`, arrays may be `LazyRows` that are not read yet."""
         if self.collate_fn is None:
             return (read_lazily if gathers else read_batch)(self.dataset, indices)
         return _to_arrays(self.collate_fn([self.dataset[int(i)] for i in indices]))
 
-    def take_slots(self, batches: int) -> list[Slot]:
-        """The slots of a pass over so many batches."""
+    def take_slots(self, batches: int) -> list[BatchSlot]:
+        """The slots for an epoch of that many batches."""
         (device, slots), self._idle = self._idle, (self.device, [])
-        make = slot_maker(self.device)
+        make = slot_factory(self.device)
         if not slots or device is not self.device:
             slots = [make()]
-        count = min(self.prefetch + slots[0].held, batches)
+        count = min(self.prefetch + slots[0].retained, batches)
         return [*slots[:count], *(make() for _ in range(count - len(slots)))]
 
-    def give_slots(self, device: Device, slots: list[Slot]) -> None:
-        """Keep those of a device for the next pass. They hold no memory of the device meanwhile."""
+    def give_slots(self, device: Device, slots: list[BatchSlot]) -> None:
+        """Keep the slots of a device for the next epoch, without device memory."""
         for slot in slots:
-            slot.rest()
+            slot.release_memory()
         self._idle = device, slots
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader is, and what that depends on."""
+        """Return the position, and the settings that it depends on."""
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Have the next pass continue where `state_dict` was called.
+        """Let the next epoch continue at a position of `state_dict`.
 
         Raises IncompatibleFileError for other data or settings.
         """
@@ -150,7 +147,7 @@ class DataLoader:
 
 
 def _to_arrays(batch: Any) -> Any:
-    """What a user's collate function returned, with tensors and lists of numbers as arrays."""
+    """The result of a user's collate function with tensors as arrays."""
     if isinstance(batch, dict):
         return {k: _to_arrays(v) for k, v in batch.items()}
     if isinstance(batch, tuple):
@@ -162,12 +159,12 @@ def _to_arrays(batch: Any) -> Any:
 
 
 class _Direct:
-    """Reads each batch when it is asked for."""
+    """Reads each batch on demand."""
 
     def __init__(self, loader: DataLoader, pending: list[np.ndarray]) -> None:
         self._loader = loader
         self._pending = pending
-        self._slot = PlainSlot(loader.device)
+        self._slot = UploadSlot(loader.device)
 
     def __iter__(self) -> Iterator[Any]:
         for indices in self._pending:
@@ -179,18 +176,18 @@ class _Direct:
 
 
 class _Prefetched:
-    """Reads batches in a thread of its own, a bounded number ahead.
+    """Prefetches a bounded number of batches in a thread.
 
-    Slots go round: the thread takes a free one, loads it and queues it; the consumer takes the batch from it and frees it, at
-    once or when the program has done with the batch.
+    Slots circulate: the thread loads a free one and queues it; the consumer delivers its batch and frees it, at once or when
+    the program is done with the batch.
     """
 
     def __init__(self, loader: DataLoader, pending: list[np.ndarray]) -> None:
         self._loader = loader
         self._pending = pending
-        self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
-        self._ready: queue.SimpleQueue[Slot | BaseException] = queue.SimpleQueue()
-        self._delivered: deque[Slot] = deque()
+        self._free: queue.SimpleQueue[BatchSlot | None] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[BatchSlot | BaseException] = queue.SimpleQueue()
+        self._delivered: deque[BatchSlot] = deque()
         self._closed = False
         self._device = loader.device
         self._slots = loader.take_slots(len(pending))
@@ -207,33 +204,30 @@ class _Prefetched:
                     return
                 slot.load(self._loader.read(indices, gathers=slot.gathers))
                 self._ready.put(slot)
-        except BaseException as error:  # handed to the consumer, which raises it
+        except BaseException as error:  # the consumer raises it
             self._ready.put(error)
 
     def __iter__(self) -> Iterator[Any]:
-        held = self._slots[0].held
+        retained = self._slots[0].retained
         for _ in self._pending:
-            self._release(max(held - 1, 0))
+            self._release(max(retained - 1, 0))
             slot = self._ready.get()
             if isinstance(slot, BaseException):
                 raise slot
             batch = slot.deliver()
             self._delivered.append(slot)
-            self._release(held)
+            self._release(retained)
             yield batch
 
     def _release(self, keep: int) -> None:
-        """Give back all but the last slots that were delivered."""
+        """Free all delivered slots but the last `keep`."""
         while len(self._delivered) > keep:
             slot = self._delivered.popleft()
             slot.release()
             self._free.put(slot)
 
     def close(self) -> None:
-        """Stop the thread and wait for it and for copies under way.
-
-        Called on exhaustion, on errors and on early exit alike.
-        """
+        """Stop the thread, and wait for it and for copies in flight. Called at the end, on errors and on early exit."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""Moving batches to a device: through page-locked memory and beside the device's other work, where it allows that."""
+"""Copies of batches to a device: through page-locked memory, and overlapped with computation, if the device supports that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from polyhal.data.dataset import Rows
+from polyhal.data.dataset import LazyRows
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref, Spec, contiguous
@@ -21,16 +21,14 @@ from polyhal.hal.protocol import Event, Feature
 from polyhal.tensor import Tensor, wrap
 
 _ALIGNMENT = 64
-"""Bytes between the starts of arrays in a slot, so that copies keep their speed."""
-
-
-_PIECE = 1 << 20
-"""Bytes that are put in page-locked memory before they are sent: the bus has something to do from then on."""
+"""Arrays in a slot start at multiples of this many bytes, for the speed of copies."""
+_CHUNK = 1 << 20
+"""Bytes that are staged in page-locked memory at a time, so that the transfer starts early."""
 
 
 def map_arrays(batch: Any, function: Callable[[Any], Any]) -> Any:
-    """`batch` with every array in it, read or not, replaced; tuples, lists and dictionaries keep their form."""
-    if isinstance(batch, (np.ndarray, Rows)):
+    """Apply `function` to every array in `batch`, read or not; tuples, lists and dictionaries are inner nodes."""
+    if isinstance(batch, (np.ndarray, LazyRows)):
         return function(batch)
     if isinstance(batch, dict):
         return {key: map_arrays(value, function) for key, value in batch.items()}
@@ -40,35 +38,35 @@ def map_arrays(batch: Any, function: Callable[[Any], Any]) -> Any:
     return batch
 
 
-class Slot(Protocol):
-    """Room for one batch on its way to a device. One thread loads, another one takes batches and gives slots back."""
+class BatchSlot(Protocol):
+    """Staging memory for one batch. One thread loads slots, another one delivers batches and releases slots."""
 
-    held: ClassVar[int]
-    """How many slots stay with batches that the program was given."""
+    retained: ClassVar[int]
+    """How many slots stay with batches that were delivered."""
 
     gathers: bool
-    """Whether `load` takes `Rows` in place of arrays."""
+    """Whether `load` accepts `LazyRows` in place of arrays."""
 
     def load(self, batch: Any) -> None:
-        """Take the arrays of a batch, after the last batch has left."""
+        """Load the arrays of a batch, after the previous batch was transferred."""
 
     def deliver(self) -> Any:
-        """The batch with tensors in place of arrays, which may be used at once."""
+        """Return the batch with tensors in place of arrays, ready for use."""
 
     def release(self) -> None:
-        """Note that the program has enqueued what it does with the batch, unless it still refers to it."""
+        """Note that the program has enqueued its work on the batch, unless it still references it."""
 
     def wait(self) -> None:
-        """Block until no copy is under way."""
+        """Wait until no copy is in flight."""
 
-    def rest(self) -> None:
-        """Let go of the device's memory, between two passes. No copy is under way."""
+    def release_memory(self) -> None:
+        """Release device memory between two epochs, when no copy is in flight."""
 
 
-class PlainSlot:
-    """For devices without page-locked memory: arrays are uploaded when they are asked for."""
+class UploadSlot:
+    """For devices without page-locked memory: arrays are uploaded on delivery."""
 
-    held: ClassVar[int] = 0
+    retained: ClassVar[int] = 0
     gathers = False
 
     def __init__(self, device: Device) -> None:
@@ -83,19 +81,19 @@ class PlainSlot:
         return map_arrays(batch, lambda array: Tensor(array, device=self._device))
 
     def release(self) -> None:
-        """The batch has memory of its own."""
+        """Delivered batches have memory of their own."""
 
     def wait(self) -> None:
-        """Nothing is under way."""
+        """Uploads are synchronous."""
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         self._batch = None
 
 
 class PinnedSlot:
-    """Arrays are put in page-locked memory by the loading thread, and copied in line with the device's other work."""
+    """The loading thread stages arrays in page-locked memory; copies are ordered with the device's other work."""
 
-    held: ClassVar[int] = 0
+    retained: ClassVar[int] = 0
     gathers = False
 
     def __init__(self, device: Device) -> None:
@@ -112,7 +110,7 @@ class PinnedSlot:
         return map_arrays(self._staged, self._send)
 
     def release(self) -> None:
-        """The batch has memory of its own."""
+        """Delivered batches have memory of their own."""
 
     def wait(self) -> None:
         for event in self._events:
@@ -120,22 +118,22 @@ class PinnedSlot:
         self._events.clear()
         self._staged = None
 
-    def rest(self) -> None:
-        """Batches have memory of their own."""
+    def release_memory(self) -> None:
+        """Delivered batches have memory of their own."""
 
     def _stage(self, batch: Any) -> Any:
-        """The batch with its arrays in page-locked memory."""
-        place = self._places(batch)
+        """Copy the arrays of a batch to page-locked memory."""
+        spans = self._spans(batch)
 
         def copy(array: np.ndarray) -> np.ndarray:
-            staged = next(place).view(array.dtype).reshape(array.shape)
+            staged = next(spans).view(array.dtype).reshape(array.shape)
             np.copyto(staged, array)
             return staged
 
         return map_arrays(batch, copy)
 
-    def _places(self, batch: Any) -> Iterator[np.ndarray]:
-        """A place in page-locked memory for each array of the batch, in order."""
+    def _spans(self, batch: Any) -> Iterator[np.ndarray]:
+        """A span of page-locked memory for each array of the batch, in order."""
         sizes: list[int] = []
         map_arrays(batch, lambda array: sizes.append(array.nbytes))
         starts = [0, *accumulate(-(-n // _ALIGNMENT) * _ALIGNMENT for n in sizes)]
@@ -159,19 +157,19 @@ class PinnedSlot:
 
 
 class StreamSlot(PinnedSlot):
-    """Arrays are copied on a stream beside the program's by the loading thread, while the device computes.
+    """The loading thread copies arrays on a stream of its own, while the device computes.
 
-    The slot keeps its device memory for its next batch, which is copied when the work on the last one is done. What the
-    program still refers to by then is left to it, and other memory taken.
+    The slot reuses its device memory for its next batch, which is copied after the work on the last one is done. Memory that
+    the program still references is left alone and replaced.
     """
 
-    held: ClassVar[int] = 2
+    retained: ClassVar[int] = 2
 
     def __init__(self, device: Device, stream: Stream) -> None:
         super().__init__(device)
         self._backend: Any = device.backend
         self._stream = stream
-        # Page-locked memory is for a bus to read; where there is none, it would be one copy more.
+        # Page-locked memory speeds up transfers over a bus; with unified memory it would only add a copy.
         self.gathers = not device.capabilities.unified_memory
         self._buffers: list[Buffer] = []
         self._unused: Iterator[Buffer] = iter(())
@@ -181,34 +179,34 @@ class StreamSlot(PinnedSlot):
 
     def load(self, batch: Any) -> None:
         self.wait()
-        before = [] if self._done is None else [self._done]
-        if self._provide(batch):
-            # Work on what lay in the new memory may still be under way.
-            before.append(self._backend.mark())
+        dependencies = [] if self._done is None else [self._done]
+        if self._allocate(batch):
+            # Work of previous owners of the new memory may be in flight.
+            dependencies.append(self._backend.mark())
         self._unused = iter(self._buffers)
         if self.gathers:
-            place = self._places(batch)
-            bring = lambda x: self._send_pieces(x, next(place))  # noqa: E731
+            spans = self._spans(batch)
+            transfer = lambda x: self._send_chunks(x, next(spans))  # noqa: E731
         else:
             self._staged = batch
-            bring = self._send
+            transfer = self._send
         with self._stream.selected():
-            for event in before:
+            for event in dependencies:
                 self._backend.wait_for(event)
-            self._batch = map_arrays(batch, bring)
+            self._batch = map_arrays(batch, transfer)
             self._ready = self._backend.mark()
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         self._buffers = []
         self._batch = self._ready = self._done = None
 
-    def _send_pieces(self, x: np.ndarray | Rows, staged: np.ndarray) -> Tensor:
-        """Put an array in page-locked memory, and start copying each piece to the device while the next is put there."""
+    def _send_chunks(self, x: np.ndarray | LazyRows, staged: np.ndarray) -> Tensor:
+        """Stage an array in chunks, and start copying each to the device while the next is staged."""
         spec = _spec(self._device, x)
         buffer = self._memory_for(bucket(spec.nbytes))
         for start, end in _staging(x, staged):
-            piece = byte_view(staged[start:end])
-            self._events.append(self._backend.copy_to_device_async(piece, buffer.handle, start))
+            chunk = byte_view(staged[start:end])
+            self._events.append(self._backend.copy_to_device_async(chunk, buffer.handle, start))
         return wrap(self._device, buffer, Ref(buffer.handle, spec, 0))
 
     def deliver(self) -> Any:
@@ -218,55 +216,55 @@ class StreamSlot(PinnedSlot):
 
     def release(self) -> None:
         buffers = self._buffers
-        # One reference is the list's, one the argument of getrefcount.
+        # One reference is in the list, one is the argument of getrefcount.
         self._buffers = [buffers[i] for i in range(len(buffers)) if sys.getrefcount(buffers[i]) <= 2]
         self._done = self._backend.mark()
 
-    def _provide(self, staged: Any) -> bool:
-        """Have memory for each array, in order; whether some of it is new."""
+    def _allocate(self, staged: Any) -> bool:
+        """Provide device memory for each array, in order. Returns whether some of it is new."""
         sizes: list[int] = []
         map_arrays(staged, lambda array: sizes.append(bucket(_spec(self._device, array).nbytes)))
         spare, self._buffers = self._buffers, []
         new = False
         for size in sizes:
-            found = next((i for i, b in enumerate(spare) if b.nbytes == size), None)
-            new = new or found is None
-            self._buffers.append(self._device.pool.take(size) if found is None else spare.pop(found))
+            reused = next((i for i, b in enumerate(spare) if b.nbytes == size), None)
+            new = new or reused is None
+            self._buffers.append(self._device.pool.take(size) if reused is None else spare.pop(reused))
         return new
 
     def _memory_for(self, size: int) -> Buffer:
         return next(self._unused)
 
 
-def _staging(x: np.ndarray | Rows, staged: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Copy an array into the bytes `staged`; first and last byte of each piece when it is there."""
-    if isinstance(x, Rows):
+def _staging(x: np.ndarray | LazyRows, staged: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Copy an array to the bytes `staged`. Yields the first and the last byte of each chunk when it is complete."""
+    if isinstance(x, LazyRows):
         rows = staged.view(x.dtype).reshape(x.shape)
         size = x.nbytes // max(len(rows), 1)
-        step = max(1, _PIECE // max(size, 1))
+        step = max(1, _CHUNK // max(size, 1))
         for begin in range(0, len(rows) if size else 0, step):
             end = min(begin + step, len(rows))
             x.read(begin, end, rows[begin:end])
             yield begin * size, end * size
         return
     source = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-    for start in range(0, x.nbytes, _PIECE):
-        end = min(start + _PIECE, x.nbytes)
+    for start in range(0, x.nbytes, _CHUNK):
+        end = min(start + _CHUNK, x.nbytes)
         np.copyto(staged[start:end], source[start:end])
         yield start, end
 
 
-def _spec(device: Device, array: np.ndarray | Rows) -> Spec:
-    """What an array is on a device. Raises UnsupportedDTypeError."""
+def _spec(device: Device, array: np.ndarray | LazyRows) -> Spec:
+    """The spec of an array on a device. Raises UnsupportedDTypeError."""
     dtype = dtypes.as_dtype(array.dtype)
     device.check_dtype(dtype)
     return contiguous(dtype, array.shape)
 
 
-def slot_maker(device: Device) -> Callable[[], Slot]:
-    """What makes the slots of one loader."""
+def slot_factory(device: Device) -> Callable[[], BatchSlot]:
+    """Return the function that makes the slots of one loader."""
     if not device.features & Feature.PINNED_MEMORY:
-        return lambda: PlainSlot(device)
+        return lambda: UploadSlot(device)
     if not device.features & Feature.STREAMS:
         return lambda: PinnedSlot(device)
     stream = device.stream()

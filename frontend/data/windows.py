@@ -1,4 +1,4 @@
-"""Windows of a long row of tokens, for training language models."""
+"""Windows of a long sequence of tokens, for training language models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from polyhal.random import Generator
 
 
 class TokenWindows:
-    """Pairs of `length` tokens and the `length` tokens that follow one place later, as int32.
+    """Pairs of `length` tokens and the `length` tokens one position later, as int32.
 
-    Windows start `stride` tokens apart (by default `length`, so that each token is predicted once). With `samples`
-    there are that many windows at random places instead, fixed by `seed`. `tokens` may be a memory-mapped file; it is
-    not copied.
+    Windows start `stride` tokens apart (by default `length`, so that each token is predicted once). With `samples`, that many
+    windows are at random positions instead, determined by `seed`. `tokens` may be a memory-mapped file; it is not copied.
     """
 
     def __init__(
@@ -32,8 +31,8 @@ class TokenWindows:
             )
         if length < 1 or (stride is not None and stride < 1):
             raise ValueError(message("TokenWindows", f"length {length} and stride {stride}", expected="1 or more"))
-        places = len(self.tokens) - length
-        if places < 1:
+        positions = len(self.tokens) - length
+        if positions < 1:
             raise ShapeError(
                 message(
                     "TokenWindows",
@@ -44,11 +43,11 @@ class TokenWindows:
             )
         self.length = length
         if samples is None:
-            self.starts = np.arange(0, places, length if stride is None else stride)
+            self.starts = np.arange(0, positions, length if stride is None else stride)
         else:
             words = Generator(seed).words(2 * samples).astype(np.uint64)
             wide = words[:samples] << np.uint64(32) | words[samples:]
-            self.starts = (wide % np.uint64(places)).astype(np.int64)
+            self.starts = (wide % np.uint64(positions)).astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -59,7 +58,7 @@ class TokenWindows:
         return window[:-1], window[1:]
 
     def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs and targets (B, length) of the windows with these numbers."""
+        """Return inputs and targets (B, length) of the windows at `indices`."""
         positions = self.starts[indices][:, None] + np.arange(self.length + 1)
         windows = self.tokens[positions].astype(np.int32)
         return np.ascontiguousarray(windows[:, :-1]), np.ascontiguousarray(windows[:, 1:])

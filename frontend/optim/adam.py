@@ -9,19 +9,19 @@ from typing import Any
 from polyhal.hal import dispatch
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
-from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, fresh_state, setting
+from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, setting, zero_state
 from polyhal.tensor import Tensor
 
 
 class Adam(Optimizer):
-    """Steps scaled by running moments of the gradient; weight decay, if any, is added to the gradient.
+    """Adam: steps scaled by running moments of the gradient; weight decay is added to the gradient.
 
     Source: Kingma and Ba, arXiv:1412.6980.
     """
 
     skippable = True
     decoupled = False
-    """Whether weight decay acts on the parameters directly."""
+    """Whether weight decay is applied to the parameters instead of the gradients."""
 
     def __init__(
         self,
@@ -41,25 +41,25 @@ class Adam(Optimizer):
     def _state(self, p: Tensor) -> dict[str, Any]:
         state = self.state.get(p)
         if not state:
-            state = self.state[p] = {"step": 0, "exp_avg": fresh_state(p), "exp_avg_sq": fresh_state(p)}
+            state = self.state[p] = {"step": 0, "exp_avg": zero_state(p), "exp_avg_sq": zero_state(p)}
         return state
 
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
         beta1, beta2 = (dispatch.runtime_scalar(lambda i=i: float(group["betas"][i]), f"beta{i + 1}") for i in (0, 1))  # type: ignore[misc]
         numbers = (setting(group, "lr"), beta1, beta2, setting(group, "eps"), setting(group, "weight_decay"))
         op = OPS["adam_step"]
-        # Parameters may have missed steps for want of a gradient: each launch takes those of one step count.
+        # Parameters without gradients miss steps: each launch takes parameters of one step count.
         for _, ps in batches(params, lambda p: self._state(p)["step"]):
             states = [self.state[p] for p in ps]
             firsts, seconds = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]
             dispatch.on_replay(partial(_count, states))
             step = dispatch.runtime_scalar(partial(states[0].__getitem__, "step"), "step", increment=1)
-            turn = self.turn(step, ps[0].device)
-            corrections = (1 - beta1**step, 1 - beta2**step) if turn is None else (turn,)
+            number = self.device_step(step, ps[0].device)
+            corrections = (1 - beta1**step, 1 - beta2**step) if number is None else (number,)
             inputs = (*ps, *map(dense_grad, ps), *firsts, *seconds, *numbers, *corrections)
-            dispatch.apply_into(op, inputs, (len(ps), self.decoupled, turn is not None), (*ps, *firsts, *seconds))
+            dispatch.apply_into(op, inputs, (len(ps), self.decoupled, number is not None), (*ps, *firsts, *seconds))
 
-    def uncount(self, steps: int) -> None:
+    def subtract_steps(self, steps: int) -> None:
         for state in self.state.values():
             state["step"] -= steps
 

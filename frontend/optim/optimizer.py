@@ -1,4 +1,4 @@
-"""The base class of optimizers: parameter groups, per-parameter state, and saving both."""
+"""The base class of optimizers: parameter groups, state per parameter, and saving both."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Params = Iterable[Tensor] | Iterable[Group]
 class Optimizer:
     """Base of optimizers. Subclasses define `update(group, parameters)`.
 
-    `params` are tensors, or dictionaries with "params" and settings that differ from the defaults. A step enqueues
-    work and waits for nothing.
+    `params` are tensors, or dictionaries with "params" and settings that differ from the defaults. A step does not wait for
+    the device.
     """
 
     skippable = False
-    """Whether `update` obeys `turn`, so that the device can decide that a step is left out."""
+    """Whether `update` uses `device_step`, so that the device can decide to skip a step."""
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -39,18 +39,18 @@ class Optimizer:
         self.state: dict[Tensor, dict[str, Any]] = {}
         self._skip: Tensor | None = None
         self._skipped: Tensor | None = None
-        """How many steps of those that were counted the device left out; None if none could be."""
-        self._begun: set[Tensor] = set()
-        """The parameters whose steps were counted when that was 0."""
-        given: list[Any] = list(params) if not isinstance(params, Tensor) else [params]
-        if not given:
+        """How many counted steps the device skipped, on the device; None if no step could be skipped yet."""
+        self._counted: set[Tensor] = set()
+        """The parameters whose steps `_skipped` applies to."""
+        items: list[Any] = list(params) if not isinstance(params, Tensor) else [params]
+        if not items:
             raise ValueError(message(type(self).__name__, "got no parameters", expected="at least one"))
-        groups = given if isinstance(given[0], dict) else [{"params": given}]
+        groups = items if isinstance(items[0], dict) else [{"params": items}]
         for group in groups:
             self.add_param_group(group)
 
     def add_param_group(self, group: Group) -> None:
-        """Train more parameters, with settings of their own. Raises ValueError for tensors that cannot be trained."""
+        """Add parameters with settings of their own. Raises ValueError for tensors that cannot be trained."""
         params = group["params"]
         params = [params] if isinstance(params, Tensor) else list(params)
         known = {id(p) for g in self.param_groups for p in g["params"]}
@@ -74,8 +74,8 @@ class Optimizer:
     def step(self, closure: Callable[[], Any] | None = None, *, skip: Tensor | None = None) -> Any:
         """Update every parameter that has a gradient.
 
-        `closure`, if given, computes the loss first, which is returned. A step whose `skip`, a float32 tensor without axes,
-        is not 0 changes nothing: the device sees to that. Raises ValueError where `skip` is given to an optimizer that cannot.
+        `closure` computes the loss first, which is returned. `skip`, a float32 scalar tensor, lets the device decide: if it is
+        not 0, the step changes nothing. Raises ValueError for `skip` if the optimizer is not `skippable`.
         """
         executor = dispatch.thread.executor
         executor.on_rollback(self._snapshot)
@@ -93,11 +93,10 @@ class Optimizer:
         return loss
 
     def _snapshot(self) -> Callable[[], None]:
-        """Note which state exists. Returns the function that removes what was added since."""
-        return partial(self._forget_new, {p: set(state) for p, state in self.state.items()})
+        """Note which state exists. Returns a function that removes state added since."""
+        return partial(self._remove_new_state, {p: set(state) for p, state in self.state.items()})
 
-    def _forget_new(self, before: Mapping[Tensor, set[str]]) -> None:
-        """Have no more state than before."""
+    def _remove_new_state(self, before: Mapping[Tensor, set[str]]) -> None:
         for p, state in [*self.state.items()]:
             for name in state.keys() - before.get(p, set()):
                 del state[name]
@@ -108,14 +107,14 @@ class Optimizer:
         """Update the parameters of one group; defined by subclasses."""
         raise NotImplementedError(f"{type(self).__name__} defines no update")
 
-    def uncount(self, steps: int) -> None:
-        """Take back `steps` from every count of steps; defined by subclasses that are `skippable`."""
+    def subtract_steps(self, steps: int) -> None:
+        """Subtract `steps` from every step count; defined by subclasses that are `skippable`."""
 
-    def turn(self, count: Any, device: Device) -> Tensor | None:
-        """The number of a step that is the `count`-th with those that were left out, 0 if it is left out too.
+    def device_step(self, count: Any, device: Device) -> Tensor | None:
+        """The number of this step without skipped ones, 0 if it is skipped itself: a scalar tensor on `device`.
 
-        Without axes, on `device`; None where the device has never had to decide, so that `count` is the number. A `count` of
-        None is for steps that need no number: it is 1 for those that are taken.
+        `count` is its number with skipped steps; None gives 1 for a step that is not skipped. Returns None if the device
+        never had to decide, so that `count` is the number.
         """
         if self._skipped is None or (count is None and self._skip is None):
             return None
@@ -131,28 +130,28 @@ class Optimizer:
         if not self.skippable:
             raise ValueError(message(type(self).__name__, "cannot leave steps out", fix="call step() without skip"))
         trained = {p for p in self._ordered() if p.grad is not None}
-        if not trained <= self._begun:
-            self._settle()  # counts of steps that were left out begin together
-            self._begun |= trained
+        if not trained <= self._counted:
+            self._apply_skipped()  # all parameters start to count skipped steps from 0
+            self._counted |= trained
         if self._skipped is None:
             with dispatch.executing(dispatch.EAGER):
                 self._skipped = ops.full((), 0.0, device=skip.device)
         with no_grad():
-            left_out = ops.not_equal(skip.to(self._skipped.device), 0.0).float()
-            dispatch.apply_into(_ADD, (self._skipped, left_out), (), (self._skipped,))
+            skipped = ops.not_equal(skip.to(self._skipped.device), 0.0).float()
+            dispatch.apply_into(_ADD, (self._skipped, skipped), (), (self._skipped,))
 
-    def _settle(self) -> None:
-        """Bring the counts of steps up to date. Waits for the device if that had to decide."""
+    def _apply_skipped(self) -> None:
+        """Subtract skipped steps from step counts. Waits for the device if it had to decide."""
         if self._skipped is None:
             return
         with dispatch.executing(dispatch.EAGER):
-            left_out = int(self._skipped.item())
-            if left_out:
-                self.uncount(left_out)
+            skipped = int(self._skipped.item())
+            if skipped:
+                self.subtract_steps(skipped)
                 self._skipped.zero_()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget all gradients, or fill them with zeros."""
+        """Set all gradients to None, or fill them with zeros."""
         for group in self.param_groups:
             for p in group["params"]:
                 if set_to_none or p.grad is None:
@@ -163,8 +162,8 @@ class Optimizer:
     # --- state ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """State and settings in PyTorch's form: parameters are numbered in the order of the groups."""
-        self._settle()
+        """Return state and settings in PyTorch's form: parameters are numbered in the order of the groups."""
+        self._apply_skipped()
         numbers = {id(p): i for i, p in enumerate(self._ordered())}
         groups = [{**g, "params": [numbers[id(p)] for p in g["params"]]} for g in self.param_groups]
         state = {numbers[id(p)]: dict(s) for p, s in self.state.items()}
@@ -187,7 +186,7 @@ class Optimizer:
         for number, p in zip(saved_order, self._ordered(), strict=True):
             entry = state.get(number, state.get(str(number)))
             if entry is not None:
-                loaded[p] = {name: self._taken(name, value, p) for name, value in entry.items()}
+                loaded[p] = {name: self._loaded(name, value, p) for name, value in entry.items()}
         for group, saved in zip(self.param_groups, groups, strict=True):
             group.update({k: v for k, v in saved.items() if k != "params"})
         self.state = loaded
@@ -195,8 +194,8 @@ class Optimizer:
             self._skipped.zero_()
         dispatch.structure.changed()
 
-    def _taken(self, name: str, value: Any, p: Tensor) -> Any:
-        """A saved value beside its parameter: arrays become tensors of their own, arrays of one step count numbers."""
+    def _loaded(self, name: str, value: Any, p: Tensor) -> Any:
+        """A saved value for a parameter: arrays become tensors on its device, step counts Python numbers."""
         if name == "step":
             return int(value)
         if not hasattr(value, "shape"):
@@ -220,19 +219,19 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-def fresh_state(p: Tensor) -> Tensor:
-    """Zeros beside a parameter. They are made at once even in a capture, because they outlive its runs."""
+def zero_state(p: Tensor) -> Tensor:
+    """Zeros in the shape and on the device of a parameter, made eagerly even in a captured step, which they outlive."""
     with dispatch.executing(dispatch.EAGER):
         return zeros(p.shape, state_dtype(p), p.device)
 
 
 def setting(group: Group, name: str) -> Any:
-    """A number of a group. It may change from step to step, also of a captured one."""
+    """A setting of a group as a runtime scalar: it may change from step to step, also in a captured one."""
     return dispatch.runtime_scalar(lambda: float(group[name]), name)
 
 
 def state_dtype(p: Tensor) -> DType:
-    """The dtype of optimizer state beside a parameter: at least float32."""
+    """The dtype of optimizer state for a parameter: at least float32."""
     return accumulator(p.dtype)
 
 
@@ -243,10 +242,10 @@ def dense_grad(p: Tensor) -> Tensor:
 
 
 def batches(params: Sequence[Tensor], key: Callable[[Tensor], Any]) -> Iterator[tuple[Any, Sequence[Tensor]]]:
-    """Parameters that one launch can update: of one device, dtype and `key`, at most as many as a launch takes."""
-    found: dict[Any, list[Tensor]] = {}
+    """Group parameters for one launch each: of one device, dtype and `key`, at most as many as a launch takes."""
+    groups: dict[Any, list[Tensor]] = {}
     for p in params:
-        found.setdefault((p.device, p.dtype, key(p)), []).append(p)
-    for (_, _, value), members in found.items():
+        groups.setdefault((p.device, p.dtype, key(p)), []).append(p)
+    for (_, _, value), members in groups.items():
         for i in range(0, len(members), CHUNK):
             yield value, members[i : i + CHUNK]

@@ -12,10 +12,9 @@ from polyhal.optim.optimizer import Optimizer
 
 
 class Scheduler:
-    """Base of schedulers: `rate(step, base)` gives the learning rate after `step` steps from a group's own rate `base`.
+    """Base of schedulers. Call `step()` after the optimizer's.
 
-    Rates are computed from the step count alone, so that a loaded or skipped-to step is exact. Call `step()` after the
-    optimizer's.
+    Rates are computed from the step count and the groups' initial rates alone, so that resuming is exact.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -24,7 +23,7 @@ class Scheduler:
             group.setdefault("initial_lr", group["lr"])
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = 0
-        """Steps taken."""
+        """How many steps were taken."""
         self._set()
 
     def rate(self, step: int, base: float, group: int) -> float:
@@ -32,7 +31,7 @@ class Scheduler:
         raise NotImplementedError(f"{type(self).__name__} defines no rate")
 
     def step(self) -> None:
-        """Count a step and set the learning rates that follow. In a capture that is done at each run."""
+        """Count a step and set the learning rates for the next one; in a captured step, at each replay."""
         dispatch.on_replay(self._advance)
 
     def _advance(self) -> None:
@@ -48,11 +47,11 @@ class Scheduler:
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """The step count and every setting that is plain data."""
+        """Return the step count and all settings that are plain data."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not callable(v)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue from a saved state, and set the learning rates that belong to it."""
+        """Continue from a saved state, and set its learning rates."""
         self.__dict__.update(state_dict)
         self._set()
 
@@ -77,7 +76,7 @@ class LambdaLR(Scheduler):
 
 
 class ConstantLR(Scheduler):
-    """The base rate times `factor` for the first `total_iters` steps, the base rate afterwards."""
+    """The base rate times `factor` for the first `total_iters` steps, then the base rate."""
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
         self.factor = factor
@@ -89,7 +88,7 @@ class ConstantLR(Scheduler):
 
 
 class StepLR(Scheduler):
-    """The base rate times `gamma` once for every `step_size` steps."""
+    """The base rate, multiplied by `gamma` every `step_size` steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
         self.step_size = step_size
@@ -101,7 +100,7 @@ class StepLR(Scheduler):
 
 
 class LinearLR(Scheduler):
-    """The base rate times a factor that goes from `start_factor` to `end_factor` in `total_iters` steps."""
+    """The base rate times a factor that changes linearly from `start_factor` to `end_factor` in `total_iters` steps."""
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
@@ -129,7 +128,7 @@ class CosineAnnealingLR(Scheduler):
 
 
 class WarmupCosine(Scheduler):
-    """Linear warm-up over `warmup_steps` steps, then half a cosine down to `min_lr` at `total_steps`, which then stays.
+    """Linear warm-up over `warmup_steps` steps, then half a cosine down to `min_lr` at `total_steps`, then `min_lr`.
 
     The first step already has the rate base / warmup_steps.
     """
@@ -152,7 +151,7 @@ class WarmupCosine(Scheduler):
 
 
 class SequentialLR(Scheduler):
-    """Schedulers one after the other: number i takes over, counting from 0, at step `milestones[i - 1]`."""
+    """Schedulers in sequence: number i starts, with a step count of 0, at step `milestones[i - 1]`."""
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[Scheduler], milestones: Sequence[int]) -> None:
         if len(milestones) != len(schedulers) - 1 or sorted(milestones) != list(milestones):

@@ -9,12 +9,12 @@ from typing import Any
 from polyhal.hal import dispatch
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
-from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, fresh_state, setting
+from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, setting, zero_state
 from polyhal.tensor import Tensor
 
 
 class SGD(Optimizer):
-    """Gradient descent with momentum, dampening, Nesterov's variant and L2 weight decay, as PyTorch's.
+    """Stochastic gradient descent with momentum, dampening, Nesterov's variant and L2 weight decay, as in PyTorch.
 
     Source: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013.
     """
@@ -58,21 +58,23 @@ class SGD(Optimizer):
         rate, decay = setting(group, "lr"), setting(group, "weight_decay")
         if not group["momentum"]:
             for _, ps in batches(params, lambda p: None):
-                turn = self.turn(None, ps[0].device)
-                inputs = (*ps, *map(dense_grad, ps), rate, 0.0, 0.0, decay, *(() if turn is None else (turn,)))
-                dispatch.apply_into(op, inputs, (len(ps), False, turn is not None), tuple(ps))
+                number = self.device_step(None, ps[0].device)
+                inputs = (*ps, *map(dense_grad, ps), rate, 0.0, 0.0, decay, *(() if number is None else (number,)))
+                dispatch.apply_into(op, inputs, (len(ps), False, number is not None), tuple(ps))
             return
         momentum = setting(group, "momentum")
         for _, ps in batches(params, self._count):
             for p in ps:
                 if "momentum_buffer" not in self.state.get(p, {}):
-                    self.state.setdefault(p, {})["momentum_buffer"] = fresh_state(p)
+                    self.state.setdefault(p, {})["momentum_buffer"] = zero_state(p)
                     self._counts[p] = 0
             buffers = [self.state[p]["momentum_buffer"] for p in ps]
-            # The first gradient enters the buffer whole.
+            # The first gradient is not dampened.
             dampening = dispatch.runtime_scalar(partial(self._dampening, group, ps[0]), "dampening")
-            dispatch.on_replay(partial(self._took, ps))
-            turn = self.turn(dispatch.runtime_scalar(partial(self._count, ps[0]), "step", increment=1), ps[0].device)
+            dispatch.on_replay(partial(self._count_step, ps))
+            number = self.device_step(
+                dispatch.runtime_scalar(partial(self._count, ps[0]), "step", increment=1), ps[0].device
+            )
             inputs = (
                 *ps,
                 *map(dense_grad, ps),
@@ -81,24 +83,24 @@ class SGD(Optimizer):
                 momentum,
                 dampening,
                 decay,
-                *(() if turn is None else (turn,)),
+                *(() if number is None else (number,)),
             )
-            dispatch.apply_into(op, inputs, (len(ps), bool(group["nesterov"]), turn is not None), (*ps, *buffers))
+            dispatch.apply_into(op, inputs, (len(ps), bool(group["nesterov"]), number is not None), (*ps, *buffers))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         super().load_state_dict(state_dict)
         self._counts.clear()
 
-    def uncount(self, steps: int) -> None:
+    def subtract_steps(self, steps: int) -> None:
         self._counts = {p: count - steps for p, count in self._counts.items()}
 
     def _count(self, p: Tensor) -> int:
-        """How many gradients a parameter's buffer has taken in; of a loaded one it is only known that there were some."""
+        """How many gradients a parameter's momentum buffer contains; at least 1 for a loaded buffer."""
         return self._counts.get(p, 1 if "momentum_buffer" in self.state.get(p, {}) else 0)
 
     def _dampening(self, group: Group, p: Tensor) -> float:
         return float(group["dampening"]) if self._count(p) else 0.0
 
-    def _took(self, params: Sequence[Tensor]) -> None:
+    def _count_step(self, params: Sequence[Tensor]) -> None:
         for p in params:
             self._counts[p] = self._count(p) + 1

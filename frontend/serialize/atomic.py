@@ -12,10 +12,10 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file to write to, which takes the place of `path` when the block ends without an error.
+    """Open a new file for writing, which replaces `path` when the block ends without an error.
 
-    The data is on the disk before the old file goes. After an error (a full disk, an interrupt) the old file is
-    untouched and the new one is gone.
+    The data is on the disk before the old file is replaced. After an error (a full disk, an interrupt) the old file is
+    untouched and the new one is removed.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
@@ -33,12 +33,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def sync_folder(path: Path) -> None:
-    """Flush the folder's own entries, where the system can open folders (Windows cannot)."""
+    """Flush the entries of the folder, if the system can open folders (Windows cannot)."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Some network file systems refuse this; the replacement itself has happened by now.
+        # Some network file systems refuse this; the file is replaced already.
         with suppress(OSError):
             os.fsync(descriptor)
     finally:

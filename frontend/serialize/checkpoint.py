@@ -1,4 +1,4 @@
-"""Whole training states: model, optimizer, schedule, position in the data, and random numbers."""
+"""Training checkpoints: model, optimizer, schedule, position in the data, and random numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyhal.serialize.files import load, save
 
 
 class Stateful(Protocol):
-    """Anything with a state: optimizers, schedulers, data loaders."""
+    """Anything with a state, such as optimizers, schedulers and data loaders."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -32,7 +32,7 @@ def save_checkpoint(
 ) -> Path:
     """Save everything that training needs to continue exactly, the default random generator included.
 
-    `extra` is returned by `load_checkpoint`. See `save` for what it may hold, for the form of `path`, and for errors.
+    `extra` is returned by `load_checkpoint`. See `save` for what it may contain, for the form of `path`, and for errors.
     """
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": loader}
     state: dict[str, Any] = {name: part.state_dict() for name, part in parts.items() if part is not None}
@@ -48,10 +48,10 @@ def load_checkpoint(
     strict: bool = True,
     restore_random: bool = True,
 ) -> Any:
-    """Load what `save_checkpoint` saved into the objects given, wherever they are, and return `extra`.
+    """Load a checkpoint of `save_checkpoint` into these objects, on whatever devices they are, and return `extra`.
 
-    Tensors go to the devices of the objects that take them; `extra` comes on NumPy's. Raises IncompatibleFileError if
-    a part that is asked for was not saved, StateDictError if one does not fit, and the errors of `load`.
+    Tensors in `extra` are on the NumPy device. Raises IncompatibleFileError if a part that is asked for was not saved,
+    StateDictError if one does not fit, and the errors of `load`.
     """
     state = load(path, Device("numpy"), lazy=True)
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": loader}
@@ -71,7 +71,7 @@ def load_checkpoint(
 
 
 def eager(value: Any) -> Any:
-    """A lazy state with everything read."""
+    """Read everything in a lazy state."""
     if isinstance(value, Mapping):
         return {k: eager(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

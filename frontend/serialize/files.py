@@ -26,9 +26,9 @@ _STATE_FILE = "state.json"
 def save(state: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
     """Save nested dictionaries and lists of tensors, arrays, numbers, strings and None.
 
-    A `path` with a suffix is one safetensors file; one without is a folder with `state.json` and a tensor file. What
-    was there before is replaced only when the new data is complete and on the disk. Tensors that share memory are
-    stored once. Raises TypeError for anything else in the state, and OSError.
+    A `path` with a suffix is one safetensors file, a path without one is a folder with `state.json` and a tensor file. Old data
+    is replaced only when the new data is complete and on the disk. Tensors that share memory are stored once. Raises TypeError
+    for anything else in the state, and OSError.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def save(state: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
 
 
 def _save_folder(folder: Path, tree: Any, encoder: Encoder) -> None:
-    """The tensor file gets a name of its own; replacing `state.json`, which names it, is the one step that counts."""
+    """The tensor file gets a new name; the replacement of `state.json`, which names it, commits the checkpoint."""
     existed = folder.is_dir()
     folder.mkdir(exist_ok=True)
     old = set(folder.glob("tensors-*.safetensors"))
@@ -70,7 +70,7 @@ def _save_folder(folder: Path, tree: Any, encoder: Encoder) -> None:
 
 
 def _is_current(folder: Path, tensors: str) -> bool:
-    """Whether `state.json` names this tensor file already: an interrupt may come after the replacement."""
+    """Whether `state.json` names this tensor file, as after an interrupt that came late."""
     state = folder / _STATE_FILE
     return state.exists() and tensors in state.read_text()
 
@@ -81,11 +81,11 @@ def _number(path: Path) -> int:
 
 
 def load(path: str | os.PathLike[str], device: Device | str | None = None, lazy: bool = False) -> Any:
-    """What `save` saved, with tensors on `device` (the default device if None).
+    """Load a state of `save`, with tensors on `device` (the default device if None).
 
-    With `lazy` dictionaries read a tensor from the file each time it is asked for. A safetensors file from elsewhere
-    loads as a flat dictionary. Raises CorruptFileError for files that are damaged, naming the tensor, and
-    IncompatibleFileError for files of another schema.
+    With `lazy`, dictionaries read a tensor from the file at each access. A safetensors file from elsewhere loads as a flat
+    dictionary. Raises CorruptFileError, which names the tensor, for damaged files, and IncompatibleFileError for files of
+    another schema.
     """
     source = Path(path)
     target = Device(device)
@@ -94,7 +94,7 @@ def load(path: str | os.PathLike[str], device: Device | str | None = None, lazy:
 
 
 class _Tensors:
-    """The tensors of an opened file, on a device. With `keep` a name gives the same tensor every time."""
+    """The tensors of an opened file, on a device. With `keep`, a name gives the same tensor every time."""
 
     def __init__(self, file: TensorFile, device: Device, keep: bool) -> None:
         self._file = file
@@ -142,13 +142,13 @@ def _open_folder(folder: Path) -> tuple[Any, TensorFile]:
         )
     try:
         content = json.loads(path.read_bytes())
-        schema, name, found, tree = (content[k] for k in ("schema", "tensors", "sha256", "state"))
+        schema, name, sha256, tree = (content[k] for k in ("schema", "tensors", "sha256", "state"))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptFileError(
             message("load", f"{path} is damaged: {error!r}", expected="JSON that polyhal.save wrote")
         ) from error
     _check_schema(path, schema)
-    if digest(json.dumps(tree).encode()) != found:
+    if digest(json.dumps(tree).encode()) != sha256:
         raise CorruptFileError(message("load", f"the state in {path} was altered"))
     if not isinstance(name, str) or Path(name).name != name:
         raise CorruptFileError(

@@ -1,8 +1,8 @@
-"""One safetensors file: written tensor by tensor with a hash of each, read back tensor by tensor.
+"""Safetensors files, written and read tensor by tensor, with a hash of each.
 
-The layout is the safetensors format: 8 bytes with the header's length, the header as JSON, the tensors' bytes one
-after the other. Its own library reads the files; writing is done here, because it takes all tensors in memory at
-once.
+Source of the format: https://github.com/huggingface/safetensors: 8 bytes with the length of the header, the header as JSON,
+then the bytes of the tensors. Its library reads the files. It is not used for writing, because it needs all tensors in memory
+at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMES: dict[DType, str] = {
     dtypes.float32: "F32", dtypes.float64: "F64",
 }  # fmt: skip
 _BLANK = "0" * 64
-"""Stands where a hash will be; as long as a hash is."""
+"""Placeholder for a hash, of the same length."""
 HASHES = "polyhal.sha256"
 STATE = "polyhal.state"
 STATE_HASH = "polyhal.state_sha256"
@@ -38,15 +38,15 @@ SCHEMA = "polyhal.schema"
 
 
 def digest(*parts: Any) -> str:
-    """The SHA-256 of bytes, as 64 hexadecimal digits."""
-    found = hashlib.sha256()
+    """Return the SHA-256 of bytes as 64 hexadecimal digits."""
+    hasher = hashlib.sha256()
     for part in parts:
-        found.update(part)
-    return found.hexdigest()
+        hasher.update(part)
+    return hasher.hexdigest()
 
 
 def tensor_digest(array: np.ndarray) -> str:
-    """The SHA-256 of a tensor: of its dtype and shape as text (`F32[2,3]`), then of its bytes."""
+    """Return the SHA-256 of a tensor: of its dtype and shape as text (`F32[2,3]`) and its bytes."""
     lengths = ",".join(str(n) for n in array.shape)
     kind = f"{_NAMES[as_dtype(array.dtype)]}[{lengths}]"
     return digest(kind.encode(), byte_view(np.ascontiguousarray(array)))
@@ -59,7 +59,7 @@ def _described(x: Tensor | np.ndarray) -> tuple[DType, tuple[int, ...]]:
 def write(file: BinaryIO, tensors: Mapping[str, Tensor | np.ndarray], metadata: Mapping[str, str]) -> None:
     """Write a whole safetensors file.
 
-    Tensors are downloaded one at a time; their hashes are put into the header at the end.
+    Tensors are downloaded one at a time; their hashes are written to the header at the end.
     """
     file.write(_header(tensors, metadata, dict.fromkeys(tensors, _BLANK)))
     hashes: dict[str, str] = {}
@@ -88,13 +88,10 @@ def _header(
 
 
 class TensorFile:
-    """A safetensors file on disk.
-
-    Each read opens it anew, so that nothing stays open and the file may be replaced meanwhile.
-    """
+    """A safetensors file on disk. Each read opens it, so that nothing stays open and the file can be replaced."""
 
     def __init__(self, path: Path) -> None:
-        """Read the header. Raises CorruptFileError, naming the first tensor that is cut off."""
+        """Read the header. Raises CorruptFileError, which names the first tensor that is cut off."""
         self.path = path
         try:
             with safe_open(path, framework="numpy") as opened:
@@ -109,7 +106,7 @@ class TensorFile:
         self.hashes: dict[str, str] = _json(self.metadata.get(HASHES, "{}"), path)
 
     def read(self, name: str) -> np.ndarray:
-        """The elements of one tensor. Raises CorruptFileError if they are not what was written."""
+        """Read one tensor. Raises CorruptFileError if the elements are not what was written."""
         try:
             with safe_open(self.path, framework="numpy") as opened:
                 array: np.ndarray = opened.get_tensor(name)
@@ -118,19 +115,19 @@ class TensorFile:
                 message("load", f"tensor {name!r} of {self.path} cannot be read: {error}")
             ) from error
         if SCHEMA in self.metadata:
-            found = tensor_digest(array)
-            if self.hashes.get(name) != found:
+            digest = tensor_digest(array)
+            if self.hashes.get(name) != digest:
                 raise CorruptFileError(
                     message(
                         "load",
-                        f"tensor {name!r} of {self.path} was altered: its SHA-256 is {found}",
+                        f"tensor {name!r} of {self.path} was altered: its SHA-256 is {digest}",
                         expected=f"{self.hashes.get(name)}",
                     )
                 )
         return array
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of one tensor, from the header."""
+        """Return the shape of one tensor, from the header."""
         with safe_open(self.path, framework="numpy") as opened:
             return tuple(opened.get_slice(name).get_shape())
 
@@ -148,7 +145,7 @@ def _json(text: str, path: Path) -> dict[str, Any]:
 
 
 def _diagnose(path: Path) -> str:
-    """Which tensor a file of the wrong length ends in, as far as its header can still be read."""
+    """Name the tensor in which a file of the wrong length ends, if its header can be read."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")

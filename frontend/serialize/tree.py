@@ -1,6 +1,6 @@
-"""Nested state as JSON, with tensors left out and referred to by name.
+"""Nested state as JSON, with tensors referenced by name.
 
-Plain values stand for themselves. Everything JSON does not have is an object with one key that starts with `$`.
+Plain values stand for themselves. What JSON does not have is an object with one key that starts with `$`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class Encoder:
-    """Turns a state into JSON data and collects its tensors by name."""
+    """Converts a state to JSON data and collects its tensors by name."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor | np.ndarray] = {}
         self._seen: dict[tuple[Any, ...], str] = {}
 
     def encode(self, value: Any, path: str = "") -> Any:
-        """JSON data for `value`. Raises TypeError, naming the place, for what cannot be saved."""
+        """Return JSON data for `value`. Raises TypeError, which names the path, for what cannot be saved."""
         if value is None or isinstance(value, (bool, int, str)):
             return value
         if isinstance(value, float):
@@ -63,10 +63,7 @@ class Encoder:
         )
 
     def _name(self, value: Tensor | np.ndarray, path: str) -> str:
-        """A name that is not taken.
-
-        Tensors that share all their memory share a name too, and stay shared when loaded.
-        """
+        """A unique name. Tensors that share all their memory share a name, and are shared when loaded."""
         identity = (id(value.buffer), value.ref.spec, value.ref.offset) if isinstance(value, Tensor) else (id(value),)
         if identity in self._seen:
             return self._seen[identity]
@@ -84,7 +81,7 @@ def _join(path: str, part: object) -> str:
 
 
 class Source(Protocol):
-    """Where the tensors of a state are."""
+    """A source of tensors by name."""
 
     def tensor(self, name: str) -> Tensor: ...
 
@@ -94,7 +91,7 @@ class Source(Protocol):
 
 
 def decode(data: Any, source: Source, lazy: bool = False) -> Any:
-    """The value that `Encoder` made `data` of. Dictionaries become `LazyState` if `lazy`. Raises CorruptFileError."""
+    """Convert data of `Encoder` back. Dictionaries become `LazyState` if `lazy`. Raises CorruptFileError."""
     if isinstance(data, list):
         return [decode(v, source, lazy) for v in data]
     if not isinstance(data, dict):
@@ -118,7 +115,7 @@ def decode(data: Any, source: Source, lazy: bool = False) -> Any:
 
 
 class LazyState(Mapping[Any, Any]):
-    """A saved dictionary whose tensors are read from the file each time they are asked for."""
+    """A saved dictionary whose tensors are read from the file at each access."""
 
     def __init__(self, entries: Mapping[Any, Any], source: Source) -> None:
         self._entries = entries
@@ -128,7 +125,7 @@ class LazyState(Mapping[Any, Any]):
         return decode(self._entries[key], self._source, lazy=True)
 
     def shape_of(self, key: Any) -> tuple[int, ...] | None:
-        """The shape of the tensor under `key` without reading it; None for anything else."""
+        """Return the shape of the tensor at `key` without reading it; None for anything else."""
         data = self._entries[key]
         is_tensor = isinstance(data, dict) and len(data) == 1 and ("$tensor" in data or "$array" in data)
         return self._source.shape(*data.values()) if is_tensor else None

@@ -1,7 +1,6 @@
 """Byte-level byte-pair encoding, through the `tokenizers` library.
 
-Source: Sennrich et al., arXiv:1508.07909; on bytes: Radford et al., 2019. Every text can be encoded and comes back
-unchanged.
+Source: Sennrich et al., arXiv:1508.07909; on bytes: Radford et al., 2019. Every text can be encoded and is decoded unchanged.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ def _library() -> Any:
 
 
 class BPETokenizer:
-    """Frequent sequences of bytes as tokens; 0 is `<pad>`, 1 is `<|endoftext|>`.
+    """Frequent sequences of bytes as tokens: `<pad>` (0), `<|endoftext|>` (1), the 256 bytes, then learned tokens.
 
-    Then come the 256 bytes, then what was learned. Special tokens are added by number only: their names inside a text
-    are ordinary text.
+    Special tokens can only be added by id: their names in a text are ordinary text.
     """
 
     kind = "bpe"
@@ -38,12 +36,12 @@ class BPETokenizer:
     end_id = 1
 
     def __init__(self, tokenizer: Any) -> None:
-        tokenizer.encode_special_tokens = True  # "special tokens in the text are text", in the library's words
+        tokenizer.encode_special_tokens = True  # in the text, special tokens are text
         self._tokenizer = tokenizer
 
     @classmethod
     def train(cls, text: str | Iterable[str], vocab_size: int = 1024, min_frequency: int = 2) -> BPETokenizer:
-        """Learn up to `vocab_size` tokens from a text or several.
+        """Learn up to `vocab_size` tokens from one or several texts.
 
         Raises ValueError, and ImportError without the library.
         """
@@ -63,7 +61,7 @@ class BPETokenizer:
             initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
-        # The trainer counts words per item: a long text as one item would keep it all in memory a second time.
+        # The trainer counts words per item: one long item would be in memory twice.
         lines = text.splitlines(keepends=True) if isinstance(text, str) else text
         tokenizer.train_from_iterator(lines, trainer)
         return cls(tokenizer)
@@ -74,16 +72,16 @@ class BPETokenizer:
 
     @property
     def vocabulary(self) -> list[str]:
-        """What each token number stands for, with bytes as the library's printable characters."""
-        found: dict[str, int] = self._tokenizer.get_vocab()
-        return sorted(found, key=found.__getitem__)
+        """The text of each token, with bytes as the library's printable characters."""
+        ids: dict[str, int] = self._tokenizer.get_vocab()
+        return sorted(ids, key=ids.__getitem__)
 
     def encode(self, text: str, max_len: int | None = None) -> list[int]:
-        """Token numbers of `text`, cut or padded to `max_len` if that is given."""
+        """Encode `text` as token ids, truncated or padded to `max_len` if given."""
         return fit(self._tokenizer.encode(text).ids, max_len, self.pad_id)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of token numbers without special tokens; bytes that are no UTF-8 become U+FFFD.
+        """Decode token ids without special tokens; bytes that are no UTF-8 become U+FFFD.
 
         Raises ValueError.
         """
@@ -96,17 +94,17 @@ class BPETokenizer:
         return text
 
     def to_json(self) -> str:
-        """The vocabulary and merges as JSON text."""
+        """Return the vocabulary and merges as JSON text."""
         return json.dumps({"type": self.kind, "version": 1, "tokenizer": json.loads(self._tokenizer.to_str())})
 
     @classmethod
     def from_json(cls, text: str) -> BPETokenizer:
-        """The tokenizer that `to_json` wrote. Raises CorruptFileError, and ImportError without the library."""
+        """Load a tokenizer of `to_json`. Raises CorruptFileError, and ImportError without the library."""
         library = _library()
         data = parse(text).get("tokenizer")
         try:
             return cls(library.Tokenizer.from_str(json.dumps(data)))
-        # The library raises Exception itself for whatever it cannot read.
+        # The library raises plain Exception for text that it cannot read.
         except Exception as error:
             raise CorruptFileError(
                 message("BPETokenizer", f"the library cannot read it: {error}", expected="text that to_json wrote")

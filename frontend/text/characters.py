@@ -12,9 +12,9 @@ _REPLACEMENT = "\ufffd"
 
 
 class CharTokenizer:
-    """Characters of a fixed vocabulary; 0 is `<pad>`, 1 is `<unk>`, which stands for every other character.
+    """Characters of a fixed vocabulary; 0 is `<pad>`, 1 is `<unk>` for every other character.
 
-    Texts made of known characters come back unchanged.
+    Texts of known characters are decoded unchanged.
     """
 
     kind = "characters"
@@ -29,12 +29,12 @@ class CharTokenizer:
                 )
             )
         self.vocabulary: list[str] = [PAD, UNKNOWN, *characters]
-        """What each token number stands for."""
+        """The text of each token."""
         self._numbers = {c: i for i, c in enumerate(self.vocabulary) if i > self.unknown_id}
 
     @classmethod
     def train(cls, text: str) -> CharTokenizer:
-        """The tokenizer for every character that occurs in `text`, in code-point order."""
+        """Make a tokenizer for all characters in `text`, in code-point order."""
         return cls(sorted(set(text)))
 
     @property
@@ -42,12 +42,12 @@ class CharTokenizer:
         return len(self.vocabulary)
 
     def encode(self, text: str, max_len: int | None = None) -> list[int]:
-        """Token numbers of `text`, cut or padded to `max_len` if that is given."""
+        """Encode `text` as token ids, truncated or padded to `max_len` if given."""
         numbers, unknown = self._numbers, self.unknown_id
         return fit([numbers.get(c, unknown) for c in text], max_len, self.pad_id)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of token numbers without padding; unknown characters become U+FFFD. Raises ValueError."""
+        """Decode token ids without padding; unknown characters become U+FFFD. Raises ValueError."""
         out = []
         for i in ids:
             if not 0 <= i < len(self.vocabulary):
@@ -59,12 +59,12 @@ class CharTokenizer:
         return "".join(out)
 
     def to_json(self) -> str:
-        """The vocabulary as JSON text."""
+        """Return the vocabulary as JSON text."""
         return json.dumps({"type": self.kind, "version": 1, "characters": self.vocabulary[2:]}, ensure_ascii=True)
 
     @classmethod
     def from_json(cls, text: str) -> CharTokenizer:
-        """The tokenizer that `to_json` wrote. Raises CorruptFileError."""
+        """Load a tokenizer of `to_json`. Raises CorruptFileError."""
         characters = parse(text).get("characters")
         if not isinstance(characters, list) or not all(isinstance(c, str) for c in characters):
             raise CorruptFileError(

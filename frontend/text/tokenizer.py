@@ -1,4 +1,4 @@
-"""What all tokenizers have in common."""
+"""The protocol of tokenizers, and loading any of them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ UNKNOWN = "<unk>"
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Text to token numbers and back."""
+    """Converts text to token ids and back."""
 
     pad_id: int
-    """Fills up short sequences; `decode` leaves it out."""
+    """The id that pads short sequences; `decode` skips it."""
 
     @property
     def vocab_size(self) -> int:
-        """How many token numbers there are."""
+        """The number of token ids."""
 
     def encode(self, text: str, max_len: int | None = None) -> list[int]:
-        """Token numbers of `text`, cut or padded to `max_len` if that is given."""
+        """Encode `text` as token ids, truncated or padded to `max_len` if given."""
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of token numbers. Raises ValueError for numbers outside the vocabulary."""
+        """Decode token ids. Raises ValueError for ids outside of the vocabulary."""
 
     def to_json(self) -> str:
-        """The tokenizer as JSON text, for `load_tokenizer`."""
+        """Return the tokenizer as JSON text, for `load_tokenizer`."""
 
 
 def fit(ids: Sequence[int], max_len: int | None, pad_id: int) -> list[int]:
-    """`ids` cut or padded to `max_len`. Raises ValueError for a negative length."""
+    """Truncate or pad `ids` to `max_len`. Raises ValueError for a negative length."""
     if max_len is None:
         return list(ids)
     if max_len < 0:
@@ -43,7 +43,7 @@ def fit(ids: Sequence[int], max_len: int | None, pad_id: int) -> list[int]:
 
 
 def load_tokenizer(text: str) -> Tokenizer:
-    """The tokenizer that `to_json` wrote as `text`. Raises CorruptFileError and IncompatibleFileError."""
+    """Load a tokenizer from the text of `to_json`. Raises CorruptFileError and IncompatibleFileError."""
     from polyhal.text.bpe import BPETokenizer
     from polyhal.text.characters import CharTokenizer
 
@@ -58,7 +58,7 @@ def load_tokenizer(text: str) -> Tokenizer:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The JSON object in `text`. Raises CorruptFileError."""
+    """Parse `text` as a JSON object. Raises CorruptFileError."""
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:

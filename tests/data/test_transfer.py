@@ -10,7 +10,7 @@ import pytest
 
 import polyhal as ph
 from polyhal.data import DataLoader, Subset, TensorDataset
-from polyhal.data.transfer import StreamSlot, slot_maker
+from polyhal.data.transfer import StreamSlot, slot_factory
 from polyhal.hal.diagnostics.profiler import profile
 from polyhal.hal.protocol import TRANSFER, Feature
 
@@ -66,7 +66,7 @@ def test_an_early_exit_leaves_memory_alone(device: ph.Device) -> None:
 
 
 def test_slots_of_devices_with_streams(streaming: ph.Device) -> None:
-    assert isinstance(slot_maker(streaming)(), StreamSlot)
+    assert isinstance(slot_factory(streaming)(), StreamSlot)
 
 
 def test_copies_run_beside_kernels(streaming: ph.Device) -> None:
