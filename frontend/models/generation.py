@@ -1,4 +1,4 @@
-"""Text generation: one token after the other, drawn from what a language model predicts."""
+"""Text generation: token by token, sampled from the predictions of a language model."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from polyhal.steps.jit import jit
 from polyhal.tensor import Tensor
 
 _WORTH_CAPTURING = 100
-"""Tokens from which on recording a step pays."""
+"""Minimum number of tokens for which recording a step pays off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a token is drawn from logits.
+    """How a token is sampled from logits.
 
-    `temperature` 0 takes the likeliest token. `top_k` keeps the k likeliest; `top_p` keeps the smallest set of
-    likeliest tokens with that much probability together (Holtzman et al., arXiv:1904.09751).
+    `temperature` 0 selects the most likely token. `top_k` keeps the k most likely tokens; `top_p` keeps the smallest set of
+    most likely tokens with that total probability (Holtzman et al., arXiv:1904.09751).
     """
 
     temperature: float = 1.0
@@ -42,7 +42,7 @@ class Sampling:
             raise ValueError(message("generate", f"top_p is {self.top_p}", expected="above 0 and at most 1"))
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Probabilities (V,) in float64 of the tokens with these logits (V,)."""
+        """Return the probabilities (V,), in float64, of tokens with logits (V,)."""
         scores = logits.astype(np.float64)
         if self.temperature == 0:
             out = np.zeros_like(scores)
@@ -61,7 +61,7 @@ class Sampling:
         return out
 
     def draw(self, logits: np.ndarray, generator: Generator) -> int:
-        """A token number. The same generator state gives the same token."""
+        """Sample a token id. The same generator state gives the same token."""
         cumulative = np.cumsum(self.probabilities(logits))
         high, low = generator.words(2)
         u = ((int(high) >> 5) * 2.0**26 + (int(low) >> 6)) * 2.0**-53
@@ -84,10 +84,10 @@ def stream(
     stop_ids: Sequence[int] = (),
     use_cache: bool = True,
 ) -> Iterator[int]:
-    """Yield up to `max_tokens` tokens that follow a prompt, as they are drawn; a token in `stop_ids` ends it unseen.
+    """Yield up to `max_tokens` tokens after a prompt, as they are sampled; a token in `stop_ids` ends the stream.
 
-    When the context is full its older half is dropped, with the cache and without. The model is in evaluation mode
-    while a token is computed. Raises ValueError for an empty prompt.
+    When the context is full, its older half is dropped, with and without the cache. The model is in evaluation mode while a
+    token is computed. Raises ValueError for an empty prompt.
     """
     if not len(prompt_ids):
         raise ValueError(message("generate", "the prompt is empty", expected="at least one token"))
@@ -130,10 +130,7 @@ def _stream(
 
 
 class Decoder:
-    """Feeds a model with a filled cache one token after the other, by a captured step.
-
-    The step is recorded for each span of the cache (see `KVCache.span`), of which there are few.
-    """
+    """Decodes token by token with a filled cache, in a captured step, recorded once per span (see `KVCache.span`)."""
 
     def __init__(self, model: GPT, cache: KVCache) -> None:
         self.cache = cache
@@ -141,7 +138,7 @@ class Decoder:
         self._step = jit(self._logits, warm_up=False, max_graphs=16)
 
     def next_logits(self, token: int) -> np.ndarray:
-        """Logits (V,) of what follows `token`, on the host. Raises ShapeError when the cache is full."""
+        """Return the logits (V,) after `token`, on the host. Raises ShapeError if the cache is full."""
         ids = Tensor(np.array([[token]], np.int32), device=self._model.lm_head.weight.device)
         with _evaluating(self._model):
             logits: np.ndarray = self._step(ids, self.cache.span(self.cache.length + 1)).numpy()
@@ -154,7 +151,7 @@ class Decoder:
 
 
 def _next_logits(model: GPT, ids: list[int], cache: KVCache | None) -> np.ndarray:
-    """Logits (V,) of what follows `ids`, on the host."""
+    """Return the logits (V,) after `ids`, on the host."""
     numbers = Tensor(np.array([ids], np.int32), device=model.lm_head.weight.device)
     with _evaluating(model):
         logits = model(numbers, cache, last_only=True)
@@ -163,7 +160,7 @@ def _next_logits(model: GPT, ids: list[int], cache: KVCache | None) -> np.ndarra
 
 @contextmanager
 def _evaluating(model: GPT) -> Iterator[None]:
-    """Have a model in evaluation mode, and no tape."""
+    """Switch a model to evaluation mode and the tape off, inside the block."""
     training = model.training
     if training:
         model.eval()
@@ -187,7 +184,7 @@ def generate(
     on_token: Callable[[int], object] | None = None,
     use_cache: bool = True,
 ) -> list[int]:
-    """The tokens that `stream` yields, as a list; `on_token` is called with each as soon as it is known."""
+    """Return the tokens of `stream` as a list; `on_token` is called with each at once."""
     out = []
     for token in stream(model, prompt_ids, max_tokens, temperature, top_k, top_p, seed, stop_ids, use_cache):
         out.append(token)

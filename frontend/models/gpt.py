@@ -1,7 +1,7 @@
 """A GPT-2 style language model. Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
 
 State-dict keys are GPT-2's (`transformer.h.0.attn.c_attn.weight`, ...) with the layout of `nn.Linear`;
-`from_gpt2_state` turns the original's transposed projections round.
+`from_gpt2_state` transposes the projections of the original.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GPTConfig:
     dropout: float = 0.0
     bias: bool = True
     tie_weights: bool = True
-    """Use the token embedding as the output layer too."""
+    """Share the weights of the token embedding and the output layer."""
     layer_norm_eps: float = 1e-5
 
     def __post_init__(self) -> None:
@@ -52,17 +52,17 @@ class GPTConfig:
             raise ValueError(message("GPTConfig", f"n_embd {self.n_embd} is no multiple of n_head {self.n_head}"))
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as plain data."""
+        """Return the settings as plain data."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> GPTConfig:
-        """The settings from what `to_json` gave."""
+        """Read settings of `to_json`."""
         return replace(cls(), **data)
 
 
 class CausalSelfAttention(Module):
-    """Every position attends to itself and to those before it, in several heads."""
+    """Causal multi-head self-attention."""
 
     def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class CausalSelfAttention(Module):
 
 
 class FeedForward(Module):
-    """Two linear layers around GELU, four times as wide in between."""
+    """Two linear layers with GELU between them, four times as wide there."""
 
     def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
         super().__init__()
@@ -96,8 +96,8 @@ class FeedForward(Module):
         return self.dropout(self.c_proj(self.c_fc(x, "gelu_tanh")))  # type: ignore[no-any-return]
 
 
-class Block(Module):
-    """One layer: attention, then feed-forward, each on normalised input and added to the stream."""
+class GPTBlock(Module):
+    """One layer: attention and feed-forward, each on normalised input and added to the residual stream."""
 
     def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Block(Module):
 
 
 class GPT(Module):
-    """Token numbers (B, T) to logits of the next token (B, T, vocab_size)."""
+    """Token ids (B, T) to logits of the next token (B, T, vocab_size)."""
 
     def __init__(self, config: GPTConfig, device: Device | str | None = None, dtype: object = None) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class GPT(Module):
                 "wte": Embedding(config.vocab_size, config.n_embd, device=device, dtype=dtype),
                 "wpe": Embedding(config.block_size, config.n_embd, device=device, dtype=dtype),
                 "drop": Dropout(config.dropout),
-                "h": ModuleList(Block(config, device, dtype) for _ in range(config.n_layer)),
+                "h": ModuleList(GPTBlock(config, device, dtype) for _ in range(config.n_layer)),
                 "ln_f": LayerNorm(config.n_embd, config.layer_norm_eps, bias=config.bias, device=device, dtype=dtype),
             }
         )
@@ -132,7 +132,7 @@ class GPT(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """GPT-2's starting values: normal 0.02, projections into the stream smaller by sqrt(2 n_layer), zero biases."""
+        """GPT-2's initial values: normal 0.02, residual projections smaller by sqrt(2 n_layer), zero biases."""
         for name, p in self.named_parameters():
             if name.endswith("c_proj.weight"):
                 init.normal_(p, 0.0, 0.02 / math.sqrt(2 * self.config.n_layer))
@@ -142,9 +142,9 @@ class GPT(Module):
                 init.zeros_(p)
 
     def forward(self, ids: Tensor, cache: KVCache | None = None, last_only: bool = False) -> Tensor:
-        """Logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
+        """Return logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
 
-        With a cache, `ids` continue what it holds, and are added to it. Raises ShapeError beyond `block_size`.
+        With a cache, `ids` continue its positions, and are added to it. Raises ShapeError beyond `block_size`.
         """
         if ids.ndim != 2:
             raise ShapeError(message("GPT", f"token numbers of shape {ids.shape}", expected="(batch, length)"))
@@ -168,32 +168,29 @@ class GPT(Module):
         return self.lm_head(parts["ln_f"](x))  # type: ignore[no-any-return]
 
     def _positions(self, start: Any, count: int) -> Tensor:
-        """Position embeddings through a lookup: a view per position would leave a plan per position behind."""
+        """Position embeddings by lookup: a view per position would leave a plan per position in the cache."""
         weight = self.transformer["wpe"].weight
         numbers = ops.arange(0, count, 1, dtypes.int32, device=weight.device) + start
         return self.transformer["wpe"](numbers)  # type: ignore[no-any-return]
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross entropy, in nats per token, of predicting `targets` (B, T) from `ids` (B, T).
-
-        -100 does not count.
-        """
+        """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""
         logits = self(ids)
         return F.cross_entropy(ops.reshape(logits, (-1, logits.shape[-1])), ops.reshape(targets, (-1,)))
 
     def make_cache(self, batch: int = 1) -> KVCache:
-        """An empty cache for decoding up to `block_size` tokens."""
+        """Make an empty cache for decoding up to `block_size` tokens."""
         c, weight = self.config, self.lm_head.weight
         return KVCache(c.n_layer, batch, c.n_head, c.block_size, c.n_embd // c.n_head, weight.dtype, weight.device)
 
     def generate(self, prompt_ids: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
-        """Tokens that follow a prompt; `options` are those of `polyhal.models.generate`."""
+        """Generate tokens after a prompt; `options` are those of `polyhal.models.generate`."""
         from polyhal.models.generation import generate
 
         return generate(self, prompt_ids, max_tokens, **options)
 
     def flops_per_token(self) -> int:
-        """Floating-point operations of one token's forward and backward pass: 6 per parameter, and attention's.
+        """Count the floating-point operations of one token's forward and backward pass: 6 per parameter, and attention.
 
         Source: Chowdhery et al., arXiv:2204.02311, appendix B.
         """
@@ -206,9 +203,9 @@ _TRANSPOSED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "m
 
 
 def from_gpt2_state(state: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """A state dict of the original GPT-2 release in this model's form.
+    """Convert a state dict of the original GPT-2 release to this model's form.
 
-    Its projections are stored (in, out), its keys may lack `transformer.`, and its fixed causal masks are dropped.
+    There, projections are (in, out) and keys may lack `transformer.`; its fixed causal masks are dropped.
     """
     out: dict[str, np.ndarray] = {}
     for key, value in state.items():

@@ -1,4 +1,4 @@
-"""Language models on disk: a model with its tokenizer, and the whole state of a run."""
+"""Checkpoints of language models: a model with its tokenizer, or the whole state of a run."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from polyhal.training.trainer import Trainer
 
 _KIND = "gpt"
 _VERSION = 1
-"""Of the description that accompanies the weights. A reader takes its own version only."""
+"""Version of the description that accompanies the weights. A reader accepts its own version only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a checkpoint says about itself."""
+    """The metadata of a checkpoint."""
 
     config: GPTConfig
     tokenizer: Tokenizer
     options: TrainOptions
     source: str
-    """Where the text came from, and the SHA-256 of what it said."""
+    """Where the text came from, and its SHA-256."""
     sha256: str
     best: float | None
     trainer: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A model that can be asked for text."""
+    """A model with its tokenizer."""
 
     model: GPT
     tokenizer: Tokenizer
@@ -50,12 +50,12 @@ class LanguageModel:
 
 
 def save_model(path: Path, trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: float | None) -> None:
-    """Save what generating text needs. What was at `path` goes when the new state is on the disk. Raises OSError."""
+    """Save what generation needs. An old file is replaced when the new state is on the disk. Raises OSError."""
     save_checkpoint(path, trainer.model, extra=_describe(trainer, tokenizer, corpus, best))
 
 
 def save_run(path: Path, trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: float | None) -> None:
-    """Save everything that continuing a run needs, in the same way."""
+    """Save everything that resuming a run needs, in the same way."""
     extra = _describe(trainer, tokenizer, corpus, best)
     save_checkpoint(path, trainer.model, trainer.optimizer, trainer.scheduler, trainer.loader, extra)
 
@@ -74,7 +74,7 @@ def _describe(trainer: Trainer, tokenizer: Tokenizer, corpus: Corpus, best: floa
 
 
 def describe(path: Path) -> Description:
-    """What the checkpoint at `path` holds, without its weights.
+    """Read the metadata of the checkpoint at `path`.
 
     Raises CorruptFileError for damaged files, IncompatibleFileError for other versions and other kinds of checkpoints.
     """
@@ -108,7 +108,7 @@ def describe(path: Path) -> Description:
 
 
 def load_model(path: Path, device: Device) -> LanguageModel:
-    """The model at `path` on `device`, with its tokenizer. Raises as `describe` does, for altered weights too."""
+    """Load the model at `path` to `device`, with its tokenizer. Raises as `describe` does, also for altered weights."""
     description = describe(path)
     model = GPT(description.config, device=device)
     load_checkpoint(path, model, restore_random=False)
@@ -117,13 +117,13 @@ def load_model(path: Path, device: Device) -> LanguageModel:
 
 
 def load_run(path: Path, trainer: Trainer) -> None:
-    """Put `trainer` into the state saved by `save_run`, random numbers included. Raises as `load_model` does."""
+    """Load a state of `save_run` into `trainer`, including random numbers. Raises as `load_model` does."""
     extra = load_checkpoint(path, trainer.model, trainer.optimizer, trainer.scheduler, trainer.loader)
     trainer.load_state_dict(extra["trainer"])
 
 
 def _plain(value: Any) -> Any:
-    """Lazy mappings as dictionaries."""
+    """Read lazy mappings into dictionaries."""
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
     return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value

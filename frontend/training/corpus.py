@@ -1,4 +1,4 @@
-"""The text that a language model learns from: a file, or the Python library that every machine has."""
+"""The training text of a language model: a file, or the Python library that every machine has."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from polyhal.hal.errors import PolyhalError, message
 
 LIBRARY = "python"
-"""The name of the corpus made of the interpreter's own standard library."""
+"""The name of the corpus made of the interpreter's standard library."""
 _LIBRARY_BYTES = 2 << 20
 
 
 class CorpusError(PolyhalError, ValueError):
-    """There is no text to learn from: the file is missing, unreadable, empty, not text or too short."""
+    """There is no text to train on: the file is missing, unreadable, empty, not text or too short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Corpus:
 
 
 def read(path: Path | None) -> Corpus:
-    """The text of a UTF-8 file, or the standard library for None. Raises CorpusError."""
+    """Read a UTF-8 file, or the standard library for None. Raises CorpusError."""
     return library() if path is None else _read_file(path)
 
 
@@ -61,15 +61,15 @@ def _read_file(path: Path) -> Corpus:
         raise CorpusError(
             message(None, f"{path} is not text: byte {data.index(0)} is zero", expected="a UTF-8 text file")
         )
-    # Line ends are unified, as reading in text mode would do, so that one text gives one model on every system.
+    # Line ends are normalised, as in text mode, so that a text gives the same model on every system.
     return Corpus(path.stem or path.name, str(path.resolve()), text.replace("\r\n", "\n"))
 
 
 def library() -> Corpus:
-    """The top-level modules of the standard library in the order of their names, up to 2 MiB.
+    """The top-level modules of the standard library, sorted by name, up to 2 MiB.
 
-    Only files in plain ASCII: a few test strings in other alphabets would otherwise double a character vocabulary.
-    Raises CorpusError where Python came without its sources.
+    Only ASCII files: a few test strings in other alphabets would double a character vocabulary. Raises CorpusError if Python
+    was installed without sources.
     """
     folder = Path(sysconfig.get_path("stdlib"))
     parts: list[str] = []
@@ -77,7 +77,7 @@ def library() -> Corpus:
     for path in sorted(folder.glob("*.py")):
         try:
             text = path.read_text(encoding="ascii")
-        except (UnicodeDecodeError, OSError):  # not plain ASCII, or not ours to read: the others are enough
+        except (UnicodeDecodeError, OSError):  # not ASCII, or not readable: the others are enough
             continue
         if size + len(text) > _LIBRARY_BYTES:
             break

@@ -1,4 +1,4 @@
-"""The folder of a run: two checkpoints, the figures and the picture of the losses."""
+"""The folder of a run: two checkpoints, the metrics and a plot of the losses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _METRICS, _PICTURE = "metrics.jsonl", "loss.png"
 
 
 class RunFolderError(PolyhalError):
-    """A folder holds a run that would be lost, or lacks one that is asked for."""
+    """A folder has a run that would be lost, or lacks the run that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Where a run is kept."""
+    """The folder of a run."""
 
     path: Path
 
@@ -43,7 +43,7 @@ class RunFolder:
         return Metrics(self.path / _METRICS)
 
     def parts(self) -> list[Path]:
-        """What a run has left here."""
+        """The files that a run has left."""
         return [p for p in (self.best, self.last, self.path / _METRICS, self.picture) if p.exists()]
 
     def check(self, *, overwrite: bool) -> None:
@@ -83,7 +83,7 @@ class RunFolder:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn failures to write `path` (a full disk, a missing permission) into a RunFolderError that says what is left."""
+    """Turn failures to write `path` (a full disk, a missing permission) into a RunFolderError that says what remains."""
     try:
         yield
     except OSError as error:
@@ -97,12 +97,12 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def fresh(parent: Path, name: str) -> RunFolder:
-    """The first of `name`, `name-2`, `name-3` ... under `parent` that holds no run."""
+    """The first of `name`, `name-2`, `name-3` ... under `parent` without a run."""
     return next(f for f in _numbered(parent, name) if not f.parts())
 
 
 def latest(parent: Path, name: str) -> RunFolder:
-    """The run that `fresh` would have given last; `name` itself if there is none."""
+    """The latest run of `fresh`; `name` itself if there is none."""
     existing = list(itertools.takewhile(lambda f: f.parts(), _numbered(parent, name)))
     return existing[-1] if existing else RunFolder(parent / name)
 

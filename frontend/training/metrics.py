@@ -1,4 +1,4 @@
-"""The figures of a run over time: one JSON object per line, and a picture of the losses."""
+"""The metrics of a run over time: one JSON object per line, and a plot of the losses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from polyhal.hal.errors import CorruptFileError, message
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """Figures at one step. Losses are in nats per token.
+class MetricsRow:
+    """Metrics at one step. Losses are in nats per token.
 
-    `loss` is the mean since the row before, `val_loss` is None between evaluations.
+    `loss` is the mean since the previous row, `val_loss` is None between evaluations.
     """
 
     step: int
@@ -28,42 +28,42 @@ class Row:
 
 
 class Metrics:
-    """A file of rows that only grows, except that going back to an earlier step cuts off what came after it."""
+    """A file to which rows are appended; resuming from an earlier step truncates it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, row: Row) -> None:
-        """Add a row; it is in the hands of the operating system when this returns."""
+    def append(self, row: MetricsRow) -> None:
+        """Append a row and flush it to the operating system."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(row)) + "\n")
 
-    def rows(self) -> list[Row]:
-        """All rows. An unfinished last line, as a crash leaves it, does not count. Raises CorruptFileError."""
+    def rows(self) -> list[MetricsRow]:
+        """Read all rows, ignoring an incomplete last line. Raises CorruptFileError."""
         if not self.path.exists():
             return []
         lines = self.path.read_text(encoding="utf-8").split("\n")
         return [self._row(number, line) for number, line in enumerate(lines[:-1], 1)]
 
     def cut(self, step: int) -> None:
-        """Forget the rows after `step`, in one atomic change."""
+        """Remove the rows after `step`, atomically."""
         kept = [r for r in self.rows() if r.step <= step]
         temporary = self.path.with_suffix(".tmp")
         temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
         os.replace(temporary, self.path)
 
-    def _row(self, number: int, line: str) -> Row:
+    def _row(self, number: int, line: str) -> MetricsRow:
         try:
             data: dict[str, Any] = json.loads(line)
-            return Row(**data)
+            return MetricsRow(**data)
         except (json.JSONDecodeError, TypeError) as error:
             raise CorruptFileError(
                 message(None, f"line {number} of {self.path} is damaged: {error}", fix="repair or remove the file")
             ) from error
 
 
-def draw_losses(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Write a PNG of training and validation loss over the steps. Raises ImportError without matplotlib."""
+def draw_losses(rows: Sequence[MetricsRow], path: Path, title: str) -> None:
+    """Plot training and validation loss over the steps as PNG. Raises ImportError without matplotlib."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

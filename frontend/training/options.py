@@ -1,4 +1,4 @@
-"""What decides a training run: every setting, checked, as plain data that goes into checkpoints."""
+"""The settings of a training run, validated, as plain data that is part of checkpoints."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ _SMALLEST_BPE = 258
 
 
 class OptionError(PolyhalError, ValueError):
-    """A setting of a run is out of range, unknown or contradicts another one."""
+    """A setting is out of range, unknown or contradicts another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """The settings of one run, complete: together with text, seed and device they decide every number it computes.
+    """All settings of a run: together with text, seed and device they determine every number it computes.
 
-    Lengths are in tokens; `lr` is the peak of the schedule; a `clip` of 0 switches clipping off; `sample_every` of 0
-    prints no samples.
+    Lengths are in tokens; `lr` is the peak of the schedule; `clip` 0 disables clipping; `sample_every` 0 disables samples.
     """
 
     layers: int = 4
@@ -34,7 +33,7 @@ class TrainOptions:
     dropout: float = 0.0
     tokenizer: str = "char"
     vocabulary: int = 1024
-    """Entries of a BPE tokenizer; a character tokenizer has as many as the text has characters."""
+    """Size of a BPE vocabulary; a character tokenizer has one token per character of the text."""
     batch_size: int = 16
     accumulate: int = 1
     """Batches whose gradients are averaged before each step."""
@@ -45,7 +44,7 @@ class TrainOptions:
     schedule: str = "cosine"
     clip: float = 1.0
     val_split: float = 0.1
-    """The share at the end of the text that is never trained on."""
+    """The fraction at the end of the text that is kept for validation."""
     seed: int = 0
     log_every: int = 10
     eval_every: int = 100
@@ -102,7 +101,7 @@ class TrainOptions:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrainOptions:
-        """The options that `to_json` described. Raises IncompatibleFileError for settings of another version."""
+        """Read options of `to_json`. Raises IncompatibleFileError for settings of another version."""
         names = set(NAMES)
         if set(data) != names:
             odd = ", ".join(sorted(set(data) ^ names))
@@ -114,7 +113,7 @@ class TrainOptions:
         return cls(**data)
 
     def with_changes(self, **changes: Any) -> TrainOptions:
-        """A copy with some settings changed; checked again."""
+        """Return a validated copy with some settings changed."""
         return replace(self, **changes)
 
 
@@ -122,7 +121,7 @@ NAMES: tuple[str, ...] = tuple(f.name for f in fields(TrainOptions))
 
 
 def flag(name: str) -> str:
-    """How a setting is written on the command line."""
+    """The command-line option of a setting."""
     return "--" + name.replace("_", "-")
 
 
@@ -140,7 +139,7 @@ def _require(holds: bool, name: str, value: object, expected: str) -> None:
 
 
 def _typed(name: str, value: Any, kind: str) -> Any:
-    """`value` as the type that a setting has; 3.0 is no step count and "3" no number."""
+    """Check and convert a value to the type of a setting; 3.0 is no step count and "3" no number."""
     if kind == "str":
         if not isinstance(value, str):
             raise OptionError(message(None, f"{flag(name)} is {value!r}", expected="text"))

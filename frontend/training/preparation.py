@@ -1,4 +1,4 @@
-"""From what was asked for to a session that can run: settings, text and model, or the state of an earlier run."""
+"""Prepare a session from requested settings and a text, or from the state of an earlier run."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from polyhal.training.session import Session
 from polyhal.training.trainer import Trainer
 
 GIVEN_NAMES = frozenset({*NAMES, "epochs"})
-"""Settings that can be asked for: `epochs` is another way to say `steps`."""
+"""Settings that may be requested: `epochs` is an alternative to `steps`."""
 _FREE = frozenset({"steps", "log_every", "eval_every", "sample_every"})
-"""Settings that may change when a run goes on, as they do not change what was computed so far."""
+"""Settings that may change when a run is resumed, because they do not affect what was computed so far."""
 
 _REHEARSALS = 5
 _PATIENCE = 2.0
-"""Seconds after which no further rehearsal is begun."""
+"""Seconds after which no further rehearsal starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A text as token numbers (int32), cut in two."""
+    """A text as token ids (int32), in two parts."""
 
     tokenizer: Tokenizer
     training: np.ndarray
@@ -44,42 +44,42 @@ class Data:
 
 
 def start(
-    corpus: Corpus, given: Mapping[str, Any], device: Device, folder: RunFolder, *, eager: bool = False
+    corpus: Corpus, requested: Mapping[str, Any], device: Device, folder: RunFolder, *, eager: bool = False
 ) -> Session:
-    """A new run with the settings in `given` and, for the rest, defaults that suit the device.
+    """Prepare a new run with the requested settings, and defaults for the device for the rest.
 
-    The steps follow from the device's measured speed unless `given` has them. Raises OptionError and CorpusError.
+    The number of steps defaults to what the measured speed of the device allows. Raises OptionError and CorpusError.
     """
-    _exclusive(given)
-    wanted = {k: v for k, v in given.items() if k != "epochs"}
+    _exclusive(requested)
+    wanted = {k: v for k, v in requested.items() if k != "epochs"}
     options = TrainOptions(**{**presets.for_device(device), **wanted})
     data = tokenize(corpus, options, _tokenizer(corpus, options))
     random.manual_seed(options.seed)
     model = GPT(config(options, data.tokenizer), device=device)
     trainer = Trainer(model, options, data.training, data.validation, eager=eager)
-    steps = given.get("steps")
-    if steps is None and given.get("epochs") is not None:
-        steps = _steps_of(given["epochs"], trainer)
+    steps = requested.get("steps")
+    if steps is None and requested.get("epochs") is not None:
+        steps = _steps_of(requested["epochs"], trainer)
     elif steps is None:
         steps = presets.steps_for(_seconds_per_step(trainer), trainer.steps_per_epoch)
-    # A short run must still reach its peak, so the default warm-up takes a tenth of it at most.
+    # The default warm-up takes at most a tenth of the run, so that a short run reaches its peak rate.
     derived = {**presets.intervals(steps), "warmup": min(options.warmup, steps // 10)}
-    trainer.reschedule(options.with_changes(steps=steps, **{k: v for k, v in derived.items() if k not in given}))
+    trainer.reschedule(options.with_changes(steps=steps, **{k: v for k, v in derived.items() if k not in requested}))
     return Session(trainer, data.tokenizer, corpus, folder)
 
 
 def resume(
-    corpus: Corpus | None, given: Mapping[str, Any], device: Device, folder: RunFolder, *, eager: bool = False
+    corpus: Corpus | None, requested: Mapping[str, Any], device: Device, folder: RunFolder, *, eager: bool = False
 ) -> Session:
-    """The run in `folder` where its last checkpoint left it.
+    """Prepare to resume the run in `folder` from its last checkpoint.
 
-    Settings in `given` and `corpus` must be those of the run, except that it may be made longer or shorter and talk
-    more or less. Raises RunFolderError, OptionError, CorpusError and the errors of reading checkpoints.
+    Requested settings and `corpus` must be those of the run, except for its length and its output. Raises RunFolderError,
+    OptionError, CorpusError and the errors of reading checkpoints.
     """
     folder.require_last()
     saved = describe(folder.last)
-    _exclusive(given)
-    for name, value in given.items():
+    _exclusive(requested)
+    for name, value in requested.items():
         if name in NAMES and name not in _FREE and value != getattr(saved.options, name):
             raise OptionError(
                 message(
@@ -90,12 +90,12 @@ def resume(
                 )
             )
     text = _same_text(corpus, saved.source, saved.sha256, folder)
-    options = saved.options.with_changes(**{k: v for k, v in given.items() if k in _FREE})
+    options = saved.options.with_changes(**{k: v for k, v in requested.items() if k in _FREE})
     data = tokenize(text, options, saved.tokenizer)
     model = GPT(saved.config, device=device)
     trainer = Trainer(model, options, data.training, data.validation, eager=eager)
-    if given.get("epochs") is not None:
-        trainer.reschedule(options.with_changes(steps=_steps_of(given["epochs"], trainer)))
+    if requested.get("epochs") is not None:
+        trainer.reschedule(options.with_changes(steps=_steps_of(requested["epochs"], trainer)))
     load_run(folder.last, trainer)
     with writing(folder.metrics.path):
         folder.metrics.cut(trainer.done)
@@ -103,14 +103,14 @@ def resume(
 
 
 def config(options: TrainOptions, tokenizer: Tokenizer) -> GPTConfig:
-    """The model that the settings describe."""
+    """Build the model of these settings."""
     return GPTConfig(
         tokenizer.vocab_size, options.context, options.layers, options.heads, options.width, options.dropout
     )
 
 
 def tokenize(corpus: Corpus, options: TrainOptions, tokenizer: Tokenizer) -> Data:
-    """The text as numbers, its end set aside for validation. Raises CorpusError if a part has no room for a context."""
+    """Encode the text, with its end for validation. Raises CorpusError if a part is shorter than a context."""
     tokens = np.asarray(tokenizer.encode(corpus.text), np.int32)
     held_out = int(len(tokens) * options.val_split)
     training, validation = tokens[: len(tokens) - held_out], tokens[len(tokens) - held_out :]
@@ -139,9 +139,9 @@ def _tokenizer(corpus: Corpus, options: TrainOptions) -> Tokenizer:
         raise OptionError(str(error)) from error
 
 
-def _exclusive(given: Mapping[str, Any]) -> None:
-    if given.get("steps") is not None and given.get("epochs") is not None:
-        raise OptionError(message(None, "--steps and --epochs are both given", expected="one of them"))
+def _exclusive(requested: Mapping[str, Any]) -> None:
+    if requested.get("steps") is not None and requested.get("epochs") is not None:
+        raise OptionError(message(None, "--steps and --epochs are both requested", expected="one of them"))
 
 
 def _steps_of(epochs: Any, trainer: Trainer) -> int:
@@ -151,7 +151,7 @@ def _steps_of(epochs: Any, trainer: Trainer) -> int:
 
 
 def _seconds_per_step(trainer: Trainer) -> float:
-    """The quickest of some rehearsals, as others may use the machine too; the first two record and build the step."""
+    """The fastest of some rehearsals, because other programs may use the machine; the first two record and compile the step."""
     with trainer.rehearsal() as rehearse:
         rehearse()
         rehearse()
@@ -164,7 +164,7 @@ def _seconds_per_step(trainer: Trainer) -> float:
 
 
 def _same_text(corpus: Corpus | None, source: str, sha256: str, folder: RunFolder) -> Corpus:
-    """The text of a run, checked to be what it was."""
+    """The text of a run, checked to be unchanged."""
     text = corpus or texts.read(None if source == texts.LIBRARY else Path(source))
     if text.sha256 != sha256:
         raise CorpusError(

@@ -1,6 +1,6 @@
-"""Defaults that suit a device: the model from its kind and memory, the number of steps from its measured speed.
+"""Defaults for a device: the model from its kind and memory, the number of steps from its measured speed.
 
-The model never depends on a measurement, so that the same command builds the same model on the same machine every time.
+The model never depends on a measurement, so that a command always builds the same model on a machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 
 _CPU: dict[str, Any] = {}
-"""What `TrainOptions` has by itself: 0.8 million parameters, which two processor cores teach in two minutes."""
+"""The defaults of `TrainOptions`: 0.8 million parameters, which two processor cores train in two minutes."""
 _SMALL_GPU: dict[str, Any] = {
     "layers": 6,
     "heads": 6,
@@ -31,16 +31,16 @@ _GPU: dict[str, Any] = {
     "lr": 1e-3,
 }
 _LARGE_MEMORY = 6 << 30
-"""Bytes of device memory from which the activations of the large preset surely fit."""
+"""Bytes of device memory that are enough for the activations of the large preset."""
 
 _BUDGET = 95.0
 """Seconds of training that leave room for evaluations, samples and checkpoints within two minutes."""
 _FEWEST, _MOST = 200, 5000
 _EPOCHS = 20
-"""More passes over a text than this teach a model of these sizes little but the text by heart."""
+"""After this many epochs, a model of these sizes mainly memorises the text."""
 
 _EVALUATION_GAP = 25
-"""Steps between two evaluations at least: one costs as much as about seven steps."""
+"""Minimum number of steps between evaluations; one costs as much as about seven steps."""
 
 
 def for_device(device: Device) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def for_device(device: Device) -> dict[str, Any]:
 
 
 def steps_for(seconds_per_step: float, steps_per_epoch: float) -> int:
-    """How many steps to take when nobody says: two minutes' worth, within reason for the length of the text."""
+    """The default number of steps: two minutes' worth, within limits for the length of the text."""
     affordable = _BUDGET / max(seconds_per_step, 1e-6)
     useful = max(_EPOCHS * steps_per_epoch, _FEWEST)
     steps = min(max(affordable, _FEWEST), useful, _MOST)
@@ -60,7 +60,7 @@ def steps_for(seconds_per_step: float, steps_per_epoch: float) -> int:
 
 
 def intervals(steps: int) -> dict[str, int]:
-    """How often to log, evaluate and print a sample in a run of so many steps."""
+    """How often to log, evaluate and print a sample in a run of that many steps."""
     return {
         "log_every": min(max(steps // 20, 1), 10),
         "eval_every": max(steps // 10, min(steps, _EVALUATION_GAP)),

@@ -1,4 +1,4 @@
-"""The learning rate as a function of the step alone, so that a resumed run needs no state for it."""
+"""The learning rate as a function of the step alone, so that resuming needs no state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 _FLOOR = 0.1
-"""The share of the peak at which cosine and linear schedules end."""
+"""The fraction of the peak at which cosine and linear schedules end."""
 
 
 def _constant(progress: float) -> float:
@@ -22,14 +22,14 @@ def _linear(progress: float) -> float:
 
 
 SCHEDULES: dict[str, Callable[[float], float]] = {"cosine": _cosine, "linear": _linear, "constant": _constant}
-"""The share of the peak after a share 0..1 of the steps that follow the warm-up.
+"""The fraction of the peak rate after a fraction 0..1 of the steps after the warm-up.
 
 Cosine: Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017.
 """
 
 
 def share_of_peak(step: int, *, warmup: int, steps: int, schedule: str) -> float:
-    """The factor on the peak rate at step `step` (from 0) of `steps`: a linear rise, then the schedule."""
+    """The factor on the peak rate at step `step` (from 0) of `steps`: a linear warm-up, then the schedule."""
     if step < warmup:
         return (step + 1) / warmup
     progress = (step - warmup) / max(steps - warmup, 1)

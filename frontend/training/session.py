@@ -1,4 +1,4 @@
-"""The course of a run: steps, figures, samples and checkpoints, until it is done or asked to stop."""
+"""A run: steps, metrics, samples and checkpoints, until it is complete or stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyhal.text import Tokenizer
 from polyhal.training.checkpoint import save_model, save_run
 from polyhal.training.corpus import Corpus
 from polyhal.training.folder import BEST, LAST, RunFolder, writing
-from polyhal.training.metrics import Row
+from polyhal.training.metrics import MetricsRow
 from polyhal.training.trainer import Trainer
 
 _SAMPLE_TOKENS = 200
@@ -22,14 +22,14 @@ _SAMPLE_TEMPERATURE = 0.8
 _PROMPT_CHARACTERS = 16
 
 
-class Observer(Protocol):
-    """What wants to know how a run goes."""
+class RunObserver(Protocol):
+    """Receives the events of a run."""
 
     def stepped(self, step: int) -> None:
         """A step was enqueued. Called often."""
 
-    def logged(self, row: Row) -> None:
-        """There are new figures."""
+    def logged(self, row: MetricsRow) -> None:
+        """There are new metrics."""
 
     def sampled(self, step: int, prompt: str, text: str) -> None:
         """The model has continued `prompt` with `text`."""
@@ -40,7 +40,7 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """A run under way: what is trained, where it is kept, and the lowest loss so far."""
+    """A run in progress: its trainer, its folder, and the lowest loss so far."""
 
     trainer: Trainer
     tokenizer: Tokenizer
@@ -48,17 +48,15 @@ class Session:
     folder: RunFolder
     best: float | None = None
 
-    def run(self, observer: Observer, stop: Callable[[], bool]) -> bool:
-        """Train until all steps are taken (True), or `stop` says so between two steps (False). Saves in either case.
+    def run(self, observer: RunObserver, stop: Callable[[], bool]) -> bool:
+        """Train until all steps are taken (returns True), or until `stop` returns True between steps (False). Saves the state.
 
-        Raises NonFiniteError when the loss is no number any more; the checkpoints are then those from before.
+        Raises NonFiniteError if the loss is not finite; earlier checkpoints are kept.
         """
         trainer, options = self.trainer, self.trainer.options
         try:
             if not self.folder.last.exists():
-                self._save(
-                    LAST, observer
-                )  # a disk that is full or read-only is noticed now, not after the first minutes
+                self._save(LAST, observer)  # notices a full or read-only disk now, not after the first minutes
             begin, begin_step = time.perf_counter(), trainer.done
             while trainer.done < options.steps:
                 if stop():
@@ -73,7 +71,7 @@ class Session:
                     loss = self._finite(trainer.mean_loss())
                     speed = (step - begin_step) * options.tokens_per_step / (time.perf_counter() - begin)
                     validation = trainer.evaluate() if evaluating else None
-                    row = Row(step, round(trainer.epoch, 4), loss, validation, rate, round(speed, 1))
+                    row = MetricsRow(step, round(trainer.epoch, 4), loss, validation, rate, round(speed, 1))
                     with writing(self.folder.metrics.path):
                         self.folder.metrics.append(row)
                     observer.logged(row)
@@ -89,13 +87,13 @@ class Session:
         finally:
             trainer.close()
 
-    def _due(self, every: int) -> bool:
-        """Whether it is time for what happens every so many steps (0: never) and after the last one."""
+    def _due(self, interval: int) -> bool:
+        """Whether to do what is done every `interval` steps (0: never) and after the last one."""
         done = self.trainer.done
-        return bool(every) and (done % every == 0 or done == self.trainer.options.steps)
+        return bool(interval) and (done % interval == 0 or done == self.trainer.options.steps)
 
     def prompt(self) -> str:
-        """How the validation text begins: words that the model has not been trained on."""
+        """The beginning of the validation text, which the model is not trained on."""
         held_out = (
             self.corpus.text[int(len(self.corpus.text) * (1 - self.trainer.options.val_split)) :] or self.corpus.text
         )
@@ -103,22 +101,22 @@ class Session:
         return line.strip()[:_PROMPT_CHARACTERS] or held_out[:1]
 
     def sample(self, prompt: str) -> str:
-        """What the model writes after `prompt`. Draws from a stream of its own, so that training is not disturbed."""
+        """Let the model continue `prompt`, with a random generator of its own that leaves training unaffected."""
         ids = self.tokenizer.encode(prompt)
         tokens = generate(self.trainer.model, ids, _SAMPLE_TOKENS, _SAMPLE_TEMPERATURE, seed=self.trainer.options.seed)
         return self.tokenizer.decode(tokens)
 
-    def _keep(self, score: float, observer: Observer) -> None:
-        """Save the state as `last`, and the model as `best` if it is.
+    def _keep(self, score: float, observer: RunObserver) -> None:
+        """Save the state as `last`, and the model as `best` if it is the best.
 
-        `best` goes first: after a crash in between, `last` leads here again.
+        `best` is saved first: after a crash in between, resuming from `last` saves it again.
         """
         if self.best is None or score < self.best:
             self.best = score
             self._save(BEST, observer)
         self._save(LAST, observer)
 
-    def _save(self, name: str, observer: Observer) -> None:
+    def _save(self, name: str, observer: RunObserver) -> None:
         save = save_model if name == BEST else save_run
         path = self.folder.path / name
         with writing(path):

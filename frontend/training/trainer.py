@@ -1,4 +1,4 @@
-"""Training steps and evaluations of a language model, and what a later process needs to go on from there."""
+"""Training steps and evaluations of a language model, and the state to resume from."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ _EVALUATION_BATCHES = 20
 
 
 class Trainer:
-    """Trains `model` on `training` tokens (T,) and measures it on `validation` tokens, of which there may be none.
+    """Trains `model` on `training` tokens (T,) and evaluates it on `validation` tokens, which may be empty.
 
-    A step enqueues work and waits for nothing: losses add up on the device until `mean_loss` reads them. Steps and
-    evaluations are captured and replayed, from the first on, so that a run that goes on later computes what it would have
-    computed; `eager` has every op run by itself.
+    A step does not wait for the device: losses are summed there until `mean_loss` reads them. Steps and evaluations are
+    captured from the first one on, so that a resumed run computes the same; `eager` runs op by op.
     """
 
     def __init__(
@@ -46,9 +45,10 @@ class Trainer:
         self.options = options
         self.device = model.lm_head.weight.device
         self.done = 0
-        """Steps taken."""
+        """How many steps were taken."""
         windows = TokenWindows(training, options.context)
-        # Batches of one size need one set of kernels, so an epoch's remainder is left out unless it is all there is.
+        # Batches of one size need one set of kernels, so the last, smaller batch of an epoch is dropped unless it is the only
+        # one.
         whole = len(windows) >= options.batch_size
         self.loader = DataLoader(
             windows, options.batch_size, shuffle=True, drop_last=whole, seed=options.seed, device=self.device
@@ -57,7 +57,7 @@ class Trainer:
         self._validation = _spread(validation, options) if len(validation) else []
         matrices = [p for p in model.parameters() if p.ndim >= 2]
         others = [p for p in model.parameters() if p.ndim < 2]
-        # Decay pulls weights towards zero, which makes no sense for the scales and offsets of norms and for biases.
+        # Weight decay makes no sense for the scales and offsets of norms and for biases.
         groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
         self.optimizer = AdamW(
             [g for g in groups if g["params"]], options.lr, _BETAS, weight_decay=options.weight_decay
@@ -75,7 +75,7 @@ class Trainer:
 
     @property
     def epoch(self) -> float:
-        """How often the training text has been seen."""
+        """How many epochs were trained."""
         return self.loader.epoch + self.loader.position / len(self.loader)
 
     @property
@@ -84,7 +84,7 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the next step."""
+        """The learning rate of the next step."""
         return float(self.scheduler.get_last_lr()[0])
 
     def step(self) -> None:
@@ -97,7 +97,7 @@ class Trainer:
         self.done += 1
 
     def _learn(self, batches: list[tuple[Tensor, Tensor]]) -> None:
-        """All that a step does on the device; its state is changed in place."""
+        """The work of a step on the device, with state changed in place."""
         for inputs, targets in batches:
             loss = self.model.loss(inputs, targets)
             (loss / len(batches) if len(batches) > 1 else loss).backward()
@@ -111,9 +111,9 @@ class Trainer:
 
     @contextmanager
     def rehearsal(self) -> Iterator[Callable[[], None]]:
-        """Gives a function that takes a step and waits for it, which tells how long steps take.
+        """Provide a function that takes a step and waits for it, to measure the time of steps.
 
-        After the block everything is as before the first step.
+        After the block the state is restored.
         """
         assert not self.done, "a run that has begun is not rehearsed"
         generator = random.default_generator.get_state()
@@ -132,7 +132,7 @@ class Trainer:
             with no_grad():
                 for p, before in parameters:
                     p.copy_(before)
-            # In place, because the captured step holds this state.
+            # In place, because the captured step refers to this state.
             for state in self.optimizer.state.values():
                 state.update(step=0)
                 state["exp_avg"].zero_()
@@ -142,19 +142,19 @@ class Trainer:
             random.default_generator.set_state(generator)
 
     def reschedule(self, options: TrainOptions) -> None:
-        """Take options that differ in how many steps there are and in what happens between them."""
+        """Change options that do not affect the steps taken so far: their number, and what happens between steps."""
         self.options = options
         self.scheduler.load_state_dict({"last_epoch": self.scheduler.last_epoch})
 
     def mean_loss(self) -> float:
-        """The mean training loss, in nats per token, since the last call. Waits for the device."""
+        """Return the mean training loss since the last call, in nats per token. Waits for the device."""
         mean = float(self._loss.item()) / self._counted if self._counted else math.nan
         self._loss.zero_()
         self._counted = 0
         return mean
 
     def evaluate(self) -> float | None:
-        """The mean loss, in nats per token, on fixed windows of the validation text; None where there is none."""
+        """Return the mean loss, in nats per token, on fixed windows of the validation text; None if that is empty."""
         if not self._validation:
             return None
         self.model.eval()
@@ -174,7 +174,7 @@ class Trainer:
         return Tensor(numbers, device=self.device)
 
     def close(self) -> None:
-        """Stop preparing batches."""
+        """Stop prefetching batches."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -182,15 +182,15 @@ class Trainer:
     # --- going on later ---------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The step, and the loss that is added up but not reported yet.
+        """Return the step count, and the sum of losses that are not reported yet.
 
         The rest of the state is in the model, the optimizer, the scheduler, the loader and the random generator.
         """
-        # A float32 becomes a float64 and comes back unchanged, so the sum goes on exactly.
+        # A float32 survives the conversion to float64 and back, so the sum continues exactly.
         return {"step": self.done, "loss_sum": float(self._loss.item()), "loss_count": self._counted}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was called, once the parts listed there are loaded."""
+        """Continue from a state of `state_dict`, after the parts listed there were loaded."""
         self.close()
         self.done = int(state["step"])
         self._loss.fill_(float(state["loss_sum"]))
@@ -198,13 +198,13 @@ class Trainer:
 
 
 def _endless(loader: DataLoader) -> Generator[tuple[Tensor, Tensor]]:
-    """Batches, epoch after epoch."""
+    """Iterate over batches, epoch after epoch."""
     while True:
         yield from loader
 
 
 def _spread(tokens: np.ndarray, options: TrainOptions) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Fixed batches spread evenly over the validation text, the same at every evaluation."""
+    """Fixed batches spread evenly over the validation text."""
     windows = TokenWindows(tokens, options.context)
     most = _EVALUATION_BATCHES * options.batch_size
     chosen = np.unique(np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(np.int64))

@@ -11,13 +11,13 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from polyhal.cli.display import duration, is_live, say
-from polyhal.training import Observer, Row, Session
+from polyhal.training import MetricsRow, RunObserver, Session
 
 _LINE_INTERVAL = 5.0
 """Seconds between plain lines; every evaluation gets a line regardless."""
 
 
-class TrainProgress(Observer, Protocol):
+class TrainProgress(RunObserver, Protocol):
     """An observer of a session that is shown while its context is entered."""
 
     def __enter__(self) -> Self: ...
@@ -99,7 +99,7 @@ class _TrainBar:
     def stepped(self, step: int) -> None:
         self._progress.update(self._task, completed=step, epoch=step / self._steps_per_epoch)
 
-    def logged(self, row: Row) -> None:
+    def logged(self, row: MetricsRow) -> None:
         fields: dict[str, Any] = {
             "loss": _format_loss(row.loss), "epoch": row.epoch, "speed": f"{row.tokens_per_s:,.0f}"
         }  # fmt: skip
@@ -136,7 +136,7 @@ class _TrainLines:
     def stepped(self, step: int) -> None:
         """Only logged steps get a line."""
 
-    def logged(self, row: Row) -> None:
+    def logged(self, row: MetricsRow) -> None:
         now = time.perf_counter()
         if row.val_loss is None and now - self._printed < _LINE_INTERVAL:
             return
