@@ -44,7 +44,7 @@ def differentiate(
     retain_graph: bool = False,
     create_graph: bool = False,
 ) -> list[Tensor | None]:
-    """Gradients of `outputs` with respect to `inputs`, which need not be leaves; None where there is no path."""
+    """Gradients of `outputs` with respect to `inputs`, which need not be leaves; None if there is no path."""
     seeds = [_seed(t, g) for t, g in zip(outputs, gradients, strict=True)]
     sink = GradientCollector(inputs)
     _walk(outputs, seeds, sink, retain_graph=retain_graph or create_graph, create_graph=create_graph)
@@ -62,7 +62,7 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the sum of `outputs` (weighted by `grad_outputs`) with respect to `inputs`; `.grad` stays untouched.
 
-    With `create_graph` the gradients can be differentiated again. Raises AutogradError where an input has no path, unless
+    With `create_graph` the gradients can be differentiated again. Raises AutogradError if an input has no path, unless
     `allow_unused`, which gives None for it.
     """
     outs = _sequence(outputs)

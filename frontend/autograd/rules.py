@@ -30,9 +30,9 @@ def zeros(spec: Spec, device: Device) -> Tensor:
 
 
 def input_gradients(node: GradNode, grads: list[Tensor | None]) -> Iterator[tuple[Edge, Gradient]]:
-    """For each input that needs one, where its gradient goes and the gradient, in the input's shape and dtype.
+    """Yield the gradient of each input that needs one, in its shape and dtype, and where the gradient goes.
 
-    `grads` are the gradients of the outputs, None where nothing flowed in.
+    `grads` are the gradients of the outputs, None if nothing flowed in.
     """
     node.restore()
     previous, dispatch.thread.device = dispatch.thread.device, node.device
@@ -159,6 +159,6 @@ def _detached(x: Any) -> Any:
 
 
 def _alias(x: Tensor) -> Tensor:
-    """A distinct tensor that stands for `x` on the tape, so that its gradient here can be told from other paths."""
+    """A distinct tensor that stands for `x` on the tape, so that its gradient here is separate from those of other paths."""
     result: Tensor = FUNCTIONS["reshape"](x, x.shape)
     return result

@@ -59,7 +59,7 @@ class GradientCollector:
         self._totals: dict[tuple[int, int], Tensor] = {}
 
     def gradients(self) -> list[Tensor | None]:
-        """One gradient for each tensor; None where there is no path."""
+        """One gradient for each tensor; None if there is no path."""
         return [self._totals.get(key) for key in self._keys]
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:

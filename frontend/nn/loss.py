@@ -9,7 +9,7 @@ from polyhal.tensor import Tensor
 
 
 class _Loss(Module):
-    """Base of losses without parameters of their own besides the reduction."""
+    """Base of losses whose only setting is the reduction."""
 
     def __init__(self, reduction: Reduction = "mean") -> None:
         super().__init__()

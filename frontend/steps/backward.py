@@ -1,7 +1,7 @@
 """Gradients of the results of a captured step: the backward pass is a captured step as well.
 
-It is recorded right after the forward step, while the tape exists, and compiled when it first runs. The forward step returns,
-besides its results, the values that the backward pass reads.
+It is recorded right after the forward step, while the tape exists, and compiled when it first runs. In addition to
+its results, the forward step returns the values that the backward pass reads.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class CapturedBackward:
 
     @property
     def saved_values(self) -> list[int]:
-        """Values of the forward graph that the step must return besides its results."""
+        """Values of the forward graph that the step must return in addition to its results."""
         return [x for x in self._saved if isinstance(x, int)]
 
     def attach(self, outputs: list[Tensor], arguments: Sequence[Tensor]) -> None:
@@ -105,7 +105,7 @@ class CapturedBackward:
 
 
 class _RunState(NamedTuple):
-    """What a run of the forward step leaves for its backward pass, besides tensors."""
+    """What a run of the forward step leaves for its backward pass, apart from tensors."""
 
     scalars: list[Any]
     """The values of the runtime scalars that the backward pass reads."""

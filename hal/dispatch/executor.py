@@ -199,7 +199,7 @@ class _ThreadState(threading.local):
     executor: Executor
     grad_enabled: bool = True
     device: Device | str | None = None
-    """Where ops without array inputs run unless told; None: the default device."""
+    """Where ops without array inputs run if the call names no device; None: the default device."""
     region: CheckpointRegion | None = None
     timer: PartitionTimer | None = None
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from polyhal.hal.ops.opdef import OpDef
 
 SEPARATE, OVERLAPPING = -1, -2
-"""How an output may relate to inputs, besides being one of them exactly."""
+"""How an output may relate to the inputs, if it is not exactly one of them."""
 
 
 def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Resolution step: an op's decomposition into other ops, each of which is resolved in turn."""
+"""Resolution step: an op's decomposition into other ops, which are resolved in turn."""
 
 from __future__ import annotations
 

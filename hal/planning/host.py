@@ -57,7 +57,7 @@ def host_reference(planner: Planner, request: Request) -> Resolved:
 
 
 def empty_inputs(planner: Planner, request: Request) -> Resolved:
-    """Upload the result of an op all of whose input tensors are empty, such as a sum of nothing."""
+    """Upload the result of an op on empty tensors only, such as a sum of nothing."""
     op, params = request.op, request.params
     request.resolution.step = ResolutionStep.NOTHING
     request.resolution.how = "constant: all inputs are empty"

@@ -31,7 +31,7 @@ def output_regions(planner: Planner, request: Request, strategy: Regions) -> Res
 
 
 def _region_run(backend: ComputeBackend, regions: Sequence[OutputRegion], output: Spec) -> Run:
-    """Fill or copy every region, none of which is empty."""
+    """Fill or copy every region. No region is empty."""
     fill, copy = backend.fill, backend.copy
     placed = [(region, place(output, region.target)) for region in regions]
 

@@ -1,4 +1,4 @@
-"""Checkpointed regions: less is kept, and gradients are the same to the last bit, eager and captured."""
+"""Gradient checkpointing: less memory, and the same gradients to the last bit, eager and captured."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_less_memory_is_needed_between_the_passes() -> None:
     assert kept(True) < 0.25 * kept(False)
 
 
-def test_captured_steps_compute_again_rather_than_keep() -> None:
+def test_captured_steps_compute_dropped_values_again() -> None:
     device = ph.Device(DEVICE)
     model = _model(device)
 

@@ -1,4 +1,4 @@
-"""The tape and the walk back: accumulation, graphs kept and freed, higher derivatives, hooks, changes, threads."""
+"""The backward pass: accumulation, graphs retained and freed, higher derivatives, hooks, changes in place, threads."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Cube(Function):
 
 
 class Both(Function):
-    """Sum and difference, of which the second argument is no tensor."""
+    """Sum and difference; the second argument is no tensor."""
 
     needs: tuple[bool, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Batches on their way to a device: copied beside computing, into memory that nobody uses."""
+"""Transfers of batches: copies overlap with computation, and reuse memory that is free."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_copies_run_beside_kernels(streaming: ph.Device) -> None:
     pytest.fail("no copy ran while a kernel did")
 
 
-def test_page_locked_memory_is_filled_and_sent_in_pieces(streaming: ph.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_locked_memory_is_filled_and_sent_in_chunks(streaming: ph.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on devices with a bus, for read and unread arrays, with rows in any order."""
     monkeypatch.setattr(streaming.backend, "capabilities", replace(streaming.capabilities, unified_memory=False))
     monkeypatch.setattr("polyhal.data.transfer._PIECE", 1000)

@@ -1,4 +1,4 @@
-"""Captured steps run on plain NumPy, where they must agree to the last bit, and on the best OpenCL device."""
+"""Captured steps run on plain NumPy, which must agree to the last bit, and on the best OpenCL device."""
 
 from __future__ import annotations
 

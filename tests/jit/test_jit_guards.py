@@ -1,4 +1,4 @@
-"""When a captured function looks again, what it refuses, and that nothing is lost when something fails."""
+"""Guards of captured functions: when they record again, what they refuse, and that failures roll everything back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def calls(function: Callable[..., Any], *arguments: Any, times: int = 4) -> list
     return [float(function(*arguments).sum().item()) for _ in range(times)]
 
 
-def test_another_shape_is_recorded_anew_and_the_oldest_forgotten() -> None:
+def test_another_shape_is_recorded_and_the_least_recently_used_is_evicted() -> None:
     doubled = jit(lambda x: x * 2, max_graphs=2)
     for n in (1, 2, 1):
         calls(doubled, ph.ones((n,)))

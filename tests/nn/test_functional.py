@@ -1,4 +1,4 @@
-"""Functions against PyTorch's, where a layer does not cover them already."""
+"""Functions against PyTorch's, unless a layer covers them."""
 
 from __future__ import annotations
 

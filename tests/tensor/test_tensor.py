@@ -1,4 +1,4 @@
-"""The tensor itself: what it is made of, what it gives back, what changes it."""
+"""Tensors: making them, reading them, changing them in place."""
 
 from __future__ import annotations
 
