@@ -169,8 +169,8 @@ class SequentialLR(Scheduler):
         return self._schedulers[i].rate(step - (self.milestones[i - 1] if i else 0), base, group)
 
     def state_dict(self) -> dict[str, Any]:
-        own = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
-        return {**own, "schedulers": [s.state_dict() for s in self._schedulers]}
+        data = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
+        return {**data, "schedulers": [s.state_dict() for s in self._schedulers]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         for scheduler, state in zip(self._schedulers, state_dict["schedulers"], strict=True):

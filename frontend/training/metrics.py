@@ -47,9 +47,9 @@ class Metrics:
 
     def cut(self, step: int) -> None:
         """Remove the rows after `step`, atomically."""
-        kept = [r for r in self.rows() if r.step <= step]
+        rows = [r for r in self.rows() if r.step <= step]
         temporary = self.path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
+        temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in rows), encoding="utf-8")
         os.replace(temporary, self.path)
 
     def _row(self, number: int, line: str) -> MetricsRow:

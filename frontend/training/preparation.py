@@ -51,8 +51,8 @@ def start(
     The number of steps defaults to what the measured speed of the device allows. Raises OptionError and CorpusError.
     """
     _exclusive(requested)
-    wanted = {k: v for k, v in requested.items() if k != "epochs"}
-    options = TrainOptions(**{**presets.for_device(device), **wanted})
+    overrides = {k: v for k, v in requested.items() if k != "epochs"}
+    options = TrainOptions(**{**presets.for_device(device), **overrides})
     data = tokenize(corpus, options, _tokenizer(corpus, options))
     random.manual_seed(options.seed)
     model = GPT(config(options, data.tokenizer), device=device)

@@ -37,18 +37,18 @@ def write_into(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs
 
 
 def _aliases(inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> tuple[int, ...]:
-    """Which input each output is, exactly; SEPARATE if it shares memory with none, OVERLAPPING if it does in another way."""
+    """The input that each output is; SEPARATE if it shares memory with none, OVERLAPPING if it shares memory otherwise."""
     holders: dict[int, int] = {}
     shared: set[int] = set()
     for i, x in enumerate(inputs):
         if hasattr(x, "ref") and holders.setdefault(id(x.buffer), i) != i:
             shared.add(id(x.buffer))
-    found = []
+    relations = []
     for out in outs:
         i = holders.get(id(out.buffer), SEPARATE)
         if i != SEPARATE:
             x = inputs[i]
             exact = x.ref.offset == out.ref.offset and x.ref.spec == out.ref.spec
             i = i if exact and id(out.buffer) not in shared else OVERLAPPING
-        found.append(i)
-    return tuple(found)
+        relations.append(i)
+    return tuple(relations)

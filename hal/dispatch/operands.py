@@ -84,10 +84,10 @@ def _converted(x: Any, device: Device) -> Any:
 
 def mismatch(op: OpDef, inputs: tuple[Any, ...]) -> DeviceMismatchError:
     """The error for inputs on several devices."""
-    found = sorted({str(x.device) for x in inputs if hasattr(x, "ref")})
+    devices = sorted({str(x.device) for x in inputs if hasattr(x, "ref")})
     return DeviceMismatchError(
         message(
-            op.name, f"inputs lie on {' and '.join(found)}", expected="one device", fix="move them with .to(device)"
+            op.name, f"inputs lie on {' and '.join(devices)}", expected="one device", fix="move them with .to(device)"
         )
     )
 
