@@ -16,7 +16,7 @@ from polyhal.hal.capture.scalar_records import replay_actions, restore
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics.explain_graph import explain
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, ShapeError, message
-from polyhal.hal.ir.graph import Graph, Value
+from polyhal.hal.ir.graph import Graph
 from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent
 from polyhal.hal.ops.opdef import OPS
