@@ -6,5 +6,5 @@ from polyhal.hal.testing.plugin import DEVICES
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the conformance kit check this backend's device where the command line names no other."""
+    """Check this backend's device unless the command line names another."""
     config.stash[DEVICES] = ["tiny"]

@@ -1,4 +1,4 @@
-"""A Polyhal backend for a device that we pretend to have. Importing this package imports no driver."""
+"""A Polyhal backend for an imaginary device. Importing this package imports no driver."""
 
 from polyhal.hal.hookspecs import BackendSpec, hookimpl
 

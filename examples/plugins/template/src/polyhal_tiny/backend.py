@@ -1,4 +1,4 @@
-"""The contract on a device that we pretend to have: its memory is a bytearray, and it can run NumPy functions."""
+"""The contract on an imaginary device: its memory is a bytearray, and it can run NumPy functions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ INFO = DeviceInfo("tiny", "Tiny device", DeviceType.CPU, memory=1 << 30, driver=
 
 
 def probe() -> list[DeviceInfo]:
-    """The devices that exist now. Where a driver is missing, raise an error that says what to install."""
+    """List the devices that exist now. If a driver is missing, raise an error that says what to install."""
     return [INFO]
 
 
 def view(ref: Ref) -> np.ndarray:
-    """The elements that `ref` names, as an array over the device's memory."""
+    """Return the elements of `ref` as an array over the device's memory."""
     kind = ref.dtype.numpy
     strides = tuple(step * kind.itemsize for step in ref.strides)
     return np.ndarray(ref.shape, kind, ref.handle, ref.offset * kind.itemsize, strides)
@@ -39,7 +39,7 @@ class Memory:
         return bytearray(nbytes)
 
     def deallocate(self, handle: bytearray) -> None:
-        """The garbage collector does it."""
+        """The garbage collector releases it."""
 
     def copy_to_device(self, src: memoryview, dst: bytearray, offset: int) -> None:
         dst[offset : offset + src.nbytes] = src
@@ -52,7 +52,7 @@ class Memory:
 
 
 def divide(a: np.ndarray, b: np.ndarray) -> Any:
-    """IEEE on floats; towards zero on integers, where NumPy rounds down."""
+    """Divide floats as IEEE 754 does, and round integers towards zero, where NumPy rounds down."""
     if a.dtype.kind == "f":
         return a / b
     quotient = a // b
@@ -76,7 +76,7 @@ class TinyBackend(Memory):
         """Open the device that `probe` listed with this selector."""
 
     def _run(self, function: Callable[..., Any], out: Ref, *inputs: Ref) -> None:
-        with np.errstate(all="ignore"):  # on a device, NaN and infinity are values and not errors
+        with np.errstate(all="ignore"):  # on a device, NaN and infinity are values, not errors
             np.copyto(view(out), function(*map(view, inputs)), casting="unsafe")
 
     def fill(self, value: float, out: Ref) -> None:
