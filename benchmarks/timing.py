@@ -1,4 +1,4 @@
-"""Timing on a noisy machine: many repetitions, medians with quartiles, and competitors in alternation."""
+"""TimingSummary on a noisy machine: many repetitions, medians with quartiles, and competitors in alternation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SETTLE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class TimingSummary:
     """Seconds per call: the median and the quartiles."""
 
     median: float
@@ -25,15 +25,15 @@ class Timing:
         return f"{self.median * scale:.2f} {unit} [{self.low * scale:.2f}, {self.high * scale:.2f}]"
 
 
-def summarize(samples: list[float]) -> Timing:
+def summarize(samples: list[float]) -> TimingSummary:
     """The median and the quartiles of some samples."""
     if len(samples) < 2:
-        return Timing(samples[0], samples[0], samples[0], len(samples))
+        return TimingSummary(samples[0], samples[0], samples[0], len(samples))
     low, _, high = statistics.quantiles(samples, n=4)
-    return Timing(statistics.median(samples), low, high, len(samples))
+    return TimingSummary(statistics.median(samples), low, high, len(samples))
 
 
-def per_call(function: Callable[[], object], number: int, repetitions: int = 20) -> Timing:
+def per_call(function: Callable[[], object], number: int, repetitions: int = 20) -> TimingSummary:
     """Seconds per call of a short function, from `repetitions` loops of `number` calls."""
     function()
     samples = []
@@ -51,7 +51,7 @@ def alternate(
     warmups: int = 2,
     settle: Callable[[], object] = lambda: None,
     min_seconds: float = 0.0,
-) -> dict[str, Timing]:
+) -> dict[str, TimingSummary]:
     """Seconds per call of several functions in alternation, so that a slow spell of the machine affects all alike.
 
     `settle` is called before each sample; work that an earlier function left unfinished is not counted then. A sample

@@ -1,4 +1,4 @@
-"""The handwritten digits that come with scikit-learn, for the examples: 1797 grey images of 8 x 8 pixels."""
+"""The handwritten digits of scikit-learn, for the examples: 1797 gray images of 8 x 8 pixels."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from polyhal.data import DataLoader, TensorDataset
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
-    """Images (N, 1, 8, 8) in [0, 1] with labels: 80 % to train on, 20 % to test."""
+    """Return images (N, 1, 8, 8) in [0, 1] with labels: 80 % for training, 20 % for testing."""
     images, labels = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-    parts = train_test_split(images, labels.astype(np.int32), test_size=0.2, random_state=0, stratify=labels)
-    return TensorDataset(parts[0], parts[2]), TensorDataset(parts[1], parts[3])
+    splits = train_test_split(images, labels.astype(np.int32), test_size=0.2, random_state=0, stratify=labels)
+    return TensorDataset(splits[0], splits[2]), TensorDataset(splits[1], splits[3])
 
 
 def train(
     model: ph.nn.Module, optimizer: ph.optim.Optimizer, scheduler: ph.optim.Scheduler, loader: DataLoader, epochs: int
 ) -> None:
-    """Minimise the cross entropy, printing it once per epoch."""
+    """Minimize the cross entropy, and print it once per epoch."""
     for epoch in range(epochs):
         losses = []
         for images, labels in loader:
@@ -38,7 +38,7 @@ def train(
 
 
 def accuracy(model: Callable[[ph.Tensor], ph.Tensor], data: TensorDataset, device: ph.Device) -> float:
-    """The share of samples whose largest logit is the right one."""
+    """Return the fraction of samples that are classified correctly."""
     with ph.no_grad():
         logits = model(ph.tensor(data.arrays[0], device=device))
     return float((logits.numpy().argmax(1) == data.arrays[1]).mean())

@@ -16,12 +16,12 @@ from polyhal.data import DataLoader
 from polyhal.models import MLP
 
 TARGET = 0.95
-"""The test accuracy below which this program fails."""
+"""The program fails if the test accuracy is lower."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", help="for instance opencl:1 or numpy; by default the best one")
+    parser.add_argument("--device", help="for example opencl:1 or numpy; default: the best device")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -37,9 +37,9 @@ def main() -> int:
 
     start = time.perf_counter()
     train(model, optimizer, scheduler, loader, args.epochs)
-    reached = accuracy(model.eval(), test, device)
-    print(f"test accuracy {reached:.2%} after {time.perf_counter() - start:.1f} s")
-    return 0 if reached >= TARGET else 1
+    result = accuracy(model.eval(), test, device)
+    print(f"test accuracy {result:.2%} after {time.perf_counter() - start:.1f} s")
+    return 0 if result >= TARGET else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Learn a curve: sin(x) by a small network."""
+"""Train a small network to compute sin(x)."""
 
 import polyhal as ph
 from polyhal import nn, optim

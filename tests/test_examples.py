@@ -1,4 +1,4 @@
-"""The example programs run, and reach what they promise."""
+"""The example programs run and reach their target accuracy."""
 
 from __future__ import annotations
 

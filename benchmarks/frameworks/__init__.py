@@ -1,7 +1,7 @@
 """Frameworks that the benchmark `kernels` compares: Polyhal, and those of the others that are installed.
 
 Each module has a function `competitors`, which returns competitors by the name used in tables. A competitor prepares an op
-workload as a `Runner`, or says why it cannot.
+workload as a `WorkloadRunner`, or says why it cannot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.op_workloads import OpWorkload
 
 
-class Runner(Protocol):
+class WorkloadRunner(Protocol):
     """A workload with its inputs on the device."""
 
     def wall(self, calls: int) -> float:
@@ -35,7 +35,7 @@ class Competitor(Protocol):
     settle: float
     """Seconds after a call until its idle threads stop spinning."""
 
-    def prepare(self, workload: OpWorkload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> WorkloadRunner | str:
         """Prepare a workload; returns the reason as text if the framework does not support it."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.frameworks import HostRunner, Runner
+from benchmarks.frameworks import HostRunner, WorkloadRunner
 from benchmarks.op_workloads import OpWorkload
 from benchmarks.timing import SETTLE_SECONDS
 
@@ -36,7 +36,7 @@ class NetclCompetitor:
         self._netcl, self._queue = netcl, queue
         self._functions = _functions(netcl)
 
-    def prepare(self, workload: OpWorkload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> WorkloadRunner | str:
         function = self._functions.get(workload.op)
         if function is None or workload.backward or workload.dtype != "float32" or workload.precision != "highest":
             return "not translated to netcl"

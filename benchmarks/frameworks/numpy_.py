@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frameworks import HostRunner, Runner
+from benchmarks.frameworks import HostRunner, WorkloadRunner
 from benchmarks.op_workloads import OpWorkload
 
 
@@ -47,7 +47,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 class NumpyCompetitor:
     settle = 0.2  # OpenBLAS keeps its threads spinning for a tenth of a second
 
-    def prepare(self, workload: OpWorkload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> WorkloadRunner | str:
         function = _FUNCTIONS.get(workload.op)
         if function is None or workload.backward:
             return "NumPy has no such function"

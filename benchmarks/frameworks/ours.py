@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import polyhal
-from benchmarks.frameworks import Runner
+from benchmarks.frameworks import WorkloadRunner
 from benchmarks.op_workloads import OpWorkload
 from benchmarks.timing import SETTLE_SECONDS
 from polyhal import Device, Tensor
@@ -76,7 +76,7 @@ class PolyhalCompetitor:
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def prepare(self, workload: OpWorkload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> WorkloadRunner | str:
         try:
             return PolyhalRunner(workload, self._device)
         except PolyhalError as error:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.frameworks import Runner
+from benchmarks.frameworks import WorkloadRunner
 from benchmarks.op_workloads import OpWorkload
 from benchmarks.timing import SETTLE_SECONDS
 
@@ -105,7 +105,7 @@ class TorchCompetitor:
         self._torch, self._place = torch, place
         self._functions = _functions(torch)
 
-    def prepare(self, workload: OpWorkload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> WorkloadRunner | str:
         function = self._functions.get(workload.op)
         if function is None:
             return "not translated to PyTorch"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.frameworks import HostRunner, Runner
+from benchmarks.frameworks import HostRunner, WorkloadRunner
 from benchmarks.op_workloads import OpWorkload
 from benchmarks.timing import SETTLE_SECONDS
 
@@ -47,7 +47,7 @@ class TinygradCompetitor:
     def __init__(self, tinygrad: Any) -> None:
         self._tinygrad = tinygrad
 
-    def prepare(self, workload: OpWorkload) -> Runner | str:
+    def prepare(self, workload: OpWorkload) -> WorkloadRunner | str:
         function = _FUNCTIONS.get(workload.op)
         if function is None or workload.backward or workload.precision != "highest":
             return "not translated to tinygrad"

@@ -17,12 +17,12 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.arguments import make_parser, open_devices
-from benchmarks.frameworks import Competitor, Runner, netcl_, numpy_, ours, pytorch, tinygrad_
+from benchmarks.frameworks import Competitor, WorkloadRunner, netcl_, numpy_, ours, pytorch, tinygrad_
 from benchmarks.op_workloads import OpWorkload, workloads
 from benchmarks.result_files import describe_machine, write
 from benchmarks.suite import peak
 from benchmarks.suite.peak import Peak
-from benchmarks.timing import Timing, summarize
+from benchmarks.timing import TimingSummary, summarize
 from polyhal import Device
 
 _SAMPLE_SECONDS = {"wall": 0.05, "device": 0.01}
@@ -37,9 +37,9 @@ _MAX_BUILD_SECONDS = 60.0
 
 def compare(
     workload: OpWorkload, competitors: Mapping[str, Competitor], repetitions: int, clock: str
-) -> tuple[dict[str, Timing], dict[str, str]]:
+) -> tuple[dict[str, TimingSummary], dict[str, str]]:
     """Time every competitor. Returns seconds per call, and why some competitors were left out."""
-    runners: dict[str, Runner] = {}
+    runners: dict[str, WorkloadRunner] = {}
     left_out: dict[str, str] = {}
     calls = {}
     for name, competitor in competitors.items():
@@ -69,7 +69,7 @@ def compare(
     return {name: summarize(s) for name, s in samples.items()}, left_out
 
 
-def _line(workload: OpWorkload, timings: Mapping[str, Timing], peaks: Mapping[str, Peak]) -> str:
+def _line(workload: OpWorkload, timings: Mapping[str, TimingSummary], peaks: Mapping[str, Peak]) -> str:
     nbytes, flops = workload.work()
     parts = []
     peers = [t.median for n, t in timings.items() if n not in peaks]
@@ -89,7 +89,7 @@ def _rate(nbytes: int, flops: int, seconds: float) -> str:
     return f"{flops / seconds / 1e9:.0f} GFLOP/s" if flops else f"{nbytes / seconds / 1e9:.1f} GB/s"
 
 
-def _row(workload: OpWorkload, timings: Mapping[str, Timing], left_out: Mapping[str, str]) -> dict[str, Any]:
+def _row(workload: OpWorkload, timings: Mapping[str, TimingSummary], left_out: Mapping[str, str]) -> dict[str, Any]:
     nbytes, flops = workload.work()
     return {
         "name": workload.name, "op": workload.op, "shapes": [s for s in workload.shapes if s is not None],

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.arguments import make_parser, open_devices
 from benchmarks.result_files import describe_machine, write
-from benchmarks.timing import Timing, per_call
+from benchmarks.timing import TimingSummary, per_call
 from polyhal import Device, Tensor, zeros
 
 LIMIT, LIMIT_WITH_TAPE = 3.0, 4.0
@@ -24,7 +24,7 @@ def _pair(device: Device, size: int) -> tuple[Tensor, Tensor]:
     return zeros((size,), device=device), zeros((size,), device=device)
 
 
-def framework() -> tuple[Timing, Timing]:
+def framework() -> tuple[TimingSummary, TimingSummary]:
     """Measure `a + b` on the null backend, without and with the autograd tape."""
     a, b = _pair(Device("null"), 16)
     plain = per_call(lambda: a + b, 20_000)
@@ -36,7 +36,7 @@ def framework() -> tuple[Timing, Timing]:
     return plain, taped
 
 
-def eager(device: Device) -> Timing:
+def eager(device: Device) -> TimingSummary:
     """Measure an eager op on small tensors, with one wait per 1,000 ops. Returns seconds per 1,000 ops."""
     a, b = _pair(device, 10_000)
 
@@ -66,5 +66,5 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if plain.median * 1e6 <= LIMIT and taped.median * 1e6 <= LIMIT_WITH_TAPE else 1
 
 
-def _us(timing: Timing) -> list[float]:
+def _us(timing: TimingSummary) -> list[float]:
     return [t * 1e6 for t in (timing.median, timing.low, timing.high)]

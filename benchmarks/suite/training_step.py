@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.arguments import choices, make_parser, open_devices
 from benchmarks.result_files import describe_machine, write
-from benchmarks.timing import Timing, alternate
+from benchmarks.timing import TimingSummary, alternate
 from benchmarks.training_workloads import PRECISIONS, WORKLOADS, Step, TrainingWorkload, polyhal_step, torch_step
 from polyhal import Device
 
@@ -93,7 +93,7 @@ def measure(workload: TrainingWorkload, device: Device, precision: str, repetiti
     return row
 
 
-def _line(workload: TrainingWorkload, t: Timing, facts: Facts) -> str:
+def _line(workload: TrainingWorkload, t: TimingSummary, facts: Facts) -> str:
     text = f"{t.text(1e3, 'ms')}  {workload.items / t.median:,.0f} per second"
     if "peak" in facts:
         text += f"  peak {facts['peak'] / 2**20:,.0f} MiB"
