@@ -112,7 +112,7 @@ def _print_plan(console: Console, session: Session) -> None:
     source = "the sources of Python's standard library" if corpus.source == texts.LIBRARY else corpus.source
     vocabulary = f"{session.tokenizer.vocab_size} tokens ({o.tokenizer})"
     say(console, f"text: {source}, {len(corpus.text):,} characters, {vocabulary}")
-    sizes = f"{o.layers} layers, {o.heads} heads, width {o.width}, context {o.context}"
+    sizes = f"layers {o.layers}, heads {o.heads}, width {o.width}, context {o.context}"
     say(console, f"model: GPT with {trainer.model.count_parameters():,} parameters ({sizes})")
     say(
         console,

@@ -71,6 +71,7 @@ def test_a_correct_changed_kernel_is_used_and_can_be_restored(
     assert polyhal("kernels", "restore", KERNEL, "--device", "opencl").code == 0
     assert (folders / f"{KERNEL}.old").is_file()
     assert overrides.text(KERNEL) is None
+    assert polyhal("kernels", "list", "--device", "opencl").err == ""
     assert "you have not changed" in polyhal("kernels", "check", KERNEL, "--device", "opencl").err
 
 

@@ -28,6 +28,8 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_BACKUP = ".old"
+"""The extension of a changed file that `restore` took out of use."""
 _CASE_TIMEOUT = 120.0
 """Seconds that one case of the conformance kit may take."""
 _SHOWN_OPS = 4
@@ -63,7 +65,7 @@ def list_(device: _Device = None) -> None:
     console.print(table)
     say(console, f"your kernels are in {kernels.overrides.folder}")
     for name in kernels.overrides.names():
-        if name not in kernels.names():
+        if name not in kernels.names() and not name.endswith(_BACKUP):
             fail(f"{kernels.overrides.folder / name} replaces no shipped kernel{_suggestion(name, kernels)}")
 
 
@@ -161,7 +163,7 @@ def restore(name: _Name, device: _Device = None) -> None:
     if not override.is_file():
         typer.echo(f"{override.name} is unchanged")
         return
-    backup = override.with_name(override.name + ".old")
+    backup = override.with_name(override.name + _BACKUP)
     shutil.move(override, backup)
     typer.echo(f"the shipped {override.name} is used again; yours is {backup}")
 
