@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.common.launching.split_k import split_count
 from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, named_strides
 from polyhal.backends.opencl.lowering.support.rows import own_exp
 from polyhal.backends.opencl.runtime import Runtime
@@ -129,9 +130,10 @@ def forward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
 def _splits(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> int:
     """Work-items that share the queries of a head: more than one if there are too few heads to keep every core busy."""
     shape = call.shape
-    for_all_cores = ceil_div(_ITEMS_PER_UNIT * runtime.features.compute_units, shape.count)
+    workers = _ITEMS_PER_UNIT * runtime.features.compute_units
     partial_bytes = shape.count * shape.s * (tile.padded(shape.d) + tile.padded(shape.e)) * call.itemsize
-    return max(1, min(for_all_cores, ceil_div(shape.t, tile.queries), _PARTIAL_BYTES // partial_bytes))
+    limits = ceil_div(shape.t, tile.queries), _PARTIAL_BYTES // partial_bytes
+    return split_count(shape.count, workers, *limits, fill=True)
 
 
 def backward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:

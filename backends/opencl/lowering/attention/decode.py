@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most, round_up
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.common.launching.split_k import split_k
 from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
@@ -70,10 +71,9 @@ def choose(runtime: Runtime, call: AttentionCall) -> DecodeTile:
 def _split_keys(runtime: Runtime, call: AttentionCall, tile: DecodeTile) -> tuple[int, int]:
     """How many groups share a head, and the keys of each."""
     s = call.shape
-    for_all_units = ceil_div(tile.groups_per_unit * runtime.features.compute_units, s.count)
-    splits = max(1, min(for_all_units, s.s // tile.min_keys, _MAX_SPLITS))
-    keys_per_group = round_up(ceil_div(s.s, splits), tile.keys_per_step * tile.key_lanes)
-    return ceil_div(s.s, keys_per_group), keys_per_group
+    workers, multiple = tile.groups_per_unit * runtime.features.compute_units, tile.keys_per_step * tile.key_lanes
+    split = split_k(s.s, s.count, workers, _MAX_SPLITS, min_terms=tile.min_keys, multiple=multiple, fill=True)
+    return split.splits, split.terms
 
 
 def forward(runtime: Runtime, call: AttentionCall, chosen: DecodeTile | None = None) -> Launch | Declined:

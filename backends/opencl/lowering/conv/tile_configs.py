@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.split_k import split_k
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
@@ -119,9 +120,9 @@ def choose_teams(
     for tile in TEAMS[parts]:
         resident = max(1, memory // tile.local_memory)
         tiles = ceil_div(rows, tile.rows) * ceil_div(columns, tile.columns) * groups
-        wanted = max(1, min(units * resident // tiles, terms // _LEAST_SHARE, _MAX_SPLITS)) if divisible else 1
-        share = round_up(ceil_div(terms, wanted), tile.depth)
-        splits = ceil_div(terms, share)
+        workers = units * resident if divisible else 0
+        split = split_k(terms, tiles, workers, _MAX_SPLITS, min_terms=_LEAST_SHARE, multiple=tile.depth)
+        splits, share = split.splits, split.terms
         waves = ceil_div(tiles * splits, units * resident)
         time = waves * resident * tile.rows * tile.columns * share / tile.speed
         if splits > 1:
@@ -139,7 +140,6 @@ def half_type(dtype: DType) -> str:
 def share_out(runtime: Runtime, method: Method, tiles: int, terms: int) -> tuple[int, int]:
     """How many groups share out the terms of a tile, and how many terms each takes."""
     units = runtime.features.compute_units
-    wanted = _WAVES * units // tiles if tiles < units else 1
-    splits = max(1, min(wanted, terms // _SPLIT_TERMS, _MAX_SPLITS))
-    share = round_up(ceil_div(terms, splits), method.depth)
-    return ceil_div(terms, share), share
+    workers = _WAVES * units if tiles < units else 0
+    split = split_k(terms, tiles, workers, _MAX_SPLITS, min_terms=_SPLIT_TERMS, multiple=method.depth)
+    return split.splits, split.terms

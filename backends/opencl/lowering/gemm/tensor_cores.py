@@ -13,10 +13,10 @@ from functools import partial
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.split_k import SplitK
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm import bf16_split, split_k, staging, tile_configs
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
-from polyhal.backends.opencl.lowering.gemm.split_k import Shares
 from polyhal.backends.opencl.lowering.gemm.tile_configs import TEAMS, WARPS, TeamTile, Tile, WarpTile
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.ptx import EXTENDED_HOPPER, HOPPER
@@ -69,9 +69,9 @@ def ways(runtime: Runtime, p: Product) -> list[Callable[[], Launch]]:
 
 def by_warps(runtime: Runtime, p: Product, tiles: Mapping[WarpTile, float], parts: int = 1) -> Launch:
     """With mma.sync, or its twin; float32 in so many TF32 parts. Raises KernelBuildError."""
-    tile, shares = tile_configs.choose(runtime, p, WARPS, tiles)
+    tile, split_terms = tile_configs.choose(runtime, p, WARPS, tiles)
     defined = {"FLOAT32": p.dtype is dtypes.float32, "PARTS": parts}
-    steps, sums = _multiply(runtime, "gemm/mma", p, p, tile, shares, defined, geometry(p), p.workspace)
+    steps, sums = _multiply(runtime, "gemm/mma", p, p, tile, split_terms, defined, geometry(p), p.workspace)
     if parts > 1:
         steps.append(bf16_split.repair(runtime, p))
     return LaunchSequence("matmul", steps, sums) if len(steps) > 1 else steps[0]
@@ -79,12 +79,12 @@ def by_warps(runtime: Runtime, p: Product, tiles: Mapping[WarpTile, float], part
 
 def by_teams(runtime: Runtime, p: Product, tiles: Mapping[TeamTile, float]) -> Launch:
     """With wgmma, or its twin; float32 in the bfloat16 parts of the tiles. Raises KernelBuildError."""
-    tile, shares = tile_configs.choose(runtime, p, TEAMS, tiles)
+    tile, split_terms = tile_configs.choose(runtime, p, TEAMS, tiles)
     if p.dtype in _HALVES:
         copies, staged, memory = _in_pieces(runtime, p)
         place = p.workspace + len(copies)
         args = {**geometry(staged, *memory), "a_part": 0, "b_part": 0}
-        steps, sums = _multiply(runtime, "gemm/wgmma", p, staged, tile, shares, {}, args, place)
+        steps, sums = _multiply(runtime, "gemm/wgmma", p, staged, tile, split_terms, {}, args, place)
         steps = [*(c.launch for c in copies), *steps]
         sizes = (*(c.nbytes for c in copies), *sums)
         return LaunchSequence("matmul", steps, sizes) if len(steps) > 1 else steps[0]
@@ -96,7 +96,7 @@ def by_teams(runtime: Runtime, p: Product, tiles: Mapping[TeamTile, float]) -> L
         **geometry(split, Workspace(p.workspace), Workspace(p.workspace + 1)), "a_part": left.distance,
         "b_part": right.distance,
     }  # fmt: skip
-    steps, sums = _multiply(runtime, "gemm/wgmma", p, split, tile, shares, {}, args, p.workspace + 2)
+    steps, sums = _multiply(runtime, "gemm/wgmma", p, split, tile, split_terms, {}, args, p.workspace + 2)
     steps = [left.launch, right.launch, *steps]
     if parts > 1:
         steps.append(bf16_split.repair(runtime, p))
@@ -131,13 +131,13 @@ def _multiply(
     p: Product,
     staged: Product,
     tile: Tile,
-    shares: Shares,
+    split: SplitK,
     constants: Definitions,
     args: Arguments,
     place: int,
 ) -> tuple[list[Launch], tuple[int, ...]]:
     """The launches that multiply the operands in `args`, which lie as in `staged`, and their workspace, at `place`."""
-    shared = shares.count > 1
+    shared = split.splits > 1
     finishing, finishing_args = epilogue(replace(p, bias=None, epilogue=None) if shared else p)
     units = runtime.features.tensor_cores
     stages = staging.definitions(staged, padded=staged.dtype is not p.dtype, ragged=True)
@@ -147,13 +147,13 @@ def _multiply(
         SHORT_RESULTS=units and p.out_dtype in _HALVES,
         OCTETS=units and not shared and p.out_dtype in _HALVES and p.n % 8 == 0 and p.out.aligned,
     )  # fmt: skip
-    works = tile_configs.count(tile, p) * shares.count
+    works = tile_configs.count(tile, p) * split.splits
     groups = min(works, runtime.features.compute_units * tile_configs.resident(runtime, tile))
     target = Workspace(place) if shared else Tensor(p.out.place)
     multiply = runtime.launch(
-        kernel, kernel, defined, {**args, **finishing_args, "out": target, "terms": shares.terms, "works": works},
+        kernel, kernel, defined, {**args, **finishing_args, "out": target, "terms": split.terms, "works": works},
         (groups * tile.items, 1, 1), (tile.items, 1, 1),
         target=EXTENDED_HOPPER if units and kernel == "gemm/wgmma" else None,
     )  # fmt: skip
-    sums = shares.workspace(p)
-    return ([multiply, split_k.total(runtime, p, shares, place)] if shared else [multiply]), sums
+    sums = split_k.workspace(p, split)
+    return ([multiply, split_k.reduce(runtime, p, split, place)] if shared else [multiply]), sums

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.split_k import SplitK
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.lowering.gemm import split_k
-from polyhal.backends.opencl.lowering.gemm.split_k import Shares
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels.tuning import Family, size_class
 
@@ -190,26 +190,26 @@ def resident(runtime: Runtime, tile: Tile) -> int:
     return max(1, min(by_memory, _REGISTERS // (tile.items * registers)))
 
 
-def choose(runtime: Runtime, p: Product, family: Family[T], tiles: Mapping[T, float]) -> tuple[T, Shares]:
+def choose(runtime: Runtime, p: Product, family: Family[T], tiles: Mapping[T, float]) -> tuple[T, SplitK]:
     """The tile, of those that the device can hold, and the shares of its terms, that finish first."""
     units = runtime.features.compute_units
     most = runtime.features.static_local_memory
     slowest = min(tiles.values())
     fitting = [t for t in tiles if t.local_memory <= most] or [min(tiles, key=lambda t: t.local_memory)]
 
-    def time(tile: T, shares: Shares) -> float:
-        works = count(tile, p) * shares.count
+    def time(tile: T, split: SplitK) -> float:
+        works = count(tile, p) * split.splits
         size = tile.rows * tile.columns
-        each = size * shares.terms / tiles.get(tile, slowest)
-        if shares.count == 1:
+        each = size * split.terms / tiles.get(tile, slowest)
+        if split.splits == 1:
             return ceil_div(works, units) * (each + size / _STORED)
         sums = 4 * size
         return ceil_div(works, units) * (each + sums / _SHARE_OF_BANDWIDTH) + _LAUNCH + works * sums / _BANDWIDTH
 
-    def best(tile: T) -> tuple[float, Shares]:
+    def best(tile: T) -> tuple[float, SplitK]:
         groups = (units * rounds for rounds in range(_ROUNDS + 1))
-        found = {split_k.share_out(n, count(tile, p), p.k, tile.depth): None for n in groups}
-        return min(((time(tile, s), s) for s in found), key=lambda f: f[0])
+        splits = {split_k.choose(n, count(tile, p), p.k, tile.depth): None for n in groups}
+        return min(((time(tile, s), s) for s in splits), key=lambda f: f[0])
 
     kind = f"{size_class(p.m, p.n, p.k)} of {p.dtype.name} at {p.precision}"
     tile = runtime.tuning.choose(family, kind, min(fitting, key=lambda t: best(t)[0]))

@@ -83,8 +83,8 @@ def multiply(runtime: Runtime, p: Product, tile: Tile, *, asynchronous: bool) ->
     units = runtime.features.compute_units
     tiles = tile.count(p)
     groups = _GROUPS_PER_UNIT * units if tiles < 2 * units else 0
-    shares = split_k.share_out(groups, tiles, p.k, tile.depth)
-    shared = shares.count > 1
+    split = split_k.choose(groups, tiles, p.k, tile.depth)
+    shared = split.splits > 1
     finishing, finishing_args = epilogue(replace(p, bias=None, epilogue=None) if shared else p)
     staged = staging.definitions(p)
     # A line of terms is turned as it is copied, so element by element.
@@ -103,10 +103,10 @@ def multiply(runtime: Runtime, p: Product, tile: Tile, *, asynchronous: bool) ->
     nvidia = runtime.features.compute_capability > 0
     launch = runtime.launch(
         "matmul_tiles", "gemm/tiles", defined,
-        {**geometry(p), **finishing_args, **target, "terms": shares.terms},
-        (tiles // p.count * GROUP, shares.count, p.count), (GROUP, 1, 1), target=_RESIDENT if nvidia and large else None,
+        {**geometry(p), **finishing_args, **target, "terms": split.terms},
+        (tiles // p.count * GROUP, split.splits, p.count), (GROUP, 1, 1), target=_RESIDENT if nvidia and large else None,
     )  # fmt: skip
     if not shared:
         return launch
-    total = split_k.total(runtime, p, shares, p.workspace)
-    return LaunchSequence("matmul", (launch, total), shares.workspace(p))
+    reduce = split_k.reduce(runtime, p, split, p.workspace)
+    return LaunchSequence("matmul", (launch, reduce), split_k.workspace(p, split))

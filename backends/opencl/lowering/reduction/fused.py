@@ -16,6 +16,7 @@ from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.statements import cast, evaluate
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.split_k import split_count
 from polyhal.backends.common.problems.reduction import COMBINE, Operation
 from polyhal.backends.opencl.dialect import type_name
 from polyhal.backends.opencl.lowering.pointwise.elementwise import (
@@ -136,7 +137,7 @@ def _split(runtime: Runtime, space: _Space) -> tuple[int, int]:
     together = 1 if space.by_rows else _STRIPS * features.vector_width if features.cpu else features.group_size
     workers = (4 if features.cpu else 16 if space.by_rows else 64) * features.compute_units
     busy = ceil_div(results, together)
-    wanted = max(1, min(workers // busy, terms // _SHORTEST_PART))
+    wanted = split_count(busy, workers, terms // _SHORTEST_PART)
     units = math.prod(space.outer_reduced)
     span = _SPAN
     if space.by_rows:

@@ -8,6 +8,7 @@ from typing import Any
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.split_k import split_count
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.reduction import Operation, accumulator
 from polyhal.backends.common.problems.rows import StridedRows, rows_along
@@ -81,8 +82,8 @@ def _down_columns(
     width = _width(runtime, itemsize, count) if features.cpu else 1
     group = 1 if features.cpu else 64
     chunks = slabs * ceil_div(count, width)
-    wanted = (_CPU_WORKERS if features.cpu else _GPU_COLUMNS) * features.compute_units
-    parts = max(1, min(wanted // chunks, length // _COLUMN_PART, _COLUMN_PARTS))
+    workers = (_CPU_WORKERS if features.cpu else _GPU_COLUMNS) * features.compute_units
+    parts = split_count(chunks, workers, length // _COLUMN_PART, _COLUMN_PARTS)
     part = ceil_div(length, parts)
     numbers: list[Parameter] = [
         Constant(slabs, "uint"), Constant(length, "uint"), Constant(count, "uint"), Constant(slab, "long"),
@@ -116,14 +117,14 @@ def _along_rows(
     width, group, aligned = 1, 1, False
     if features.cpu:
         width = _width(runtime, itemsize, found.length) if found.contiguous else 1
-        parts = min(_CPU_WORKERS * features.compute_units // found.count, found.length // _CPU_PART)
+        workers, min_terms = _CPU_WORKERS * features.compute_units, _CPU_PART
     else:
         steps = (found.length, *(t for stride in found.strides for t in stride))
         aligned = found.contiguous and all(s.aligned for s in specs) and all(t % 4 == 0 for t in steps)
         width = 4 if aligned else 1
         group = min(features.group_size, max(32, power_of_two_at_least(ceil_div(found.length, width))))
-        parts = min(_GPU_WORKERS * features.compute_units // found.count, found.length // (_GPU_TILES * group * width))
-    parts = max(1, parts)
+        workers, min_terms = _GPU_WORKERS * features.compute_units, _GPU_TILES * group * width
+    parts = split_count(found.count, workers, found.length // min_terms)
     part = round_up(ceil_div(found.length, parts), width)
     definitions = definitions | {"WIDTH": width, "ALIGNED": aligned, "GROUP": group, "PARTS": parts > 1}
     rows: list[Parameter] = [

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
 from polyhal.backends.common.launching.launch import Constant
+from polyhal.backends.common.launching.split_k import split_count
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
@@ -57,7 +58,7 @@ def parts(runtime: Runtime, axes: Axes, row_workers: int = _ROW_WORKERS) -> int:
         default, shortest = _COLUMN_WORKERS, _SHORTEST_COLUMN
         busy = ceil_div(axes.results, 4 * features.group_size)
     choice = runtime.tuning.choose(SPLIT, size_class(axes.results, axes.length), Split(default))
-    return max(1, min(choice.workers * features.compute_units // busy, axes.length // shortest, _MOST_PARTS))
+    return split_count(busy, choice.workers * features.compute_units, axes.length // shortest, _MOST_PARTS)
 
 
 def few_terms(runtime: Runtime, axes: Axes) -> bool:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.split_k import split_k
 from polyhal.backends.common.problems import gemm
 from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.wgpu.dialect import type_name
@@ -175,12 +176,11 @@ def _parameters(p: Product, terms: int, *, split: bool) -> list[Parameter]:
 
 def share_out(runtime: Runtime, p: Product, groups: int, *, small: bool) -> tuple[int, int]:
     """Into how many splits to cut the terms, so that more than `groups` groups are busy, and the terms of each."""
-    wanted = _BUSY_CPU if runtime.features.cpu else _BUSY_BLOCKS if small else 2 * _BUSY
+    workers = _BUSY_CPU if runtime.features.cpu else _BUSY_BLOCKS if small else 2 * _BUSY
     least = _LEAST_TERMS_SMALL if small else _LEAST_TERMS
     room = runtime.features.max_binding // (p.count * p.m * p.n * p.sum_dtype.itemsize)
-    splits = max(1, min(wanted // groups, p.k // least, room))
-    terms = round_up(ceil_div(p.k, splits), _STEP)
-    return ceil_div(p.k, terms), terms
+    split = split_k(p.k, groups, workers, room, min_terms=least, multiple=_STEP)
+    return split.splits, split.terms
 
 
 def add(runtime: Runtime, p: Product, splits: int) -> Launch:

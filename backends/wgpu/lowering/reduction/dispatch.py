@@ -12,6 +12,7 @@ from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.split_k import split_count
 from polyhal.backends.common.problems import reduction
 from polyhal.backends.common.problems.reduction import Axes, Axis, Operation, ReductionBuilders
 from polyhal.backends.wgpu.lowering.pointwise import copy
@@ -124,7 +125,7 @@ def _parts(runtime: Runtime, x: Operand, axes: Axes) -> int:
         block = group_reduce.block(runtime, vectors, axes.length)
         share = block.tall
         busy = axes.kept[0][0] * ceil_div(vectors, block.vectors) * block.group
-    return max(1, min(group_reduce.workers(runtime) // busy, axes.length // (share * _TERMS_EACH)))
+    return split_count(busy, group_reduce.workers(runtime), axes.length // (share * _TERMS_EACH))
 
 
 # --- positions ------------------------------------------------------------------------------------------------------
