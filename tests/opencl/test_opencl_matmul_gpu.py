@@ -1,4 +1,4 @@
-"""The matrix products of GPUs, and the twins of those on NVIDIA's tensor cores, which any device can run."""
+"""The matrix products of GPUs, and the portable fallbacks of those on NVIDIA's tensor cores, which any device can run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from polyhal.backends.opencl import discovery, ptx
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.lowering.gemm import dispatch, sliced_k, tensor_cores, tile_configs
 from polyhal.backends.opencl.lowering.gemm import tiles as local_tiles
-from polyhal.backends.opencl.lowering.gemm.tile_configs import TeamTile, WarpTile
-from polyhal.backends.opencl.lowering.gemm.tiles import Tile
+from polyhal.backends.opencl.lowering.gemm.tile_configs import WarpgroupTile, WarpTile
+from polyhal.backends.opencl.lowering.gemm.tiles import SimtTile
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -29,35 +29,35 @@ Method = Callable[[Any, Product], Launch]
 
 _HALVES = {WarpTile(2, 32, 64, 32, 32, 32, 2): 1.0}
 _SINGLES = {WarpTile(4, 32, 64, 32, 32, 16, 3): 1.0}
-_TEAMS = {parts: {list(tiles)[-1]: 1.0} for parts, tiles in tile_configs.TEAM_TILES.items()}
+_WARPGROUPS = {terms: {list(tiles)[-1]: 1.0} for terms, tiles in tile_configs.WGMMA_TILES.items()}
 """The smallest tiles: a CPU keeps the sums of a group in memory."""
 
 
 def tiles(asynchronous: bool) -> Method:
     """One kind of SIMT tile."""
-    return lambda runtime, p: local_tiles.multiply(runtime, p, Tile(1, 1, 16, 2), asynchronous=asynchronous)
+    return lambda runtime, p: local_tiles.multiply(runtime, p, SimtTile(1, 1, 16, 2), asynchronous=asynchronous)
 
 
-def teams(parts: int) -> Method:
-    return lambda runtime, p: tensor_cores.by_teams(runtime, p, _TEAMS[parts])
+def wgmma(bf16_terms: int) -> Method:
+    return lambda runtime, p: tensor_cores.by_wgmma(runtime, p, _WARPGROUPS[bf16_terms])
 
 
 METHODS: dict[str, tuple[Method, DType, float]] = {
-    "slices": (lambda r, p: sliced_k.multiply(r, p, sliced_k.Tile(32, 32)), dtypes.float32, 2.0**-22),
-    "slices, half": (lambda r, p: sliced_k.multiply(r, p, sliced_k.Tile(16, 32)), dtypes.float16, 2.0**-10),
+    "sliced-K": (lambda r, p: sliced_k.multiply(r, p, sliced_k.SlicedTile(32, 32)), dtypes.float32, 2.0**-22),
+    "sliced-K, half": (lambda r, p: sliced_k.multiply(r, p, sliced_k.SlicedTile(16, 32)), dtypes.float16, 2.0**-10),
     "tiles": (tiles(False), dtypes.float32, 2.0**-22),
     "tiles, asynchronous": (tiles(True), dtypes.float32, 2.0**-22),
     "tiles, half": (tiles(False), dtypes.float16, 2.0**-10),
-    "warps, half": (lambda r, p: tensor_cores.by_warps(r, p, _HALVES), dtypes.float16, 2.0**-10),
-    "warps, bfloat16": (lambda r, p: tensor_cores.by_warps(r, p, _HALVES), dtypes.bfloat16, 2.0**-7),
-    "warps, rounded": (lambda r, p: tensor_cores.by_warps(r, p, _SINGLES), dtypes.float32, 2.0**-10),
-    "warps, split": (lambda r, p: tensor_cores.by_warps(r, p, _SINGLES, 2), dtypes.float32, 2.0**-21),
-    "teams, half": (teams(1), dtypes.float16, 2.0**-10),
-    "teams, split": (teams(3), dtypes.float32, 2.0**-21),
-    "teams, rounded": (teams(1), dtypes.float32, 2.0**-7),
+    "mma, half": (lambda r, p: tensor_cores.by_mma(r, p, _HALVES), dtypes.float16, 2.0**-10),
+    "mma, bfloat16": (lambda r, p: tensor_cores.by_mma(r, p, _HALVES), dtypes.bfloat16, 2.0**-7),
+    "mma, rounded": (lambda r, p: tensor_cores.by_mma(r, p, _SINGLES), dtypes.float32, 2.0**-10),
+    "mma, split": (lambda r, p: tensor_cores.by_mma(r, p, _SINGLES, 2), dtypes.float32, 2.0**-21),
+    "wgmma, half": (wgmma(1), dtypes.float16, 2.0**-10),
+    "wgmma, split": (wgmma(3), dtypes.float32, 2.0**-21),
+    "wgmma, rounded": (wgmma(1), dtypes.float32, 2.0**-7),
 }
 """Each with its dtype and the error it may make, in units of the sum of the products' magnitudes."""
-# Edges in all directions; whole pieces of 16 bytes and single elements; terms that are shared out.
+# Edges in all directions; whole copies of 16 bytes and single elements; split terms.
 CASES = [("nn", (70, 136, 72)), ("nt", (33, 65, 77)), ("tt", (40, 48, 600))]
 
 
@@ -70,7 +70,7 @@ def device() -> Harness:
 
 @pytest.fixture(autouse=True)
 def features_of_a_gpu(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
-    """So that the tiles fit, and terms are shared out."""
+    """So that the tiles fit, and terms are split."""
     found = replace(device.backend.runtime.features, compute_units=4, static_local_memory=1 << 20)
     monkeypatch.setattr(device.backend.runtime, "features", found)
 
@@ -106,7 +106,7 @@ def test_every_method(device: Any, rng: Any, name: str, turned: str, shape: tupl
     assert (np.abs(got - x @ y) <= 4 * unit * bound + EPSILON[dtype.name] * np.abs(x @ y)).all()
 
 
-@pytest.mark.parametrize("name", ["slices", "tiles, asynchronous", "warps, half", "teams, split"])
+@pytest.mark.parametrize("name", ["sliced-K", "tiles, asynchronous", "mma, half", "wgmma, split"])
 @pytest.mark.parametrize(("x", "y"), [((2, 1, 40, 48), (3, 48, 36)), ((40, 48), (3, 48, 36))], ids=str)
 def test_batches(device: Any, rng: Any, name: str, x: tuple[int, ...], y: tuple[int, ...]) -> None:
     method, dtype, unit = METHODS[name]
@@ -116,7 +116,7 @@ def test_batches(device: Any, rng: Any, name: str, x: tuple[int, ...], y: tuple[
     np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 48)
 
 
-@pytest.mark.parametrize("name", ["warps, half", "warps, rounded", "teams, half"])
+@pytest.mark.parametrize("name", ["mma, half", "mma, rounded", "wgmma, half"])
 @pytest.mark.parametrize("turned", [False, True], ids=["along terms", "along places"])
 def test_rows_end_within_a_piece(device: Any, rng: Any, name: str, turned: bool) -> None:
     method, dtype, unit = METHODS[name]
@@ -134,7 +134,7 @@ def test_rows_end_within_a_piece(device: Any, rng: Any, name: str, turned: bool)
     np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 75)
 
 
-@pytest.mark.parametrize("name", ["slices", "tiles", "tiles, asynchronous", "warps, bfloat16", "teams, split"])
+@pytest.mark.parametrize("name", ["sliced-K", "tiles", "tiles, asynchronous", "mma, bfloat16", "wgmma, split"])
 def test_any_strides(device: Any, rng: Any, name: str) -> None:
     method, dtype, unit = METHODS[name]
     x, y = draw(rng, dtype, False, 40, 160)[:, ::-2], draw(rng, dtype, False, 160, 100)[1::2, ::-2]
@@ -143,7 +143,7 @@ def test_any_strides(device: Any, rng: Any, name: str) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 80)
 
 
-@pytest.mark.parametrize("name", ["slices", "tiles", "warps, half", "teams, split"])
+@pytest.mark.parametrize("name", ["sliced-K", "tiles", "mma, half", "wgmma, split"])
 @pytest.mark.parametrize("terms", [40, 1200], ids=["whole", "shared out"])
 def test_bias(device: Any, rng: Any, name: str, terms: int) -> None:
     method, dtype, unit = METHODS[name]
@@ -160,7 +160,7 @@ def test_bias(device: Any, rng: Any, name: str, terms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "columns"), [("warps, half", 48), ("warps, half", 35), ("warps, split", 36), ("teams, half", 48)], ids=str
+    ("name", "columns"), [("mma, half", 48), ("mma, half", 35), ("mma, split", 36), ("wgmma, half", 48)], ids=str
 )
 def test_what_lies_beside_the_sums(device: Any, rng: Any, name: str, columns: int) -> None:
     """In whole groups, in pairs, and one by one."""
@@ -180,7 +180,7 @@ def test_what_lies_beside_the_sums(device: Any, rng: Any, name: str, columns: in
     np.testing.assert_allclose(got, x @ y * factor + beside, rtol=0, atol=8 * unit * 66)
 
 
-@pytest.mark.parametrize("name", ["warps, split", "teams, split"])
+@pytest.mark.parametrize("name", ["mma, split", "wgmma, split"])
 def test_split_operands_keep_the_range_of_float32(device: Any, rng: Any, name: str) -> None:
     """Exponents far apart, and what cannot be split: the largest numbers, infinities, NaN."""
     method = METHODS[name][0]
@@ -203,7 +203,7 @@ def test_split_operands_keep_the_range_of_float32(device: Any, rng: Any, name: s
     assert (np.abs(got[~special] - want[~special]) <= 2.0**-20 * bound[~special]).all()
 
 
-@pytest.mark.parametrize("name", ["warps, split", "teams, split"])
+@pytest.mark.parametrize("name", ["mma, split", "wgmma, split"])
 @pytest.mark.parametrize("terms", [64, 1500])
 def test_split_is_as_exact_as_float32(device: Any, rng: Any, name: str, terms: int) -> None:
     x, y = (rng.standard_normal(s).astype(np.float32) for s in ((64, terms), (terms, 64)))
@@ -216,7 +216,7 @@ def test_split_is_as_exact_as_float32(device: Any, rng: Any, name: str, terms: i
 def test_wide_sums_of_halves(device: Any, rng: Any) -> None:
     x, y = draw(rng, dtypes.float16, False, 40, 64), draw(rng, dtypes.float16, False, 64, 36)
     want = x.astype(np.float64) @ y.astype(np.float64)
-    for name in ("tiles, half", "warps, half", "teams, half"):
+    for name in ("tiles, half", "mma, half", "wgmma, half"):
         got = multiply(device, METHODS[name][0], x, y, dtypes.float32)
         np.testing.assert_allclose(got, want, rtol=0, atol=64 * 2.0**-22)
 
@@ -225,11 +225,11 @@ def test_choices_fit_the_device(device: Any) -> None:
     """Every tile of every table, and every candidate of a search, fits a device of its kind."""
     runtime = device.backend.runtime
     hopper = replace(runtime.features, compute_capability=90, static_local_memory=200 << 10)
-    warps = tile_configs.HALF_TILES | tile_configs.ROUNDED_TILES | tile_configs.SPLIT_TILES
-    teams = tile_configs.TEAM_TILES[1] | tile_configs.TEAM_TILES[3]
-    assert all(tile_configs.WARPS.allowed(hopper, tile) for tile in warps)
-    assert all(tile_configs.TEAMS.allowed(hopper, tile) for tile in teams)
-    for tile, family in [*((t, tile_configs.WARPS) for t in warps), *((t, tile_configs.TEAMS) for t in teams)]:
+    warps = tile_configs.HALF_TILES | tile_configs.TF32_TILES | tile_configs.TF32X3_TILES
+    warpgroups = tile_configs.WGMMA_TILES[1] | tile_configs.WGMMA_TILES[3]
+    assert all(tile_configs.MMA.allowed(hopper, tile) for tile in warps)
+    assert all(tile_configs.WGMMA.allowed(hopper, tile) for tile in warpgroups)
+    for tile, family in [*((t, tile_configs.MMA) for t in warps), *((t, tile_configs.WGMMA) for t in warpgroups)]:
         for values in family.candidates(hopper, tile):  # type: ignore[attr-defined]
             found = replace(tile, **values)  # type: ignore[arg-type]
             assert found.items <= 512
@@ -240,39 +240,41 @@ def test_choices_fit_the_device(device: Any) -> None:
     assert not isinstance(p, Declined)
     for memory in (48 << 10, 96 << 10, 200 << 10):
         runtime.features = replace(runtime.features, static_local_memory=memory)
-        tile, _ = tile_configs.choose(runtime, p, tile_configs.WARPS, tile_configs.HALF_TILES)
+        tile, _ = tile_configs.choose(runtime, p, tile_configs.MMA, tile_configs.HALF_TILES)
         assert tile.local_memory <= max(memory, 64 << 10)
 
 
 @pytest.mark.parametrize(
-    "tile", [WarpTile(2, 64, 32, 32, 32, 32, 3), WarpTile(2, 32, 32, 32, 32, 64, 2), TeamTile(1, 1, 128, 3)], ids=str
+    "tile",
+    [WarpTile(2, 64, 32, 32, 32, 32, 3), WarpTile(2, 32, 32, 32, 32, 64, 2), WarpgroupTile(1, 1, 128, 3)],
+    ids=str,
 )
 def test_candidates_of_a_search(device: Any, rng: Any, tile: Any) -> None:
-    """Two matrices and a share of terms each for fewer groups than works: a group makes several, one after the other."""
+    """Two matrices, each split along its terms, for fewer groups than work tiles: a group computes several."""
     x, y = draw(rng, dtypes.float16, False, 2, 130, 200), draw(rng, dtypes.float16, True, 2, 200, 72)
     runtime = device.backend.runtime
     runtime.features = replace(runtime.features, compute_units=1)
-    by: Any = tensor_cores.by_warps if isinstance(tile, WarpTile) else tensor_cores.by_teams
+    by: Any = tensor_cores.by_mma if isinstance(tile, WarpTile) else tensor_cores.by_wgmma
     got = multiply(device, lambda r, p: by(r, p, {tile: 1.0}), x, y)
     np.testing.assert_allclose(got, x.astype(np.float64) @ y.astype(np.float64), rtol=0, atol=4 * 2.0**-10 * 200)
 
 
-def test_ways_follow_dtype_and_precision(device: Any) -> None:
+def test_candidates_follow_dtype_and_precision(device: Any) -> None:
     def names(dtype: DType, precision: str, capability: int, size: int = 1024) -> list[str]:
         runtime = device.backend.runtime
         runtime.features = replace(runtime.features, compute_capability=capability)
         spec = Spec(dtype, (size, size), (size, 1))
         p = gemm.describe(spec, spec, spec, (0, 1, None, 2, 3))
         assert isinstance(p, Product)
-        return [w.func.__name__ for w in tensor_cores.ways(runtime, replace(p, precision=precision))]  # type: ignore[attr-defined]
+        return [w.func.__name__ for w in tensor_cores.candidates(runtime, replace(p, precision=precision))]  # type: ignore[attr-defined]
 
-    assert names(dtypes.float16, "highest", 90) == ["by_teams", "by_warps"]
-    assert names(dtypes.bfloat16, "highest", 80) == ["by_warps"]
-    assert names(dtypes.float16, "highest", 90, 64) == ["by_warps"]
+    assert names(dtypes.float16, "highest", 90) == ["by_wgmma", "by_mma"]
+    assert names(dtypes.bfloat16, "highest", 80) == ["by_mma"]
+    assert names(dtypes.float16, "highest", 90, 64) == ["by_mma"]
     assert names(dtypes.float32, "highest", 90) == []
-    assert names(dtypes.float32, "high", 90) == ["by_teams", "by_warps"]
-    assert names(dtypes.float32, "high", 90, 256) == ["by_warps"]
-    assert names(dtypes.float32, "medium", 86) == ["by_warps"]
+    assert names(dtypes.float32, "high", 90) == ["by_wgmma", "by_mma"]
+    assert names(dtypes.float32, "high", 90, 256) == ["by_mma"]
+    assert names(dtypes.float32, "medium", 86) == ["by_mma"]
     assert names(dtypes.int32, "high", 90) == []
 
 

@@ -1,6 +1,5 @@
-// Float32 products whose operands were split: where a result is not finite, it is computed again without splitting,
-// which turns infinities and numbers next to the largest into NaN. Such results are rare, so this is small and slow;
-// where there are none it reads the results once.
+// Recomputes results of a split float32 product that are not finite. Splitting turns infinities and numbers next to the
+// largest into NaN; such results are rare, so this kernel is small and slow. If all results are finite it only reads them.
 
 #ifndef REAL
 #define REAL float
@@ -14,21 +13,21 @@
 #include "lib/epilogue.h"
 #include "gemm/operands.h"
 
-// Results that a work-item looks at together, so that several loads are under way.
-#define TOGETHER 4
+// Results that a work-item checks at a time, so that several loads are in flight.
+#define PER_ITEM 4
 
 __kernel void gemm_bf16_repair(
     __global const float *a, const ulong a_offset, __global const float *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
     __global float *out, const ulong out_offset, const ulong size, const GemmGeometry geometry) {
     UNPACK_GEOMETRY
-    const ulong step = get_global_size(0) * TOGETHER;
+    const ulong step = get_global_size(0) * PER_ITEM;
     out += out_offset;
-    for (ulong first = get_global_id(0) * TOGETHER; first < size; first += step) {
-        const uint count = min((ulong)TOGETHER, size - first);
+    for (ulong first = get_global_id(0) * PER_ITEM; first < size; first += step) {
+        const uint count = min((ulong)PER_ITEM, size - first);
         int finite = 1;
 #pragma unroll
-        for (uint i = 0; i < TOGETHER; i++) finite &= isfinite(out[min(first + i, size - 1)]);
+        for (uint i = 0; i < PER_ITEM; i++) finite &= isfinite(out[min(first + i, size - 1)]);
         if (finite) continue;
         for (ulong at = first; at < first + count; at++) {
             if (isfinite(out[at])) continue;

@@ -1,56 +1,59 @@
-// Slabs of the left operand of gemm/cpu_panels.cl: SLAB rows of a block, and the terms of a part. It defines what is named here.
+// Slabs of the left operand of gemm/cpu_panels.cl: SLAB rows of a block of `a`, and the terms of one pass over k. The
+// includer defines the macros used here.
 
-#ifndef POLYHAL_SLABS
-#define POLYHAL_SLABS
+#ifndef POLYHAL_CPU_LHS_SLAB
+#define POLYHAL_CPU_LHS_SLAB
 
-// `rows` rows of `a`, of which `depth` terms.
+// Rows of `a` from `row` on, and terms from `start` on.
 typedef struct {
     uint row, rows, start, depth;
 } Slab;
 
-// Slabs are numbered from the top of a block down, and part by part. Behind the last part they have no terms.
+// Slabs are numbered down the block, pass by pass. After the last pass they have no terms.
 FORCE_INLINE Slab slab_of(const uint number, const uint slabs, const uint first_row, const uint last_row, const uint step,
-                     const uint k) {
+                          const uint k) {
     const uint row = first_row + number % slabs * SLAB, start = min(number / slabs * step, k);
-    const Slab found = {row, min((uint)SLAB, last_row - row), start, min(step, k - start)};
-    return found;
+    const Slab slab = {row, min((uint)SLAB, last_row - row), start, min(step, k - start)};
+    return slab;
 }
 
-FORCE_INLINE Lines slab_lines(__global const STORAGE(DTYPE) *a, const long row_step, const long column_step, const Slab slab,
-                         const uint times) {
+FORCE_INLINE Lines slab_lines(__global const STORAGE(DTYPE) *a, const long row_step, const long column_step,
+                              const Slab slab, const uint times) {
     const uint rows = slab.depth ? WHOLE(slab.rows) : 0;
-    return lines_of(a + slab.row * row_step + slab.start * column_step, BY_ROWS ? row_step : column_step,
-                    BY_ROWS ? rows : slab.depth, BY_ROWS ? slab.depth : slab.rows, times);
+    return lines_of(a + slab.row * row_step + slab.start * column_step, A_ROW_MAJOR ? row_step : column_step,
+                    A_ROW_MAJOR ? rows : slab.depth, A_ROW_MAJOR ? slab.depth : slab.rows, times);
 }
 
-#if COPIED
-// Lines of a slab to their places. Its last row again makes a whole tile of the last rows; these sums are not stored.
-FORCE_INLINE void copy_some(__private Lines *some, const uint at_once, const long near, const uint rows, LEFT_SPACE REAL *place) {
-    const uint until = min(some->line + at_once, some->lines), length = BY_ROWS ? some->length : WHOLE(rows);
-    for (uint i = some->line; i < until; i++) {
-        __global const STORAGE(DTYPE) *line = some->from + (BY_ROWS ? min(i, rows - 1) : i) * some->step;
-        LEFT_SPACE REAL *to = place + i * PITCH;
+#if PACK_A
+// Packs the next lines of a slab, at most `count`. Its last row is repeated up to a whole tile; the results of these rows
+// are not stored.
+FORCE_INLINE void pack_lines(__private Lines *lines, const uint count, const long stride, const uint rows,
+                             A_SPACE REAL *place) {
+    const uint until = min(lines->line + count, lines->lines), length = A_ROW_MAJOR ? lines->length : WHOLE(rows);
+    for (uint i = lines->line; i < until; i++) {
+        __global const STORAGE(DTYPE) *line = lines->from + (A_ROW_MAJOR ? min(i, rows - 1) : i) * lines->step;
+        A_SPACE REAL *to = place + i * PITCH;
         uint j = 0;
-        if (near == 1)
-            for (; j + WIDTH <= some->length; j += WIDTH) BLOCK_STORE(SOME(line + j), to + j);
-        for (; j < length; j++) to[j] = ONE(line, min(j, some->length - 1) * near);
+        if (stride == 1)
+            for (; j + WIDTH <= lines->length; j += WIDTH) BLOCK_STORE(LOAD_VECTOR(line + j), to + j);
+        for (; j < length; j++) to[j] = LOAD_SCALAR(line, min(j, lines->length - 1) * stride);
     }
-    some->line = until;
+    lines->line = until;
 }
 #endif
 
 #if ROW_SUMS
-// Adds some lines of a slab to the sums of its rows.
-FORCE_INLINE void add_some(__private Lines *some, __private V *totals) {
-    const uint until = min(some->line + some->at_once, some->lines);
-    for (uint r = 0; r < some->length; r += WIDTH)
-        for (uint i = some->line; i < until; i++) {
-            __global const STORAGE(DTYPE) *line = some->from + i * some->step + r;
-            if (r + WIDTH <= some->length) totals[r / WIDTH] += SOME(line);
+// Adds the next lines of a slab to its row sums.
+FORCE_INLINE void sum_lines(__private Lines *lines, __private V *totals) {
+    const uint until = min(lines->line + lines->at_once, lines->lines);
+    for (uint r = 0; r < lines->length; r += WIDTH)
+        for (uint i = lines->line; i < until; i++) {
+            __global const STORAGE(DTYPE) *line = lines->from + i * lines->step + r;
+            if (r + WIDTH <= lines->length) totals[r / WIDTH] += LOAD_VECTOR(line);
             else
-                for (uint j = 0; r + j < some->length; j++) TILE_LANE(totals[r / WIDTH], j) += ONE(line, j);
+                for (uint j = 0; r + j < lines->length; j++) TILE_LANE(totals[r / WIDTH], j) += LOAD_SCALAR(line, j);
         }
-    some->line = until;
+    lines->line = until;
 }
 #endif
 

@@ -1,12 +1,13 @@
-// out = a x b on a CPU: one work-item makes one of `blocks_down` x `blocks_across` blocks of the result, as register tiles of
-// MR rows by NR columns. Up to DEPTH terms at a time, it packs its columns of `b` panel by panel, of which one stays in the
-// first-level cache while all its rows of `a` pass by from the second-level cache. They are read where they lie, or are first
-// copied there as they lie (COPIED), in slabs, where that cache could not hold them otherwise or they must be converted.
+// out = a x b on a CPU, after BLIS (Van Zee and van de Geijn, 2015): a work-item computes one of `blocks_down` x
+// `blocks_across` blocks of the result as register tiles of MR x NR. Per pass over at most KC terms it packs its columns of
+// `b` into panels of NR columns, one at a time, which stays in the first-level cache while all rows of `a` stream from the
+// second-level cache. Those are read in place, or packed there first (PACK_A) in slabs if that cache would not hold them
+// otherwise or they must be converted.
 //
-// The sums of the rows of `a` go to `row_sums` where they are wanted (ROW_SUMS, with lines that are columns, SPLIT 0).
+// With ROW_SUMS the row sums of `a` go to `row_sums`; this needs A_ROW_MAJOR 0 and PARTIAL_IN_WORKSPACE 0.
 //
-// Between the parts, sums wait in `partial`, which is `out` itself where that has the type of the sums (SPLIT 0), and a
-// workspace where it is narrower (SPLIT 1).
+// Between passes partial sums are kept in `out` if it has the type of the sums, else in the workspace `partial`
+// (PARTIAL_IN_WORKSPACE).
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -18,44 +19,45 @@
 #define REAL float
 #define REAL_DTYPE float32
 #endif
-// Whether operands are read in another type than that of the sums.
+// 1: operands are loaded in another type than REAL.
 #ifndef WIDEN
 #define WIDEN 0
 #endif
 #ifndef WIDTH
 #define WIDTH 16
 #endif
-// Registers: MR * VECTORS sums, VECTORS of b and one of a; 29 of AVX-512's 32.
+// Registers: MR * VECTORS sums, VECTORS of b and one of a: 29 of the 32 of AVX-512.
 #ifndef MR
 #define MR 6
 #endif
 #ifndef VECTORS
 #define VECTORS 4
 #endif
-#ifndef DEPTH
-#define DEPTH 128
+#ifndef KC
+#define KC 128
 #endif
-#ifndef COPIED
-#define COPIED 1
+#ifndef PACK_A
+#define PACK_A 1
 #endif
-// Rows of `a` that are copied or fetched at once: whole tiles, and whole vectors.
+// Rows of `a` that are packed or prefetched together: a multiple of MR and of WIDTH.
 #ifndef SLAB
 #define SLAB 48
 #endif
-// Most rows of a block.
-#ifndef BLOCK_ROWS
-#define BLOCK_ROWS 528
+// Rows of a block, at most.
+#ifndef MC
+#define MC 528
 #endif
-// Whether lines of `a`, in which neighbours lie side by side, are its rows or its columns. What is not copied has such lines.
-#ifndef BY_ROWS
-#define BY_ROWS 1
+// 1: the rows of `a` are contiguous; 0: its columns. One of them is if `a` is not packed.
+#ifndef A_ROW_MAJOR
+#define A_ROW_MAJOR 1
 #endif
-// Where a copy of `a` lies: CPUs have local memory in ordinary memory, one for each core, and say how much.
-#ifndef IN_LOCAL
-#define IN_LOCAL 0
+// 1: packed slabs are in local memory, which CPUs keep in ordinary memory per core, of a size they report; 0: in private
+// memory.
+#ifndef PACK_IN_LOCAL
+#define PACK_IN_LOCAL 0
 #endif
-#ifndef SPLIT
-#define SPLIT 0
+#ifndef PARTIAL_IN_WORKSPACE
+#define PARTIAL_IN_WORKSPACE 0
 #endif
 #ifndef ROW_SUMS
 #define ROW_SUMS 0
@@ -69,13 +71,13 @@ typedef VEC(REAL) V;
 #include "lib/register_transpose.h"
 
 #define NR (VECTORS * WIDTH)
-// The distances of lines, rows and terms of `a`. Lines of a copy are an odd number of cache lines apart, so that those of a
-// tile do not drive each other from the cache.
-#if !COPIED
-#define ROW_STEP (BY_ROWS ? a_row : 1)
-#define TERM_STEP (BY_ROWS ? 1 : a_column)
-#elif BY_ROWS
-#define PITCH (DEPTH + WIDTH)
+// Strides of rows and terms of `a`. Packed lines are an odd number of cache lines apart, so that those of a tile do not
+// evict each other.
+#if !PACK_A
+#define ROW_STEP (A_ROW_MAJOR ? a_row : 1)
+#define TERM_STEP (A_ROW_MAJOR ? 1 : a_column)
+#elif A_ROW_MAJOR
+#define PITCH (KC + WIDTH)
 #define ROW_STEP PITCH
 #define TERM_STEP 1
 #define SLAB_SIZE (SLAB * PITCH)
@@ -83,134 +85,137 @@ typedef VEC(REAL) V;
 #define PITCH SLAB
 #define ROW_STEP 1
 #define TERM_STEP PITCH
-#define SLAB_SIZE (DEPTH * PITCH)
+#define SLAB_SIZE (KC * PITCH)
 #endif
-#if !COPIED
-#define LEFT_SPACE __global
-#elif IN_LOCAL
-#define LEFT_SPACE __local
+#if !PACK_A
+#define A_SPACE __global
+#elif PACK_IN_LOCAL
+#define A_SPACE __local
 #else
-#define LEFT_SPACE __private
+#define A_SPACE __private
 #endif
 #define TILE_LANE(v, j) (((__private REAL *)&(v))[j])
 #if WIDEN
-#define ONE(p, i) ((REAL)LOAD(DTYPE, p, i))
-#define SOME(p) CONVERT(REAL, LOADV(DTYPE, p))
+#define LOAD_SCALAR(p, i) ((REAL)LOAD(DTYPE, p, i))
+#define LOAD_VECTOR(p) CONVERT(REAL, LOADV(DTYPE, p))
 #else
-#define ONE(p, i) LOAD(DTYPE, p, i)
-#define SOME(p) LOADV(DTYPE, p)
+#define LOAD_SCALAR(p, i) LOAD(DTYPE, p, i)
+#define LOAD_VECTOR(p) LOADV(DTYPE, p)
 #endif
-// At any multiple of a real.
+// Stores a vector at any multiple of a REAL.
 #define BLOCK_STORE(v, p) CONCAT(vstore, WIDTH)(v, 0, p)
 #include "lib/prefetch.h"
-// Columns that are read where they lie have each term in a cache line of its own, from the second-level cache.
-#if COPIED || BY_ROWS
-#define FETCH_TERM(p)
+// Columns of `a` read in place have each term in another cache line, of the second-level cache.
+#if PACK_A || A_ROW_MAJOR
+#define PREFETCH_TERM(p)
 #else
 #define TERMS_AHEAD 16
-#define FETCH_TERM(p) PREFETCH_L1(p);
+#define PREFETCH_TERM(p) PREFETCH_L1(p);
 #endif
-// What an epilogue reads beside a row of a tile.
+// Prefetches the operands of the epilogue for a row of a tile.
 #define FETCH_BROADCAST(D, name, slot, p, row, column)
 #define FETCH_STRIDED(D, name, slot, p, row, column)
 #define FETCH_CONTIGUOUS(D, name, slot, p, row, column) PREFETCH_L1((p) + (column) + WIDTH - 1);
 #define FETCH_PAIR FETCH_CONTIGUOUS
 #define FETCH_WHOLE FETCH_CONTIGUOUS
-#if SPLIT
-#define WAITING partial
+#if PARTIAL_IN_WORKSPACE
+#define PARTIAL partial
 #else
-#define WAITING out
+#define PARTIAL out
 #endif
-// Up to whole tiles.
+// Rounds rows up to whole tiles.
 #define WHOLE(rows) (((rows) + MR - 1) / MR * MR)
-#define STARTS(count, part, parts) ((uint)((ulong)(count) * (part) / (parts)))
+#define SPLIT_POINT(count, part, parts) ((uint)((ulong)(count) * (part) / (parts)))
 
 #include "gemm/cpu_lhs_slab.h"
 
-// NR columns of `b`, `depth` rows, row by row. Columns past the end repeat the last one; they are not stored.
-FORCE_INLINE void pack_columns(__global const STORAGE(DTYPE) *b, const long row_step, const long column_step, const uint columns,
-                          const uint depth, __private V *panel) {
+// Packs NR columns of `b`, `depth` terms, row by row. Columns past the end repeat the last one; their results are not
+// stored.
+FORCE_INLINE void pack_columns(__global const STORAGE(DTYPE) *b, const long row_step, const long column_step,
+                               const uint columns, const uint depth, __private V *panel) {
     uint p = 0;
     if (column_step == 1 && columns == NR) {
         for (; p < depth; p++)
 #pragma unroll
-            for (uint v = 0; v < VECTORS; v++) panel[p * VECTORS + v] = SOME(b + p * row_step + v * WIDTH);
+            for (uint v = 0; v < VECTORS; v++) panel[p * VECTORS + v] = LOAD_VECTOR(b + p * row_step + v * WIDTH);
     } else if (row_step == 1) {
         for (; p + WIDTH <= depth; p += WIDTH)
             for (uint v = 0; v < VECTORS; v++) {
-                V square[WIDTH];
+                V block[WIDTH];
 #pragma unroll
-                for (uint i = 0; i < WIDTH; i++) square[i] = SOME(b + min(v * WIDTH + i, columns - 1) * column_step + p);
-                TRANSPOSE(square)
+                for (uint i = 0; i < WIDTH; i++)
+                    block[i] = LOAD_VECTOR(b + min(v * WIDTH + i, columns - 1) * column_step + p);
+                TRANSPOSE(block)
 #pragma unroll
-                for (uint i = 0; i < WIDTH; i++) panel[(p + i) * VECTORS + v] = square[i];
+                for (uint i = 0; i < WIDTH; i++) panel[(p + i) * VECTORS + v] = block[i];
             }
     }
-    __private REAL *single = (__private REAL *)panel;
+    __private REAL *scalars = (__private REAL *)panel;
     for (; p < depth; p++)
-        for (uint c = 0; c < NR; c++) single[p * NR + c] = ONE(b, min(c, columns - 1) * column_step + p * row_step);
+        for (uint c = 0; c < NR; c++) scalars[p * NR + c] = LOAD_SCALAR(b, min(c, columns - 1) * column_step + p * row_step);
 }
 
-__kernel NO_AUTOVEC void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const ulong a_offset,
-                            __global const STORAGE(DTYPE) *b, const ulong b_offset, EPILOGUE_PARAMETERS
-#if SPLIT
-                            __global REAL *partial,
+__kernel NO_AUTOVEC void gemm_cpu_panels(
+    __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
+    EPILOGUE_PARAMETERS
+#if PARTIAL_IN_WORKSPACE
+    __global REAL *partial,
 #endif
-                            __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+    __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
 #if ROW_SUMS
-                            __global STORAGE(OUT_DTYPE) *row_sums, const ulong row_sums_offset,
+    __global STORAGE(OUT_DTYPE) *row_sums, const ulong row_sums_offset,
 #endif
-                            const uint blocks_down, const uint blocks_across, const GemmGeometry geometry) {
+    const uint blocks_down, const uint blocks_across, const GemmGeometry geometry) {
     UNPACK_GEOMETRY
     const uint down = get_global_id(0), across = get_global_id(1), batch = get_global_id(2);
     if (down >= blocks_down || across >= blocks_across) return;
     const uint tiles_down = (m + MR - 1) / MR, tiles_across = (n + NR - 1) / NR;
-    const uint first_row = STARTS(tiles_down, down, blocks_down) * MR;
-    const uint last_row = min(STARTS(tiles_down, down + 1, blocks_down) * MR, m);
-    const uint first_column = STARTS(tiles_across, across, blocks_across) * NR;
-    const uint last_column = min(STARTS(tiles_across, across + 1, blocks_across) * NR, n);
+    const uint first_row = SPLIT_POINT(tiles_down, down, blocks_down) * MR;
+    const uint last_row = min(SPLIT_POINT(tiles_down, down + 1, blocks_down) * MR, m);
+    const uint first_column = SPLIT_POINT(tiles_across, across, blocks_across) * NR;
+    const uint last_column = min(SPLIT_POINT(tiles_across, across + 1, blocks_across) * NR, n);
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
     a = MATRIX_OF_A(i0, i1, i2) + a_offset;
     b = MATRIX_OF_B(i0, i1, i2) + b_offset;
     out += out_offset + (ulong)batch * m * n;
-#if SPLIT
+#if PARTIAL_IN_WORKSPACE
     partial += (ulong)batch * m * n;
 #endif
-    V panel[DEPTH * VECTORS];
-    // Parts of equal length, in whole vectors.
-    const uint parts = (k + DEPTH - 1) / DEPTH;
-    const uint step = parts ? ((k + parts - 1) / parts + WIDTH - 1) / WIDTH * WIDTH : 1;
-    // While the tiles of a slab are computed for the first time, the next one is copied and the one after that is fetched, some
-    // lines of it with every MR-th of a tile. A part's slabs leave one place free for that. Where lines are columns, a whole
-    // part of them is fetched in the time of the one before: longer runs arrive faster.
+    V panel[KC * VECTORS];
+    // Passes of equal length, in whole vectors.
+    const uint passes = (k + KC - 1) / KC;
+    const uint step = passes ? ((k + passes - 1) / passes + WIDTH - 1) / WIDTH * WIDTH : 1;
+    // While the tiles of a slab are computed for the first time, the next slab is packed and the one after that prefetched,
+    // some lines during each MR-th of a tile. One slab of memory stays free for that. Contiguous columns are prefetched for
+    // a whole pass during the pass before: longer runs arrive faster.
     const uint slabs = (last_row - first_row + SLAB - 1) / SLAB;
     const uint tiles = WHOLE(last_row - first_row) / MR, panels = (last_column - first_column + NR - 1) / NR;
-    Slab coming = slab_of(0, slabs, first_row, last_row, step, k);
-    Lines soon = slab_lines(a, a_row, a_column, coming, 1), later = soon;
-#if !BY_ROWS
-    later = lines_of(a + first_row * a_row, a_column, min(step, k), last_row - first_row, 1);
-    prefetch_some(&later);
+    Slab next_slab = slab_of(0, slabs, first_row, last_row, step, k);
+    Lines next_lines = slab_lines(a, a_row, a_column, next_slab, 1), prefetched = next_lines;
+#if !A_ROW_MAJOR
+    prefetched = lines_of(a + first_row * a_row, a_column, min(step, k), last_row - first_row, 1);
+    prefetch_some(&prefetched);
 #endif
-#if COPIED
-    LEFT_SPACE REAL block[(BLOCK_ROWS / SLAB + 1) * SLAB_SIZE];
-    copy_some(&soon, soon.lines, BY_ROWS ? a_column : a_row, coming.rows, block);
-    uint copied_at_once = 0;
+#if PACK_A
+    A_SPACE REAL block[(MC / SLAB + 1) * SLAB_SIZE];
+    pack_lines(&next_lines, next_lines.lines, A_ROW_MAJOR ? a_column : a_row, next_slab.rows, block);
+    uint packed_lines = 0;
 #endif
 #if ROW_SUMS
     row_sums += row_sums_offset;
-    Lines adding = soon;
-    V totals[SLAB / WIDTH];
+    Lines adding = next_lines;
+    V row_totals[SLAB / WIDTH];
 #endif
-    for (uint start = 0, part = 0; start < k; start += step, part++) {
+    for (uint start = 0, pass = 0; start < k; start += step, pass++) {
         const uint depth = min(step, k - start);
         const bool last = start + step >= k;
-#if !BY_ROWS
-        later = lines_of(a + first_row * a_row + (start + depth) * a_column, a_column, min(step, k - start - depth),
+#if !A_ROW_MAJOR
+        prefetched = lines_of(a + first_row * a_row + (start + depth) * a_column, a_column, min(step, k - start - depth),
                          last_row - first_row, tiles * MR * panels);
 #endif
         for (uint column = first_column; column < last_column; column += NR) {
             const uint columns = min((uint)NR, last_column - column);
-            // So is what the next panel is packed from: rows of it, or columns.
+            // The source of the next panel is prefetched too, row by row or column by column.
             const bool more = column + NR < last_column, by_rows = b_column == 1;
             const uint next_column = more ? column + NR : first_column, next_start = more ? start : min(start + step, k);
             const uint next_columns = min((uint)NR, last_column - next_column), next_depth = min(step, k - next_start);
@@ -219,22 +224,22 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const
             pack_columns(b + column * b_column + start * b_row, b_row, b_column, columns, depth, panel);
             for (uint row = first_row; row < last_row; row += MR) {
                 const uint rows = min((uint)MR, last_row - row);
-                const uint number = part * slabs + (row - first_row) / SLAB, inside = (row - first_row) % SLAB;
+                const uint number = pass * slabs + (row - first_row) / SLAB, inside = (row - first_row) % SLAB;
                 if (column == first_column && inside == 0) {
                     const uint times = min((uint)SLAB, WHOLE(last_row - row));
-#if COPIED
-                    coming = slab_of(number + 1, slabs, first_row, last_row, step, k);
-                    soon = slab_lines(a, a_row, a_column, coming, times);
-                    copied_at_once = (soon.lines + times - 1) / times;
+#if PACK_A
+                    next_slab = slab_of(number + 1, slabs, first_row, last_row, step, k);
+                    next_lines = slab_lines(a, a_row, a_column, next_slab, times);
+                    packed_lines = (next_lines.lines + times - 1) / times;
 #endif
 #if ROW_SUMS
                     adding = slab_lines(a, a_row, a_column, slab_of(number, slabs, first_row, last_row, step, k), times);
                     adding.at_once = (adding.lines + times - 1) / times;
-                    for (uint v = 0; v < SLAB / WIDTH; v++) totals[v] = (V)(0);
+                    for (uint v = 0; v < SLAB / WIDTH; v++) row_totals[v] = (V)(0);
 #endif
-#if BY_ROWS
-                    const Slab fetched = slab_of(number + 1 + COPIED, slabs, first_row, last_row, step, k);
-                    later = slab_lines(a, a_row, a_column, fetched, times);
+#if A_ROW_MAJOR
+                    const Slab prefetched_slab = slab_of(number + 1 + PACK_A, slabs, first_row, last_row, step, k);
+                    prefetched = slab_lines(a, a_row, a_column, prefetched_slab, times);
 #endif
                 }
                 const ulong at = (ulong)row * n + column;
@@ -243,51 +248,52 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const
                 for (uint r = 0; r < MR; r++)
 #pragma unroll
                     for (uint v = 0; v < VECTORS; v++) sums[r][v] = (V)(0);
-#if COPIED
-                LEFT_SPACE const REAL *from = block + number % (slabs + 1) * SLAB_SIZE + inside * ROW_STEP;
-                LEFT_SPACE REAL *place = block + (number + 1) % (slabs + 1) * SLAB_SIZE;
+#if PACK_A
+                A_SPACE const REAL *from = block + number % (slabs + 1) * SLAB_SIZE + inside * ROW_STEP;
+                A_SPACE REAL *place = block + (number + 1) % (slabs + 1) * SLAB_SIZE;
 #else
-                LEFT_SPACE const REAL *from = a + row * a_row + start * a_column;
+                A_SPACE const REAL *from = a + row * a_row + start * a_column;
 #endif
-                long reach[MR];
+                long row_offset[MR];
 #pragma unroll
-                for (uint r = 0; r < MR; r++) reach[r] = (COPIED ? r : min(r, rows - 1)) * ROW_STEP;
+                for (uint r = 0; r < MR; r++) row_offset[r] = (PACK_A ? r : min(r, rows - 1)) * ROW_STEP;
                 __private const V *over = panel;
-                for (uint ahead = 0, p = 0; ahead < MR; ahead++) {
-#if COPIED
+                for (uint part = 0, p = 0; part < MR; part++) {
+#if PACK_A
                     if (column == first_column)
-                        copy_some(&soon, copied_at_once, BY_ROWS ? a_column : a_row, coming.rows, place);
+                        pack_lines(&next_lines, packed_lines, A_ROW_MAJOR ? a_column : a_row, next_slab.rows, place);
 #endif
 #if ROW_SUMS
-                    if (column == 0) add_some(&adding, totals);
+                    if (column == 0) sum_lines(&adding, row_totals);
 #endif
-                    if (!BY_ROWS || column == first_column) prefetch_some(&later);
+                    if (!A_ROW_MAJOR || column == first_column) prefetch_some(&prefetched);
                     prefetch_some(&next);
-                    // Sums that wait, and what the epilogue reads, come from the last cache or from memory: they arrive while
-                    // the tile is computed, row by row, since the first cache waits for few lines at once. A line that begins
-                    // in the panel before is near since then, so the ends of vectors are named.
-                    const uint fetched_row = min(ahead, rows - 1);
+                    // Partial sums and operands of the epilogue come from the last-level cache or from memory. They are
+                    // prefetched while the tile is computed, row by row, because few misses can be outstanding at a time.
+                    // A line that starts in the panel before is cached already, so the ends of vectors are prefetched.
+                    const uint prefetched_row = min(part, rows - 1);
 #pragma unroll
-                    for (uint v = 1; v <= VECTORS; v++) PREFETCH_L1_WRITE(WAITING + at + (ulong)fetched_row * n + v * WIDTH - 1);
+                    for (uint v = 1; v <= VECTORS; v++)
+                        PREFETCH_L1_WRITE(PARTIAL + at + (ulong)prefetched_row * n + v * WIDTH - 1);
 #if EPILOGUE
                     if (last) {
 #pragma unroll
                         for (uint v = 0; v < VECTORS; v++) {
-                            EPILOGUE_FETCH(0, row + fetched_row, column + v * WIDTH, i0, i1, i2)
+                            EPILOGUE_FETCH(0, row + prefetched_row, column + v * WIDTH, i0, i1, i2)
                         }
                     }
 #endif
-                    for (const uint until = depth * (ahead + 1) / MR; p < until; p++) {
+                    for (const uint until = depth * (part + 1) / MR; p < until; p++) {
                         V y[VECTORS];
 #pragma unroll
                         for (uint v = 0; v < VECTORS; v++) y[v] = over[v];
 #pragma unroll
                         for (uint r = 0; r < MR; r++) {
-                            const V x = (V)(from[reach[r]]);
+                            const V x = (V)(from[row_offset[r]]);
 #pragma unroll
                             for (uint v = 0; v < VECTORS; v++) sums[r][v] += x * y[v];
                         }
-                        FETCH_TERM(from + TERMS_AHEAD * TERM_STEP + MR - 1)
+                        PREFETCH_TERM(from + TERMS_AHEAD * TERM_STEP + MR - 1)
                         from += TERM_STEP;
                         over += VECTORS;
                     }
@@ -297,10 +303,10 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const
                     for (uint i = 0; i < adding.length; i++) {
                         __global STORAGE(OUT_DTYPE) *target = row_sums + row - inside;
                         const REAL before = start ? LOAD(OUT_DTYPE, target, i) : 0;
-                        STORE(OUT_DTYPE, before + ((__private REAL *)totals)[i], target, i);
+                        STORE(OUT_DTYPE, before + ((__private REAL *)row_totals)[i], target, i);
                     }
 #endif
-#if !SPLIT
+#if !PARTIAL_IN_WORKSPACE
                 if (rows == MR && columns == NR) {
 #pragma unroll
                     for (uint r = 0; r < MR; r++)
@@ -319,7 +325,7 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const
                     continue;
                 }
 #endif
-                // In memory, so that the rest is a loop: at edges few of these are wanted.
+                // In memory, so that what follows is a loop: few of these results are stored at edges.
                 V finished[MR * VECTORS];
 #pragma unroll
                 for (uint r = 0; r < MR; r++)
@@ -330,7 +336,7 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(__global const STORAGE(DTYPE) *a, const
                         const uint left = min((uint)WIDTH, columns - v * WIDTH);
                         const ulong i = at + (ulong)r * n + v * WIDTH;
                         V sum = finished[r * VECTORS + v];
-#if SPLIT
+#if PARTIAL_IN_WORKSPACE
                         if (start) {
                             if (left == WIDTH) sum += LOADV(REAL_DTYPE, partial + i);
                             else

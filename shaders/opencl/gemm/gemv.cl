@@ -1,9 +1,10 @@
-// A few vectors times a matrix: out[r, c] = sum over i of x[r, i] * y[i, c] for up to ROWS rows; the matrix is read once.
-// Strides are free, so that a matrix times a few vectors is the same with the operands exchanged.
+// Matrix-vector products: out[r, c] = sum over i of x[r, i] * y[i, c] for up to ROWS rows of x. The matrix y is read once.
+// Strides are free, so a matrix times a few column vectors is the same kernel with the operands exchanged.
 //
-// ALONG 1: the terms of a column lie side by side in y. A group of GROUP work-items makes COLUMNS columns, each work-item
-// taking every GROUP-th vector of terms. ALONG 0: the columns lie side by side. A group makes SIDE times STRIPS vectors of
-// columns, GROUP / SIDE work-items sharing out the terms of each. The sums of a group meet in local memory, in a fixed order.
+// K_MAJOR 1: the terms of a column of y are contiguous. A group of GROUP work-items computes COLUMNS columns; each
+// work-item takes every GROUP-th vector of terms. K_MAJOR 0: the columns of y are contiguous. A group computes LANES *
+// VECTORS vectors of columns; GROUP / LANES work-items divide the terms of each. Partial sums are reduced in local memory
+// in a fixed order.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -20,22 +21,22 @@
 #ifndef ROWS
 #define ROWS 1
 #endif
-#ifndef ALONG
-#define ALONG 1
+#ifndef K_MAJOR
+#define K_MAJOR 1
 #endif
 #ifndef GROUP
 #define GROUP 128
 #endif
-#ifndef SIDE
-#define SIDE 32
+#ifndef LANES
+#define LANES 32
 #endif
 #ifndef COLUMNS
 #define COLUMNS 4
 #endif
-#ifndef STRIPS
-#define STRIPS 1
+#ifndef VECTORS
+#define VECTORS 1
 #endif
-// Whether operands are read in another type than that of the sums.
+// 1: operands are loaded in another type than REAL.
 #ifndef WIDEN
 #define WIDEN 0
 #endif
@@ -47,11 +48,11 @@
 typedef VEC(REAL) V;
 #define SUM_LANE(v, j) (((__private REAL *)&(v))[j])
 #if WIDEN
-#define SOME(p) CONVERT(REAL, LOADV(DTYPE, p))
+#define LOAD_VECTOR(p) CONVERT(REAL, LOADV(DTYPE, p))
 #else
-#define SOME(p) LOADV(DTYPE, p)
+#define LOAD_VECTOR(p) LOADV(DTYPE, p)
 #endif
-#define ONE(p, i) ((REAL)LOAD(DTYPE, p, i))
+#define LOAD_SCALAR(p, i) ((REAL)LOAD(DTYPE, p, i))
 
 inline REAL total(V v) {
     REAL sum = SUM_LANE(v, 0);
@@ -81,80 +82,81 @@ __kernel void gemm_gemv(__global const STORAGE(DTYPE) *x, const ulong x_offset, 
     y += y_offset + (long)i0 * geometry.y_batch[0] + (long)i1 * geometry.y_batch[1] + (long)i2 * geometry.y_batch[2];
     out += out_offset + (ulong)batch * rows * n;
     const uint me = get_local_id(0);
-#if ALONG
+#if K_MAJOR
 #define RESULTS COLUMNS
-    // One sum per row and column; x_column and y_row are 1.
+    // One sum per row and column. x_column and y_row are 1.
     const uint first = get_group_id(0) * COLUMNS;
     REAL sums[ROWS * COLUMNS];
     {
-        V parts[ROWS][COLUMNS];
+        V partial[ROWS][COLUMNS];
 #pragma unroll
         for (uint r = 0; r < ROWS; r++)
 #pragma unroll
-            for (uint c = 0; c < COLUMNS; c++) parts[r][c] = (V)(0);
+            for (uint c = 0; c < COLUMNS; c++) partial[r][c] = (V)(0);
         const uint whole = k / WIDTH;
         for (uint i = me; i < whole; i += GROUP) {
             V left[ROWS];
 #pragma unroll
-            for (uint r = 0; r < ROWS; r++) left[r] = SOME( x + min(r, rows - 1) * x_row + i * WIDTH);
+            for (uint r = 0; r < ROWS; r++) left[r] = LOAD_VECTOR(x + min(r, rows - 1) * x_row + i * WIDTH);
 #pragma unroll
             for (uint c = 0; c < COLUMNS; c++) {
-                const V right = SOME( y + min(first + c, n - 1) * y_column + i * WIDTH);
+                const V right = LOAD_VECTOR(y + min(first + c, n - 1) * y_column + i * WIDTH);
 #pragma unroll
-                for (uint r = 0; r < ROWS; r++) parts[r][c] += left[r] * right;
+                for (uint r = 0; r < ROWS; r++) partial[r][c] += left[r] * right;
             }
         }
 #pragma unroll
         for (uint r = 0; r < ROWS; r++)
 #pragma unroll
-            for (uint c = 0; c < COLUMNS; c++) sums[r * COLUMNS + c] = total(parts[r][c]);
+            for (uint c = 0; c < COLUMNS; c++) sums[r * COLUMNS + c] = total(partial[r][c]);
         if (me == 0)
             for (uint i = whole * WIDTH; i < k; i++)
                 for (uint r = 0; r < ROWS; r++)
                     for (uint c = 0; c < COLUMNS; c++)
                         sums[r * COLUMNS + c] +=
-                            ONE(x, min(r, rows - 1) * x_row + i) * ONE(y, min(first + c, n - 1) * y_column + i);
+                            LOAD_SCALAR(x, min(r, rows - 1) * x_row + i) *
+                            LOAD_SCALAR(y, min(first + c, n - 1) * y_column + i);
     }
     const uint slice = me;
 #define SLICES GROUP
 #else
-#define RESULTS (STRIPS * WIDTH)
-    // One sum per row and lane; y_column is 1.
-    const uint first = (get_group_id(0) * SIDE + me % SIDE) * RESULTS;
-    const uint slice = me / SIDE;
-#define SLICES (GROUP / SIDE)
+#define RESULTS (VECTORS * WIDTH)
+    // One sum per row and vector lane. y_column is 1.
+    const uint first = (get_group_id(0) * LANES + me % LANES) * RESULTS;
+    const uint slice = me / LANES;
+#define SLICES (GROUP / LANES)
     REAL sums[ROWS * RESULTS];
     {
-        V parts[ROWS][STRIPS];
+        V partial[ROWS][VECTORS];
 #pragma unroll
         for (uint r = 0; r < ROWS; r++)
 #pragma unroll
-            for (uint s = 0; s < STRIPS; s++) parts[r][s] = (V)(0);
+            for (uint s = 0; s < VECTORS; s++) partial[r][s] = (V)(0);
         if (first + RESULTS <= n) {
             for (uint i = slice; i < k; i += SLICES) {
                 V left[ROWS];
 #pragma unroll
-                for (uint r = 0; r < ROWS; r++) left[r] = (V)(ONE(x, min(r, rows - 1) * x_row + i * x_column));
+                for (uint r = 0; r < ROWS; r++) left[r] = (V)(LOAD_SCALAR(x, min(r, rows - 1) * x_row + i * x_column));
 #pragma unroll
-                for (uint s = 0; s < STRIPS; s++) {
-                    const V right = SOME(y + i * y_row + first + s * WIDTH);
+                for (uint s = 0; s < VECTORS; s++) {
+                    const V right = LOAD_VECTOR(y + i * y_row + first + s * WIDTH);
 #pragma unroll
-                    for (uint r = 0; r < ROWS; r++) parts[r][s] += left[r] * right;
+                    for (uint r = 0; r < ROWS; r++) partial[r][s] += left[r] * right;
                 }
             }
         } else if (first < n) {
             for (uint i = slice; i < k; i += SLICES)
                 for (uint j = 0; j < n - first; j++) {
-                    const REAL right = ONE(y, i * y_row + first + j);
+                    const REAL right = LOAD_SCALAR(y, i * y_row + first + j);
 #pragma unroll
                     for (uint r = 0; r < ROWS; r++)
-                        SUM_LANE(parts[r], j) += ONE(x, min(r, rows - 1) * x_row + i * x_column) * right;
+                        SUM_LANE(partial[r], j) += LOAD_SCALAR(x, min(r, rows - 1) * x_row + i * x_column) * right;
                 }
         }
 #pragma unroll
         for (uint r = 0; r < ROWS; r++)
 #pragma unroll
-            for (uint j = 0; j < RESULTS; j++) sums[r * RESULTS + j] = SUM_LANE(parts[r], j);
+            for (uint j = 0; j < RESULTS; j++) sums[r * RESULTS + j] = SUM_LANE(partial[r], j);
     }
 #endif
 #if GROUP > 1

@@ -1,14 +1,14 @@
-// out = a x b, finished by an epilogue, on NVIDIA's tensor cores, by mma.sync: a group makes a tile of TILE_ROWS x
-// TILE_COLUMNS results, each of its warps a part of WARP_ROWS x WARP_COLUMNS in registers, from strips of DEPTH
-// terms. Strips are copied to local memory asynchronously, STAGES of them being there or under way, at the end of a tile
-// those of the group's next. With TENSOR_CORES 0 it is plain C of the same shape.
+// out = a x b with an epilogue, on NVIDIA's tensor cores by mma.sync. A group computes TILE_ROWS x TILE_COLUMNS results,
+// each of its warps WARP_ROWS x WARP_COLUMNS of them in registers, from k-tiles of DEPTH terms. The k-tiles are copied to
+// local memory asynchronously in a pipeline of STAGES, at the end of a tile those of the group's next tile. With
+// TENSOR_CORES 0 this is a portable fallback in plain C of the same structure.
 //
-// Float16 and bfloat16 are multiplied as they are. PARTS says how float32 is: 1, rounded to TF32; 2, split into a
-// high and a low TF32 number, of which three products give float32's accuracy. Infinities and numbers next to the
-// largest cannot be split: gemm/bf16_repair.cl comes after.
+// Float16 and bfloat16 operands are multiplied as they are. TF32_TERMS says how float32 is: 1, rounded to TF32; 2, split
+// into two TF32 numbers whose three largest products give float32's accuracy (3xTF32). Infinities and numbers next to the
+// largest cannot be split; gemm/bf16_repair.cl recomputes those results.
 //
-// With SPLIT the groups of a tile share out the terms and write their sums to `out` (split, batch, m, n), which
-// gemm/split_k_reduce.cl adds up in a fixed order.
+// With SPLIT_K groups divide the terms of a tile and write partial sums to `out` (splits, batch, m, n), which
+// gemm/split_k_reduce.cl reduces in a fixed order.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -19,8 +19,8 @@
 #ifndef FLOAT32
 #define FLOAT32 1
 #endif
-#ifndef PARTS
-#define PARTS 1
+#ifndef TF32_TERMS
+#define TF32_TERMS 1
 #endif
 #ifndef TILE_ROWS
 #define TILE_ROWS 64
@@ -40,13 +40,13 @@
 #ifndef STAGES
 #define STAGES 2
 #endif
-// Whether an operand's terms are contiguous, or else its places (rows of a, columns of b), and how many bytes one
-// copy moves.
-#ifndef A_ALONG
-#define A_ALONG 1
+// Layout of each operand: 1, K-major: the terms of a row of a, or of a column of b, are contiguous; 0, MN-major: the rows
+// of a, or the columns of b, are. A_BYTES and B_BYTES are the bytes of one asynchronous copy.
+#ifndef A_K_MAJOR
+#define A_K_MAJOR 1
 #endif
-#ifndef B_ALONG
-#define B_ALONG 0
+#ifndef B_K_MAJOR
+#define B_K_MAJOR 0
 #endif
 #ifndef A_BYTES
 #define A_BYTES 4
@@ -54,12 +54,12 @@
 #ifndef B_BYTES
 #define B_BYTES 4
 #endif
-// Whether two neighbouring results may be stored at once.
+// 1: pairs of neighbouring results are stored at once.
 #ifndef PAIRS
 #define PAIRS 0
 #endif
-#ifndef SPLIT
-#define SPLIT 0
+#ifndef SPLIT_K
+#define SPLIT_K 0
 #endif
 #include "lib/mma.h"
 
@@ -69,29 +69,29 @@
 #define BLOCKS_DOWN (WARP_ROWS / 16)
 #define BLOCKS_ACROSS (WARP_COLUMNS / 16)
 
-// See lib/mma.h for the distance between lines, in words.
+// Words from one line to the next, free of bank conflicts (see lib/mma.h).
 #define PER_WORD (FLOAT32 ? 1 : 2)
-#define PITCH(along, extent) ((along) ? DEPTH / PER_WORD + 4 : (extent) / PER_WORD + (FLOAT32 ? 8 : 4))
-#define LINES(along, extent) ((along) ? (extent) : DEPTH)
-#define WORDS(along, extent) (LINES(along, extent) * PITCH(along, extent))
-#define WORD_OF(along, extent, line, at) ((line) * PITCH(along, extent) + (at) / PER_WORD)
+#define PITCH(k_major, extent) ((k_major) ? DEPTH / PER_WORD + 4 : (extent) / PER_WORD + (FLOAT32 ? 8 : 4))
+#define LINES(k_major, extent) ((k_major) ? (extent) : DEPTH)
+#define WORDS(k_major, extent) (LINES(k_major, extent) * PITCH(k_major, extent))
+#define WORD_OF(k_major, extent, line, at) ((line) * PITCH(k_major, extent) + (at) / PER_WORD)
 #include "lib/staging.h"
 #include "gemm/persistent_tiles.h"
 #define ROW_QUADS (WARP_COLUMNS / 32)
 #include "lib/fragment_store.h"
 
-// The fragment of the 16 places from `place` and the terms of step `step` on, read by TERMS_FIRST or PLACES_FIRST.
-#define FRAGMENT(TERMS_FIRST, PLACES_FIRST, along, extent, strip, place, step)                            \
-    ((along) ? TERMS_FIRST(DTYPE, strip + (place) * PITCH(1, extent) + (step) * 8, PITCH(1, extent))       \
-             : PLACES_FIRST(DTYPE, strip + (step) * TERMS(DTYPE) * PITCH(0, extent) + (place) / PER_WORD, \
+// The fragment of 16 rows or columns from `place` and the terms of `step`, loaded by K_MAJOR_LOAD or MN_MAJOR_LOAD.
+#define FRAGMENT(K_MAJOR_LOAD, MN_MAJOR_LOAD, k_major, extent, tile, place, step)                         \
+    ((k_major) ? K_MAJOR_LOAD(DTYPE, tile + (place) * PITCH(1, extent) + (step) * 8, PITCH(1, extent))    \
+             : MN_MAJOR_LOAD(DTYPE, tile + (step) * TERMS(DTYPE) * PITCH(0, extent) + (place) / PER_WORD, \
                             PITCH(0, extent)))
 
 #define STEPS (DEPTH / TERMS(DTYPE))
 
-// Adds the product of one step to a warp's sums.
+// Accumulates the product of one step of terms.
 inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows[BLOCKS_DOWN],
                      Fragment columns[BLOCKS_ACROSS]) {
-#if PARTS == 2
+#if TF32_TERMS == 2
     Fragment low_columns[BLOCKS_ACROSS];
 #pragma unroll
     for (uint j = 0; j < BLOCKS_ACROSS; j++) {
@@ -102,7 +102,7 @@ inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows
 #pragma unroll
     for (uint i = 0; i < BLOCKS_DOWN; i++) {
         const Fragment high = high_part(rows[i]), low = low_part(rows[i], high);
-        // Product by product, so that no unit waits for its own result.
+        // One kind of product after the other, so that no instruction waits for the result of the one before.
         float products[BLOCKS_ACROSS][SUMS];
 #pragma unroll
         for (uint j = 0; j < BLOCKS_ACROSS; j++)
@@ -136,43 +136,44 @@ inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
-    __global TARGET *out, const ulong out_offset, const uint terms, const uint works, const GemmGeometry geometry) {
+    __global TARGET *out, const ulong out_offset, const uint split_terms, const uint work_tiles,
+    const GemmGeometry geometry) {
     UNPACK_GEOMETRY
-    __local uint left[STAGES * WORDS(A_ALONG, TILE_ROWS)] __attribute__((aligned(16)));
-    __local uint right[STAGES * WORDS(B_ALONG, TILE_COLUMNS)] __attribute__((aligned(16)));
-    DECLARE_WORKS
+    __local uint left[STAGES * WORDS(A_K_MAJOR, TILE_ROWS)] __attribute__((aligned(16)));
+    __local uint right[STAGES * WORDS(B_K_MAJOR, TILE_COLUMNS)] __attribute__((aligned(16)));
+    DECLARE_TILE_SCHEDULER
     const uint warp = get_local_id(0) / WARP;
     const uint warp_row = warp / WARPS_ACROSS * WARP_ROWS, warp_column = warp % WARPS_ACROSS * WARP_COLUMNS;
 
-#define LEFT(number) (left + (number) * WORDS(A_ALONG, TILE_ROWS))
-#define RIGHT(number) (right + (number) * WORDS(B_ALONG, TILE_COLUMNS))
-#define READ(side, number, step)                                                                                       \
-    _Pragma("unroll") for (uint i = 0; i < BLOCKS_DOWN; i++) rows[side][i] = FRAGMENT(                                 \
-        ALONG_TERMS, ALONG_PLACES, A_ALONG, TILE_ROWS, LEFT(number), warp_row + i * 16, step);                     \
-    _Pragma("unroll") for (uint j = 0; j < BLOCKS_ACROSS; j++) columns[side][j] = FRAGMENT(                            \
-        RIGHT_ALONG_TERMS, RIGHT_ALONG_PLACES, B_ALONG, TILE_COLUMNS, RIGHT(number), warp_column + j * 16, step);
+#define LEFT(number) (left + (number) * WORDS(A_K_MAJOR, TILE_ROWS))
+#define RIGHT(number) (right + (number) * WORDS(B_K_MAJOR, TILE_COLUMNS))
+#define READ(side, number, step)                                                                 \
+    _Pragma("unroll") for (uint i = 0; i < BLOCKS_DOWN; i++) rows[side][i] = FRAGMENT(           \
+        ALONG_TERMS, ALONG_PLACES, A_K_MAJOR, TILE_ROWS, LEFT(number), warp_row + i * 16, step); \
+    _Pragma("unroll") for (uint j = 0; j < BLOCKS_ACROSS; j++) columns[side][j] = FRAGMENT(      \
+        RIGHT_ALONG_TERMS, RIGHT_ALONG_PLACES, B_K_MAJOR, TILE_COLUMNS, RIGHT(number), warp_column + j * 16, step);
 
     a += a_offset;
     b += b_offset;
     out += out_offset;
-    Copied copied;
-    copied.number = get_group_id(0);
-    BEGIN_COPIES(copied)
+    TileLoader loader;
+    loader.number = get_group_id(0);
+    START_LOADER(loader)
 #pragma unroll
     for (uint s = 0; s < STAGES - 1; s++) {
-        COPY_STRIP(copied, LEFT(s), RIGHT(s), 0, 1)
-        NEXT_STRIP(copied)
+        LOAD_K_TILE(loader, LEFT(s), RIGHT(s), 0, 1)
+        ADVANCE_LOADER(loader)
         COPIES_COMMIT();
     }
     COPIES_WAIT(STAGES - 2);
     barrier(CLK_LOCAL_MEM_FENCE);
-    // Fragments are read one step ahead of their products, also from one strip to the next, and copies begin in between.
+    // Fragments are loaded one step ahead of their products, also across k-tiles, and copies are issued in between.
     Fragment rows[2][BLOCKS_DOWN], columns[2][BLOCKS_ACROSS];
     READ(0, 0, 0)
-    uint now = 0;
-    for (uint number = get_group_id(0); number < works; number += get_num_groups(0)) {
-        Work w;
-        FIND_WORK(w, number)
+    uint stage = 0;
+    for (uint number = get_group_id(0); number < work_tiles; number += get_num_groups(0)) {
+        WorkTile w;
+        GET_WORK_TILE(w, number)
         float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS];
 #pragma unroll
         for (uint i = 0; i < BLOCKS_DOWN; i++)
@@ -182,7 +183,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
                 for (uint s = 0; s < SUMS; s++) sums[i][j][s] = 0;
 
         for (uint from = w.start; from < w.end; from += DEPTH) {
-            const uint free = now == 0 ? STAGES - 1 : now - 1, next = now + 1 == STAGES ? 0 : now + 1;
+            const uint free = stage == 0 ? STAGES - 1 : stage - 1, next = stage + 1 == STAGES ? 0 : stage + 1;
 #pragma unroll
             for (uint step = 0; step < STEPS; step++) {
                 const uint side = step % 2;
@@ -191,19 +192,19 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
                     barrier(CLK_LOCAL_MEM_FENCE);
                     READ(side ^ 1, next, 0)
                 } else {
-                    READ(side ^ 1, now, step + 1)
-                    COPY_STRIP(copied, LEFT(free), RIGHT(free), step, STEPS - 1)
+                    READ(side ^ 1, stage, step + 1)
+                    LOAD_K_TILE(loader, LEFT(free), RIGHT(free), step, STEPS - 1)
                     if (step + 2 == STEPS) {
-                        NEXT_STRIP(copied)
+                        ADVANCE_LOADER(loader)
                         COPIES_COMMIT();
                     }
                 }
                 multiply(sums, rows[side], columns[side]);
             }
 #if !TENSOR_CORES
-            barrier(CLK_LOCAL_MEM_FENCE);  // the twin reads a strip later than the units, which others then begin to fill
+            barrier(CLK_LOCAL_MEM_FENCE);  // the fallback reads a k-tile later than tensor cores do, when others refill it
 #endif
-            now = next;
+            stage = next;
         }
 
         const uint i0 = w.i0, i1 = w.i1, i2 = w.i2;

@@ -13,13 +13,13 @@ typedef struct {
 } GemmGeometry;
 
 // Into variables first, so that no compiler reads the struct again after each store.
-#define UNPACK_GEOMETRY                                                                                          \
-    const long a_row = geometry.a_row, a_column = geometry.a_column, b_row = geometry.b_row,                     \
-               b_column = geometry.b_column;                                                                     \
-    const long a_batch0 = geometry.a_batch[0], a_batch1 = geometry.a_batch[1], a_batch2 = geometry.a_batch[2];   \
-    const long b_batch0 = geometry.b_batch[0], b_batch1 = geometry.b_batch[1], b_batch2 = geometry.b_batch[2];   \
-    const uint m = geometry.m, n = geometry.n, k = geometry.k;                                                   \
-    const uint batch1 = geometry.batch1, batch2 = geometry.batch2;                                               \
+#define UNPACK_GEOMETRY                                                                                        \
+    const long a_row = geometry.a_row, a_column = geometry.a_column, b_row = geometry.b_row,                   \
+               b_column = geometry.b_column;                                                                   \
+    const long a_batch0 = geometry.a_batch[0], a_batch1 = geometry.a_batch[1], a_batch2 = geometry.a_batch[2]; \
+    const long b_batch0 = geometry.b_batch[0], b_batch1 = geometry.b_batch[1], b_batch2 = geometry.b_batch[2]; \
+    const uint m = geometry.m, n = geometry.n, k = geometry.k;                                                 \
+    const uint batch1 = geometry.batch1, batch2 = geometry.batch2;                                             \
     UNPACK_EPILOGUE
 
 // Where the matrices at index (i0, i1, i2) of the batch begin.

@@ -1,75 +1,76 @@
-// How few groups make many tiles of a batched product: each takes a tile of one matrix and a share of its terms, a work,
-// after the other, and copies the first strips of the next one while it still finishes the one before, so that neither
-// the memory nor the units wait at the ends of tiles.
+// Persistent tile scheduler: few groups compute many work tiles, a work tile being an output tile and one split of its
+// terms. At the end of a work tile, a group already copies the first k-tiles of its next one, so that neither memory nor
+// tensor cores idle.
 //
-// Whoever includes this, after lib/staging.h, defines TILE_ROWS and TILE_COLUMNS, has the kernel parameters a, b, m, n, k,
-// GEMM geometry, `terms`, those of a share, and `works`, how many there are, and says DECLARE_WORKS before the rest.
+// Includers include lib/staging.h first, define TILE_ROWS and TILE_COLUMNS, and have the kernel parameters a, b,
+// split_terms (the terms of a split), work_tiles (their number) and GemmGeometry. DECLARE_TILE_SCHEDULER comes before the
+// other macros.
 
-#ifndef POLYHAL_WORKS
-#define POLYHAL_WORKS
+#ifndef POLYHAL_PERSISTENT_TILES
+#define POLYHAL_PERSISTENT_TILES
 
 #include "gemm/operands.h"
 #include "gemm/tile_swizzle.h"
 
-// The first place in either direction, the terms from `start` to `end`, the matrix that the sums belong to, counted over
-// shares and batch, and in which matrix of the batch.
+// An output tile of one matrix of the batch, (i0, i1, i2), and one split of its terms, from `start` to `end`. `matrix`
+// numbers the matrices of results over splits and batch.
 typedef struct {
     uint first_row, first_column, start, end, matrix, i0, i1, i2;
-} Work;
+} WorkTile;
 
-// This work-item's pieces of the strip that is copied next, of work `number`, and how many places and terms of the
-// matrices there are from its first on.
+// Where this work-item's copies of the next k-tile come from, that of work tile `number`, and how many rows of a, columns
+// of b and terms are left from the k-tile's first on.
 typedef struct {
     __global const STORAGE(DTYPE) *a, *b;
     int rows, columns, terms;
     uint number;
-} Copied;
+} TileLoader;
 
-#define DECLARE_WORKS                                                                      \
-    const uint tiles_down = (m + TILE_ROWS - 1) / TILE_ROWS;                               \
-    const uint tiles_across = (n + TILE_COLUMNS - 1) / TILE_COLUMNS;                       \
-    const uint batches = works / (tiles_down * tiles_across) / ((k + terms - 1) / terms);
+#define DECLARE_TILE_SCHEDULER                                       \
+    const uint tiles_down = (m + TILE_ROWS - 1) / TILE_ROWS;         \
+    const uint tiles_across = (n + TILE_COLUMNS - 1) / TILE_COLUMNS; \
+    const uint batches = work_tiles / (tiles_down * tiles_across) / ((k + split_terms - 1) / split_terms);
 
-#define FIND_WORK(w, number)                                                                                  \
-    {                                                                                                         \
-        w.matrix = (number) / (tiles_down * tiles_across);                                                    \
-        const uint2 tile =                                                                                    \
-            place_of_tile((number) - w.matrix * (tiles_down * tiles_across), tiles_down, tiles_across);       \
-        w.first_row = tile.x * TILE_ROWS, w.first_column = tile.y * TILE_COLUMNS;                             \
-        const uint batch = w.matrix % batches;                                                                \
-        w.i2 = batch % batch2, w.i1 = batch / batch2 % batch1, w.i0 = batch / batch2 / batch1;                \
-        w.start = w.matrix / batches * terms, w.end = min(w.start + terms, k);                                \
+#define GET_WORK_TILE(w, number)                                                                        \
+    {                                                                                                   \
+        w.matrix = (number) / (tiles_down * tiles_across);                                              \
+        const uint2 tile =                                                                              \
+            swizzled_tile((number) - w.matrix * (tiles_down * tiles_across), tiles_down, tiles_across); \
+        w.first_row = tile.x * TILE_ROWS, w.first_column = tile.y * TILE_COLUMNS;                       \
+        const uint batch = w.matrix % batches;                                                          \
+        w.i2 = batch % batch2, w.i1 = batch / batch2 % batch1, w.i0 = batch / batch2 / batch1;          \
+        w.start = w.matrix / batches * split_terms, w.end = min(w.start + split_terms, k);              \
     }
 
-#define BEGIN_COPIES(copied)                                                                                          \
-    if (copied.number < works) {                                                                                      \
-        Work w;                                                                                                       \
-        FIND_WORK(w, copied.number)                                                                                   \
-        copied.rows = m - w.first_row, copied.columns = n - w.first_column, copied.terms = w.end - w.start;           \
-        copied.a = first_chunk(MATRIX_OF_A(w.i0, w.i1, w.i2) + (w.first_row * a_row + w.start * a_column), a_row,         \
-                            a_column, A_ALONG, TILE_ROWS, A_BYTES);                                                   \
-        copied.b = first_chunk(MATRIX_OF_B(w.i0, w.i1, w.i2) + (w.first_column * b_column + w.start * b_row), b_column,   \
-                            b_row, B_ALONG, TILE_COLUMNS, B_BYTES);                                                   \
+#define START_LOADER(loader)                                                                                            \
+    if (loader.number < work_tiles) {                                                                                   \
+        WorkTile w;                                                                                                     \
+        GET_WORK_TILE(w, loader.number)                                                                                 \
+        loader.rows = m - w.first_row, loader.columns = n - w.first_column, loader.terms = w.end - w.start;             \
+        loader.a = first_chunk(MATRIX_OF_A(w.i0, w.i1, w.i2) + (w.first_row * a_row + w.start * a_column), a_row,       \
+                            a_column, A_K_MAJOR, TILE_ROWS, A_BYTES);                                                   \
+        loader.b = first_chunk(MATRIX_OF_B(w.i0, w.i1, w.i2) + (w.first_column * b_column + w.start * b_row), b_column, \
+                            b_row, B_K_MAJOR, TILE_COLUMNS, B_BYTES);                                                   \
     }
 
-// Begins to copy share `part` of `parts` of a strip to the places `left` and `right`.
-#define COPY_STRIP(copied, left, right, part, parts)                                                                \
-    if (copied.number < works) {                                                                                    \
-        stage_chunks(left, copied.a, a_row, a_column, copied.rows, copied.terms, A_ALONG, TILE_ROWS, A_BYTES, part, \
-                     parts);                                                                                        \
-        stage_chunks(right, copied.b, b_column, b_row, copied.columns, copied.terms, B_ALONG, TILE_COLUMNS,         \
-                     B_BYTES, part, parts);                                                                         \
+// Starts copies `part` of `parts` of the next k-tile to `left` and `right` in local memory.
+#define LOAD_K_TILE(loader, left, right, part, parts)                                                                 \
+    if (loader.number < work_tiles) {                                                                                 \
+        stage_chunks(left, loader.a, a_row, a_column, loader.rows, loader.terms, A_K_MAJOR, TILE_ROWS, A_BYTES, part, \
+                     parts);                                                                                          \
+        stage_chunks(right, loader.b, b_column, b_row, loader.columns, loader.terms, B_K_MAJOR, TILE_COLUMNS,         \
+                     B_BYTES, part, parts);                                                                           \
     }
 
-#define NEXT_STRIP(copied)                     \
-    if (copied.number < works) {               \
-        copied.a += DEPTH * a_column;          \
-        copied.b += DEPTH * b_row;             \
-        copied.terms -= DEPTH;                 \
-        if (copied.terms <= 0) {               \
-            copied.number += get_num_groups(0); \
-            BEGIN_COPIES(copied)               \
-        }                                      \
+#define ADVANCE_LOADER(loader)                  \
+    if (loader.number < work_tiles) {           \
+        loader.a += DEPTH * a_column;           \
+        loader.b += DEPTH * b_row;              \
+        loader.terms -= DEPTH;                  \
+        if (loader.terms <= 0) {                \
+            loader.number += get_num_groups(0); \
+            START_LOADER(loader)                \
+        }                                       \
     }
 
 #endif

@@ -1,8 +1,7 @@
-// out = a x b, finished by an epilogue, for products too small to employ a GPU with larger tiles: a group of 256 work-items
-// makes one tile of ROWS x COLUMNS results in slices, each of which takes its part of the terms of every strip. A
-// work-item makes 4 x 4 sums; those of the slices meet in local memory and are added up in a fixed order.
-//
-// While a strip is multiplied, the next one is on its way into registers.
+// out = a x b with an epilogue, for products too small to occupy a GPU with larger tiles (sliced-K: split-K within a
+// group). A group of 256 work-items computes one tile of ROWS x COLUMNS results in slices, each of which takes a part of
+// the terms of every k-tile. A work-item accumulates 4 x 4 sums; those of the slices are reduced in local memory in a fixed
+// order. While one k-tile is multiplied the next one is loaded into registers.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -19,18 +18,19 @@
 #ifndef COLUMNS
 #define COLUMNS 32
 #endif
-// Whether an operand's terms are contiguous, or else its places (rows of a, columns of b).
-#ifndef A_ALONG
-#define A_ALONG 1
+// Layout of each operand: 1, K-major: the terms of a row of a, or of a column of b, are contiguous; 0, MN-major: the rows
+// of a, or the columns of b, are.
+#ifndef A_K_MAJOR
+#define A_K_MAJOR 1
 #endif
-#ifndef B_ALONG
-#define B_ALONG 0
+#ifndef B_K_MAJOR
+#define B_K_MAJOR 0
 #endif
 // 0: there is one matrix, so its index needs no divisions.
 #ifndef BATCHED
 #define BATCHED 1
 #endif
-// Whether the sums of a's rows are wanted, too.
+// 1: also compute the row sums of a.
 #ifndef ROW_SUMS
 #define ROW_SUMS 0
 #endif
@@ -47,25 +47,25 @@
 #define STAGED (TERMS * (PITCH(ROWS) + PITCH(COLUMNS)))
 #define SUMS (ITEMS * 16)
 #define LOADS(extent) ((extent) * TERMS / ITEMS)
-// Element number e of a strip. Neighbours read 8 neighbouring terms of 4 lines, or else neighbouring lines; either way they
-// write to different banks.
-#define LINE(along, extent, e) ((along) ? (e) / 8 % (extent) : (e) % (extent))
-#define TERM(along, extent, e) ((along) ? (e) / (8 * (extent)) * 8 + (e) % 8 : (e) / (extent))
+// Line and term of element number e of a k-tile. Neighbours load 8 neighbouring terms of 4 lines, or neighbouring lines;
+// either way they store to different banks.
+#define LINE(k_major, extent, e) ((k_major) ? (e) / 8 % (extent) : (e) % (extent))
+#define TERM(k_major, extent, e) ((k_major) ? (e) / (8 * (extent)) * 8 + (e) % 8 : (e) / (extent))
 typedef CONCAT(REAL, 4) Quad;
 
-#define FETCH(next, matrix, along, extent, line_step, term_step, lines, from)                            \
-    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                                         \
-        const uint e = me + i * ITEMS, line = LINE(along, extent, e), at = (from) + TERM(along, extent, e); \
+#define FETCH(next, matrix, k_major, extent, line_step, term_step, lines, from)                                      \
+    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                                                     \
+        const uint e = me + i * ITEMS, line = LINE(k_major, extent, e), at = (from) + TERM(k_major, extent, e);      \
         next[i] = line < (lines) && at < k ? (REAL)LOAD(DTYPE, matrix, line * line_step + at * term_step) : (REAL)0; \
     }
-#define STAGE(next, target, along, extent)                                                    \
-    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                              \
-        const uint e = me + i * ITEMS;                                                        \
-        target[TERM(along, extent, e) * PITCH(extent) + LINE(along, extent, e)] = next[i];    \
+#define STAGE(next, target, k_major, extent)                                                   \
+    _Pragma("unroll") for (uint i = 0; i < LOADS(extent); i++) {                               \
+        const uint e = me + i * ITEMS;                                                         \
+        target[TERM(k_major, extent, e) * PITCH(extent) + LINE(k_major, extent, e)] = next[i]; \
     }
-#define FETCH_BOTH(from)                                                                      \
-    FETCH(a_next, a, A_ALONG, ROWS, a_row, a_column, m - first_row, from)                     \
-    FETCH(b_next, b, B_ALONG, COLUMNS, b_column, b_row, n - first_column, from)
+#define FETCH_BOTH(from)                                                    \
+    FETCH(a_next, a, A_K_MAJOR, ROWS, a_row, a_column, m - first_row, from) \
+    FETCH(b_next, b, B_K_MAJOR, COLUMNS, b_column, b_row, n - first_column, from)
 
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_sliced_k(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
@@ -102,8 +102,8 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
     REAL a_next[LOADS(ROWS)], b_next[LOADS(COLUMNS)];
     FETCH_BOTH(0)
     for (uint from = 0; from < k; from += TERMS) {
-        STAGE(a_next, left, A_ALONG, ROWS)
-        STAGE(b_next, right, B_ALONG, COLUMNS)
+        STAGE(a_next, left, A_K_MAJOR, ROWS)
+        STAGE(b_next, right, B_K_MAJOR, COLUMNS)
         barrier(CLK_LOCAL_MEM_FENCE);
         if (from + TERMS < k) {
             FETCH_BOTH(from + TERMS)

@@ -1,5 +1,5 @@
-// The second stage of a product whose terms were shared out: out[i] = sum over splits of partial[split][i], in order,
-// finished by an epilogue. A work-item makes WIDTH neighbours of a row; where there are several, all lie aligned.
+// Split-K reduction: out[i] = sum over splits of partial[split][i], in a fixed order, with an epilogue. A work-item
+// computes WIDTH neighbours of a row; with WIDTH > 1 everything that it accesses is aligned to that.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
@@ -15,9 +15,10 @@
 #include "lib/vectors.h"
 #include "lib/epilogue.h"
 
-__kernel void gemm_split_k_reduce(__global const REAL *partial, EPILOGUE_PARAMETERS __global STORAGE(OUT_DTYPE) *out,
-                         const ulong out_offset, const ulong size, const uint n, const uint splits, const uint m,
-                         const uint batch1, const uint batch2) {
+__kernel void gemm_split_k_reduce(__global const REAL *partial, EPILOGUE_PARAMETERS
+                                  __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const ulong size,
+                                  const uint n, const uint splits, const uint m, const uint batch1,
+                                  const uint batch2) {
     UNPACK_EPILOGUE
     const ulong i = get_global_id(0) * WIDTH;
     if (i >= size) return;

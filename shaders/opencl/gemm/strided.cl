@@ -1,6 +1,6 @@
-// out = a x b for matrices of any strides and types, straight from memory: right for small products and for types that the
-// tiled kernels do not take. A work-item makes ROWS results below each other, so that each element of b is loaded
-// once for all of them.
+// out = a x b straight from global memory, for any strides and dtypes: for small products, and for dtypes that the tiled
+// kernels do not take. A work-item computes ROWS results of one column, so that each element of b is loaded once for all of
+// them.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -14,7 +14,7 @@
 #ifndef ROWS
 #define ROWS 4
 #endif
-// A product of booleans is an `or` of `and`s.
+// 1: booleans, whose product is an `or` of `and`s.
 #ifndef LOGICAL
 #define LOGICAL 0
 #endif

@@ -1,19 +1,19 @@
-// In which order the groups of a matrix product take its tiles: in strips of a few rows, column after column, so that
-// the groups that are at work together share operands in the cache.
+// Tile swizzle: tiles are numbered in bands of SWIZZLE_ROWS rows, column after column, so that groups that run at the same
+// time share operands in the cache.
 
-#ifndef POLYHAL_TILE_ORDER
-#define POLYHAL_TILE_ORDER
+#ifndef POLYHAL_TILE_SWIZZLE
+#define POLYHAL_TILE_SWIZZLE
 
-#ifndef STRIP
-#define STRIP 8
+#ifndef SWIZZLE_ROWS
+#define SWIZZLE_ROWS 8
 #endif
 
 // The row and the column, counted in tiles, of tile number `tile` of `down` x `across`.
-inline uint2 place_of_tile(const uint tile, const uint down, const uint across) {
-    const uint strip = tile / (STRIP * across);
-    const uint height = min((uint)STRIP, down - strip * STRIP);
-    const uint within = tile - strip * STRIP * across;
-    return (uint2)(strip * STRIP + within % height, within / height);
+inline uint2 swizzled_tile(const uint tile, const uint down, const uint across) {
+    const uint band = tile / (SWIZZLE_ROWS * across);
+    const uint height = min((uint)SWIZZLE_ROWS, down - band * SWIZZLE_ROWS);
+    const uint within = tile - band * SWIZZLE_ROWS * across;
+    return (uint2)(band * SWIZZLE_ROWS + within % height, within / height);
 }
 
 #endif

@@ -1,12 +1,13 @@
-// out = a x b, finished by an epilogue, on a GPU: a group of 256 work-items makes a tile of results from strips of
-// DEPTH terms that it stages in local memory, term after term. While one strip is multiplied, the next is already on
-// its way, into registers or, with ASYNC, by copies that need none; then STAGES strips are there or under way.
+// out = a x b with an epilogue, on any GPU without tensor cores. A group of 256 work-items computes a tile of results from
+// k-tiles of DEPTH terms that it stages in local memory. While one k-tile is multiplied the next one is in flight: in
+// registers, or with ASYNC by asynchronous copies in a pipeline of STAGES.
 //
-// A work-item makes QUAD_ROWS x QUAD_COLUMNS blocks of 4 by 4, the blocks of a group being interleaved, so that
-// neighbours read neighbouring local memory: 32 of them 8 x 4 blocks, the least that they can read together. Work-items
-// whose numbers differ by 1 share columns, by 2 rows: NVIDIA's local memory then serves twice as many at once. With
-// SPLIT the groups of a tile share out the terms and write their sums to `partial` (split, batch, m, n), which
-// gemm/split_k_reduce.cl adds up in a fixed order.
+// A work-item computes QUAD_ROWS x QUAD_COLUMNS blocks of 4 x 4. The blocks of a group are interleaved so that neighbours
+// read neighbouring local memory: 32 work-items cover 8 x 4 blocks, the shape with the fewest loads. Work-items whose
+// numbers differ by 1 share columns, by 2 rows: NVIDIA's local memory then serves twice as many at a time.
+//
+// With SPLIT_K groups divide the terms of a tile and write partial sums to `partial` (splits, batch, m, n), which
+// gemm/split_k_reduce.cl reduces in a fixed order.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -26,15 +27,15 @@
 #ifndef DEPTH
 #define DEPTH 8
 #endif
-// Whether an operand's terms are contiguous, or else its places (rows of a, columns of b): neighbouring work-items
-// then read neighbouring memory.
-#ifndef A_ALONG
-#define A_ALONG 1
+// Layout of each operand: 1, K-major: the terms of a row of a, or of a column of b, are contiguous; 0, MN-major: the rows
+// of a, or the columns of b, are. Neighbouring work-items load along the contiguous axis.
+#ifndef A_K_MAJOR
+#define A_K_MAJOR 1
 #endif
-#ifndef B_ALONG
-#define B_ALONG 0
+#ifndef B_K_MAJOR
+#define B_K_MAJOR 0
 #endif
-// Asynchronous copies (float32 only): of 4 bytes, or of A_BYTES and B_BYTES where places are contiguous.
+// Asynchronous copies (float32 only), of 4 bytes, or of A_BYTES and B_BYTES for MN-major operands.
 #ifndef ASYNC
 #define ASYNC 0
 #endif
@@ -47,12 +48,12 @@
 #ifndef B_BYTES
 #define B_BYTES 4
 #endif
-// Whether four neighbouring results, of the type of the sums, may be stored at once.
+// 1: four neighbouring results, of type REAL, are stored at once.
 #ifndef OUT_QUADS
 #define OUT_QUADS 0
 #endif
-#ifndef SPLIT
-#define SPLIT 0
+#ifndef SPLIT_K
+#define SPLIT_K 0
 #endif
 #ifndef WIDTH
 #define WIDTH 4
@@ -67,17 +68,17 @@
 #define ROWS (64 * QUAD_ROWS)
 #define COLUMNS (64 * QUAD_COLUMNS)
 #define PITCH(extent) ((extent) + 4)
-#define WORD_OF(along, extent, line, at) ((along) ? (at) * PITCH(extent) + (line) : (line) * PITCH(extent) + (at))
+#define WORD_OF(k_major, extent, line, at) ((k_major) ? (at) * PITCH(extent) + (line) : (line) * PITCH(extent) + (at))
 #define A_LOADS (ROWS * DEPTH / ITEMS)
 #define B_LOADS (COLUMNS * DEPTH / ITEMS)
 typedef CONCAT(REAL, 4) Quad;
-#define SPREAD(to, from)       \
-    {                          \
+#define UNPACK_QUAD(to, from)   \
+    {                           \
         const Quad quad = from; \
-        (to)[0] = quad.s0;     \
-        (to)[1] = quad.s1;     \
-        (to)[2] = quad.s2;     \
-        (to)[3] = quad.s3;     \
+        (to)[0] = quad.s0;      \
+        (to)[1] = quad.s1;      \
+        (to)[2] = quad.s2;      \
+        (to)[3] = quad.s3;      \
     }
 
 #if ASYNC
@@ -87,27 +88,27 @@ typedef CONCAT(REAL, 4) Quad;
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiles(
     __global const STORAGE(DTYPE) *a, const ulong a_offset, __global const STORAGE(DTYPE) *b, const ulong b_offset,
     EPILOGUE_PARAMETERS
-#if SPLIT
+#if SPLIT_K
     __global REAL *partial,
 #else
     __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
 #endif
-    const uint terms, const GemmGeometry geometry) {
+    const uint split_terms, const GemmGeometry geometry) {
     UNPACK_GEOMETRY
     __local REAL left[STAGES][DEPTH * PITCH(ROWS)] __attribute__((aligned(32)));
     __local REAL right[STAGES][DEPTH * PITCH(COLUMNS)] __attribute__((aligned(32)));
     const uint me = get_local_id(0);
-    const uint2 tile = place_of_tile(get_group_id(0), (m + ROWS - 1) / ROWS, (n + COLUMNS - 1) / COLUMNS);
+    const uint2 tile = swizzled_tile(get_group_id(0), (m + ROWS - 1) / ROWS, (n + COLUMNS - 1) / COLUMNS);
     const uint first_row = tile.x * ROWS, first_column = tile.y * COLUMNS;
     const uint batch = get_group_id(2);
     const uint i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
     a = MATRIX_OF_A(i0, i1, i2) + a_offset;
     b = MATRIX_OF_B(i0, i1, i2) + b_offset;
-    const uint start = get_group_id(1) * terms;
-    const uint end = min(start + terms, k);
+    const uint start = get_group_id(1) * split_terms;
+    const uint end = min(start + split_terms, k);
     const uint row4 = (me / 128 * 8 + me % 2 + me % 32 / 8 * 2) * 4, column4 = (me / 32 % 4 * 4 + me / 2 % 4) * 4;
 
-    // Single sums, for which the compiler finds registers that collide less than those of vectors.
+    // Scalars rather than vectors: the compiler then finds registers with fewer bank conflicts.
     REAL sums[4 * QUAD_ROWS][4 * QUAD_COLUMNS];
 #pragma unroll
     for (uint i = 0; i < 4 * QUAD_ROWS; i++)
@@ -115,15 +116,15 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
         for (uint j = 0; j < 4 * QUAD_COLUMNS; j++) sums[i][j] = 0;
 
 #if ASYNC
-#define AHEAD ((STAGES - 1) * DEPTH)
-    a = first_chunk(a + first_row * a_row + start * a_column, a_row, a_column, A_ALONG, ROWS, A_BYTES);
-    b = first_chunk(b + first_column * b_column + start * b_row, b_column, b_row, B_ALONG, COLUMNS, B_BYTES);
-#define FETCH(number, from)                                                                                    \
-    stage_chunks((__local uint *)left[number], a, a_row, a_column, m - first_row, end - (from), A_ALONG, ROWS, \
-                 A_BYTES, 0, 1);                                                                               \
-    stage_chunks((__local uint *)right[number], b, b_column, b_row, n - first_column, end - (from), B_ALONG,   \
-                 COLUMNS, B_BYTES, 0, 1);                                                                      \
-    a += DEPTH * a_column;                                                                                     \
+#define TERMS_AHEAD ((STAGES - 1) * DEPTH)
+    a = first_chunk(a + first_row * a_row + start * a_column, a_row, a_column, A_K_MAJOR, ROWS, A_BYTES);
+    b = first_chunk(b + first_column * b_column + start * b_row, b_column, b_row, B_K_MAJOR, COLUMNS, B_BYTES);
+#define FETCH(number, from)                                                                                      \
+    stage_chunks((__local uint *)left[number], a, a_row, a_column, m - first_row, end - (from), A_K_MAJOR, ROWS, \
+                 A_BYTES, 0, 1);                                                                                 \
+    stage_chunks((__local uint *)right[number], b, b_column, b_row, n - first_column, end - (from), B_K_MAJOR,   \
+                 COLUMNS, B_BYTES, 0, 1);                                                                        \
+    a += DEPTH * a_column;                                                                                       \
     b += DEPTH * b_row;
 #define STAGE(number)
 
@@ -135,43 +136,43 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
         COPIES_COMMIT();
     }
 #else
-#define AHEAD DEPTH
+#define TERMS_AHEAD DEPTH
 #define COPIES_COMMIT()
 #define COPIES_WAIT(n)
-#define PLACE(along, extent, e) ((along) ? (e) / DEPTH : (e) % (extent))
-#define TERM(along, extent, e) ((along) ? (e) % DEPTH : (e) / (extent))
-#define FETCH(number, from)                                                                                            \
-    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                                                             \
-        const uint e = me + i * ITEMS, at = (from) + TERM(A_ALONG, ROWS, e), row = first_row + PLACE(A_ALONG, ROWS, e); \
-        a_next[i] = at < end && row < m ? LOAD(DTYPE, a, row * a_row + at * a_column) : (REAL)0;                       \
-    }                                                                                                                  \
-    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                                                             \
-        const uint e = me + i * ITEMS, at = (from) + TERM(B_ALONG, COLUMNS, e);                                        \
-        const uint column = first_column + PLACE(B_ALONG, COLUMNS, e);                                                 \
-        b_next[i] = at < end && column < n ? LOAD(DTYPE, b, at * b_row + column * b_column) : (REAL)0;                 \
+#define PLACE(k_major, extent, e) ((k_major) ? (e) / DEPTH : (e) % (extent))
+#define TERM(k_major, extent, e) ((k_major) ? (e) % DEPTH : (e) / (extent))
+#define FETCH(number, from)                                                                                                 \
+    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                                                                  \
+        const uint e = me + i * ITEMS, at = (from) + TERM(A_K_MAJOR, ROWS, e), row = first_row + PLACE(A_K_MAJOR, ROWS, e); \
+        a_next[i] = at < end && row < m ? LOAD(DTYPE, a, row * a_row + at * a_column) : (REAL)0;                            \
+    }                                                                                                                       \
+    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                                                                  \
+        const uint e = me + i * ITEMS, at = (from) + TERM(B_K_MAJOR, COLUMNS, e);                                           \
+        const uint column = first_column + PLACE(B_K_MAJOR, COLUMNS, e);                                                    \
+        b_next[i] = at < end && column < n ? LOAD(DTYPE, b, at * b_row + column * b_column) : (REAL)0;                      \
     }
-#define STAGE(number)                                                                                    \
-    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                                               \
-        const uint e = me + i * ITEMS;                                                                   \
-        left[number][TERM(A_ALONG, ROWS, e) * PITCH(ROWS) + PLACE(A_ALONG, ROWS, e)] = a_next[i];        \
-    }                                                                                                    \
-    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                                               \
-        const uint e = me + i * ITEMS;                                                                   \
-        right[number][TERM(B_ALONG, COLUMNS, e) * PITCH(COLUMNS) + PLACE(B_ALONG, COLUMNS, e)] = b_next[i]; \
+#define STAGE(number)                                                                                           \
+    _Pragma("unroll") for (uint i = 0; i < A_LOADS; i++) {                                                      \
+        const uint e = me + i * ITEMS;                                                                          \
+        left[number][TERM(A_K_MAJOR, ROWS, e) * PITCH(ROWS) + PLACE(A_K_MAJOR, ROWS, e)] = a_next[i];           \
+    }                                                                                                           \
+    _Pragma("unroll") for (uint i = 0; i < B_LOADS; i++) {                                                      \
+        const uint e = me + i * ITEMS;                                                                          \
+        right[number][TERM(B_K_MAJOR, COLUMNS, e) * PITCH(COLUMNS) + PLACE(B_K_MAJOR, COLUMNS, e)] = b_next[i]; \
     }
 
     REAL a_next[A_LOADS], b_next[B_LOADS];
     FETCH(0, start)
     STAGE(0)
 #endif
-    uint now = 0;
+    uint stage = 0;
     for (uint from = start; from < end; from += DEPTH) {
         COPIES_WAIT(STAGES - 2);
         barrier(CLK_LOCAL_MEM_FENCE);
-        const uint free = now == 0 ? STAGES - 1 : now - 1;
-        const bool more = from + AHEAD < end;
+        const uint free = stage == 0 ? STAGES - 1 : stage - 1;
+        const bool more = from + TERMS_AHEAD < end;
         if (more) {
-            FETCH(free, from + AHEAD)
+            FETCH(free, from + TERMS_AHEAD)
         }
         COPIES_COMMIT();
 #pragma unroll
@@ -179,10 +180,10 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
             REAL x[4 * QUAD_ROWS], y[4 * QUAD_COLUMNS];
 #pragma unroll
             for (uint q = 0; q < QUAD_ROWS; q++)
-                SPREAD(x + 4 * q, *(__local const Quad *)&left[now][p * PITCH(ROWS) + q * 64 + row4])
+                UNPACK_QUAD(x + 4 * q, *(__local const Quad *)&left[stage][p * PITCH(ROWS) + q * 64 + row4])
 #pragma unroll
             for (uint q = 0; q < QUAD_COLUMNS; q++)
-                SPREAD(y + 4 * q, *(__local const Quad *)&right[now][p * PITCH(COLUMNS) + q * 64 + column4])
+                UNPACK_QUAD(y + 4 * q, *(__local const Quad *)&right[stage][p * PITCH(COLUMNS) + q * 64 + column4])
 #pragma unroll
             for (uint i = 0; i < 4 * QUAD_ROWS; i++)
 #pragma unroll
@@ -191,9 +192,9 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
         if (more) {
             STAGE(free)
         }
-        now = now + 1 == STAGES ? 0 : now + 1;
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
-#if SPLIT
+#if SPLIT_K
     partial += ((ulong)get_group_id(1) * get_num_groups(2) + batch) * m * n;
 #define TARGET partial
 #else
@@ -219,7 +220,7 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
 #pragma unroll
             for (uint c = 0; c < 4; c++) {
                 if (c < left_here) {
-#if SPLIT
+#if SPLIT_K
                     partial[at + c] = values[c];
 #else
                     STORE(OUT_DTYPE, values[c], out, at + c);

@@ -3,7 +3,7 @@
 //
 // FINISH_ROW(to, row, column, groups, FIRST, SECOND) does so with so many groups of a row: FIRST(j) and SECOND(j) are this
 // work-item's sums of group j, which belong at to[8 * j] and to[8 * j + 1], and `column` is where the first of them is.
-// Results, or, with SPLIT, float32 sums that are added up later, are of type TARGET; i0, i1, i2 count the matrices of the
+// Results, or, with SPLIT_K, float32 sums that are added up later, are of type TARGET; i0, i1, i2 count the matrices of the
 // batch. All work-items of a warp take part, also those whose row is not there.
 //
 // With PAIRS, where rows consist of whole pairs, both neighbours go at once, to addresses that are aligned to them. With
@@ -31,7 +31,7 @@
 #include "lib/vectors.h"
 #include "lib/epilogue.h"
 
-#if SPLIT
+#if SPLIT_K
 #define TARGET float
 #define STORE_ONE(to, value, at) ((to)[at] = (value))
 #define STORE_TWO(to, first, second, at) store_two_float32(first, second, (to) + (at))
@@ -97,7 +97,7 @@ inline float2 load_two_bfloat16(__global const ushort *from) {
 #define USE_STRIDED USE_BROADCAST
 #define USE_PAIR USE_BROADCAST
 
-#if OCTETS && TENSOR_CORES && !SPLIT
+#if OCTETS && TENSOR_CORES && !SPLIT_K
 
 inline uint packed_float16(float low, float high) {
     uint word;

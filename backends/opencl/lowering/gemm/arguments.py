@@ -1,4 +1,4 @@
-"""What all kernels of matrix products are given: definitions and the parameters that say how operands lie."""
+"""What the kernels of matrix products share: definitions for their dtypes, and arguments for their operands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyhal.backends.opencl.launch import Parameter
 
 
 def definitions(p: Product, *groups: Definitions, **more: str | int | bool) -> dict[str, str | int | bool]:
-    """The types of a product, and what else is defined for its kernel."""
+    """Return the definitions of a product's dtypes, merged with others."""
     real = type_name(p.sum_class)
     defined: dict[str, str | int | bool] = {
         "DTYPE": p.dtype.name, "OUT_DTYPE": p.out_dtype.name, "REAL": real,
@@ -41,7 +41,7 @@ def ulongs(*values: int) -> list[Parameter]:
 def geometry(
     p: Product, a: Tensor | Workspace | None = None, b: Tensor | Workspace | None = None
 ) -> dict[str, Argument]:
-    """Return the operands a and b of a product and the members of GemmGeometry; `a` and `b` replace their memory."""
+    """Return the arguments for a, b and GemmGeometry (gemm/operands.h); `a` and `b` replace the operands' own memory."""
     return {
         "a": strided(p.left, a), "b": strided(p.right, b), "m": p.m, "n": p.n, "k": p.k, "batch1": p.batch[1],
         "batch2": p.batch[2],
@@ -49,5 +49,5 @@ def geometry(
 
 
 def strided(matrix: Matrix, memory: Tensor | Workspace | None = None) -> Strided:
-    """Return a batch of matrices, in `memory` instead of its own argument, with its strides."""
+    """Return the argument for a batch of matrices with its strides, in its own argument or in `memory`."""
     return Strided(memory or Tensor(matrix.place), {"row": matrix.row, "column": matrix.column, "batch": matrix.batch})

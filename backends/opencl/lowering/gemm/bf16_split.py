@@ -1,4 +1,8 @@
-"""Operands in the lines that Hopper's tensor cores are fed from fastest; float32 ones as sums of bfloat16 numbers."""
+"""Operands repacked for wgmma: lines padded to whole 16-byte chunks, float32 split into bfloat16 terms (bf16x3).
+
+Source: Henry, Tang and Heinecke, 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
+Computations".
+"""
 
 from __future__ import annotations
 
@@ -13,63 +17,68 @@ from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
-_PIECE = 8
-"""Elements: lines begin at multiples of the largest copy's 16 bytes."""
+_CHUNK = 8
+"""Elements of 2 bytes in the largest asynchronous copy, 16 bytes; every line starts at a multiple."""
 _PER_ITEM = 4
+"""Elements that a work-item splits."""
 _GROUP = (32, 8, 1)
-_TOGETHER = 4
-"""Results that a work-item looks at together."""
+_REPAIR_PER_ITEM = 4
+"""Results that a work-item of bf16_repair.cl checks at a time."""
 _REPAIR_GROUPS = 16
-"""Groups per compute unit that look for results to repair."""
+"""Groups of bf16_repair.cl per compute unit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """The launch that makes the parts of an operand, and where they then lie, in elements of 2 bytes."""
+class SplitOperand:
+    """A repacked operand: the launch that writes it, and its layout in elements of 2 bytes."""
 
     launch: Launch
     matrix: Matrix
-    distance: int
-    """From one part to the next."""
+    term_stride: int
+    """From one bfloat16 term to the next."""
     nbytes: int
 
 
-def parts(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], count: int, place: int) -> Parts:
-    """`count` parts of an operand of that shape, in workspace `place`; one of 16-bit elements is copied as it is.
+def split(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], terms: int, place: int) -> SplitOperand:
+    """Split a float32 operand of that shape into `terms` bfloat16 terms in workspace `place`; 16-bit elements are copied.
 
-    Matrices that batches share are split once.
+    Matrices over which the batch is broadcast are split once. Raises KernelBuildError.
     """
-    along_rows = matrix.column == 1 or matrix.row != 1
-    lines, length = shape if along_rows else shape[::-1]
-    line, step = (matrix.row, matrix.column) if along_rows else (matrix.column, matrix.row)
-    pitch = round_up(length, _PIECE)
+    row_major = matrix.column == 1 or matrix.row != 1
+    lines, length = shape if row_major else shape[::-1]
+    line_stride, stride = (matrix.row, matrix.column) if row_major else (matrix.column, matrix.row)
+    pitch = round_up(length, _CHUNK)
     distinct = padded(tuple(n if s else 1 for n, s in zip(p.batch, matrix.batch, strict=True)), 1)
     size = lines * pitch
-    steps = [size * math.prod(distinct[i + 1 :]) if distinct[i] > 1 else 0 for i in range(BATCH_AXES)]
-    distance = size * math.prod(distinct)
-    quads = step == 1 and matrix.aligned and all(s % _PER_ITEM == 0 for s in (line, *matrix.batch))
+    batch = [size * math.prod(distinct[i + 1 :]) if distinct[i] > 1 else 0 for i in range(BATCH_AXES)]
+    term_stride = size * math.prod(distinct)
+    vectors = stride == 1 and matrix.aligned and all(s % _PER_ITEM == 0 for s in (line_stride, *matrix.batch))
+    batch0, batch1, batch2 = matrix.batch
+    strides = {"line": line_stride, "element": stride, "batch0": batch0, "batch1": batch1, "batch2": batch2}
     launch = runtime.launch(
-        "matmul_split", "gemm/bf16_split", {"PARTS": count, "QUADS": quads, "COPIED": p.dtype.itemsize == 2},
+        "matmul_split", "gemm/bf16_split",
+        {"BF16_TERMS": terms, "VECTORS": vectors, "COPY_ONLY": p.dtype.itemsize == 2},
         {
-            "x": Strided(Tensor(matrix.place), {"line": line, "element": step, "batch0": matrix.batch[0],
-            "batch1": matrix.batch[1], "batch2": matrix.batch[2]}), "parts": Workspace(place), "length": length,
-            "lines": lines, "pitch": pitch, "part_size": distance, "batch1": distinct[1], "batch2": distinct[2],
+            "x": Strided(Tensor(matrix.place), strides), "terms": Workspace(place), "length": length, "lines": lines,
+            "pitch": pitch, "term_size": term_stride, "batch1": distinct[1], "batch2": distinct[2],
         },
         (pitch // _PER_ITEM, lines, math.prod(distinct)), _GROUP,
     )  # fmt: skip
-    row, column = (pitch, 1) if along_rows else (1, pitch)
-    found = Matrix(place, row, column, padded(tuple(steps), 0), aligned=True)
-    return Parts(launch, found, distance, count * distance * 2)
+    row, column = (pitch, 1) if row_major else (1, pitch)
+    repacked = Matrix(place, row, column, padded(tuple(batch), 0), aligned=True)
+    return SplitOperand(launch, repacked, term_stride, terms * term_stride * 2)
 
 
 def repair(runtime: Runtime, p: Product) -> Launch:
-    """The launch that makes results again which are not finite; see gemm/bf16_repair.cl."""
-    finishing, finishing_args = epilogue(p)
+    """Build the launch that recomputes results which splitting made infinite or NaN. Raises KernelBuildError."""
+    macros, epilogue_args = epilogue(p)
     size = p.count * p.m * p.n
     group = runtime.features.group_size
-    items = min(round_up(ceil_div(size, _TOGETHER), group), runtime.features.compute_units * _REPAIR_GROUPS * group)
+    items = min(
+        round_up(ceil_div(size, _REPAIR_PER_ITEM), group), runtime.features.compute_units * _REPAIR_GROUPS * group
+    )
     return runtime.launch(
-        "matmul_repair", "gemm/bf16_repair", {"REAL": "float", "WIDTH": 1, **finishing},
-        {**geometry(p), **finishing_args, "out": Tensor(p.out.place), "size": size},
+        "matmul_repair", "gemm/bf16_repair", {"REAL": "float", "WIDTH": 1, **macros},
+        {**geometry(p), **epilogue_args, "out": Tensor(p.out.place), "size": size},
         (items,), (group,),
     )  # fmt: skip

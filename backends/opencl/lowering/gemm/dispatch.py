@@ -1,6 +1,9 @@
-"""Matrix products: which kernel takes which shapes.
+"""Chooses the kernel of a matrix product. All kernels take operands of any strides, so a transposed view is never copied.
 
-All of them take operands of any strides, so that a transposed view costs no copy.
+- `gemv`: few rows or columns; bound by reading the matrix.
+- `strided`: tiny products and dtypes without a faster kernel; straight from global memory.
+- CPU: `cpu_panels`, packed panels and register tiles.
+- GPU: `sliced_k` for products that fill few tiles, tensor cores where there are some, else `tiles`.
 """
 
 from __future__ import annotations
@@ -20,25 +23,28 @@ from polyhal.hal import dtypes
 from polyhal.hal.protocol import Declined, Launch
 
 _SMALL = 1 << 15
-"""Multiplications below which packing or tiling costs more than it saves."""
-_SMALL_GROUP = 16
-_SMALL_ROWS = 4
+"""Multiply-adds below which packing or tiling costs more than it saves."""
+_NARROW = 16
+"""Rows or columns below which a tile of tensor cores is mostly padding."""
+_STRIDED_GROUP = 16
+_STRIDED_ROWS = 4
+"""Results per work-item of gemm/strided.cl."""
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
-    """The launch for a product."""
+    """Build the launch for a product. Raises KernelBuildError."""
     if p.dtype.kind == "bool":
-        return _small(runtime, p)
+        return _strided(runtime, p)
     vector = gemv.build(runtime, p)
     if vector is not None:
         return vector
     if p.count * p.m * p.n * p.k <= _SMALL:
-        return _small(runtime, p)
+        return _strided(runtime, p)
     if runtime.features.cpu:
         return cpu_panels.build(runtime, p)
     if runtime.features.max_group_size < tiles.GROUP:
-        return _small(runtime, p)
-    if _in_slices(runtime, p):
+        return _strided(runtime, p)
+    if _prefers_sliced_k(runtime, p):
         return sliced_k.build(runtime, p)
     narrow = _is_narrow(p)
     on_tensor_cores = tensor_cores.build(runtime, p) if runtime.features.tensor_cores and not narrow else None
@@ -48,46 +54,47 @@ def build(runtime: Runtime, p: Product) -> Launch:
 
 
 def _is_narrow(p: Product) -> bool:
-    return min(p.m, p.n) < _SMALL_GROUP
+    return min(p.m, p.n) < _NARROW
 
 
-def _in_slices(runtime: Runtime, p: Product) -> bool:
-    """Whether a product is made in slices rather than on tensor cores.
-
-    There the parts of single-precision operands, and their sums, would be launches of their own.
-    """
+def _prefers_sliced_k(runtime: Runtime, p: Product) -> bool:
+    """Whether sliced-K is preferred to tensor cores, which would need further launches to split float32 and to reduce."""
     return (_is_narrow(p) or p.dtype is dtypes.float32) and sliced_k.suits(runtime, p)
 
 
-def _with_sums(runtime: Runtime, p: Product) -> Launch | Declined:
-    """The launch for a product that also adds up the rows of its left operand."""
+def _with_row_sums(runtime: Runtime, p: Product) -> Launch | Declined:
+    """Build the launch for a product that also computes the row sums of its left operand."""
     if runtime.features.cpu:
-        if min(p.m, p.n) > 1 and p.m * p.n * p.k > _SMALL and cpu_panels.adds_rows(p):
+        if min(p.m, p.n) > 1 and p.m * p.n * p.k > _SMALL and cpu_panels.supports_row_sums(p):
             return cpu_panels.build(runtime, p)
-    elif _in_slices(runtime, p):
+    elif _prefers_sliced_k(runtime, p):
         return sliced_k.build(runtime, p)
-    return Declined("the kernel for this product adds up no rows")
+    return Declined("the kernel for this product computes no row sums")
 
 
-def _small(runtime: Runtime, p: Product) -> Launch:
-    """Straight from memory."""
-    finishing, finishing_args = epilogue(p)
-    args = {**geometry(p), **finishing_args, "out": Tensor(p.out.place)}
-    items = (p.n, ceil_div(p.m, _SMALL_ROWS), p.count)
-    defined = definitions(p, finishing, ROWS=_SMALL_ROWS, LOGICAL=p.out_dtype.kind == "bool")
-    return runtime.launch("matmul_small", "gemm/strided", defined, args, items, (_SMALL_GROUP, 1, 1))
+def _strided(runtime: Runtime, p: Product) -> Launch:
+    """Build a launch that reads operands straight from global memory. Raises KernelBuildError."""
+    macros, epilogue_args = epilogue(p)
+    args = {**geometry(p), **epilogue_args, "out": Tensor(p.out.place)}
+    items = (p.n, ceil_div(p.m, _STRIDED_ROWS), p.count)
+    defined = definitions(p, macros, ROWS=_STRIDED_ROWS, LOGICAL=p.out_dtype.kind == "bool")
+    return runtime.launch("matmul_small", "gemm/strided", defined, args, items, (_STRIDED_GROUP, 1, 1))
 
 
 batched = partial(gemm.batched, build)
 
 
-def _apart(runtime: Runtime) -> Collection[str]:
-    """On CPUs the tile's sums leave no registers for the longest formulas (`gelu_grad` here: 500 us, 440 in two launches)."""
+def _unfused_activations(runtime: Runtime) -> Collection[str]:
+    """Return the activations that run as a launch of their own.
+
+    On CPUs the register tile leaves no registers for the longest formulas: with `gelu_grad` in the epilogue a product took
+    500 us on two cores with AVX-512, in two launches 440 us.
+    """
     return ("gelu_grad", "silu_grad") if runtime.features.cpu else ()
 
 
 LOWERINGS = {
     **gemm.lowerings(build, wide=True, epilogues=True),
-    **fused_gemm.lowerings(build, _apart),
-    "linear_weight_grad": gemm.weight_grad(_with_sums),
+    **fused_gemm.lowerings(build, _unfused_activations),
+    "linear_weight_grad": gemm.weight_grad(_with_row_sums),
 }

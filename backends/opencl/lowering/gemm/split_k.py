@@ -18,7 +18,7 @@ _PER_ITEM = 4
 
 
 def choose(groups: int, tiles: int, k: int, depth: int) -> SplitK:
-    """Split `k` terms so that `tiles` tiles occupy up to `groups` groups, each with a multiple of `depth` terms."""
+    """Split `k` terms so that `tiles` tiles occupy up to `groups` groups, in multiples of `depth` terms."""
     return split_k(k, tiles, groups, _MAX_SPLITS, min_terms=_MIN_TERMS, multiple=depth)
 
 
@@ -29,13 +29,13 @@ def workspace(p: Product, split: SplitK) -> tuple[int, ...]:
 
 def reduce(runtime: Runtime, p: Product, split: SplitK, place: int) -> Launch:
     """Build the launch that reduces the partial results in workspace `place`, applies the epilogue and stores."""
-    definitions_, args = epilogue(p)
+    macros, epilogue_args = epilogue(p)
     size = p.count * p.m * p.n
     width = _PER_ITEM if aligned(p, _PER_ITEM) else 1
     return runtime.launch(
-        "matmul_sum", "gemm/split_k_reduce", definitions(p, definitions_, WIDTH=width),
+        "matmul_sum", "gemm/split_k_reduce", definitions(p, macros, WIDTH=width),
         {
-            "partial": Workspace(place), **args, "out": Tensor(p.out.place), "size": size, "n": p.n,
+            "partial": Workspace(place), **epilogue_args, "out": Tensor(p.out.place), "size": size, "n": p.n,
             "splits": split.splits, "m": p.m, "batch1": p.batch[1], "batch2": p.batch[2],
         },
         (size // width,), (runtime.features.group_size,),

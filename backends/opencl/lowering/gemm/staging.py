@@ -1,4 +1,4 @@
-"""How kernels with `lib/staging.h` bring operands into local memory: along which axis, and in pieces of how many bytes."""
+"""How kernels with `lib/staging.h` copy operands to local memory: along which axis, and in copies of how many bytes."""
 
 from __future__ import annotations
 
@@ -6,48 +6,49 @@ from dataclasses import dataclass, replace
 
 from polyhal.backends.common.problems.gemm import Matrix, Product
 
-_PIECES = (16, 8, 4)
-"""Bytes that one copy moves, best first."""
+_COPY_BYTES = (16, 8, 4)
+"""Sizes of asynchronous copies, fastest first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """Whether an operand's lines are its places with their terms side by side, or its terms with their places."""
+class Staging:
+    """How one operand is copied: K-major if the terms of a row of a, or of a column of b, are contiguous, else MN-major."""
 
-    along_terms: bool
+    k_major: bool
     nbytes: int
-    """Of a piece of a line."""
+    """Bytes per copy."""
     ragged: bool = False
-    """A line ends within a piece."""
+    """A line ends within a copy."""
 
 
-def walk(
+def choose(
     matrix: Matrix, strides: tuple[int, int], lengths: tuple[int, int], itemsize: int, *, ragged: bool = False
-) -> Walk:
-    """The largest pieces that an operand lies in; strides and lengths are those of its places and of its terms.
+) -> Staging:
+    """Choose the largest copies that an operand permits.
 
-    Lines end with a whole piece, unless they may be `ragged`.
+    `strides` and `lengths` are those of the axes MN, rows of a or columns of b, and K, the terms. Lines must end with a whole
+    copy unless they may be `ragged`.
     """
-    along = strides[1] == 1 or strides[0] != 1
+    k_major = strides[1] == 1 or strides[0] != 1
     if 1 in strides and matrix.aligned:
-        distances = (strides[not along], *matrix.batch)
-        for nbytes in _PIECES:
-            if nbytes < itemsize or any(d * itemsize % nbytes for d in distances):
+        line_strides = (strides[not k_major], *matrix.batch)
+        for nbytes in _COPY_BYTES:
+            if nbytes < itemsize or any(stride * itemsize % nbytes for stride in line_strides):
                 continue
-            whole = lengths[along] * itemsize % nbytes == 0
+            whole = lengths[k_major] * itemsize % nbytes == 0
             if whole or ragged:
-                return Walk(along, nbytes, not whole)
-    return Walk(along, itemsize)
+                return Staging(k_major, nbytes, not whole)
+    return Staging(k_major, itemsize)
 
 
 def definitions(p: Product, *, padded: bool = False, ragged: bool = False) -> dict[str, int | bool]:
-    """The definitions of kernels that read both operands of a product so; `padded` lines are made of whole pieces."""
+    """Return the definitions of lib/staging.h for both operands; `padded` lines consist of whole 16-byte copies."""
     size = p.dtype.itemsize
-    left = walk(p.left, (p.left.row, p.left.column), (p.m, p.k), size, ragged=ragged)
-    right = walk(p.right, (p.right.column, p.right.row), (p.n, p.k), size, ragged=ragged)
+    a = choose(p.left, (p.left.row, p.left.column), (p.m, p.k), size, ragged=ragged)
+    b = choose(p.right, (p.right.column, p.right.row), (p.n, p.k), size, ragged=ragged)
     if padded:
-        left, right = (replace(w, nbytes=_PIECES[0], ragged=False) for w in (left, right))
+        a, b = (replace(operand, nbytes=_COPY_BYTES[0], ragged=False) for operand in (a, b))
     return {
-        "A_ALONG": left.along_terms, "B_ALONG": right.along_terms, "A_BYTES": left.nbytes, "B_BYTES": right.nbytes,
-        "RAGGED": left.ragged or right.ragged,
+        "A_K_MAJOR": a.k_major, "B_K_MAJOR": b.k_major, "A_BYTES": a.nbytes, "B_BYTES": b.nbytes,
+        "RAGGED": a.ragged or b.ragged,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The tiles in which tensor cores make products, how fast they are, and which of them finishes a product first."""
+"""Tiles of products on tensor cores: their resources, their measured speeds, and a cost model that picks one with a split-K."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from polyhal.backends.opencl.lowering.gemm import split_k
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels.tuning import Family, size_class
 
-_LINE = 64
-"""Terms of a strip of wgmma."""
-_MOST_ITEMS = 512
-_REGISTERS = 1 << 16
-"""Of a compute unit."""
-_OF_ITEM = 255
-_BESIDE_SUMS = 110
-"""Registers of a work-item that hold other things than sums."""
+_WGMMA_DEPTH = 64
+"""Terms of a k-tile of gemm/wgmma.cl."""
+_MAX_ITEMS = 512
+"""Work-items per group, at most."""
+_UNIT_REGISTERS = 1 << 16
+"""Registers of a compute unit."""
+_ITEM_REGISTERS = 255
+"""Registers of a work-item, at most."""
+_OTHER_REGISTERS = 110
+"""Registers of a work-item that hold no sums."""
 
 
-class Tile(Protocol):
-    """The part of a result that a group makes."""
+class TensorCoreTile(Protocol):
+    """An output tile that a group computes."""
 
     @property
     def rows(self) -> int: ...
@@ -35,26 +37,27 @@ class Tile(Protocol):
 
     @property
     def depth(self) -> int:
-        """Terms per strip."""
+        """Terms per k-tile."""
 
     @property
-    def items(self) -> int: ...
+    def items(self) -> int:
+        """Work-items of the group."""
 
     @property
     def local_memory(self) -> int:
-        """Bytes."""
+        """Bytes of local memory of the group."""
 
     @property
-    def constants(self) -> dict[str, int]:
-        """What is defined for the kernel."""
+    def macros(self) -> dict[str, int]:
+        """Definitions for the kernel."""
 
 
-T = TypeVar("T", bound=Tile)
+T = TypeVar("T", bound=TensorCoreTile)
 
 
 @dataclass(frozen=True, slots=True)
 class WarpTile:
-    """A tile of gemm/mma.cl, of elements of so many bytes, of which each warp makes a part."""
+    """A tile of gemm/mma.cl for elements of `itemsize` bytes; each warp computes warp_rows x warp_columns of it."""
 
     itemsize: int
     rows: int
@@ -70,14 +73,14 @@ class WarpTile:
 
     @property
     def local_memory(self) -> int:
-        # The longer of what lines along terms and along places take, with the padding that keeps banks apart.
+        # The larger of a K-major and an MN-major k-tile, with the padding against bank conflicts.
         size, depth = self.itemsize, self.depth
         return self.stages * sum(
             max(n * (depth * size + 16), depth * (n * size + 32)) for n in (self.rows, self.columns)
         )
 
     @property
-    def constants(self) -> dict[str, int]:
+    def macros(self) -> dict[str, int]:
         return {
             "TILE_ROWS": self.rows, "TILE_COLUMNS": self.columns, "WARP_ROWS": self.warp_rows,
             "WARP_COLUMNS": self.warp_columns, "DEPTH": self.depth, "STAGES": self.stages,
@@ -85,131 +88,138 @@ class WarpTile:
 
 
 @dataclass(frozen=True, slots=True)
-class TeamTile:
-    """A tile of gemm/wgmma.cl, each of whose teams makes 64 rows, from operands in so many parts."""
+class WarpgroupTile:
+    """A tile of gemm/wgmma.cl for operands of `bf16_terms` 16-bit terms; each warpgroup computes 64 rows of it."""
 
-    parts: int
-    teams: int
+    bf16_terms: int
+    warpgroups: int
     columns: int
     stages: int
 
     @property
     def rows(self) -> int:
-        return 64 * self.teams
+        return 64 * self.warpgroups
 
     @property
     def depth(self) -> int:
-        return _LINE
+        return _WGMMA_DEPTH
 
     @property
     def items(self) -> int:
-        return 128 * self.teams
+        return 128 * self.warpgroups
 
     @property
     def local_memory(self) -> int:
-        return self.stages * self.parts * (self.rows + self.columns) * _LINE * 2
+        return self.stages * self.bf16_terms * (self.rows + self.columns) * _WGMMA_DEPTH * 2
 
     @property
-    def constants(self) -> dict[str, int]:
-        return {"WARPGROUPS": self.teams, "WIDE": self.columns, "STAGES": self.stages, "PARTS": self.parts}
+    def macros(self) -> dict[str, int]:
+        return {
+            "WARPGROUPS": self.warpgroups, "WIDE": self.columns, "STAGES": self.stages, "BF16_TERMS": self.bf16_terms,
+        }  # fmt: skip
 
 
-def _warps_fit(features: OpenCLFeatures, tile: WarpTile) -> bool:
+def _warp_tile_fits(features: OpenCLFeatures, tile: WarpTile) -> bool:
     whole = tile.rows % tile.warp_rows == 0 and tile.columns % tile.warp_columns == 0
-    # Copies begin between the steps of a strip, 32 bytes of terms each: there are two at least.
+    # Copies are issued between the steps of a k-tile, of 32 bytes of terms each, so there must be two.
     return whole and tile.depth * tile.itemsize >= 64 and _fits(features, tile)
 
 
-def _teams_fit(features: OpenCLFeatures, tile: TeamTile) -> bool:
-    # One strip is multiplied while the one before may still be, and one is copied.
-    return tile.stages >= (3 if tile.parts == 1 else 2) and _fits(features, tile)
+def _warpgroup_tile_fits(features: OpenCLFeatures, tile: WarpgroupTile) -> bool:
+    # One k-tile is multiplied while, with one term, that before may still be in flight, and another one is copied.
+    return tile.stages >= (3 if tile.bf16_terms == 1 else 2) and _fits(features, tile)
 
 
-def _fits(features: OpenCLFeatures, tile: Tile) -> bool:
+def _fits(features: OpenCLFeatures, tile: TensorCoreTile) -> bool:
     sums = tile.rows * tile.columns // tile.items
-    registers = min(sums + _BESIDE_SUMS, _OF_ITEM)
+    registers = min(sums + _OTHER_REGISTERS, _ITEM_REGISTERS)
     return (
-        tile.items <= _MOST_ITEMS
-        and sums < 2 * _BESIDE_SUMS
-        and registers * tile.items <= _REGISTERS
+        tile.items <= _MAX_ITEMS
+        and sums < 2 * _OTHER_REGISTERS
+        and registers * tile.items <= _UNIT_REGISTERS
         and tile.local_memory <= features.static_local_memory
     )
 
 
-WARPS = Family[WarpTile](
+MMA = Family[WarpTile](
     "matmul_mma",
     {
         "rows": (64, 128, 256), "columns": (64, 128, 256), "warp_rows": (32, 64), "warp_columns": (32, 64),
         "depth": (16, 32, 64), "stages": (2, 3, 4),
     },
-    _warps_fit,
+    _warp_tile_fits,
 )  # fmt: skip
-TEAMS = Family[TeamTile](
-    "matmul_wgmma", {"teams": (1, 2), "columns": (128, 256), "stages": (2, 3, 4, 5, 6, 8)}, _teams_fit
+WGMMA = Family[WarpgroupTile](
+    "matmul_wgmma",
+    {"warpgroups": (1, 2), "columns": (128, 256), "stages": (2, 3, 4, 5, 6, 8)},
+    _warpgroup_tile_fits,
 )
 
 HALF_TILES = {
     WarpTile(2, 256, 128, 64, 64, 64, 3): 1560, WarpTile(2, 128, 128, 64, 64, 64, 3): 1330,
     WarpTile(2, 128, 128, 64, 64, 32, 4): 1170, WarpTile(2, 64, 64, 32, 32, 64, 3): 940,
 }  # fmt: skip
-"""With the multiplications that a compute unit does in a nanosecond, as an H200 does."""
-ROUNDED_TILES = {
+"""Tiles for 16-bit operands, with the multiply-adds per nanosecond that a compute unit of an H200 reaches with each."""
+TF32_TILES = {
     WarpTile(4, 256, 128, 64, 64, 32, 3): 700, WarpTile(4, 128, 128, 64, 64, 32, 3): 600,
     WarpTile(4, 128, 128, 64, 64, 16, 4): 560, WarpTile(4, 128, 64, 64, 32, 32, 3): 500,
     WarpTile(4, 64, 64, 32, 32, 32, 3): 420,
 }  # fmt: skip
-SPLIT_TILES = {
+"""The same for float32 rounded to TF32."""
+TF32X3_TILES = {
     WarpTile(4, 128, 128, 64, 32, 32, 3): 210, WarpTile(4, 128, 64, 64, 32, 16, 4): 200,
     WarpTile(4, 64, 64, 32, 32, 16, 3): 150,
 }  # fmt: skip
-TEAM_TILES = {
-    1: {TeamTile(1, 2, 256, 4): 2860, TeamTile(1, 2, 128, 6): 2480, TeamTile(1, 1, 128, 4): 1950},
-    3: {TeamTile(3, 2, 128, 2): 400, TeamTile(3, 1, 128, 2): 300},
+"""The same for float32 split into two TF32 terms."""
+WGMMA_TILES = {
+    1: {WarpgroupTile(1, 2, 256, 4): 2860, WarpgroupTile(1, 2, 128, 6): 2480, WarpgroupTile(1, 1, 128, 4): 1950},
+    3: {WarpgroupTile(3, 2, 128, 2): 400, WarpgroupTile(3, 1, 128, 2): 300},
 }
-"""By the number of parts."""
-_STORED = 14
-"""Results that a compute unit finishes in a nanosecond, while its tensor cores wait."""
-_LAUNCH = 5000
-"""Nanoseconds that a second launch takes at least."""
-_BANDWIDTH, _SHARE_OF_BANDWIDTH = 4000, 25
-"""Bytes per nanosecond to and from memory: those of the device, and those of one compute unit."""
-_ROUNDS = 8
-"""So many shares in turn, at most, a compute unit takes for the units to have equally much to do."""
+"""The same for wgmma, by the number of 16-bit terms per operand."""
+_STORE_RATE = 14
+"""Results per nanosecond that a compute unit finishes and stores while its tensor cores wait; measured on an H200."""
+_LAUNCH_TIME = 5000
+"""Nanoseconds of the second launch of a split-K, at least."""
+_BANDWIDTH, _UNIT_BANDWIDTH = 4000, 25
+"""Bytes per nanosecond to and from memory: of the device, and of one compute unit."""
+_MAX_ROUNDS = 8
+"""Work tiles that each compute unit computes in turn, at most, when a split-K evens out the load."""
 
 
-def count(tile: Tile, p: Product) -> int:
-    """How many tiles cover the results."""
+def count(tile: TensorCoreTile, p: Product) -> int:
+    """Return the number of tiles that cover the results."""
     return ceil_div(p.m, tile.rows) * ceil_div(p.n, tile.columns) * p.count
 
 
-def resident(runtime: Runtime, tile: Tile) -> int:
-    """Groups that a compute unit holds at once."""
-    registers = tile.rows * tile.columns // tile.items + _BESIDE_SUMS
-    # A unit has a little more local memory than one group may take. A group too many does no harm: it waits.
+def resident(runtime: Runtime, tile: TensorCoreTile) -> int:
+    """Return the number of groups that a compute unit holds at a time."""
+    registers = tile.rows * tile.columns // tile.items + _OTHER_REGISTERS
+    # A unit has a little more local memory than a group may take. One group too many does no harm: it waits.
     by_memory = round(runtime.features.static_local_memory / tile.local_memory)
-    return max(1, min(by_memory, _REGISTERS // (tile.items * registers)))
+    return max(1, min(by_memory, _UNIT_REGISTERS // (tile.items * registers)))
 
 
 def choose(runtime: Runtime, p: Product, family: Family[T], tiles: Mapping[T, float]) -> tuple[T, SplitK]:
-    """The tile, of those that the device can hold, and the shares of its terms, that finish first."""
+    """Choose the tile that the device can hold, and the split of the terms, with the least modelled time."""
     units = runtime.features.compute_units
-    most = runtime.features.static_local_memory
+    memory = runtime.features.static_local_memory
     slowest = min(tiles.values())
-    fitting = [t for t in tiles if t.local_memory <= most] or [min(tiles, key=lambda t: t.local_memory)]
+    fitting = [t for t in tiles if t.local_memory <= memory] or [min(tiles, key=lambda t: t.local_memory)]
 
     def time(tile: T, split: SplitK) -> float:
-        works = count(tile, p) * split.splits
+        work_tiles = count(tile, p) * split.splits
         size = tile.rows * tile.columns
-        each = size * split.terms / tiles.get(tile, slowest)
+        multiply = size * split.terms / tiles.get(tile, slowest)
         if split.splits == 1:
-            return ceil_div(works, units) * (each + size / _STORED)
-        sums = 4 * size
-        return ceil_div(works, units) * (each + sums / _SHARE_OF_BANDWIDTH) + _LAUNCH + works * sums / _BANDWIDTH
+            return ceil_div(work_tiles, units) * (multiply + size / _STORE_RATE)
+        nbytes = 4 * size
+        partial = ceil_div(work_tiles, units) * (multiply + nbytes / _UNIT_BANDWIDTH)
+        return partial + _LAUNCH_TIME + work_tiles * nbytes / _BANDWIDTH
 
     def best(tile: T) -> tuple[float, SplitK]:
-        groups = (units * rounds for rounds in range(_ROUNDS + 1))
+        groups = (units * rounds for rounds in range(_MAX_ROUNDS + 1))
         splits = {split_k.choose(n, count(tile, p), p.k, tile.depth): None for n in groups}
-        return min(((time(tile, s), s) for s in splits), key=lambda f: f[0])
+        return min(((time(tile, split), split) for split in splits), key=lambda timed: timed[0])
 
     kind = f"{size_class(p.m, p.n, p.k)} of {p.dtype.name} at {p.precision}"
     tile = runtime.tuning.choose(family, kind, min(fitting, key=lambda t: best(t)[0]))

@@ -1,4 +1,4 @@
-"""Matrix products on any GPU: tiles staged in local memory; where there are too few, groups share out their terms."""
+"""Matrix products on GPUs without tensor cores: tiles staged in local memory, with split-K where there are too few."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from polyhal.hal.protocol import Launch
 
 GROUP = 256
 """Work-items per tile."""
-_SHARE = 256
+_MIN_SPLIT_TERMS = 256
+"""Terms of a split that are taken for worth a group when small tiles are compared with large ones."""
 _PADDING = 4
+"""Elements of padding per line in local memory, against bank conflicts."""
 _GROUPS_PER_UNIT = 4
-"""Groups that share out the terms of too few tiles, per compute unit."""
-_RESIDENT = Target(groups=2)
-"""Two groups of the largest tile hide each other's waits. The compiler would take a few registers more, and fit only one."""
+"""Groups per compute unit that split-K aims at."""
+_OCCUPANCY = Target(groups=2)
+"""Two groups of the largest tile hide each other's latency; the compiler would take a few registers more, and one would fit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """A work-item's blocks of 4 x 4 results, terms per strip, and strips that are in local memory at once."""
+class SimtTile:
+    """An output tile: 4 x 4 blocks per work-item, terms per k-tile, and pipeline stages."""
 
     quad_rows: int
     quad_columns: int
@@ -44,69 +46,69 @@ class Tile:
         return 64 * self.quad_columns
 
     def count(self, p: Product) -> int:
-        """How many of them cover the results."""
+        """Return the number of tiles that cover the results."""
         return ceil_div(p.m, self.rows) * ceil_div(p.n, self.columns) * p.count
 
     def local_memory(self, itemsize: int) -> int:
-        """Bytes."""
+        """Return the bytes of local memory that a group needs."""
         return self.stages * self.depth * (self.rows + self.columns + 2 * _PADDING) * itemsize
 
 
-TILES = Family[Tile](
+TILES = Family[SimtTile](
     "matmul_tiles",
     {"quad_rows": (1, 2), "quad_columns": (1, 2), "depth": (8, 16, 32), "stages": (2, 3)},
     lambda features, tile: tile.local_memory(4) <= features.static_local_memory and (tile.stages == 2 or features.tensor_cores),
 )  # fmt: skip
 
 
-def choose(runtime: Runtime, p: Product, *, asynchronous: bool) -> Tile:
-    """The largest tile that keeps all compute units busy, with the terms of tiles shared out where that helps."""
+def choose(runtime: Runtime, p: Product, *, asynchronous: bool) -> SimtTile:
+    """Choose the largest tile that occupies all compute units, with split-K where that helps."""
     units = runtime.features.compute_units
-    large, small = (Tile(2, 2, 32, 2), Tile(1, 1, 16, 3)) if asynchronous else (Tile(2, 2, 8, 2), Tile(1, 1, 16, 2))
-    if _RESIDENT.groups * large.local_memory(p.sum_dtype.itemsize) > runtime.features.static_local_memory:
-        large = Tile(2, 2, 8, large.stages)
+    large, small = SimtTile(2, 2, 8, 2), SimtTile(1, 1, 16, 2)
+    if asynchronous:
+        large, small = SimtTile(2, 2, 32, 2), SimtTile(1, 1, 16, 3)
+    if _OCCUPANCY.groups * large.local_memory(p.sum_dtype.itemsize) > runtime.features.static_local_memory:
+        large = SimtTile(2, 2, 8, large.stages)
     tiles = large.count(p)
-    few = tiles < units and tiles * (p.k // _SHARE) < units
+    few = tiles < units and tiles * (p.k // _MIN_SPLIT_TERMS) < units
     if p.sum_dtype.itemsize > 4:
         return small
     return runtime.tuning.choose(TILES, size_class(p.m, p.n, p.k), small if few else large)
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
-    """Raises KernelBuildError."""
+    """Build the launch with the tile that is fastest. Raises KernelBuildError."""
     asynchronous = runtime.features.tensor_cores and p.dtype is dtypes.float32 and p.out_dtype is dtypes.float32
     return multiply(runtime, p, choose(runtime, p, asynchronous=asynchronous), asynchronous=asynchronous)
 
 
-def multiply(runtime: Runtime, p: Product, tile: Tile, *, asynchronous: bool) -> Launch:
-    """The product in such tiles. Raises KernelBuildError."""
+def multiply(runtime: Runtime, p: Product, tile: SimtTile, *, asynchronous: bool) -> Launch:
+    """Build the launch with such tiles. Raises KernelBuildError."""
     units = runtime.features.compute_units
     tiles = tile.count(p)
-    groups = _GROUPS_PER_UNIT * units if tiles < 2 * units else 0
-    split = split_k.choose(groups, tiles, p.k, tile.depth)
-    shared = split.splits > 1
-    finishing, finishing_args = epilogue(replace(p, bias=None, epilogue=None) if shared else p)
-    staged = staging.definitions(p)
-    # A line of terms is turned as it is copied, so element by element.
+    split = split_k.choose(_GROUPS_PER_UNIT * units if tiles < 2 * units else 0, tiles, p.k, tile.depth)
+    partial = split.splits > 1
+    macros, epilogue_args = epilogue(replace(p, bias=None, epilogue=None) if partial else p)
+    layouts = staging.definitions(p)
+    # K-major lines are transposed as they are copied, so element by element.
     for side in "AB":
-        if staged[f"{side}_ALONG"]:
-            staged[f"{side}_BYTES"] = p.dtype.itemsize
+        if layouts[f"{side}_K_MAJOR"]:
+            layouts[f"{side}_BYTES"] = p.dtype.itemsize
     defined = definitions(
-        p, finishing, staged, WIDTH=4, QUAD_ROWS=tile.quad_rows, QUAD_COLUMNS=tile.quad_columns, DEPTH=tile.depth,
-        STAGES=tile.stages, ASYNC=asynchronous, TENSOR_CORES=runtime.features.tensor_cores, SPLIT=shared,
-        OUT_QUADS=p.n % 4 == 0 and (shared or (p.out.aligned and p.out_dtype is p.sum_dtype)),
+        p, macros, layouts, WIDTH=4, QUAD_ROWS=tile.quad_rows, QUAD_COLUMNS=tile.quad_columns, DEPTH=tile.depth,
+        STAGES=tile.stages, ASYNC=asynchronous, TENSOR_CORES=runtime.features.tensor_cores, SPLIT_K=partial,
+        OUT_QUADS=p.n % 4 == 0 and (partial or (p.out.aligned and p.out_dtype is p.sum_dtype)),
     )  # fmt: skip
     if not asynchronous:
-        del defined["A_BYTES"], defined["B_BYTES"]  # which would only make variants of the same kernel
-    target: Arguments = {"partial": Workspace(p.workspace)} if shared else {"out": Tensor(p.out.place)}
+        del defined["A_BYTES"], defined["B_BYTES"]  # unused, so they would only make more programs
+    target: Arguments = {"partial": Workspace(p.workspace)} if partial else {"out": Tensor(p.out.place)}
     large = tile.quad_rows * tile.quad_columns >= 4
     nvidia = runtime.features.compute_capability > 0
     launch = runtime.launch(
-        "matmul_tiles", "gemm/tiles", defined,
-        {**geometry(p), **finishing_args, **target, "terms": split.terms},
-        (tiles // p.count * GROUP, split.splits, p.count), (GROUP, 1, 1), target=_RESIDENT if nvidia and large else None,
+        "matmul_tiles", "gemm/tiles", defined, {**geometry(p), **epilogue_args, **target, "split_terms": split.terms},
+        (tiles // p.count * GROUP, split.splits, p.count), (GROUP, 1, 1), target=_OCCUPANCY if nvidia and large else None,
     )  # fmt: skip
-    if not shared:
+    if not partial:
         return launch
     reduce = split_k.reduce(runtime, p, split, p.workspace)
     return LaunchSequence("matmul", (launch, reduce), split_k.workspace(p, split))
