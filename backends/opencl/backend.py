@@ -1,9 +1,11 @@
-"""`ComputeBackend` over OpenCL: core methods, lowering, transfers and profiling of one device."""
+"""`ComputeBackend` over OpenCL, with every optional protocol of the contract."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import pyopencl as cl
 
 from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
 from polyhal.backends.common.launching.table import lower
@@ -14,14 +16,14 @@ from polyhal.backends.opencl.lowering.gather import gather, scatter_add
 from polyhal.backends.opencl.lowering.gemm.dispatch import batched
 from polyhal.backends.opencl.lowering.pointwise import copy, elementwise
 from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
-from polyhal.backends.opencl.memory import ClEvent, Memory
-from polyhal.backends.opencl.queues import Lane
+from polyhal.backends.opencl.memory import OpenCLEvent, OpenCLMemory
+from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels import tuning
-from polyhal.hal.kernels.call_log import Call, Record
+from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
 from polyhal.hal.kernels.library import KernelLibrary
-from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.protocol import CommandBuffer, Declined, Event, Handle, InputSpec, Launch, Number
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import CommandBuffer, Declined, Event, InputSpec, Launch
 
 _BUILDERS = Builders(
     group=elementwise.group,
@@ -39,78 +41,101 @@ def create(selector: str) -> OpenCLBackend:
     return OpenCLBackend(discovery.select(selector or "0"))
 
 
-class OpenCLBackend:
+class OpenCLBackend(CoreMethods):
     """One opened OpenCL device."""
 
-    def __init__(self, found: discovery.Found) -> None:
-        self.info = found.info
-        profile = probed.profile(found.device, found.info.type)
-        self.features = probed.features(found.device, found.info.type, profile)
-        self.capabilities = probed.capabilities(found.device, self.features)
-        measured = {key: choice.values for key, choice in tuning.load(found.info).items()}
-        self.tuning = tuning.Tuning(self.features, profile.choices, measured)
-        self.runtime = Runtime(found.device, found.info, self.features, self.capabilities, self.tuning)
+    def __init__(self, device: discovery.OpenCLDevice) -> None:
+        self.info = device.info
+        profile = probed.profile(device.cl, device.info.type)
+        self.features = probed.features(device.cl, device.info.type, profile)
+        self.capabilities = probed.capabilities(device.cl, self.features)
+        tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
+        self.tuning = tuning.Tuning(self.features, profile.choices, tuned)
+        self.runtime = Runtime(device.cl, device.info, self.features, self.capabilities, self.tuning)
+        super().__init__(self.runtime, _BUILDERS)
         self.kernels: KernelLibrary = self.runtime.programs
-        self._calls = Record(found.info)
-        self._memory = Memory(self.runtime)
+        self._call_log = KernelCallLog(device.info)
+        self._memory = OpenCLMemory(self.runtime)
         self._lowerings = lowering.table()
-        core = CoreMethods(self.runtime, _BUILDERS, self._memory.allocate, self._memory.deallocate)
 
-        memory = self._memory
-        self.allocate: Callable[[int], Handle] = memory.allocate
-        self.deallocate: Callable[[Handle], None] = memory.deallocate
-        self.copy_to_device: Callable[[memoryview, Handle, int], None] = memory.write
-        self.allocate_pinned: Callable[[int], memoryview] = memory.pinned
-        self.copy_to_device_async: Callable[[memoryview, Handle, int], Event] = memory.write_async
-        self.synchronize: Callable[[], None] = self.runtime.finish
-        self.fill: Callable[[Number, Ref], None] = core.fill
-        self.copy: Callable[[Ref, Ref], None] = core.copy
-        self.unary: Callable[[str, Ref, Ref], None] = core.unary
-        self.binary: Callable[[str, Ref, Ref, Ref], None] = core.binary
-        self.where: Callable[[Ref, Ref, Ref, Ref], None] = core.where
-        self.reduce: Callable[[str, Ref, Ref], None] = core.reduce
-        self.matmul: Callable[[Ref, Ref, Ref], None] = core.matmul
-        self.gather: Callable[[Ref, Ref, Ref], None] = core.gather
-        self.scatter_add: Callable[[Ref, Ref, Ref], None] = core.scatter_add
-        self.start_profiling: Callable[[], None] = self.runtime.start_profiling
-        self.stop_profiling: Callable[[], Sequence[tuple[str, int, int]]] = self.runtime.stop_profiling
+    # --- memory -----------------------------------------------------------------------------------------------------
 
     def memory_available(self) -> int:
+        """Return the bytes that are left, considering the allocations of this process only."""
         return self._memory.available()
 
-    def copy_from_device(self, src: Handle, offset: int, dst: memoryview) -> None:
+    def allocate(self, nbytes: int) -> cl.Buffer:
+        """Allocate device memory. Raises OutOfMemoryError."""
+        return self._memory.allocate(nbytes)
+
+    def deallocate(self, handle: cl.Buffer) -> None:
+        """Release an allocation. Raises BackendError if it was released before."""
+        self._memory.deallocate(handle)
+
+    def copy_to_device(self, src: memoryview, dst: cl.Buffer, offset: int) -> None:
+        """Copy host bytes to the device."""
+        self._memory.write(src, dst, offset)
+
+    def copy_from_device(self, src: cl.Buffer, offset: int, dst: memoryview) -> None:
+        """Copy device bytes to the host. Blocks."""
         with self.runtime.waiting():
             self._memory.read(src, offset, dst)
 
-    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
-        return record(self.runtime, calls)
+    def allocate_pinned(self, nbytes: int) -> memoryview:
+        """Allocate page-locked host memory."""
+        return self._memory.pinned(nbytes)
+
+    def copy_to_device_async(self, src: memoryview, dst: cl.Buffer, offset: int) -> Event:
+        """Copy host bytes to the device without staging."""
+        return self._memory.write_async(src, dst, offset)
+
+    # --- submission -------------------------------------------------------------------------------------------------
+
+    def synchronize(self) -> None:
+        """Wait for everything enqueued."""
+        self.runtime.finish()
 
     def flush(self) -> None:
+        """Submit everything enqueued on the thread's stream."""
         self.runtime.queue.flush()
 
-    def open_stream(self) -> Lane:
-        return self.runtime.lanes.open()
+    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
+        """Record what `calls` launch."""
+        return record(self.runtime, calls)
 
-    def switch_stream(self, stream: Lane | None) -> Lane | None:
-        return self.runtime.lanes.switch(stream)
+    def open_stream(self) -> CommandQueue:
+        """Return a new stream."""
+        return self.runtime.queues.open()
+
+    def switch_stream(self, stream: CommandQueue | None) -> CommandQueue | None:
+        """Select the stream of the calling thread. Return the previous selection."""
+        return self.runtime.queues.switch(stream)
 
     def mark(self) -> Event:
-        return ClEvent(self.runtime.lanes.current().mark())
+        """Return an event after everything enqueued so far on the thread's stream."""
+        return OpenCLEvent(self.runtime.queues.current().mark())
 
     def wait_for(self, event: Event) -> None:
-        assert isinstance(event, ClEvent)
-        self.runtime.lanes.current().wait_for(event.cl)
+        """Make later work on the thread's stream wait for `event`."""
+        assert isinstance(event, OpenCLEvent)
+        self.runtime.queues.current().wait_for(event.cl)
+
+    def start_profiling(self) -> None:
+        """Record timestamps for every launch from now on."""
+        self.runtime.start_profiling()
+
+    def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
+        """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds."""
+        return self.runtime.stop_profiling()
+
+    # --- lowering ---------------------------------------------------------------------------------------------------
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """A native kernel for `op`, or why there is none."""
-        before = len(self.kernels.built)
+        """Return a native kernel for `op`, or the reason why there is none. Logs calls that build programs."""
+        known = len(self.kernels.program_builds)
         launch = lower(self._lowerings, self.runtime, op, inputs, outputs, params)
-        if built := self.kernels.built[before:]:
-            self._calls.add(Call(op, inputs, outputs, params), [b.digest for b in built if b.compiled])
+        if builds := self.kernels.program_builds[known:]:
+            self._call_log.add(KernelCall(op, inputs, outputs, params), [b.digest for b in builds if b.compiled])
         return launch
-
-    def describe(self) -> dict[str, Any]:
-        """Facts for `doctor`."""
-        return {**self.capabilities.features, **self.runtime.describe()}

@@ -1,21 +1,21 @@
-"""Launches kept and submitted again: kernel objects of their own with their arguments set, enqueued by the bare driver call.
+"""Command buffers: recorded launches with kernel objects of their own, enqueued by the bare driver call.
 
-Only arguments that differ from the last run's are set again.
+The arguments of each kernel object stay set. A submission sets only those that differ from the last one.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
+from polyhal.backends.common.launching.launch_recorder import record_launches
 from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.arguments import Cell, Changes
 from polyhal.backends.opencl.driver import ffi, pointer
-from polyhal.backends.opencl.khr_command_buffer import CommandBuffer, is_faster
+from polyhal.backends.opencl.khr_command_buffer import KhrCommandBuffer, is_faster
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.hal import dtypes
 from polyhal.hal.errors import BackendError, message
@@ -28,67 +28,44 @@ if TYPE_CHECKING:
     from polyhal.hal.protocol import BindingSlot
 
 _SAMPLE = 32
-"""Launches by which command buffers are compared with single enqueues."""
+"""Launches by which the driver's command buffers are compared with single enqueues."""
 
 
-class Recorder:
-    """Takes the launches of one thread while it records; other threads go on launching."""
-
-    def __init__(self) -> None:
-        self._thread = threading.get_ident()
-        self.launches: list[BoundLaunch] = []
-
-    def accepts(self) -> bool:
-        """Whether the launches of the current thread are recorded."""
-        return threading.get_ident() == self._thread
-
-    def add(self, launch: BoundLaunch) -> None:
-        self.launches.append(launch)
+def record(runtime: Runtime, calls: Sequence[Callable[[], None]]) -> OpenCLCommandBuffer:
+    """Record what `calls` launch, in the form that is faster on this device."""
+    return record_as(runtime, calls, buffered=prefers_khr_buffers(runtime))
 
 
-def record(runtime: Runtime, calls: Sequence[Callable[[], None]]) -> RecordedLaunches:
-    """Keep what `calls` launch. Satisfies `polyhal.hal.protocol.SupportsCommandBuffers`."""
-    return record_as(runtime, calls, buffered=prefers_buffers(runtime))
+def record_as(runtime: Runtime, calls: Sequence[Callable[[], None]], *, buffered: bool) -> OpenCLCommandBuffer:
+    """Record what `calls` launch, in a buffer of the driver if `buffered` and the driver has them."""
+    return OpenCLCommandBuffer(runtime, *record_launches(runtime, calls), buffered=buffered)
 
 
-def record_as(runtime: Runtime, calls: Sequence[Callable[[], None]], *, buffered: bool) -> RecordedLaunches:
-    """Keep what `calls` launch in the given form; a command buffer only where the device has them."""
-    origins: list[int] = []
-    recorder = runtime.recorder = Recorder()
-    try:
-        for number, call in enumerate(calls):
-            call()
-            origins += [number] * (len(recorder.launches) - len(origins))
-    finally:
-        runtime.recorder = None
-    return RecordedLaunches(runtime, recorder.launches, origins, buffered=buffered)
-
-
-class RecordedLaunches:
-    """A flat list of enqueues, or a command buffer where that is faster. Satisfies `polyhal.hal.protocol.CommandBuffer`."""
+class OpenCLCommandBuffer:
+    """A flat list of enqueues, or a buffer of the driver. Implements `polyhal.hal.protocol.CommandBuffer`."""
 
     def __init__(
         self, runtime: Runtime, launches: Sequence[BoundLaunch], origins: Sequence[int], *, buffered: bool
     ) -> None:
-        """`origins` says which call each launch comes from."""
+        """`origins` holds, for each launch, the position of the call that made it."""
         self._runtime = runtime
         self.bound = tuple(launches)
         self.launches = tuple(RecordedLaunch(i, b.name) for i, b in zip(origins, launches, strict=True))
         self._changes = Changes(launches)
-        calls = [
+        enqueues = [
             (pointer(b.kernel), len(b.items), ffi.new("size_t[]", b.items), ffi.new("size_t[]", b.group))
             for b in launches
         ]
-        size = runtime.lanes.batch
-        self._batches = [calls[i : i + size] for i in range(0, len(calls), size)]
-        self._buffer: CommandBuffer | None = None
-        functions = runtime.driver.commands
+        size = runtime.queues.batch_size
+        self._batches = [enqueues[i : i + size] for i in range(0, len(enqueues), size)]
+        self._buffer: KhrCommandBuffer | None = None
+        functions = runtime.driver.command_buffers
         if buffered and functions is not None:
-            lane = runtime.lanes.current()
-            self._buffer = CommandBuffer(functions, lane, launches, self._changes.cells, runtime.info.name)
+            queue = runtime.queues.current()
+            self._buffer = KhrCommandBuffer(functions, queue, launches, self._changes.cells, runtime.info.name)
 
     def submit(self, rebound: Collection[BindingSlot]) -> None:
-        """Submit all launches, after setting the arguments that changed."""
+        """Set the arguments that have changed, then enqueue all launches."""
         runtime = self._runtime
         changed = self._changes.take(rebound)
         if self._buffer is None:
@@ -96,32 +73,32 @@ class RecordedLaunches:
         else:
             self._buffer.update(changed)
         if runtime.profile is not None:
-            self._replay_profiled(runtime.profile)
+            self._submit_profiled(runtime.profile)
             return
-        lane = runtime.lanes.current()
+        queue = runtime.queues.current()
         if self._buffer is not None:
-            self._buffer.submit(lane)
-            lane.launched(len(self.bound))
+            self._buffer.submit(queue)
+            queue.launched(len(self.bound))
             return
-        enqueue, queue, null = runtime.driver.enqueue, lane.pointer(), ffi.NULL
+        enqueue, target, null = runtime.driver.enqueue, queue.pointer(), ffi.NULL
         for batch in self._batches:
             for kernel, dimensions, items, group in batch:
-                status = enqueue(queue, kernel, dimensions, null, items, group, 0, null, null)
+                status = enqueue(target, kernel, dimensions, null, items, group, 0, null, null)
                 if status:
                     raise self._failed(status, kernel)
-            lane.launched(len(batch))
+            queue.launched(len(batch))
 
     def _set(self, cells: Sequence[Cell]) -> None:
-        """Give the kernel objects the values of some cells."""
+        """Set the arguments of the kernel objects to the values of some cells."""
         set_argument = self._runtime.driver.set_argument
         for cell in cells:
             status = set_argument(cell.kernel, cell.place, cell.size, cell.value)
             if status:
                 name = self.bound[cell.launch].name
-                text = f"argument {cell.place} of {name} was refused with OpenCL status {status}"
-                raise BackendError(message(None, text, device=self._runtime.info.name))
+                problem = f"argument {cell.place} of {name} was refused with OpenCL status {status}"
+                raise BackendError(message(None, problem, device=self._runtime.info.name))
 
-    def _replay_profiled(self, profile: list[tuple[str, cl.Event]]) -> None:
+    def _submit_profiled(self, profile: list[tuple[str, cl.Event]]) -> None:
         """Enqueue each launch with an event."""
         if self._buffer is not None:
             self._set(self._changes.cells)
@@ -130,26 +107,29 @@ class RecordedLaunches:
             profile.append((b.name, cl.enqueue_nd_range_kernel(queue, b.kernel, b.items, b.group)))
 
     def _failed(self, status: int, kernel: Any) -> Exception:
-        """The typed error of a failed enqueue, which pyopencl makes by trying the launch once more."""
-        b = next(b for b in self.bound if pointer(b.kernel) == kernel)
-        action = f"launching {b.name} over {b.items} in groups of {b.group}"
-        try:
-            cl.enqueue_nd_range_kernel(self._runtime.queue, b.kernel, b.items, b.group)
-        except cl.Error as error:
-            return error_mapping.translate(error, action, self._runtime.info.name)
-        return BackendError(
-            message(None, f"{action} failed with OpenCL status {status}", device=self._runtime.info.name)
+        """Return the typed error of a failed enqueue. pyopencl creates it when the launch is tried once more."""
+        launch = next(b for b in self.bound if pointer(b.kernel) == kernel)
+        action, device = (
+            f"launching {launch.name} over {launch.items} in groups of {launch.group}",
+            self._runtime.info.name,
         )
+        try:
+            cl.enqueue_nd_range_kernel(self._runtime.queue, launch.kernel, launch.items, launch.group)
+        except cl.Error as error:
+            return error_mapping.translate(error, action, device)
+        return BackendError(message(None, f"{action} failed with OpenCL status {status}", device=device))
 
 
-def prefers_buffers(runtime: Runtime) -> bool:
-    """Whether command buffers pay on a device: measured with small kernels when first asked, where there are any."""
-    if runtime.prefers_buffers is None:
-        runtime.prefers_buffers = runtime.driver.commands is not None and _buffers_are_faster(runtime)
-    return runtime.prefers_buffers
+def prefers_khr_buffers(runtime: Runtime) -> bool:
+    """Return whether the driver's command buffers are faster than single enqueues. Measured at the first call."""
+    if runtime.prefers_khr_buffers is None:
+        available = runtime.driver.command_buffers is not None
+        runtime.prefers_khr_buffers = available and _khr_buffers_are_faster(runtime)
+    return runtime.prefers_khr_buffers
 
 
-def _buffers_are_faster(runtime: Runtime) -> bool:
+def _khr_buffers_are_faster(runtime: Runtime) -> bool:
+    """Time small kernels in both forms."""
     spec = contiguous(dtypes.float32, (64,))
     memory = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, spec.nbytes)
     fill, target = copy.fill(runtime, spec), Ref(memory, spec, 0)

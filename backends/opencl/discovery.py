@@ -1,10 +1,12 @@
-"""The OpenCL devices of this machine, each physical card once, in an order that does not depend on driver files."""
+"""The OpenCL devices of this machine: each physical card once, in an order that does not depend on driver files."""
 
 from __future__ import annotations
 
+import ctypes
 import re
 import uuid
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from polyhal.backends.opencl import icd, install_hints, pocl_affinity
@@ -22,37 +24,38 @@ CL_DEVICE_PCI_BUS_INFO = 0x410F
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A pyopencl device with what is known of it."""
+class OpenCLDevice:
+    """A pyopencl device and its description."""
 
-    device: Any
+    cl: Any
     info: DeviceInfo
     platform: str
 
 
 def probe() -> list[DeviceInfo]:
-    """All devices. Raises RuntimeError, with what to install, when there is none."""
-    return [f.info for f in devices()]
+    """Return the descriptions of all devices. Raises RuntimeError, with what to install, if there is none."""
+    return [d.info for d in devices()]
 
 
-def devices() -> list[Found]:
-    """All devices with their pyopencl objects.
+def devices() -> list[OpenCLDevice]:
+    """Return all devices.
 
-    Raises RuntimeError when there is no platform or no device, and ImportError without pyopencl; notes say what to do.
+    Raises RuntimeError if there is no platform or no device, and ImportError without pyopencl. Notes of the exceptions say
+    what to do.
     """
     icd.prepare()
     with pocl_affinity.applied():
         listed = _listed()
-    found: dict[str, tuple[DeviceInfo, Any, str]] = {}
+    cards: dict[str, OpenCLDevice] = {}
     for platform, device in listed:
-        info = _describe(platform, device)
-        found.setdefault(info.id, (info, device, platform.name))
-    ordered = sorted(found.values(), key=lambda f: (_RANK[f[0].type], f[2], f[0].id))
-    return [Found(device, _numbered(info, i), name) for i, (info, device, name) in enumerate(ordered)]
+        described = OpenCLDevice(device, _describe(platform, device), platform.name)
+        cards.setdefault(described.info.id, described)
+    ordered = sorted(cards.values(), key=lambda d: (_RANK[d.info.type], d.platform, d.info.id))
+    return [replace(d, info=replace(d.info, selector=str(i))) for i, d in enumerate(ordered)]
 
 
 def _listed() -> list[tuple[Any, Any]]:
-    """Platforms and devices as the drivers name them."""
+    """Return platforms and devices as the drivers list them."""
     try:
         import pyopencl as cl
     except ImportError as error:
@@ -80,34 +83,28 @@ def _no_driver(reason: str = "") -> RuntimeError:
     return error
 
 
-def select(selector: str) -> Found:
-    """The device with that index, or the first whose platform or own name contains `selector`.
+def select(selector: str) -> OpenCLDevice:
+    """Return the device with that index, or the first one whose platform or own name contains `selector`.
 
-    Some platforms have short names (`quirks.PLATFORM_ALIASES`). Raises DeviceUnavailableError with the candidates.
+    Some platforms have short names (`quirks.PLATFORM_ALIASES`). Raises DeviceUnavailableError that lists the candidates.
     """
-    found = devices()
+    candidates = devices()
     if selector.isdigit():
-        if int(selector) < len(found):
-            return found[int(selector)]
+        if int(selector) < len(candidates):
+            return candidates[int(selector)]
     else:
-        wanted = PLATFORM_ALIASES.get(selector.lower(), selector.lower())
-        for f in found:
-            if wanted in f.platform.lower() or wanted in f.info.name.lower() or selector == f.info.id:
-                return f
-    candidates = ", ".join(f"{f.info.selector} = {f.info.name} ({f.platform})" for f in found)
+        part = PLATFORM_ALIASES.get(selector.lower(), selector.lower())
+        for d in candidates:
+            if part in d.platform.lower() or part in d.info.name.lower() or selector == d.info.id:
+                return d
+    listed = ", ".join(f"{d.info.selector} = {d.info.name} ({d.platform})" for d in candidates)
     raise DeviceUnavailableError(
         message(
             None,
             f"there is no OpenCL device {selector!r}",
             expected="an index or part of a platform's or device's name",
-            fix=f"the devices are {candidates}",
+            fix=f"the devices are {listed}",
         )
-    )
-
-
-def _numbered(info: DeviceInfo, index: int) -> DeviceInfo:
-    return DeviceInfo(
-        info.backend, info.name, info.type, info.memory, info.driver, info.id, selector=str(index), vendor=info.vendor
     )
 
 
@@ -137,16 +134,16 @@ def _kind(device: Any, name: str) -> DeviceType:
 
 
 def _identity(platform: Any, device: Any, name: str, kind: DeviceType, memory: int) -> str:
-    """One string per physical card; CPU devices of two drivers are different devices, as their software is."""
+    """Return an id per physical card. Two drivers for one processor are two devices, because they compute differently."""
     if kind is DeviceType.CPU:
         return f"cpu/{_slug(platform.name)}/{_slug(name)}"
-    return _pci_address(device) or _uuid(device) or f"{_slug(name)}/{memory}"
+    extensions = device.extensions.split()
+    return _pci_address(device, extensions) or _uuid(device, extensions) or f"{_slug(name)}/{memory}"
 
 
-def _pci_address(device: Any) -> str | None:
+def _pci_address(device: Any, extensions: Sequence[str]) -> str | None:
     import pyopencl as cl
 
-    extensions = device.extensions.split()
     if "cl_khr_pci_bus_info" in extensions:
         raw = _raw_info(device, CL_DEVICE_PCI_BUS_INFO, 16)
         if raw is not None:
@@ -154,7 +151,7 @@ def _pci_address(device: Any) -> str | None:
             return f"pci/{domain:04x}:{bus:02x}:{slot:02x}.{function}"
     if "cl_nv_device_attribute_query" in extensions:
         bus, slot = device.get_info(cl.device_info.PCI_BUS_ID_NV), device.get_info(cl.device_info.PCI_SLOT_ID_NV)
-        # NVIDIA packs device and function into the slot, as PCI does.
+        # The slot holds device and function, packed as PCI does.
         return f"pci/{_nvidia_domain(device):04x}:{bus:02x}:{slot >> 3:02x}.{slot & 7}"
     if "cl_amd_device_attribute_query" in extensions:
         topology = device.topology_amd
@@ -165,21 +162,19 @@ def _pci_address(device: Any) -> str | None:
 def _nvidia_domain(device: Any) -> int:
     import pyopencl as cl
 
-    constant = getattr(cl.device_info, "PCI_DOMAIN_ID_NV", None)
-    return int(device.get_info(constant)) if constant is not None else 0
+    parameter = getattr(cl.device_info, "PCI_DOMAIN_ID_NV", None)
+    return int(device.get_info(parameter)) if parameter is not None else 0
 
 
-def _uuid(device: Any) -> str | None:
-    if "cl_khr_device_uuid" not in device.extensions.split():
+def _uuid(device: Any, extensions: Sequence[str]) -> str | None:
+    if "cl_khr_device_uuid" not in extensions:
         return None
     raw = _raw_info(device, CL_DEVICE_UUID, 16)
     return f"uuid/{uuid.UUID(bytes=raw)}" if raw is not None else None
 
 
 def _raw_info(device: Any, parameter: int, size: int) -> bytes | None:
-    """A device property that pyopencl has no decoder for, as bytes; None where the driver refuses."""
-    import ctypes
-
+    """Return device information that pyopencl cannot decode, as bytes; None if the driver refuses."""
     library = _loader()
     if library is None:
         return None
@@ -189,9 +184,7 @@ def _raw_info(device: Any, parameter: int, size: int) -> bytes | None:
 
 
 def _loader() -> Any:
-    """The OpenCL loader that pyopencl's extension module has linked, or None where its symbols cannot be reached."""
-    import ctypes
-
+    """Return the OpenCL loader that pyopencl's extension module is linked to; None if its symbols cannot be reached."""
     from pyopencl import _cl
 
     try:

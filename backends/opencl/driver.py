@@ -1,7 +1,7 @@
-"""The driver's functions called directly, for what is done thousands of times with arguments that are known beforehand.
+"""Direct calls of the driver, for what is done thousands of times with arguments that are known in advance.
 
-pyopencl wraps each enqueue in argument conversion and an event object. Here the C functions of the loader that pyopencl
-itself uses are called, and those of the extension cl_khr_command_buffer, which pyopencl does not know.
+pyopencl wraps each enqueue in argument conversion and an event object. This module calls the C functions of the same loader
+instead, and those of the extension cl_khr_command_buffer, which pyopencl does not know.
 
 Source: OpenCL 3.0 Extension Specification, cl_khr_command_buffer 1.0 and cl_khr_command_buffer_mutable_dispatch 0.9.3.
 """
@@ -60,23 +60,23 @@ class Driver:
         self._library = _library()
         self.enqueue: Any = self._library.clEnqueueNDRangeKernel
         self.set_argument: Any = self._library.clSetKernelArg
-        self.commands = self._command_functions(device)
-        """None where the device cannot keep launches, change their arguments and submit them before the last time is over."""
+        self.command_buffers = self._command_buffer_functions(device)
+        """None unless the device can update the arguments of a buffer and submit it before the last submission is done."""
 
     def create_kernel(self, program: cl.Program, name: str) -> cl.Kernel:
-        """One more kernel object. pyopencl's constructor would write and look up code for its launch, which takes 0.3 ms.
+        """Return one more kernel object. Raises pyopencl.Error.
 
-        Raises pyopencl.Error.
+        pyopencl's constructor would generate or look up Python code for the launch, which takes 0.3 ms.
         """
         status = ffi.new("int *")
-        made = self._library.clCreateKernel(pointer(program), name.encode(), status)
+        handle = self._library.clCreateKernel(pointer(program), name.encode(), status)
         if status[0]:
             raise cl.RuntimeError(f"clCreateKernel failed with OpenCL status {status[0]}")
-        return cl.Kernel.from_int_ptr(int(ffi.cast("intptr_t", made)), False)
+        return cl.Kernel.from_int_ptr(int(ffi.cast("intptr_t", handle)), False)
 
-    def _command_functions(self, device: cl.Device) -> CommandFunctions | None:
-        found = extension_versions(device)
-        if _COMMAND_BUFFER not in found or found.get(_MUTABLE_DISPATCH, (0, 0, 0)) < _FIRST_VERSION:
+    def _command_buffer_functions(self, device: cl.Device) -> CommandBufferFunctions | None:
+        versions = extension_versions(device)
+        if _COMMAND_BUFFER not in versions or versions.get(_MUTABLE_DISPATCH, (0, 0, 0)) < _FIRST_VERSION:
             return None
         if not (
             self._bits(device, _COMMAND_BUFFER_CAPABILITIES) & _SIMULTANEOUS_USE
@@ -86,18 +86,18 @@ class Driver:
         platform = pointer(device.platform)
         addresses = [
             self._library.clGetExtensionFunctionAddressForPlatform(platform, name.encode())
-            for name in CommandFunctions.NAMES
+            for name in CommandBufferFunctions.NAMES
         ]
-        return None if ffi.NULL in addresses else CommandFunctions(addresses)
+        return None if ffi.NULL in addresses else CommandBufferFunctions(addresses)
 
-    def _bits(self, device: cl.Device, what: int) -> int:
-        """A bit field that the device tells of itself; 0 where it does not know the question."""
+    def _bits(self, device: cl.Device, parameter: int) -> int:
+        """Return a bit field of device information; 0 if the device does not know the parameter."""
         value = ffi.new("uint64_t *")
-        status = self._library.clGetDeviceInfo(pointer(device), what, ffi.sizeof("uint64_t"), value, ffi.NULL)
+        status = self._library.clGetDeviceInfo(pointer(device), parameter, ffi.sizeof("uint64_t"), value, ffi.NULL)
         return 0 if status else int(value[0])
 
 
-class CommandFunctions:
+class CommandBufferFunctions:
     """The functions of cl_khr_command_buffer and of mutable dispatch."""
 
     NAMES = (
@@ -117,21 +117,21 @@ class CommandFunctions:
 
 
 def extension_versions(device: cl.Device) -> dict[str, tuple[int, int, int]]:
-    """The extensions of a device, with (major, minor, patch); empty before OpenCL 3.0, which cannot tell."""
+    """Return (major, minor, patch) of each extension. Empty before OpenCL 3.0, which cannot report versions."""
     try:
-        listed = device.extensions_with_version
+        extensions = device.extensions_with_version
     except cl.Error:
         return {}
-    return {x.name: (x.version >> 22, x.version >> 12 & 0x3FF, x.version & 0xFFF) for x in listed}
+    return {x.name: (x.version >> 22, x.version >> 12 & 0x3FF, x.version & 0xFFF) for x in extensions}
 
 
 def pointer(wrapped: Any) -> Any:
-    """The driver's own name for one of pyopencl's objects."""
+    """Return the driver's own handle of one of pyopencl's objects."""
     return ffi.cast("void *", wrapped.int_ptr)
 
 
 def _library() -> Any:
-    """The OpenCL loader, found through the module that pyopencl links against it; Windows asks for it by name."""
+    """Open the OpenCL loader: by name on Windows, elsewhere through the extension module that links against it."""
     from pyopencl import _cl
 
     return ffi.dlopen("OpenCL.dll" if sys.platform == "win32" else _cl.__file__)

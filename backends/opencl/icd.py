@@ -1,8 +1,8 @@
-"""Which OpenCL drivers are visible: those of the machine, and Intel's CPU runtime when it came with a Python package.
+"""Installable client drivers (ICD): makes Intel's CPU runtime visible if it was installed as a Python package.
 
-The wheel `intel-opencl-rt` brings the library but registers it under a path that does not exist. The loader reads the
-folder named by OCL_ICD_VENDORS once, when a process lists its platforms for the first time, so the folder must be
-ready before that. PoCL's wheel needs nothing: pyopencl's loader looks beside itself too.
+The wheel `intel-opencl-rt` contains the library but registers it under a path that does not exist. The loader reads the folder
+named by OCL_ICD_VENDORS once, when a process lists its platforms for the first time, so the folder must be ready before. The
+wheel of PoCL needs nothing: pyopencl's loader looks beside itself as well.
 """
 
 from __future__ import annotations
@@ -25,42 +25,38 @@ _LIBRARY = "intelocl64.dll" if sys.platform == "win32" else "libintelocl.so"
 
 @dataclass(frozen=True, slots=True)
 class DriverSetup:
-    """What was done to make drivers visible, for `doctor`. Paths are absolute."""
+    """What `prepare` did."""
 
-    packaged_driver: str = ""
-    """Intel's CPU library, or empty when its package is not installed."""
     folder: str = ""
-    """The folder that OCL_ICD_VENDORS names, where it was set here."""
+    """The absolute path in OCL_ICD_VENDORS, if `prepare` set it or found that it lists the packaged driver."""
     note: str = ""
-    """Why nothing was set, where nothing was."""
+    """Why nothing was changed, or why a change may have no effect."""
 
 
 def prepare() -> DriverSetup:
-    """Make packaged drivers visible. Call before platforms are listed; harmless to repeat."""
+    """Make packaged drivers visible. Call it before platforms are listed; calling it again is harmless."""
     library = packaged_library()
     if library is None:
         return DriverSetup(note="no packaged Intel runtime: install polyhal[cpu] for the fastest CPU device on x86-64")
-    found = str(library)
-    user = os.environ.get(_VARIABLE, "")
-    if user and not Path(user).is_dir():
-        return DriverSetup(found, note=f"{_VARIABLE} names the single driver {user}; left as it is")
-    if user and _lists(Path(user), library):
-        return DriverSetup(found, user)
+    named = os.environ.get(_VARIABLE, "")
+    if named and not Path(named).is_dir():
+        return DriverSetup(note=f"{_VARIABLE} names the single driver {named}; left as it is")
+    if named and _lists(Path(named), library):
+        return DriverSetup(named)
     late = "pyopencl" in sys.modules
     note = "if this process listed OpenCL platforms before, the packaged driver stays invisible to it" if late else ""
     if sys.platform == "win32":
-        # Windows' loader takes a list of library files instead of a folder, beside those in the registry.
-        os.environ["OCL_ICD_FILENAMES"] = os.pathsep.join(
-            filter(None, [os.environ.get("OCL_ICD_FILENAMES", ""), found])
-        )
-        return DriverSetup(found, note=note)
-    folder = _write_folder(_registrations(Path(user) if user else _SYSTEM_FOLDER, library))
+        # The loader of Windows takes a list of library files instead of a folder, besides those in the registry.
+        files = [os.environ.get("OCL_ICD_FILENAMES", ""), str(library)]
+        os.environ["OCL_ICD_FILENAMES"] = os.pathsep.join(filter(None, files))
+        return DriverSetup(note=note)
+    folder = _write_folder(_registrations(Path(named) if named else _SYSTEM_FOLDER, library))
     os.environ[_VARIABLE] = str(folder)
-    return DriverSetup(found, str(folder), note)
+    return DriverSetup(str(folder), note)
 
 
 def packaged_library() -> Path | None:
-    """The library of the installed package `intel-opencl-rt`, or None."""
+    """Return the library of the installed package `intel-opencl-rt`, or None."""
     try:
         files = importlib.metadata.files("intel-opencl-rt") or []
     except importlib.metadata.PackageNotFoundError:
@@ -78,7 +74,7 @@ def _lists(folder: Path, library: Path) -> bool:
 
 
 def _target(file: Path) -> str:
-    """The library that a registration file names; empty when it cannot be read."""
+    """Return the library that a registration names; empty if it cannot be read."""
     try:
         name = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -87,11 +83,11 @@ def _target(file: Path) -> str:
 
 
 def _registrations(existing: Path, library: Path) -> dict[str, str]:
-    """The files of the new folder: the machine's own drivers and the packaged one."""
+    """Return the files of the new folder: the machine's own registrations and the packaged driver."""
     files = {}
     for file in sorted(existing.glob("*.icd")) if existing.is_dir() else []:
         target = _target(file)
-        # The wheel's own registration names a path inside the machine that built it.
+        # The wheel's own registration names a path on the machine that built it.
         if target and (Path(target).name != _LIBRARY or Path(target).is_file()) and target != str(library):
             files[file.name] = target
     files["polyhal-intel-cpu.icd"] = str(library)
@@ -99,7 +95,7 @@ def _registrations(existing: Path, library: Path) -> dict[str, str]:
 
 
 def _write_folder(files: dict[str, str]) -> Path:
-    """A folder with exactly these files. Its name is a digest of them, so processes that race write the same bytes."""
+    """Write a folder with exactly these files. Its name is a digest of them, so processes that race write equal bytes."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
     folder = env.cache_dir() / "opencl" / f"vendors-{digest}"
     try:

@@ -1,4 +1,4 @@
-"""What drivers tell of a built kernel: registers, memory and group sizes."""
+"""Statistics of built kernels as drivers report them: registers, memory, group sizes."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from collections.abc import Sequence
 import pyopencl as cl
 
 _VERBOSE = "-cl-nv-verbose"
-_NVIDIA = {
+_PTXAS_FIGURES = {
     "registers": re.compile(r"Used (\d+) registers"),
     "spilled_bytes": re.compile(r"(\d+) bytes spill stores"),
     "stack_bytes": re.compile(r"(\d+) bytes stack frame"),
 }
-"""Figures in the build log of NVIDIA's compiler."""
+"""Figures in the build log of NVIDIA's assembler."""
 
 
 def statistics(
     context: cl.Context, device: cl.Device, kernel: cl.Kernel, text: str, flags: Sequence[str]
 ) -> dict[str, int]:
-    """Figures of one kernel by name; sizes are in bytes. Drivers leave out what they do not know."""
-    wanted = {
+    """Return figures of one kernel by name, sizes in bytes. Drivers omit what they do not know."""
+    parameters = {
         "max_group_size": cl.kernel_work_group_info.WORK_GROUP_SIZE,
         "group_multiple": cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
         "local_bytes": cl.kernel_work_group_info.LOCAL_MEM_SIZE,
         "private_bytes": cl.kernel_work_group_info.PRIVATE_MEM_SIZE,
     }
-    found = {}
-    for name, parameter in wanted.items():
+    figures = {}
+    for name, parameter in parameters.items():
         try:
-            found[name] = int(kernel.get_work_group_info(parameter, device))  # type: ignore[call-overload]
-        except cl.Error:  # optional in practice: some drivers refuse single questions
+            figures[name] = int(kernel.get_work_group_info(parameter, device))  # type: ignore[call-overload]
+        except cl.Error:  # some drivers refuse single parameters
             continue
     if "cl_nv_compiler_options" in device.extensions.split():
-        found |= _from_log(_log(context, device, text, flags), kernel.function_name)
-    return found
+        figures |= _from_log(_log(context, device, text, flags), kernel.function_name)
+    return figures
 
 
 def _log(context: cl.Context, device: cl.Device, text: str, flags: Sequence[str]) -> str:
-    """The build log with figures, which the driver writes only when it compiles."""
+    """Return the build log with figures. The driver only writes it when it compiles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)
         program = cl.Program(context, text).build([*flags, _VERBOSE], cache_dir=False)  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ def _log(context: cl.Context, device: cl.Device, text: str, flags: Sequence[str]
 
 
 def _from_log(log: str, kernel: str) -> dict[str, int]:
-    """The figures that a log has for one kernel of the program; its lines come in one block per kernel."""
+    """Return the figures of one kernel. The lines of the log come in one block per kernel."""
     blocks = re.split(r"(?=Compiling entry function ')", log)
     block = next((b for b in blocks if f"entry function '{kernel}'" in b), log)
-    return {name: int(m.group(1)) for name, pattern in _NVIDIA.items() if (m := pattern.search(block))}
+    return {name: int(m.group(1)) for name, pattern in _PTXAS_FIGURES.items() if (m := pattern.search(block))}

@@ -16,7 +16,7 @@ from polyhal.backends.common.launching.kernel_arguments import Bound, Struct
 from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
 from polyhal.backends.common.launching.launch import Constant, LocalMemory, Number, ScalarType, Table, Tensor, Workspace
 from polyhal.backends.opencl import error_mapping
-from polyhal.backends.opencl.program import Kernel
+from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.protocol import BindingSlot
 
@@ -71,7 +71,7 @@ class KernelLaunch:
         self,
         runtime: Runtime,
         name: str,
-        kernel: Kernel,
+        kernel: CompiledKernel,
         parameters: Sequence[Bound],
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
@@ -129,12 +129,12 @@ class KernelLaunch:
             values[place] = CONVERTERS[kind](args[index])
         kernel = self._kernel
         runtime = self._runtime
-        lane = runtime.lanes.current()
+        queue = runtime.queues.current()
         try:
             with kernel.lock:
                 kernel.cl.set_args(*values)
-                event = cl.enqueue_nd_range_kernel(lane.queue, kernel.cl, self._global, self._local)
-            lane.launched(1)
+                event = cl.enqueue_nd_range_kernel(queue.native, kernel.cl, self._global, self._local)
+            queue.launched(1)
         except cl.Error as error:
             action = f"launching {self.name} over {self._global} in groups of {self._local}"
             raise error_mapping.translate(error, action, runtime.info.name) from error

@@ -1,13 +1,12 @@
-"""Programs: built once per device, kept in memory, and as binaries on disk where the driver gains by it.
+"""Programs: built once per device, kept in memory, and kept on disk as binaries if the driver benefits from it.
 
-`polyhal prebuild` and the tools around changed kernels see them as a `polyhal.hal.kernels.library.KernelLibrary`.
+The command line sees them as a `polyhal.hal.kernels.library.KernelLibrary`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import re
 import threading
 import time
 import warnings
@@ -21,20 +20,18 @@ from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
 from polyhal.backends.common.quirks import definitions as quirk_definitions
 from polyhal.backends.opencl import ptx
+from polyhal.backends.opencl.build_errors import build_error
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.kernel_statistics import statistics
 from polyhal.backends.opencl.ptx import Target
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.kernels import background_build
-from polyhal.hal.kernels.library import Built, Claim, Overrides
+from polyhal.hal.kernels.library import BuildFilter, KernelOverrides, ProgramBuild
 from polyhal.hal.settings import env
 
-_CONTEXT_LINES = 4
 _BASE_OPTIONS = ("-cl-std=CL1.2", "-w")
-"""Version, and no warnings: some drivers print their number on stderr for each program. Errors come all the same."""
-
-
+"""Language version, and no warnings: some drivers print their number to stderr for each program. Errors still show."""
 _CLWB_PROLOGUE = """#if defined(__AVX512F__) && !defined(__CLWB__)
 #pragma clang attribute push(__attribute__((target("clwb"))), apply_to = function)
 #endif
@@ -44,26 +41,26 @@ _CLWB_EPILOGUE = """
 #pragma clang attribute pop
 #endif
 """
-"""The workaround `target_clwb`: claims an instruction for persistent memory that no kernel uses, so that built-in functions are
-inlined. Only a compiler for the host's own processor defines these names."""
+"""The workaround `target_clwb`: claims an instruction that no kernel uses, so that built-in functions are inlined. Only
+compilers for the host's own processor define these names."""
 
 
-class Kernel:
-    """One kernel function of a program. Argument state is part of the OpenCL object, hence the lock around its use."""
+class CompiledKernel:
+    """A kernel function of a program. Its arguments are part of the OpenCL object, hence the lock around its use."""
 
     __slots__ = ("cl", "lock", "name", "types")
 
     def __init__(self, program: cl.Program, name: str, types: tuple[Any, ...]) -> None:
         self.cl = cl.Kernel(program, name)
-        # Without declared types pyopencl examines every scalar at every launch, at ten times the cost.
+        # Without declared types pyopencl inspects every scalar at every launch, which takes ten times as long.
         self.cl.set_arg_types(types)
         self.lock = threading.Lock()
         self.name = name
         self.types = types
 
 
-class ProgramStore:
-    """The programs of one device."""
+class ProgramCache:
+    """The programs of one device. Implements `polyhal.hal.kernels.library.KernelLibrary`."""
 
     def __init__(self, context: cl.Context, device: cl.Device, features: OpenCLFeatures, info: DeviceInfo) -> None:
         self._context = context
@@ -75,36 +72,40 @@ class ProgramStore:
             "HAVE_PTX": features.inline_ptx,
             **quirk_definitions(features.quirks),
         }
-        self.overrides = Overrides(info)
+        self.overrides = KernelOverrides(info)
         self._sources = SourceFolder("polyhal.shaders.opencl", self.overrides.text)
         self._declared = KernelSignatures(self._sources.read)
         self._signatures: dict[tuple[Any, ...], KernelSignature] = {}
         self._programs: dict[tuple[Any, ...], cl.Program] = {}
-        self._kernels: dict[tuple[Any, ...], Kernel] = {}
+        self._kernels: dict[tuple[Any, ...], CompiledKernel] = {}
         self._lock = threading.Lock()
-        self._depends_on: tuple[str, ...] = ()
-        self.claim: Claim | None = None
-        self._built: list[Built] = []
+        self._driver_id: tuple[str, ...] = ()
+        self.build_filter: BuildFilter | None = None
+        self._builds: list[ProgramBuild] = []
         use_disk = not features.quirks.skip_binary_cache and not env.no_program_cache()
         self.disk = DiskCache(env.cache_dir() / "opencl" / "programs") if use_disk else None
-        # Where the driver has a cache of its own, this remembers what must be in it.
-        self._marks = None if use_disk else DiskCache(env.cache_dir() / "opencl" / "built")
-        self._ahead = (
-            background_build.helpers(f"{info.backend}:{info.selector}") if not env.no_program_cache() else None
+        # If the driver has a cache of its own, this remembers which programs should be in it.
+        self._markers = None if use_disk else DiskCache(env.cache_dir() / "opencl" / "built")
+        self._background = (
+            background_build.background_builder(f"{info.backend}:{info.selector}")
+            if not env.no_program_cache()
+            else None
         )
 
     @property
     def ready_when_built(self) -> bool:
+        """Whether kernels are fully compiled when a program is built. Drivers with a cache of their own finish at launch."""
         return not self._features.quirks.skip_binary_cache
 
     @property
-    def built(self) -> Sequence[Built]:
-        return self._built
+    def program_builds(self) -> Sequence[ProgramBuild]:
+        """All programs that this process has obtained so far."""
+        return self._builds
 
     @property
-    def builds(self) -> int:
-        """Programs compiled from source."""
-        return sum(b.compiled for b in self._built)
+    def compilations(self) -> int:
+        """Number of programs that were compiled from source."""
+        return sum(b.compiled for b in self._builds)
 
     def kernel(
         self,
@@ -114,22 +115,22 @@ class ProgramStore:
         types: tuple[Any, ...],
         options: Sequence[str] = (),
         target: Target | None = None,
-    ) -> Kernel:
-        """A kernel of the file `source`, built with these definitions; the same object for the same request.
+    ) -> CompiledKernel:
+        """Return a kernel of the file `source`, built with these definitions. Equal requests return the same object.
 
-        `types` holds, per kernel parameter, the NumPy scalar type or None for memory. Raises KernelBuildError.
+        `types` holds, per kernel parameter, the NumPy type of scalars or None for memory. Raises KernelBuildError.
         """
         key = (source, tuple(definitions.items()), tuple(options), target, name)
         with self._lock:
             kernel = self._kernels.get(key)
             if kernel is None:
                 program = self._program(key[:4], source, definitions, options, target)
-                kernel = self._kernels[key] = Kernel(program, name, types)
+                kernel = self._kernels[key] = CompiledKernel(program, name, types)
         assert kernel.types == types, f"{name} was bound before as {kernel.types}, now as {types}"
         return kernel
 
     def signature(self, source: str, name: str, definitions: Definitions) -> KernelSignature:
-        """The parameters of a kernel of the file `source` with these definitions. Raises KernelBuildError."""
+        """Return the parameters of a kernel of the file `source` with these definitions. Raises KernelBuildError."""
         key = (source, tuple(definitions.items()), name)
         with self._lock:
             signature = self._signatures.get(key)
@@ -142,35 +143,42 @@ class ProgramStore:
                 self._signatures[key] = signature
             return signature
 
-    def claimed(self, source: str, definitions: Definitions, options: Sequence[str] = ()) -> bool:
-        """Whether this process is to build and run that program (see `KernelLibrary.claim`)."""
-        if self.claim is None:
+    def passes_filter(self, source: str, definitions: Definitions, options: Sequence[str] = ()) -> bool:
+        """Return whether this process builds and runs a program (see `KernelLibrary.build_filter`)."""
+        if self.build_filter is None:
             return True
-        text = self._text(source, definitions)
-        return self.claim(source, DiskCache.key([*options, text]))
+        return self.build_filter(source, DiskCache.key([*options, self._text(source, definitions)]))
 
     def names(self) -> list[str]:
+        """Return the paths of all source files."""
         return self._sources.names()
 
     def shipped(self, name: str) -> str:
+        """Return the original text of a file. Raises FileNotFoundError."""
         return self._sources.shipped(name)
 
     def parts(self, name: str) -> frozenset[str]:
+        """Return a file and everything that it includes."""
         return self._sources.closure(name)
 
     def statistics(self, name: str) -> list[dict[str, Any]]:
+        """Return what the driver reports about each kernel of a file that this process has built."""
         with self._lock:
-            found = [(key[1], key[2], k) for key, k in self._kernels.items() if key[0] == name]
+            kernels = [(key[1], key[2], k) for key, k in self._kernels.items() if key[0] == name]
         return [
-            {"kernel": kernel.name, "definitions": dict(defined)}
+            {"kernel": kernel.name, "definitions": dict(definitions)}
             | statistics(
-                self._context, self._device, kernel.cl, self._text(name, dict(defined)), (*_BASE_OPTIONS, *options)
+                self._context,
+                self._device,
+                kernel.cl,
+                self._text(name, dict(definitions)),
+                (*_BASE_OPTIONS, *options),
             )
-            for defined, options, kernel in found
+            for definitions, options, kernel in kernels
         ]
 
-    def forget(self) -> None:
-        """Read all files again and build all programs anew, from the disk where their text is unchanged."""
+    def reload(self) -> None:
+        """Read all files and build all programs again. Programs whose text is unchanged come from the disk."""
         with self._lock:
             self._sources.forget()
             self._declared.forget()
@@ -196,29 +204,29 @@ class ProgramStore:
         return program
 
     def build(self, label: str, text: str, options: Sequence[str] = (), target: Target | None = None) -> cl.Program:
-        """The program of a text, from disk or the compiler; `label` names it in errors. Raises KernelBuildError."""
+        """Return the program of a text, from disk or the compiler. `label` names it in errors. Raises KernelBuildError."""
         flags = [*_BASE_OPTIONS, *options]
-        begun = time.perf_counter()
+        start = time.perf_counter()
         key = DiskCache.key([*self._identity(), " ".join(flags), *([str(target)] if target else []), text])
-        marked = self._marks is not None and self._marks.load(key) is not None
-        program = self._stored(key, flags)
-        if program is None and not marked and self._ahead is not None:
-            self._ahead.turn(label, DiskCache.key([*options, text]))
-            program = self._stored(key, flags)
-        compiled = program is None and not marked
+        in_driver_cache = self._markers is not None and self._markers.load(key) is not None
+        program = self._load(key, flags)
+        if program is None and not in_driver_cache and self._background is not None:
+            self._background.wait_for_turn(label, DiskCache.key([*options, text]))
+            program = self._load(key, flags)
+        compiled = program is None and not in_driver_cache
         if program is None:
             program = self._compile(label, text, flags)
             if target is not None:
-                program = self._assemble(label, ptx.rewritten(_binary(program), target), flags)
+                program = self._assemble(label, ptx.retarget(_binary(program), target), flags)
             if self.disk is not None:
                 self.disk.store(key, _binary(program))
-            elif self._marks is not None and not marked:
-                self._marks.store(key, b"")
-        self._built.append(Built(label, key, time.perf_counter() - begun, compiled))
+            elif self._markers is not None and not in_driver_cache:
+                self._markers.store(key, b"")
+        self._builds.append(ProgramBuild(label, key, time.perf_counter() - start, compiled))
         return program
 
-    def _stored(self, key: str, flags: list[str]) -> cl.Program | None:
-        """The program that the disk has under a key, if the driver takes it."""
+    def _load(self, key: str, flags: list[str]) -> cl.Program | None:
+        """Return the program stored under a key, if there is one that the driver accepts."""
         binary = self.disk.load(key) if self.disk is not None else None
         if self.disk is None or binary is None:
             return None
@@ -228,31 +236,24 @@ class ProgramStore:
         return program
 
     def _identity(self) -> tuple[str, ...]:
-        """What binaries depend on besides their source. The driver is asked once."""
-        if not self._depends_on:
-            self._depends_on = tuple(self._asked())
-        return self._depends_on
-
-    def _asked(self) -> list[str]:
-        device = self._device
-        return [
-            importlib.metadata.version("polyhal"),
-            device.platform.name,
-            device.platform.version,
-            device.name,
-            device.version,
-            device.driver_version,
-            hashlib.sha256(device.extensions.encode()).hexdigest(),
-        ]
+        """Return what binaries depend on besides their source. Asks the driver once."""
+        if not self._driver_id:
+            device = self._device
+            self._driver_id = (
+                importlib.metadata.version("polyhal"),
+                device.platform.name,
+                device.platform.version,
+                device.name,
+                device.version,
+                device.driver_version,
+                hashlib.sha256(device.extensions.encode()).hexdigest(),
+            )
+        return self._driver_id
 
     def _from_binary(self, binary: bytes, flags: list[str]) -> cl.Program | None:
-        """The program, or None where the driver refuses the binary, as after an update that kept its version."""
+        """Return the program of a binary; None if the driver refuses it, as after an update that kept its version."""
         try:
-            program = cl.Program(self._context, [self._device], [binary])
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", cl.CompilerWarning)
-                program.build(flags)
-                return program
+            return self._build_binary(binary, flags)
         except cl.Error:
             return None
 
@@ -266,54 +267,26 @@ class ProgramStore:
                 program.build(flags, cache_dir=False)  # type: ignore[arg-type]
                 return program
         except cl.RuntimeError as error:
-            raise KernelBuildError(self._explain(label, text, flags, str(error))) from None
+            raise self._error(label, text, flags, error) from None
 
     def _assemble(self, label: str, binary: bytes, flags: list[str]) -> cl.Program:
-        """The program of PTX that is not the compiler's own any more."""
-        program = cl.Program(self._context, [self._device], [binary])
+        """Return the program of PTX that was changed since the compiler wrote it."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", cl.CompilerWarning)
-                program.build(flags)
-                return program
+            return self._build_binary(binary, flags)
         except cl.Error as error:
-            raise KernelBuildError(self._explain(label, binary.decode(errors="replace"), flags, str(error))) from None
+            raise self._error(label, binary.decode(errors="replace"), flags, error) from None
 
-    def _explain(self, label: str, text: str, flags: list[str], log: str) -> str:
-        """The driver's words with the numbered source lines that they speak of, as the files number them."""
-        lines = text.split("\n")
-        places = [("generated", n) for n in range(1, len(lines) + 1)]
-        changed: list[str] = []
-        if label in self.names():
-            changed = sorted(part for part in self.parts(label) if self._sources.is_replaced(part))
-            origins = self._sources.origins(label)
-            first = text[: max(text.find(self._sources.assemble(label, {})), 0)].count("\n")
-            places[first : first + len(origins)] = origins
-        said = _told(log)
-        match = _LINE.search(said)
-        centre = min(int(match.group(1)) if match else 1, len(lines))
-        shown = "\n".join(
-            f"{'>' if n == centre else ' '} {places[n - 1][0]}:{places[n - 1][1]:<4d} | {lines[n - 1]}"
-            for n in range(max(1, centre - _CONTEXT_LINES), min(len(lines), centre + _CONTEXT_LINES) + 1)
-        )
-        fix = "report this with the log below: it names a driver's limit or our mistake"
-        if changed:
-            fix = f"mend {' and '.join(changed)}, which you have changed; the log below says what is wrong"
-        problem = message(label, "the driver refused the kernel", fix=fix, device=self._name)
-        return f"{problem}\noptions: {' '.join(flags)}\nsource:\n{shown}\nlog:\n{said}"
+    def _build_binary(self, binary: bytes, flags: list[str]) -> cl.Program:
+        program = cl.Program(self._context, [self._device], [binary])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program.build(flags)
+        return program
+
+    def _error(self, label: str, text: str, flags: list[str], error: cl.Error) -> KernelBuildError:
+        return build_error(self._sources, label, text, flags, str(error), self._name)
 
 
 def _binary(program: cl.Program) -> bytes:
     binaries: Any = program.get_info(cl.program_info.BINARIES)
     return bytes(binaries[0])
-
-
-_LINE = re.compile(r":(\d+):\d+")
-_IDLE_WORDS = re.compile(r"clBuildProgram failed|Build on <|Compilation (started|failed)|\(options: |\(source saved")
-"""How lines begin that pyopencl and drivers put around what a compiler says."""
-
-
-def _told(log: str) -> str:
-    """What the compiler says, without the words around it, unless there is nothing else."""
-    kept = [line for line in log.splitlines() if line.strip() and not _IDLE_WORDS.match(line)]
-    return "\n".join(kept) or log.strip()

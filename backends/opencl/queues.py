@@ -1,7 +1,7 @@
-"""The queues of a device: one that everything goes to at first, and one more for each stream.
+"""Command queues: the device's own and one for each stream.
 
-Each thread has a current lane. What one lane waits for is noted and put into its queue before its next command, so that two
-streams that follow one another in the program may still run at once.
+Each thread has a current queue. When a queue has to wait for an event, the event is noted and the wait is enqueued before the
+queue's next command. So two streams whose work follows one another in the program may still run at once.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pyopencl as cl
 from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.driver import pointer
 
-_BATCH_OF_HELP = 64
-"""Launches: 16 to 128 made no difference of more than 3 %, captured, and fewer cost eager steps up to 8 %."""
+_SMALL_BATCH = 64
+"""Launches: 16 to 128 differed by at most 3 % in captured steps, and fewer made eager steps up to 8 % slower."""
 
 
-class Lane:
-    """An in-order queue, with a twin that records timestamps while profiling is on."""
+class CommandQueue:
+    """An in-order queue, with a second one that records timestamps while profiling is on."""
 
-    def __init__(self, lanes: Lanes) -> None:
-        self._lanes = lanes
-        self._plain = cl.CommandQueue(lanes.context, lanes.device)
+    def __init__(self, queues: CommandQueues) -> None:
+        self._queues = queues
+        self._plain = cl.CommandQueue(queues.context, queues.device)
         self._timed: cl.CommandQueue | None = None
-        self._queue = self._plain
+        self._current = self._plain
         self._pointer = pointer(self._plain)
         self._waits: list[cl.Event] = []
         self._lock = threading.Lock()
@@ -36,133 +36,130 @@ class Lane:
         self._markers: deque[cl.Event] = deque()
 
     @property
-    def queue(self) -> cl.CommandQueue:
-        """Where the next command goes, after what it has to wait for."""
+    def native(self) -> cl.CommandQueue:
+        """The queue for the next command; enqueues pending waits first."""
         if self._waits:
             with self._lock:
-                # Emptied last: another thread that finds the list empty may enqueue at once.
+                # Cleared last: another thread that sees the list empty may enqueue at once.
                 if self._waits:
-                    cl.enqueue_barrier(self._queue, wait_for=self._waits)
+                    cl.enqueue_barrier(self._current, wait_for=self._waits)
                     self._waits = []
-        return self._queue
+        return self._current
 
     def pointer(self) -> Any:
-        """The same for the driver's own functions."""
+        """Return the same for direct calls of the driver."""
         if self._waits:
-            _ = self.queue
+            _ = self.native
         return self._pointer
 
     def mark(self) -> cl.Event:
-        """An event that is complete when all commands so far are."""
-        event = cl.enqueue_marker(self._queue)
-        self._queue.flush()
+        """Return an event that completes after all commands so far, and submit them."""
+        event = cl.enqueue_marker(self._current)
+        self._current.flush()
         return event
 
     def wait_for(self, event: cl.Event) -> None:
-        """Let the next command begin after `event`."""
+        """Let the next command start after `event`."""
         with self._lock:
             self._waits.append(event)
 
     def launched(self, count: int) -> None:
-        """Note that kernels were enqueued: submit them in batches, and wait where the device is too far behind.
+        """Count enqueued kernels: submit them in batches, and block if the device is too far behind.
 
-        A driver that is told late works late, and one submission that takes seconds freezes the desktops of people whose GPU
-        also draws the screen. Queues that grow without bound cost memory, and time on CPU drivers.
+        A driver that hears late works late, and one submission that takes seconds freezes the desktop of users whose GPU also
+        draws the screen. Unbounded queues cost memory, and time on CPU drivers.
         """
         self._launched += count
-        if self._launched >= self._lanes.batch:
+        if self._launched >= self._queues.batch_size:
             self._launched = 0
             try:
-                if self._lanes.waiting is not None:
-                    with self._lanes.waiting():
-                        self._queue.finish()
+                if self._queues.waiting is not None:
+                    with self._queues.waiting():
+                        self._current.finish()
                     return
                 self._markers.append(self.mark())
-                if len(self._markers) > self._lanes.batches:
+                if len(self._markers) > self._queues.max_batches:
                     self._markers.popleft().wait()
             except cl.Error as error:
-                raise error_mapping.translate(error, "waiting for the device", self._lanes.name) from error
+                raise error_mapping.translate(error, "waiting for the device", self._queues.name) from error
 
-    def time(self, on: bool) -> None:
-        """Switch to the queue that records timestamps, or back, after all work."""
+    def record_timestamps(self, on: bool) -> None:
+        """Wait for all work, then switch to the queue that records timestamps, or back."""
         self.finish()
         if on and self._timed is None:
             properties = cl.command_queue_properties.PROFILING_ENABLE
-            self._timed = cl.CommandQueue(self._lanes.context, self._lanes.device, properties)
-        self._queue = self._timed if on and self._timed is not None else self._plain
-        self._pointer = pointer(self._queue)
+            self._timed = cl.CommandQueue(self._queues.context, self._queues.device, properties)
+        self._current = self._timed if on and self._timed is not None else self._plain
+        self._pointer = pointer(self._current)
 
     def finish(self) -> None:
-        """Wait for everything enqueued."""
-        self.queue.finish()
+        """Wait for all commands."""
+        self.native.finish()
         self._markers.clear()
         self._launched = 0
 
 
-class _Thread(threading.local):
-    """Which lane a thread's commands go to; None: the first."""
+class _SelectedQueue(threading.local):
+    """The queue of a thread; None for the device's own."""
 
-    lane: Lane | None = None
+    queue: CommandQueue | None = None
 
 
-class Lanes:
-    """All lanes of one device."""
+class CommandQueues:
+    """All queues of one device."""
 
-    batch = 256
+    batch_size = 256
     """Launches after which a queue is flushed."""
-    batches = 16
-    """Batches that the host may be ahead of the device."""
+    max_batches = 16
+    """Batches by which the host may be ahead of the device."""
     waiting: Callable[[], AbstractContextManager[None]] | None = None
-    """Where the host waits after each batch, as the device computes with its help only; None where it may run ahead."""
+    """If set, the host waits in this context after each batch, instead of running ahead."""
 
     def __init__(self, context: cl.Context, device: cl.Device, name: str) -> None:
-        """Raises BackendError where the driver has no queue to give; `name` is the device's."""
+        """Create the device's own queue. `name` is the device's, for errors. Raises BackendError."""
         self.context = context
         self.device = device
         self.name = name
-        self._thread = _Thread()
-        self._timing = False
-        self._all: list[Lane] = []
-        self.several = False
-        """Whether a thread may have another lane than the first."""
-        self.first = self.open()
+        self._selected = _SelectedQueue()
+        self._timestamps = False
+        self._all: list[CommandQueue] = []
+        self._several = False
+        """Whether any thread can have selected another queue than the device's own."""
+        self._own = self.open()
 
-    def open(self) -> Lane:
-        """One more lane, for as long as the device is open. Raises BackendError."""
+    def open(self) -> CommandQueue:
+        """Return a new queue, which lives as long as the device is open. Raises BackendError."""
         try:
-            lane = Lane(self)
-            if self._timing:
-                lane.time(True)
+            queue = CommandQueue(self)
+            if self._timestamps:
+                queue.record_timestamps(True)
         except cl.Error as error:
             raise error_mapping.translate(error, "creating a queue", self.name) from error
-        self._all.append(lane)
-        self.several = len(self._all) > 1
-        return lane
+        self._all.append(queue)
+        self._several = len(self._all) > 1
+        return queue
 
-    def help(self, waiting: Callable[[], AbstractContextManager[None]]) -> None:
-        """Wait for the device often: it computes in the thread that waits, and with one worker less while none does.
-
-        A host that ran ahead of such a device on two cores was seen to take 1.7 times as long for a training step.
-        """
+    def wait_after_batches(self, waiting: Callable[[], AbstractContextManager[None]]) -> None:
+        """Let the host wait often, because the device computes in the waiting thread too (`pin_waiting_thread`)."""
         self.waiting = waiting
-        self.batch = _BATCH_OF_HELP
+        self.batch_size = _SMALL_BATCH
 
-    def current(self) -> Lane:
-        """The lane of the calling thread."""
-        return (self._thread.lane or self.first) if self.several else self.first
+    def current(self) -> CommandQueue:
+        """Return the queue of the calling thread."""
+        return (self._selected.queue or self._own) if self._several else self._own
 
-    def switch(self, lane: Lane | None) -> Lane | None:
-        """Send the thread's commands to `lane`, None: the first, from now on. Returns what they went to before."""
-        previous, self._thread.lane = self._thread.lane, lane
+    def switch(self, queue: CommandQueue | None) -> CommandQueue | None:
+        """Select the queue of the calling thread, None for the device's own. Return the previous selection."""
+        previous, self._selected.queue = self._selected.queue, queue
         return previous
 
-    def time(self, on: bool) -> None:
-        """Have all queues record timestamps, or not, after all work."""
-        self._timing = on
-        for lane in self._all:
-            lane.time(on)
+    def record_timestamps(self, on: bool) -> None:
+        """Switch timestamps on or off for all queues, after waiting for their work."""
+        self._timestamps = on
+        for queue in self._all:
+            queue.record_timestamps(on)
 
     def finish(self) -> None:
-        """Wait for everything enqueued on any lane."""
-        for lane in self._all:
-            lane.finish()
+        """Wait for all commands on all queues."""
+        for queue in self._all:
+            queue.finish()

@@ -1,4 +1,4 @@
-"""The open device: context, queue, programs and facts. This is what lowering functions build launches with."""
+"""The open device: context, queues, programs and facts. Lowering functions build launches with it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.kernel_arguments import Bound, bind
 from polyhal.backends.common.launching.launch import Arguments
+from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.driver import Driver
 from polyhal.backends.opencl.launch import KernelLaunch, Parameter, argument_types, parameter_types
-from polyhal.backends.opencl.program import ProgramStore
+from polyhal.backends.opencl.program import ProgramCache
 from polyhal.backends.opencl.ptx import Target
-from polyhal.backends.opencl.queues import Lanes
+from polyhal.backends.opencl.queues import CommandQueues
 from polyhal.backends.opencl.waiter_affinity import waiter_affinity
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal.hal.kernels.tuning import Tuning
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 if TYPE_CHECKING:
-    from polyhal.backends.opencl.command_buffer import Recorder
+    from polyhal.backends.opencl.launch import BoundLaunch
 
 
 class Runtime:
-    """One device with its in-order queues. Everything that a backend does goes through `queue`."""
+    """One device with its in-order queues."""
 
     def __init__(
         self,
@@ -44,28 +45,28 @@ class Runtime:
         self.features = features
         self.capabilities = capabilities
         self.tuning = tuning or Tuning(features, {}, {})
-        """The choices that kernel families leave open; lowering functions ask it."""
+        """Values of the tunables of kernel families. Lowering functions ask for them."""
         self._waiter = waiter_affinity(features.quirks.pin_waiting_thread)
         try:
             self.context = cl.Context([device])
         except cl.Error as error:
             raise error_mapping.translate(error, "opening the device", info.name) from error
-        self.lanes = Lanes(self.context, device, info.name)
+        self.queues = CommandQueues(self.context, device, info.name)
         if features.quirks.pin_waiting_thread:
-            self.lanes.help(self.waiting)
+            self.queues.wait_after_batches(self.waiting)
         self.driver = Driver(device)
-        self.programs = ProgramStore(self.context, device, features, info)
+        self.programs = ProgramCache(self.context, device, features, info)
         self.profile: list[tuple[str, cl.Event]] | None = None
-        """Events of launches while profiling is on, else None."""
-        self.recorder: Recorder | None = None
-        """What takes launches in place of the queue while a step is recorded."""
-        self.prefers_buffers: bool | None = None
-        """Whether command buffers are faster here than single enqueues; None before that was measured."""
+        """Names and events of launches while profiling is on, else None."""
+        self.recorder: LaunchRecorder[BoundLaunch] | None = None
+        """Receives launches instead of the queue while a command buffer is recorded."""
+        self.prefers_khr_buffers: bool | None = None
+        """Whether the driver's command buffers are faster than single enqueues; None until it is measured."""
 
     @property
     def queue(self) -> cl.CommandQueue:
         """The queue of the calling thread's stream."""
-        return self.lanes.current().queue
+        return self.queues.current().native
 
     def launch(
         self,
@@ -81,15 +82,15 @@ class Runtime:
         workspace: tuple[int, ...] = (),
         target: Target | None = None,
     ) -> Launch:
-        """A launch of `kernel` (named as the path by default, with `_` for `/`) from shaders/opencl/`source`.cl.
+        """Return a launch of a kernel from shaders/opencl/`source`.cl, by default the one named as the path with `_` for `/`.
 
-        `args` binds every parameter of the kernel by name (see `backends.opencl.lowering`). `items` counts the work-items
-        needed; it is rounded up to whole groups, so the kernel must check its index. `group` must not depend on the data's
-        size: some drivers compile a kernel for each group size. `target` is for NVIDIA's devices only. Raises
-        KernelBuildError, and KernelArgumentError where `args` do not fit the kernel.
+        `args` binds every parameter of the kernel by name (see `backends.opencl.lowering`). `items` is the number of
+        work-items needed per axis; it is rounded up to whole groups, so the kernel must check its index. `group` must not
+        depend on the data's size, because some drivers compile a kernel for each group size. `target` is for NVIDIA's
+        devices only. Raises KernelBuildError, and KernelArgumentError if `args` do not fit the kernel.
         """
-        if not self.programs.claimed(f"{source}.cl", definitions, options):
-            return SimpleLaunch(name, _nothing, workspace)
+        if not self.programs.passes_filter(f"{source}.cl", definitions, options):
+            return SimpleLaunch(name, _skip, workspace)
         file, kernel = f"{source}.cl", kernel or source.replace("/", "_")
         parameters: Sequence[Bound]
         if isinstance(args, Mapping):
@@ -102,13 +103,13 @@ class Runtime:
         return KernelLaunch(self, name, built, parameters, rounded, group, workspace)
 
     def start_profiling(self) -> None:
-        """Switch to queues that record timestamps; it costs some microseconds per launch."""
-        self.lanes.time(True)
+        """Switch to queues that record timestamps, which costs a few microseconds per launch."""
+        self.queues.record_timestamps(True)
         self.profile = []
 
     def stop_profiling(self) -> list[tuple[str, int, int]]:
-        """Switch back; the launches since `start_profiling` with start and end in nanoseconds of the device's clock."""
-        self.lanes.time(False)
+        """Switch back. Return (name, start, end) of the launches since `start_profiling`, in nanoseconds."""
+        self.queues.record_timestamps(False)
         events, self.profile = self.profile or [], None
         return [(name, int(e.profile.start), int(e.profile.end)) for name, e in events]
 
@@ -116,22 +117,14 @@ class Runtime:
         """Wait for everything enqueued. Raises the typed error of a command that failed."""
         try:
             with self.waiting():
-                self.lanes.finish()
+                self.queues.finish()
         except cl.Error as error:
             raise error_mapping.translate(error, "waiting for the device", self.info.name) from error
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Where the calling thread had better wait for the device."""
+        """Return the context in which a thread waits for the device."""
         return self._waiter.bound() if self._waiter else nullcontext()
 
-    def describe(self) -> dict[str, Any]:
-        """Facts for `doctor` beyond the capabilities."""
-        disk = self.programs.disk
-        return {
-            "programs_built": self.programs.builds,
-            "program_cache": disk.failure or "ok" if disk else "the driver's own",
-        }
 
-
-def _nothing(*args: Any) -> None:
+def _skip(*args: Any) -> None:
     """The launch of a program that another process builds."""

@@ -1,4 +1,4 @@
-"""`ComputeBackend` over wgpu: core methods, lowering, transfers and profiling of one device."""
+"""`ComputeBackend` over wgpu, with native kernels, command buffers, and profiling where the device has timestamps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from polyhal.backends.wgpu.lowering.gather import dispatch as gather
 from polyhal.backends.wgpu.lowering.gemm.dispatch import batched
 from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise
 from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
+from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.runtime import Runtime
-from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.protocol import CommandBuffer, Declined, Handle, InputSpec, Launch, Number
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import CommandBuffer, Declined, InputSpec, Launch
 
 _BUILDERS = Builders(
     group=elementwise.group,
@@ -30,55 +31,73 @@ _BUILDERS = Builders(
 
 def create(selector: str) -> WGPUBackend:
     """Open a device by index or by part of a name (see `discovery.select`). Raises DeviceUnavailableError."""
-    return WGPUBackend(discovery.select(selector or "0"))
+    return open_adapter(discovery.select(selector or "0"))
 
 
-class WGPUBackend:
+def open_adapter(adapter: discovery.WGPUAdapter, binding_limit: int = 0) -> WGPUBackend:
+    """Open a device. `binding_limit` lowers, for tests, how many bytes of a buffer a kernel can see."""
+    runtime = Runtime(adapter, binding_limit)
+    return ProfilingWGPUBackend(runtime) if runtime.features.timestamps else WGPUBackend(runtime)
+
+
+class WGPUBackend(CoreMethods):
     """One opened wgpu device."""
 
-    def __init__(self, found: discovery.Found, binding_limit: int = 0) -> None:
-        """`binding_limit` lowers, for tests, how many bytes of a buffer a kernel can see."""
-        self.runtime = Runtime(found, binding_limit)
-        self.info = found.info
-        self.features = self.runtime.features
-        self.capabilities = self.runtime.capabilities
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime, _BUILDERS)
+        self.runtime = runtime
+        self.info = runtime.info
+        self.features = runtime.features
+        self.capabilities = runtime.capabilities
+        self._memory = runtime.memory
         self._lowerings = lowering.table()
 
-        memory = self.runtime.memory
-        core = CoreMethods(self.runtime, _BUILDERS, memory.allocate, memory.deallocate)
-        self.memory_available: Callable[[], int] = memory.available
-        self.allocate: Callable[[int], Handle] = memory.allocate
-        self.deallocate: Callable[[Handle], None] = memory.deallocate
-        self.copy_to_device: Callable[[memoryview, Handle, int], None] = memory.write
-        self.copy_from_device: Callable[[Handle, int, memoryview], None] = memory.read
-        self.flush: Callable[[], None] = self.runtime.recorder.flush
-        self.synchronize: Callable[[], None] = self.runtime.finish
-        self.fill: Callable[[Number, Ref], None] = core.fill
-        self.copy: Callable[[Ref, Ref], None] = core.copy
-        self.unary: Callable[[str, Ref, Ref], None] = core.unary
-        self.binary: Callable[[str, Ref, Ref, Ref], None] = core.binary
-        self.where: Callable[[Ref, Ref, Ref, Ref], None] = core.where
-        self.reduce: Callable[[str, Ref, Ref], None] = core.reduce
-        self.matmul: Callable[[Ref, Ref, Ref], None] = core.matmul
-        self.gather: Callable[[Ref, Ref, Ref], None] = core.gather
-        self.scatter_add: Callable[[Ref, Ref, Ref], None] = core.scatter_add
-        if self.features.timestamps:
-            self.start_profiling: Callable[[], None] = self.runtime.start_profiling
-            self.stop_profiling: Callable[[], Sequence[tuple[str, int, int]]] = self.runtime.stop_profiling
+    def memory_available(self) -> int:
+        """Return the bytes that are left, considering the allocations of this process only."""
+        return self._memory.available()
+
+    def allocate(self, nbytes: int) -> Allocation:
+        """Allocate device memory. Raises OutOfMemoryError."""
+        return self._memory.allocate(nbytes)
+
+    def deallocate(self, handle: Allocation) -> None:
+        """Release an allocation. Raises BackendError if it was released before."""
+        self._memory.deallocate(handle)
+
+    def copy_to_device(self, src: memoryview, dst: Allocation, offset: int) -> None:
+        """Copy host bytes to the device."""
+        self._memory.write(src, dst, offset)
+
+    def copy_from_device(self, src: Allocation, offset: int, dst: memoryview) -> None:
+        """Copy device bytes to the host. Blocks."""
+        self._memory.read(src, offset, dst)
+
+    def synchronize(self) -> None:
+        """Submit everything and wait for it."""
+        self.runtime.finish()
+
+    def flush(self) -> None:
+        """Submit everything recorded."""
+        self.runtime.encoder.flush()
+
+    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
+        """Record what `calls` launch."""
+        return record(self.runtime, calls)
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """A native kernel for `op`, or why there is none."""
+        """Return a native kernel for `op`, or the reason why there is none."""
         return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
 
-    def record(self, calls: Sequence[Callable[[], None]]) -> CommandBuffer:
-        return record(self.runtime, calls)
 
-    def describe(self) -> dict[str, Any]:
-        """Facts for `doctor`."""
-        return {
-            **self.capabilities.features,
-            "pipelines_built": self.runtime.pipelines.builds,
-            "submissions": self.runtime.recorder.submissions,
-        }
+class ProfilingWGPUBackend(WGPUBackend):
+    """A device that has timestamps. A class of its own, because optional protocols are recognized by their members."""
+
+    def start_profiling(self) -> None:
+        """Time every launch from now on."""
+        self.runtime.start_profiling()
+
+    def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
+        """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds."""
+        return self.runtime.stop_profiling()

@@ -16,7 +16,7 @@ from polyhal.hal.errors import DeviceUnavailableError, message
 
 _MISSING = "the package wgpu is not installed: `pip install polyhal[wgpu]`"
 _NO_ADAPTER = (
-    "wgpu finds no adapter. Install the driver of your GPU's maker with Vulkan support; for a software device on "
+    "wgpu finds no adapter. Install the driver of your GPU's vendor with Vulkan support; for a software device on "
     "Debian or Ubuntu, `apt install mesa-vulkan-drivers libvulkan1`"
 )
 _NO_INTEGERS = (
@@ -29,65 +29,65 @@ _TYPES = {
     "CPU": DeviceType.CPU,
 }
 _API_RANK = {"Vulkan": 0, "Metal": 0, "D3D12": 1, "OpenGL": 2, "OpenGLES": 3}
-"""Vulkan and Metal come first; OpenGL lacks 64-bit integers and half precision, and is there for old devices."""
+"""Vulkan and Metal come first. OpenGL, which lacks 64-bit integers and half precision, is for old devices."""
 _TYPE_RANK = {DeviceType.GPU: 0, DeviceType.INTEGRATED_GPU: 1, DeviceType.ACCELERATOR: 2, DeviceType.CPU: 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A wgpu adapter with what is known of it."""
+class WGPUAdapter:
+    """A wgpu adapter and its description."""
 
-    adapter: Any
+    native: Any
     info: DeviceInfo
     api: str
 
 
 def probe() -> list[DeviceInfo]:
-    """All devices. Raises RuntimeError, with what to install, when there is none."""
-    return [f.info for f in devices()]
+    """Return the descriptions of all devices. Raises RuntimeError, with what to install, if there is none."""
+    return [a.info for a in devices()]
 
 
-def devices(*, every_api: bool = False) -> list[Found]:
-    """All devices with their adapters; with `every_api` also those that a better API offers already, or that lack int64.
+def devices(*, every_api: bool = False) -> list[WGPUAdapter]:
+    """Return all devices. Raises RuntimeError if there is none.
 
-    Raises RuntimeError when there is none.
+    With `every_api`, that includes devices that a better API offers too, and devices without 64-bit integers.
     """
     try:
         import wgpu
     except ImportError as error:
         raise RuntimeError(_MISSING) from error
     with _runtime_dir():
-        adapters = wgpu.gpu.enumerate_adapters_sync()
-    found = [Found(a, _describe(a), str(a.info["backend_type"])) for a in adapters]
-    if not found:
+        listed = wgpu.gpu.enumerate_adapters_sync()
+    adapters = [WGPUAdapter(a, _describe(a), str(a.info["backend_type"])) for a in listed]
+    if not adapters:
         raise RuntimeError(_NO_ADAPTER)
-    found.sort(key=lambda f: (_TYPE_RANK[f.info.type], _API_RANK.get(f.api, 9), f.info.name))
+    adapters.sort(key=lambda a: (_TYPE_RANK[a.info.type], _API_RANK.get(a.api, 9), a.info.name))
     if not every_api:
-        best: dict[str, Found] = {}
-        for f in found:
-            if "shader-int64" in f.adapter.features:
-                best.setdefault(f.info.id, f)
+        best: dict[str, WGPUAdapter] = {}
+        for a in adapters:
+            if "shader-int64" in a.native.features:
+                best.setdefault(a.info.id, a)
         if not best:
-            raise RuntimeError(_NO_INTEGERS.format(names=", ".join(sorted({f.info.name for f in found}))))
-        found = list(best.values())
-    return [replace(f, info=replace(f.info, selector=str(i))) for i, f in enumerate(found)]
+            raise RuntimeError(_NO_INTEGERS.format(names=", ".join(sorted({a.info.name for a in adapters}))))
+        adapters = list(best.values())
+    return [replace(a, info=replace(a.info, selector=str(i))) for i, a in enumerate(adapters)]
 
 
-def select(selector: str) -> Found:
-    """The device with that index, or the first whose API or name contains `selector`.
+def select(selector: str) -> WGPUAdapter:
+    """Return the device with that index, or the first one whose API or name contains `selector`.
 
-    Raises DeviceUnavailableError with the candidates.
+    Raises DeviceUnavailableError that lists the candidates.
     """
-    found = devices()
+    candidates = devices()
     if selector.isdigit():
-        if int(selector) < len(found):
-            return found[int(selector)]
+        if int(selector) < len(candidates):
+            return candidates[int(selector)]
     else:
-        wanted = selector.lower()
-        for f in devices(every_api=True):
-            if wanted in f.api.lower() or wanted in f.info.name.lower() or selector == f.info.id:
-                return replace(f, info=replace(f.info, selector=wanted))
-    listed = ", ".join(f"{f.info.selector} = {f.info.name} ({f.api})" for f in found)
+        part = selector.lower()
+        for a in devices(every_api=True):
+            if part in a.api.lower() or part in a.info.name.lower() or selector == a.info.id:
+                return replace(a, info=replace(a.info, selector=part))
+    listed = ", ".join(f"{a.info.selector} = {a.info.name} ({a.api})" for a in candidates)
     raise DeviceUnavailableError(
         message(None, f"no wgpu device {selector!r}", expected=f"one of {listed}", fix="or part of a name")
     )
@@ -95,7 +95,7 @@ def select(selector: str) -> Found:
 
 @contextmanager
 def _runtime_dir() -> Iterator[None]:
-    """A value for XDG_RUNTIME_DIR while drivers are loaded: without one, the display library complains on stderr."""
+    """Set XDG_RUNTIME_DIR while drivers are loaded. Without it, the display library complains on stderr."""
     if not sys.platform.startswith("linux") or "XDG_RUNTIME_DIR" in os.environ:
         yield
         return
@@ -112,7 +112,7 @@ def _describe(adapter: Any) -> DeviceInfo:
     kind = _TYPES.get(str(about["adapter_type"]))
     software = is_software_renderer(name)
     if software or kind is None:
-        # OpenGL does not say what it runs on: a GPU of unknown kind counts as the weaker one.
+        # OpenGL does not report what it runs on. A GPU of unknown kind counts as the weaker one.
         kind = DeviceType.CPU if software else DeviceType.INTEGRATED_GPU
     return DeviceInfo(
         backend="wgpu",
@@ -128,7 +128,7 @@ def _describe(adapter: Any) -> DeviceInfo:
 
 
 def _host_memory() -> int:
-    """Bytes of main memory, 0 where the system does not say. wgpu reports no memory sizes."""
+    """Return the bytes of main memory, 0 if unknown. wgpu reports no memory sizes."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -1,6 +1,6 @@
-"""Launches are recorded here and submitted together: one command buffer per flush.
+"""The command encoder: launches are recorded here and submitted together, one command buffer per flush.
 
-Within a compute pass the API itself orders dispatches that touch the same memory, so a recorded sequence behaves like an
+Within a compute pass the API itself orders dispatches that touch the same memory, so recorded launches behave like those in an
 in-order queue.
 """
 
@@ -17,18 +17,18 @@ from polyhal.backends.wgpu.profiling import Timestamps
 from polyhal.backends.wgpu.shader import Pipeline
 from polyhal.hal.errors import PolyhalError
 
-_MOST_DISPATCHES = 256
-"""Recorded dispatches after which a submission is made, so that the device starts working while more are recorded."""
+MAX_DISPATCHES = 256
+"""Dispatches after which a submission is made, so that the device starts while more are recorded."""
 _SLOT = 256
-"""Bytes of the uniform ring per dispatch; also the alignment that dynamic offsets need everywhere."""
+"""Bytes of the uniform ring per dispatch: the alignment that dynamic offsets need everywhere."""
 _RING = 512 * _SLOT
 
 Dispatch = tuple[Pipeline, Any, bytes, int, int]
 """Pipeline, bind group, parameters, groups along x and along y."""
 
 
-class Recorder:
-    """The command encoder that is being filled, and the queue that it goes to."""
+class CommandEncoder:
+    """The native encoder that is being filled, and the queue that it is submitted to."""
 
     def __init__(self, device: Any, features: WGPUFeatures, device_name: str) -> None:
         self._device = device
@@ -42,9 +42,10 @@ class Recorder:
         self._recorded: list[Dispatch] = []
         self.lock = threading.RLock()
         self.timestamps: Timestamps | None = None
-        """Set while profiling: every dispatch is then a pass of its own."""
+        """Set while profiling. Every dispatch is then a pass of its own."""
         self.submissions = 0
         self.parameter_layout: Any = None
+        """Layout of the bind group with the uniform ring; None if parameters are immediates."""
         self._ring: Any = None
         self._ring_group: Any = None
         self._ring_bytes = bytearray()
@@ -52,6 +53,7 @@ class Recorder:
             self._create_ring()
 
     def _create_ring(self) -> None:
+        """Create the uniform buffer through which parameters travel on devices without immediates."""
         import wgpu
 
         self.parameter_layout = self._device.create_bind_group_layout(
@@ -76,7 +78,7 @@ class Recorder:
         with self.lock:
             commands = self._pass
             if commands is None or self.timestamps is not None:
-                commands = self._begin(pipeline.name)
+                commands = self._begin_pass(pipeline.name)
             native = None if self._last is pipeline else pipeline.native
             self._last = pipeline
             if self._immediates:
@@ -85,7 +87,7 @@ class Recorder:
                 self._record_with_ring(commands, native, group, parameters, x, y)
             recorded = self._recorded
             recorded.append((pipeline, group, parameters, x, y))
-            if len(recorded) >= _MOST_DISPATCHES:
+            if len(recorded) >= MAX_DISPATCHES:
                 self.flush()
 
     def dispatch_all(self, dispatches: Sequence[Dispatch]) -> None:
@@ -97,13 +99,13 @@ class Recorder:
                 return
             done = 0
             while done < len(dispatches):
-                commands = self._pass or self._begin("")
-                part = dispatches[done : done + _MOST_DISPATCHES - len(self._recorded)]
-                self._record_all(commands, part, self._last)
-                self._last = part[-1][0]
-                self._recorded += part
-                done += len(part)
-                if len(self._recorded) >= _MOST_DISPATCHES:
+                commands = self._pass or self._begin_pass("")
+                batch = dispatches[done : done + MAX_DISPATCHES - len(self._recorded)]
+                self._record_all(commands, batch, self._last)
+                self._last = batch[-1][0]
+                self._recorded += batch
+                done += len(batch)
+                if len(self._recorded) >= MAX_DISPATCHES:
                     self.flush()
 
     def _record_with_ring(self, commands: Any, native: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
@@ -111,7 +113,8 @@ class Recorder:
         self._ring_bytes += parameters.ljust(_SLOT, b"\0")
         record(commands, native, group, b"", x, y)
 
-    def _begin(self, name: str) -> Any:
+    def _begin_pass(self, name: str) -> Any:
+        """Begin a compute pass, which is timed under `name` while profiling."""
         if self._encoder is None:
             self._encoder = self._device.create_command_encoder()
         if self._pass is not None:
@@ -122,7 +125,7 @@ class Recorder:
         return self._pass
 
     def copy(self, source: Any, source_offset: int, target: Any, target_offset: int, nbytes: int) -> None:
-        """Record a copy between buffers; offsets and size are multiples of 4."""
+        """Record a copy between buffers. Offsets and size are multiples of 4."""
         with self.lock:
             if self._encoder is None:
                 self._encoder = self._device.create_command_encoder()
@@ -132,7 +135,7 @@ class Recorder:
             self._encoder.copy_buffer_to_buffer(source, source_offset, target, target_offset, nbytes)
 
     def flush(self) -> None:
-        """Submit what was recorded. Raises the typed error of the first launch that the API refuses."""
+        """Submit everything recorded. Raises the typed error of the first launch that the API refuses."""
         import wgpu
 
         with self.lock:
@@ -151,10 +154,10 @@ class Recorder:
                 self._queue.submit([buffer])
                 self.submissions += 1
             except (wgpu.GPUError, RuntimeError) as error:
-                raise self._blame(recorded, error) from error
+                raise self._error_of_culprit(recorded, error) from error
 
-    def _blame(self, recorded: list[Dispatch], error: Exception) -> PolyhalError:
-        """The error of the launch that alone is refused too; validation speaks of a submission as a whole."""
+    def _error_of_culprit(self, recorded: list[Dispatch], error: Exception) -> PolyhalError:
+        """Return the error of the first launch that fails on its own. Validation reports on submissions as a whole."""
         import wgpu
 
         for pipeline, group, parameters, x, y in recorded:
@@ -166,6 +169,6 @@ class Recorder:
                 record(commands, pipeline.native, group, parameters if self._immediates else b"", x, y)
                 commands.end()
                 encoder.finish()
-            except (wgpu.GPUError, RuntimeError) as own:
-                return error_mapping.translate(own, pipeline.name, f"launching {x} x {y} groups", self._name)
+            except (wgpu.GPUError, RuntimeError) as culprit:
+                return error_mapping.translate(culprit, pipeline.name, f"launching {x} x {y} groups", self._name)
         return error_mapping.translate(error, None, f"submitting {len(recorded)} launches", self._name)

@@ -1,8 +1,8 @@
 """Launches: pipelines bound to constants and to positions in the argument list of an op.
 
-In a kernel, the buffers of `Tensor` and `Workspace` parameters are bindings 0, 1, ... of group 0 in the order of the
-parameter list, and everything else is a member of the struct `Parameters`, in that order too: one `u32` for the offset of
-each `Tensor`, and each number in its own type, 64-bit integers as two `u32`, the low half first.
+In a kernel, the buffers of `Tensor` and `Workspace` parameters are bindings 0, 1, ... of group 0, in the order of the
+parameter list. Everything else is a member of the struct `Parameters`, in the same order: one `u32` for the offset of each
+`Tensor`, and each number in its own type, with 64-bit integers as two `u32`, the low half first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.launch import Constant, Number, Tensor, Workspace
-from polyhal.backends.wgpu.memory import Block
+from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import Pipeline
 from polyhal.hal.errors import BackendError, message
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 Parameter = Tensor | Workspace | Number | Constant
 
 _CODES = {"int": "i", "uint": "I", "long": "q", "ulong": "Q", "float": "f"}
-_MOST_GROUPS_KEPT = 512
-"""Bind groups that one launch keeps; the pool makes buffers recur, so that few are ever needed."""
+_MAX_BIND_GROUPS = 512
+"""Bind groups that one launch caches. Few are ever needed, because buffers from the pool recur."""
 
 
 def _wrap(bits: int, signed: bool) -> Callable[[Any], int]:
-    """Python integers as a fixed-width integer holds them."""
+    """Return a converter that wraps Python integers to a fixed width."""
     mask, sign = (1 << bits) - 1, 1 << (bits - 1)
 
     def convert(value: Any) -> int:
@@ -51,8 +51,8 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-class KernelLaunch:
-    """One dispatch of one pipeline. Satisfies `polyhal.hal.protocol.Launch`."""
+class DispatchLaunch:
+    """One dispatch of one pipeline. Implements `polyhal.hal.protocol.Launch`."""
 
     __slots__ = (
         "_aliased",
@@ -81,7 +81,7 @@ class KernelLaunch:
         grid: tuple[int, int],
         workspace: tuple[int, ...] = (),
     ) -> None:
-        """`make_aliased` builds the variant for one buffer that is both read and written; `workspace` is in bytes."""
+        """`make_aliased` builds the variant in which one buffer is both read and written. `workspace` is in bytes."""
         self._runtime = runtime
         self.name = name
         self.workspace = workspace
@@ -118,27 +118,27 @@ class KernelLaunch:
         self._groups: dict[Any, tuple[Pipeline, Any]] = {}
 
     def __call__(self, *args: Any) -> None:
-        tape = self._runtime.tape
-        if tape is not None and tape.accepts():
-            tape.add(self, args)
+        recorder = self._runtime.recorder
+        if recorder is not None and recorder.accepts():
+            recorder.add((self, args))
         else:
-            self._runtime.recorder.dispatch(*self.prepare(args))
+            self._runtime.encoder.dispatch(*self.prepare(args))
 
     def prepare(self, args: Sequence[Any]) -> Dispatch:
-        """What is dispatched for these arguments: pipeline, bind group, parameters and groups along each axis."""
-        blocks = [args[index].handle if tensor else args[index] for index, tensor in self._buffers]
-        for block in blocks:
-            if block.large:
-                return self._windowed(args, blocks)
+        """Return pipeline, bind group, parameters and groups along each axis for these arguments."""
+        allocations = [args[index].handle if tensor else args[index] for index, tensor in self._buffers]
+        for allocation in allocations:
+            if allocation.exceeds_binding:
+                return self._windowed(args, allocations)
         data = self._packed
         offsets = [args[index].offset for _, index, _ in self._tensors]
         if not data or any(offsets):
             data = self._pack(args, offsets)
-        key = tuple([b.key for b in blocks])
-        found = self._groups.get(key)
-        if found is None:
-            found = self._bind(key, blocks, [(0, b.nbytes) for b in blocks])
-        return (*found, data, *self._grid)
+        key = tuple([a.key for a in allocations])
+        bound = self._groups.get(key)
+        if bound is None:
+            bound = self._bind(key, allocations, [(0, a.nbytes) for a in allocations])
+        return (*bound, data, *self._grid)
 
     def _pack(self, args: Sequence[Any], offsets: Sequence[int]) -> bytes:
         values = self._template.copy()
@@ -148,24 +148,25 @@ class KernelLaunch:
             values[place] = convert(args[index])
         return self._struct.pack(*values)
 
-    def _windowed(self, args: Sequence[Any], blocks: list[Block]) -> Dispatch:
-        """Bind, of buffers larger than a binding may be, the part from just before each operand on."""
+    def _windowed(self, args: Sequence[Any], allocations: list[Allocation]) -> Dispatch:
+        """Bind windows of buffers that exceed a binding: each starts just before its operand."""
         limit = self._runtime.features.max_binding
         windows, offsets = [], {}
         by_buffer = {binding: (place, index) for place, index, binding in self._tensors}
-        for binding, block in enumerate(blocks):
+        for binding, allocation in enumerate(allocations):
             start = 0
-            if block.large and binding in by_buffer:
+            if allocation.exceeds_binding and binding in by_buffer:
                 ref = args[by_buffer[binding][1]]
-                start = self._window(ref, block, limit)
+                start = self._window_start(ref, limit)
                 offsets[by_buffer[binding][0]] = ref.offset - start // ref.dtype.itemsize
-            windows.append((start, min(limit, block.nbytes - start)))
+            windows.append((start, min(limit, allocation.nbytes - start)))
         shifted = [offsets.get(place, args[index].offset) for place, index, _ in self._tensors]
-        key = (tuple(b.key for b in blocks), tuple(windows))
-        pipeline, group = self._groups.get(key) or self._bind(key, blocks, windows)
+        key = (tuple(a.key for a in allocations), tuple(windows))
+        pipeline, group = self._groups.get(key) or self._bind(key, allocations, windows)
         return pipeline, group, self._pack(args, shifted), *self._grid
 
-    def _window(self, ref: Any, block: Block, limit: int) -> int:
+    def _window_start(self, ref: Any, limit: int) -> int:
+        """Return the byte at which the window of an operand starts. Raises BackendError if the operand does not fit."""
         low, high = _extent(ref)
         start = low // 256 * 256
         if high - start > limit:
@@ -180,27 +181,29 @@ class KernelLaunch:
             )
         return int(start)
 
-    def _bind(self, key: Any, blocks: list[Block], windows: Sequence[tuple[int, int]]) -> tuple[Pipeline, Any]:
+    def _bind(
+        self, key: Any, allocations: list[Allocation], windows: Sequence[tuple[int, int]]
+    ) -> tuple[Pipeline, Any]:
         pipeline = self._pipeline
-        if len({b.key for b in blocks}) < len(blocks) and self._written_twice(blocks):
+        if len({a.key for a in allocations}) < len(allocations) and self._aliases_output(allocations):
             if self._aliased is None:
                 self._aliased = self._make_aliased()
             pipeline = self._aliased
-        bindings = [(b.buffer, start, size) for b, (start, size) in zip(blocks, windows, strict=True)]
+        bindings = [(a.buffer, start, size) for a, (start, size) in zip(allocations, windows, strict=True)]
         group = self._runtime.bind(self.name, pipeline.layout, bindings)
-        if len(self._groups) >= _MOST_GROUPS_KEPT:
+        if len(self._groups) >= _MAX_BIND_GROUPS:
             self._groups.clear()
         self._groups[key] = (pipeline, group)
         return pipeline, group
 
-    def _written_twice(self, blocks: list[Block]) -> bool:
-        """Whether a buffer that is written is bound a second time."""
-        keys = [b.key for b in blocks]
+    def _aliases_output(self, allocations: list[Allocation]) -> bool:
+        """Return whether a buffer that the kernel writes is bound a second time."""
+        keys = [a.key for a in allocations]
         return any(keys.count(keys[i]) > 1 for i in self._pipeline.written)
 
 
 def _extent(ref: Any) -> tuple[int, int]:
-    """The bytes of its buffer that a reference touches: first, and one past the last."""
+    """Return the range of bytes that a reference touches in its buffer: first, and one past the last."""
     spans = [(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)]
     low = ref.offset + sum(s for s in spans if s < 0)
     high = ref.offset + sum(s for s in spans if s > 0) + 1

@@ -14,43 +14,44 @@ if TYPE_CHECKING:
 
 _WORD = 4
 _PADDING = 256
-_STAGING = 3
-_SMALLEST_STAGING = 1 << 16
-_LARGEST_STAGING = 1 << 26
-"""Larger reads are done in pieces, so that the ring stays small."""
+_STAGING_BUFFERS = 3
+_MIN_STAGING = 1 << 16
+_MAX_STAGING = 1 << 26
+"""Bytes. Larger reads are split, so that the ring stays small."""
 
 
-class Block:
-    """A buffer of the device. `key` is never used again, unlike an address."""
+class Allocation:
+    """A buffer of the device."""
 
-    __slots__ = ("buffer", "key", "large", "nbytes", "released")
+    __slots__ = ("buffer", "exceeds_binding", "key", "nbytes", "released")
 
-    def __init__(self, buffer: Any, key: int, nbytes: int, large: bool) -> None:
+    def __init__(self, buffer: Any, key: int, nbytes: int, exceeds_binding: bool) -> None:
         self.buffer = buffer
         self.key = key
+        """Unlike an address, never used again."""
         self.nbytes = nbytes
-        self.large = large
-        """True when a kernel cannot see the whole of it at once."""
+        self.exceeds_binding = exceeds_binding
+        """Whether a kernel cannot see all of it at once."""
         self.released = False
 
 
-class Memory:
-    """The buffers of one device."""
+class WGPUMemory:
+    """Allocations and transfers of one device."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._keys = itertools.count()
-        self._ring: list[Any] = [None] * _STAGING
-        self._turn = 0
-        self.held = 0
+        self._staging: list[Any] = [None] * _STAGING_BUFFERS
+        self._next_staging = 0
+        self.allocated = 0
 
     def available(self) -> int:
-        """What the device may still hold; wgpu reports no totals, so a GPU's is the largest single buffer."""
+        """Return the bytes that are left. wgpu reports no totals, so a GPU's is the size of its largest buffer."""
         total = self._runtime.info.memory or self._runtime.capabilities.limits.max_allocation
-        return max(0, total - self.held)
+        return max(0, total - self.allocated)
 
-    def allocate(self, nbytes: int) -> Block:
-        """A buffer of at least `nbytes`. Raises OutOfMemoryError."""
+    def allocate(self, nbytes: int) -> Allocation:
+        """Allocate a buffer of at least `nbytes`. Raises OutOfMemoryError."""
         import wgpu
 
         size = round_up(nbytes, _PADDING)
@@ -70,63 +71,63 @@ class Memory:
             buffer = self._runtime.device.create_buffer(size=size, usage=usage)
         except (wgpu.GPUError, RuntimeError) as error:
             raise error_mapping.translate(error, None, f"allocating {size} bytes", self._runtime.info.name) from error
-        self.held += size
-        return Block(buffer, next(self._keys), size, size > self._runtime.features.max_binding)
+        self.allocated += size
+        return Allocation(buffer, next(self._keys), size, size > self._runtime.features.max_binding)
 
-    def deallocate(self, block: Block) -> None:
+    def deallocate(self, allocation: Allocation) -> None:
         """Release a buffer, after submitting the work recorded on it. Raises BackendError if it was released before."""
-        if block.released:
+        if allocation.released:
             raise BackendError(message(None, "this memory was released before", device=self._runtime.info.name))
-        block.released = True
-        self._runtime.recorder.flush()
-        self.held -= block.nbytes
-        block.buffer.destroy()
+        allocation.released = True
+        self._runtime.encoder.flush()
+        self.allocated -= allocation.nbytes
+        allocation.buffer.destroy()
 
-    def write(self, src: memoryview, block: Block, offset: int) -> None:
-        """Copy `src` to the buffer, after what was recorded before."""
+    def write(self, src: memoryview, allocation: Allocation, offset: int) -> None:
+        """Copy `src` to the buffer, after the work recorded before."""
         if not src.nbytes:
             return
         data = src.cast("B")
-        recorder = self._runtime.recorder
-        with recorder.lock:
-            # The queue writes at once, so that recorded kernels that still use the memory must be submitted first.
-            recorder.flush()
+        encoder = self._runtime.encoder
+        with encoder.lock:
+            # The queue writes at once, so recorded kernels that still use the memory must be submitted first.
+            encoder.flush()
             head = min(-offset % _WORD, data.nbytes)
             tail = (offset + data.nbytes) % _WORD if data.nbytes > head else 0
             middle = data[head : data.nbytes - tail]
             if middle.nbytes:
-                self._runtime.device.queue.write_buffer(block.buffer, offset + head, middle)
+                self._runtime.device.queue.write_buffer(allocation.buffer, offset + head, middle)
             if head:
-                self._patch(data[:head], block, offset)
+                self._patch(data[:head], allocation, offset)
             if tail:
-                self._patch(data[data.nbytes - tail :], block, offset + data.nbytes - tail)
+                self._patch(data[data.nbytes - tail :], allocation, offset + data.nbytes - tail)
 
-    def _patch(self, data: memoryview, block: Block, offset: int) -> None:
-        """Write less than a word, of which the other bytes stay."""
+    def _patch(self, data: memoryview, allocation: Allocation, offset: int) -> None:
+        """Write less than a word without changing the other bytes of the word."""
         word, shift = offset // _WORD, 8 * (offset % _WORD)
         bits = int.from_bytes(data, "little") << shift
         mask = ((1 << 8 * data.nbytes) - 1) << shift
-        self._runtime.patch(block, word, mask, bits)
+        self._runtime.patch(allocation, word, mask, bits)
 
-    def read(self, block: Block, offset: int, dst: memoryview) -> None:
-        """Fill `dst` from the buffer, after everything recorded before. Blocks."""
+    def read(self, allocation: Allocation, offset: int, dst: memoryview) -> None:
+        """Fill `dst` from the buffer, after the work recorded before. Blocks."""
         target = dst.cast("B")
         done = 0
         while done < target.nbytes:
-            size = min(target.nbytes - done, _LARGEST_STAGING)
-            self._read_part(block, offset + done, target[done : done + size])
+            size = min(target.nbytes - done, _MAX_STAGING)
+            self._read_piece(allocation, offset + done, target[done : done + size])
             done += size
 
-    def _read_part(self, block: Block, offset: int, target: memoryview) -> None:
+    def _read_piece(self, allocation: Allocation, offset: int, target: memoryview) -> None:
         import wgpu
 
         start = offset // _WORD * _WORD
         size = round_up(offset + target.nbytes - start, _WORD)
-        recorder = self._runtime.recorder
-        with recorder.lock:
-            staging = self._staging(size)
-            recorder.copy(block.buffer, start, staging, 0, size)
-            recorder.flush()
+        encoder = self._runtime.encoder
+        with encoder.lock:
+            staging = self._staging_buffer(size)
+            encoder.copy(allocation.buffer, start, staging, 0, size)
+            encoder.flush()
             try:
                 staging.map_sync(wgpu.MapMode.READ, 0, size)
                 try:
@@ -138,16 +139,16 @@ class Memory:
             except (wgpu.GPUError, RuntimeError) as error:
                 raise error_mapping.translate(error, None, f"reading {size} bytes", self._runtime.info.name) from error
 
-    def _staging(self, size: int) -> Any:
-        """The next buffer of the ring, replaced when it is too small."""
+    def _staging_buffer(self, size: int) -> Any:
+        """Return the next buffer of the ring, replaced if it is too small."""
         import wgpu
 
-        self._turn = (self._turn + 1) % _STAGING
-        found = self._ring[self._turn]
-        if found is None or found.size < size:
-            if found is not None:
-                found.destroy()
+        self._next_staging = (self._next_staging + 1) % _STAGING_BUFFERS
+        buffer = self._staging[self._next_staging]
+        if buffer is None or buffer.size < size:
+            if buffer is not None:
+                buffer.destroy()
             usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
-            room = max(_SMALLEST_STAGING, 1 << (size - 1).bit_length())
-            found = self._ring[self._turn] = self._runtime.device.create_buffer(size=room, usage=usage)
-        return found
+            capacity = max(_MIN_STAGING, 1 << (size - 1).bit_length())
+            buffer = self._staging[self._next_staging] = self._runtime.device.create_buffer(size=capacity, usage=usage)
+        return buffer

@@ -1,12 +1,12 @@
-"""Three things that the native library offers and wgpu's Python package makes slow or leaves out.
+"""Direct calls of the native library, for three things that wgpu's Python package makes slow or leaves out.
 
-- Shader modules without run-time checks. These bound every index and count the turns of every loop, which keeps web
-  pages safe and costs a matrix product about half its speed.
-- Recording a dispatch with four plain calls. The package's own methods check and convert each argument and look for
-  errors after each call, which takes four times as long; an encoder reports its errors when it is finished anyway.
+- Shader modules without run-time checks. The checks bound every index and count the iterations of every loop, which keeps web
+  pages safe and halves the speed of a matrix product.
+- Recording a dispatch with four plain calls. The package's own methods check and convert each argument and look for errors
+  after each call, which takes four times as long. An encoder reports its errors when it is finished anyway.
 - Bind groups, for the same reason.
 
-All go through the package's own binding. Where a release of it has another shape, its public methods are used.
+All of it goes through the package's own binding. If a release has another one, the public methods are used.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _CHECKS = 0
 Record = Callable[[Any, Any, Any, bytes, int, int], None]
 """(pass, pipeline or None for the one set before, bind group, parameters, groups along x, along y)"""
 RecordAll = Callable[[Any, Sequence[Any], Any], None]
-"""(pass, dispatches as `recording.Dispatch`, the pipeline that was set last)"""
+"""(pass, dispatches as `encoder.Dispatch`, the pipeline that was set last)"""
 
 
 def _binding(*names: str) -> Any:
-    """The package's binding, or None where this release lacks one of `names`."""
+    """Return the package's binding; None if this release lacks one of `names`."""
     try:
         from wgpu.backends.wgpu_native import _api as api
     except ImportError:
@@ -33,7 +33,7 @@ def _binding(*names: str) -> Any:
 
 
 def compile_module(device: Any, text: str, label: str, *, checked: bool = False) -> Any:
-    """A shader module of WGSL `text`. Raises wgpu.GPUError when it does not compile."""
+    """Return a shader module of WGSL `text`. Raises wgpu.GPUError if it does not compile."""
     api = None if checked else _binding("new_struct_p", "to_c_string_view", "ffi", "lib", "libf", "GPUShaderModule")
     create = getattr(api.libf, "wgpuDeviceCreateShaderModuleTrusted", None) if api else None
     if api is None or create is None:
@@ -50,7 +50,7 @@ def compile_module(device: Any, text: str, label: str, *, checked: bool = False)
 
 
 def recorder() -> tuple[Record, RecordAll]:
-    """The fastest way to record a dispatch whose parameters are immediates, and to record many of them."""
+    """Return the fastest functions to record one dispatch and many dispatches whose parameters are immediates."""
     api = _binding("ffi", "lib")
     try:
         set_pipeline = api.lib.wgpuComputePassEncoderSetPipeline
@@ -87,7 +87,7 @@ def recorder() -> tuple[Record, RecordAll]:
 
 
 def record(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, y: int) -> None:
-    """The same through the package's public methods."""
+    """Record a dispatch through the package's public methods."""
     if pipeline is not None:
         commands.set_pipeline(pipeline)
     commands.set_bind_group(0, group)
@@ -97,7 +97,7 @@ def record(commands: Any, pipeline: Any, group: Any, parameters: bytes, x: int, 
 
 
 def record_all(commands: Any, dispatches: Sequence[Any], last: Any) -> None:
-    """The same for many dispatches."""
+    """Record many dispatches through the package's public methods."""
     for pipeline, group, parameters, x, y in dispatches:
         record(commands, None if pipeline is last else pipeline.native, group, parameters, x, y)
         last = pipeline
@@ -108,7 +108,7 @@ Binding = tuple[Any, int, int]
 
 
 def binder(device: Any) -> Callable[[str, Any, Sequence[Binding]], Any]:
-    """The fastest way to make a bind group of buffers, as a function (label, layout, bindings)."""
+    """Return the fastest function (label, layout, bindings) that creates a bind group of buffers."""
     api = _binding("ffi", "libf", "GPUBindGroup")
     if api is None:
         return lambda label, layout, bindings: bind(device, label, layout, bindings)
@@ -132,7 +132,7 @@ def binder(device: Any) -> Callable[[str, Any, Sequence[Binding]], Any]:
 
 
 def bind(device: Any, label: str, layout: Any, bindings: Sequence[Binding]) -> Any:
-    """The same through the package's public methods."""
+    """Create a bind group through the package's public methods."""
     entries = [
         {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": size}}
         for i, (buffer, offset, size) in enumerate(bindings)

@@ -18,7 +18,7 @@ class Timestamps:
         self._names: list[str] = []
 
     def next(self, name: str) -> dict[str, Any]:
-        """The arguments of `begin_compute_pass` that time the pass of the kernel `name`."""
+        """Return the arguments of `begin_compute_pass` that time the pass of the kernel `name`."""
         place = len(self._names) % _CAPACITY
         if place == 0:
             self._sets.append(self._device.create_query_set(type="timestamp", count=2 * _CAPACITY))
@@ -32,11 +32,11 @@ class Timestamps:
         }
 
     def read(self) -> list[tuple[str, int, int]]:
-        """(kernel, start, end) of every pass, in nanoseconds, after everything was submitted. Blocks."""
+        """Return (kernel, start, end) of every pass in nanoseconds. Blocks; everything must be submitted before."""
         import wgpu
 
         usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
-        out = []
+        events = []
         for i, queries in enumerate(self._sets):
             names = self._names[i * _CAPACITY : (i + 1) * _CAPACITY]
             buffer = self._device.create_buffer(size=16 * len(names), usage=usage)
@@ -44,5 +44,5 @@ class Timestamps:
             encoder.resolve_query_set(queries, 0, 2 * len(names), buffer, 0)
             self._device.queue.submit([encoder.finish()])
             times = struct.unpack(f"<{2 * len(names)}Q", self._device.queue.read_buffer(buffer))
-            out += [(name, times[2 * k], times[2 * k + 1]) for k, name in enumerate(names)]
-        return out
+            events += [(name, times[2 * k], times[2 * k + 1]) for k, name in enumerate(names)]
+        return events

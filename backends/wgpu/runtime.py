@@ -1,4 +1,4 @@
-"""The open device: recorder, pipelines and facts. This is what lowering functions build launches with."""
+"""The open device: encoder, pipelines, memory and facts. Lowering functions build launches with it."""
 
 from __future__ import annotations
 
@@ -7,41 +7,43 @@ from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, Workspace
+from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.wgpu import capabilities as probed
 from polyhal.backends.wgpu import error_mapping
-from polyhal.backends.wgpu.command_buffer import Tape
-from polyhal.backends.wgpu.discovery import Found
-from polyhal.backends.wgpu.encoder import Recorder
-from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
-from polyhal.backends.wgpu.memory import Block, Memory
+from polyhal.backends.wgpu.command_buffer import DispatchCall
+from polyhal.backends.wgpu.discovery import WGPUAdapter
+from polyhal.backends.wgpu.encoder import CommandEncoder
+from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
+from polyhal.backends.wgpu.memory import Allocation, WGPUMemory
 from polyhal.backends.wgpu.native import binder
 from polyhal.backends.wgpu.profiling import Timestamps
-from polyhal.backends.wgpu.shader import Definitions, Pipeline, PipelineStore
+from polyhal.backends.wgpu.shader import Definitions, Pipeline, PipelineCache
 
 
 class Runtime:
     """One device and its queue."""
 
-    def __init__(self, found: Found, binding_limit: int = 0) -> None:
+    def __init__(self, adapter: WGPUAdapter, binding_limit: int = 0) -> None:
         """`binding_limit` lowers, for tests, how many bytes of a buffer a kernel can see."""
         import wgpu
 
-        self.info = found.info
-        limits = probed.required_limits(found.adapter, binding_limit)
+        self.info = adapter.info
+        native = adapter.native
+        limits = probed.required_limits(native, binding_limit)
         try:
-            self.device: Any = found.adapter.request_device_sync(
-                required_features=probed.required_features(found.adapter), required_limits=limits
+            self.device: Any = native.request_device_sync(
+                required_features=probed.required_features(native), required_limits=limits
             )
         except (wgpu.GPUError, RuntimeError) as error:
-            raise error_mapping.translate(error, None, "opening the device", found.info.name) from error
-        self.features = probed.features(found.adapter, found.info.type, limits)
-        self.capabilities = probed.capabilities(found.adapter, self.features, limits)
-        self.recorder = Recorder(self.device, self.features, found.info.name)
-        self.pipelines = PipelineStore(self.device, self.features, self.recorder.parameter_layout, found.info.name)
+            raise error_mapping.translate(error, None, "opening the device", adapter.info.name) from error
+        self.features = probed.features(native, adapter.info.type, limits)
+        self.capabilities = probed.capabilities(native, self.features, limits)
+        self.encoder = CommandEncoder(self.device, self.features, adapter.info.name)
+        self.pipelines = PipelineCache(self.device, self.features, self.encoder.parameter_layout, adapter.info.name)
         self.bind = binder(self.device)
-        self.memory = Memory(self)
-        self.tape: Tape | None = None
-        """What takes launches in place of the recorder while a step is kept for replay."""
+        self.memory = WGPUMemory(self)
+        self.recorder: LaunchRecorder[DispatchCall] | None = None
+        """Receives launches instead of the encoder while a command buffer is recorded."""
         self._fence = self.memory.allocate(4)
 
     def launch(
@@ -53,11 +55,11 @@ class Runtime:
         groups: int,
         *,
         workspace: tuple[int, ...] = (),
-    ) -> KernelLaunch:
-        """A launch of shaders/wgsl/`source`.wgsl over at least `groups` groups.
+    ) -> DispatchLaunch:
+        """Return a launch of shaders/wgsl/`source`.wgsl over at least `groups` groups. Raises KernelBuildError.
 
-        More groups than one axis takes are spread over two, the last of which may be superfluous: a kernel numbers
-        groups with `storage.group()` and checks the number. Raises KernelBuildError.
+        More groups than fit on one axis are spread over two, and some at the end may be superfluous: a kernel numbers groups
+        by `storage.group()` and checks the number.
         """
         size = sum(_words(p) for p in parameters) * 4
 
@@ -66,30 +68,31 @@ class Runtime:
 
         rows = ceil_div(groups, self.features.max_groups)
         grid = (ceil_div(groups, rows), rows)
-        return KernelLaunch(self, name, build("read"), lambda: build("read_write"), parameters, grid, workspace)
+        return DispatchLaunch(self, name, build("read"), lambda: build("read_write"), parameters, grid, workspace)
 
-    def patch(self, block: Block, word: int, mask: int, bits: int) -> None:
+    def patch(self, allocation: Allocation, word: int, mask: int, bits: int) -> None:
         """Replace the bits of `mask` in one word of a buffer."""
         constants = [Constant(v, "uint") for v in (word, mask, bits)]
-        self.launch("patch", "lib/patch", {}, [Workspace(0), *constants], 1)(block)
+        self.launch("patch", "lib/patch", {}, [Workspace(0), *constants], 1)(allocation)
 
     def finish(self) -> None:
-        """Submit, and wait until everything is done."""
+        """Submit everything and wait for it."""
         self.memory.read(self._fence, 0, memoryview(bytearray(4)))
 
     def start_profiling(self) -> None:
-        """Time every launch from now on; each is then a pass of its own."""
+        """Time every launch from now on. Each launch is then a pass of its own."""
         self.finish()
-        self.recorder.timestamps = Timestamps(self.device)
+        self.encoder.timestamps = Timestamps(self.device)
 
     def stop_profiling(self) -> list[tuple[str, int, int]]:
-        """The launches since `start_profiling` with start and end in nanoseconds of the device's clock."""
+        """Return (name, start, end) of the launches since `start_profiling`, in nanoseconds of the device's clock."""
         self.finish()
-        timestamps, self.recorder.timestamps = self.recorder.timestamps, None
+        timestamps, self.encoder.timestamps = self.encoder.timestamps, None
         return timestamps.read() if timestamps is not None else []
 
 
 def _words(parameter: Parameter) -> int:
+    """Return the size of a parameter in the struct `Parameters`."""
     if isinstance(parameter, Workspace):
         return 0
     return 2 if getattr(parameter, "type", "") in ("long", "ulong") else 1

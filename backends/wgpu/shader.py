@@ -1,4 +1,4 @@
-"""Shader text to pipelines: templates rendered once, modules compiled once, with the typed error when that fails."""
+"""From shader text to pipelines: each template is rendered and compiled once. Failures become typed errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Definitions = Mapping[str, Any]
 
 
 class Pipeline:
-    """A compiled kernel: which bindings it writes, and its pipeline for the current device."""
+    """A compiled kernel on one device."""
 
     __slots__ = ("layout", "name", "native", "written")
 
@@ -30,10 +30,11 @@ class Pipeline:
         self.layout = layout
         """The layout of bind group 0."""
         self.written = written
+        """The bindings that the kernel writes."""
 
 
-class PipelineStore:
-    """The pipelines of one device, by rendered text."""
+class PipelineCache:
+    """The pipelines of one device, cached by their rendered text."""
 
     def __init__(self, device: Any, features: WGPUFeatures, parameter_layout: Any, device_name: str) -> None:
         self._device = device
@@ -42,10 +43,9 @@ class PipelineStore:
         self._device_name = device_name
         self._templates = environment()
         self._pipelines: dict[str, Pipeline] = {}
-        self.builds = 0
 
     def render(self, source: str, definitions: Definitions) -> str:
-        """The text of shaders/wgsl/`source`.wgsl for this device."""
+        """Return the text of shaders/wgsl/`source`.wgsl for this device."""
         facts = {
             "F16": self._features.float16,
             "INT64": self._features.int64,
@@ -56,12 +56,12 @@ class PipelineStore:
         return _BLANK_LINES.sub("\n", text)
 
     def pipeline(self, name: str, source: str, definitions: Definitions, immediate_size: int) -> Pipeline:
-        """The pipeline of a shader file. Raises KernelBuildError."""
+        """Return the pipeline of a shader file. Raises KernelBuildError."""
         text = self.render(source, definitions)
-        found = self._pipelines.get(text)
-        if found is None:
-            found = self._pipelines[text] = self._build(name, text, immediate_size)
-        return found
+        pipeline = self._pipelines.get(text)
+        if pipeline is None:
+            pipeline = self._pipelines[text] = self._build(name, text, immediate_size)
+        return pipeline
 
     def _build(self, name: str, text: str, immediate_size: int) -> Pipeline:
         import wgpu
@@ -95,12 +95,11 @@ class PipelineStore:
                 device=self._device_name,
             )
             raise KernelBuildError(f"{problem}\nsource:\n{numbered(text)}\nlog:\n{_gist(str(error))}") from error
-        self.builds += 1
         return Pipeline(name, native, layout, frozenset(n for n, mode in access.items() if mode == "read_write"))
 
 
 def environment() -> jinja2.Environment:
-    """Templates over shaders/wgsl; an undefined name without a default is an error."""
+    """Return the templates of shaders/wgsl. An undefined name without a default is an error."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("polyhal.shaders.wgsl", ""),
         undefined=jinja2.StrictUndefined,
@@ -111,10 +110,10 @@ def environment() -> jinja2.Environment:
 
 
 def _gist(log: str) -> str:
-    """A log without the lines in front that only name the call."""
+    """Return a log without the leading lines, which only name the call."""
     return log.partition("label = ")[2].partition("\n")[2].strip() or log
 
 
 def numbered(text: str) -> str:
-    """Source with line numbers, as compilers count them."""
+    """Return source with line numbers as compilers count them."""
     return "\n".join(f"{i:4} | {line}" for i, line in enumerate(text.split("\n"), 1))

@@ -55,8 +55,8 @@ def capture(device: Device, step: Callable[[], Tensor]) -> tuple[Callable[[], An
     """The captured step, and the command buffers that the backend recorded for it."""
     recordings: list[Any] = []
     backend: Any = device.backend
-    if hasattr(backend.runtime, "prefers_buffers"):
-        backend.runtime.prefers_buffers = False  # a buffer of the driver would replay all launches with one call
+    if hasattr(backend.runtime, "prefers_khr_buffers"):
+        backend.runtime.prefers_khr_buffers = False  # a buffer of the driver would replay all launches with one call
     record = backend.record
     backend.record = lambda calls: recordings.append(record(calls)) or recordings[-1]
     try:
@@ -75,8 +75,8 @@ def bare_loops(device: Device, recordings: list[Any]) -> dict[str, Callable[[], 
 
         def encode() -> None:
             for recording in recordings:
-                backend.runtime.recorder.dispatch_all(recording.dispatches)
-                backend.runtime.recorder.flush()
+                backend.runtime.encoder.dispatch_all(recording.dispatches)
+                backend.runtime.encoder.flush()
 
         return {"bare encoding": encode}
     import pyopencl as cl
@@ -138,7 +138,7 @@ def _stub_driver(device: Device) -> Iterator[None]:
     if hasattr(runtime, "driver"):
         owner, stubs = runtime.driver, {"enqueue": lambda *args: 0}
     else:
-        owner, stubs = runtime.recorder, dict.fromkeys(("dispatch_all", "flush"), lambda *args: None)
+        owner, stubs = runtime.encoder, dict.fromkeys(("dispatch_all", "flush"), lambda *args: None)
     originals = {name: getattr(owner, name) for name in stubs}
     for name, stub in stubs.items():
         setattr(owner, name, stub)

@@ -1,4 +1,4 @@
-"""What a finding about a device holds for: this device, with this driver, under these versions of the software."""
+"""Fingerprints: the device, driver and versions of software for which a result about a device is valid."""
 
 from __future__ import annotations
 
@@ -16,45 +16,46 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """A device and all that decides how it computes. Two equal identities may share findings."""
+class Fingerprint:
+    """A device and everything that decides how it computes. Results may be shared between equal fingerprints."""
 
     backend: str
     device: str
-    """Its name, as the driver tells it."""
+    """The name that the driver reports."""
     id: str
     driver: str
     polyhal: str
-    """Version; empty where Polyhal runs from a folder that is not installed."""
+    """Version; empty if Polyhal runs from a folder that is not installed."""
     distribution: str
-    """What brought the backend; empty where a program registered it."""
+    """The distribution that contains the backend; empty if a program registered it."""
     version: str
-    """Of that distribution."""
+    """Version of that distribution."""
 
     @property
     def key(self) -> str:
-        """A file name that is different for different identities and says which backend it is about."""
-        return f"{_plain(self.backend)}-{_digest(asdict(self))}"
+        """A file name that differs between fingerprints and starts with the name of the backend."""
+        return f"{_file_name(self.backend)}-{_digest(asdict(self))}"
 
     def to_json(self) -> dict[str, str]:
+        """Return the fields as plain data."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Any) -> Identity:
-        """The identity that `to_json` wrote. Raises ValueError for anything else."""
+    def from_json(cls, value: Any) -> Fingerprint:
+        """Return the fingerprint that `to_json` wrote. Raises ValueError for anything else."""
         names = {f.name for f in fields(cls)}
         if not isinstance(value, dict) or set(value) != names or not all(isinstance(v, str) for v in value.values()):
             raise ValueError(f"the identity is {value!r}; expected texts named {', '.join(sorted(names))}")
         return cls(**value)
 
 
-def identity(device: Device) -> Identity:
-    """The identity of an opened device. Reads the metadata of installed packages."""
+def fingerprint(device: Device) -> Fingerprint:
+    """Return the fingerprint of an opened device. Reads the metadata of installed packages."""
     from polyhal.hal.discovery.registry import registry
 
     info = device.info
     origin = registry().origins.get(info.backend)
-    return Identity(
+    return Fingerprint(
         info.backend,
         info.name,
         info.id,
@@ -66,27 +67,27 @@ def identity(device: Device) -> Identity:
 
 
 def model(info: DeviceInfo) -> dict[str, str]:
-    """What findings about speed depend on; cards of one model share it. Needs no opened device."""
+    """Return what results about speed depend on. Cards of one model share them. Needs no opened device."""
     return {"backend": info.backend, "name": info.name, "driver": info.driver, "polyhal": _version("polyhal")}
 
 
 def model_key(info: DeviceInfo, *, driver: bool = True) -> str:
-    """A file name for `model`; without `driver` one that stays when driver or Polyhal change."""
-    depends = model(info) if driver else {"backend": info.backend, "name": info.name}
-    return f"{_plain(info.backend)}-{_digest(depends)}"
+    """Return a file name for `model`; without `driver`, one that survives updates of driver and Polyhal."""
+    depends_on = model(info) if driver else {"backend": info.backend, "name": info.name}
+    return f"{_file_name(info.backend)}-{_digest(depends_on)}"
 
 
-def place(device: Device) -> str:
-    """A file name for what is kept once per device, whatever its driver. Costs no look at installed packages."""
+def device_key(device: Device) -> str:
+    """Return a file name for what is kept once per device, whatever its driver. Reads no package metadata."""
     info = device.info
-    return f"{_plain(info.backend)}-{_digest({'backend': info.backend, 'id': info.id})}"
+    return f"{_file_name(info.backend)}-{_digest({'backend': info.backend, 'id': info.id})}"
 
 
 def _digest(value: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _plain(name: str) -> str:
+def _file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:32]
 
 

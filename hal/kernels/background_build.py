@@ -1,11 +1,11 @@
-"""Building what will probably be needed next, in helper processes, while a program waits for its first kernels.
+"""Background builds: helper processes that compile the kernels a program will probably need next, while it waits for its first.
 
-A process that has to compile a program for the first time starts helpers. They work through the calls of a first training
-step, and then those that this device was asked for before, from the last to the first; the process itself comes from the
-other end. A program is built by whoever claims it first (see `prebuild`); who comes second waits.
+A process that has to compile a program for the first time starts helpers. They work through the typical calls of a first
+training step and then through the kernel-call log of the device, from the last call to the first; the process itself comes from
+the other end. Whoever claims a program first builds it (see `prebuild`), and whoever comes second waits.
 
-Helpers end with their work, with the process that started them, or when it has needed no program for some seconds. On a
-machine where no process can be started, with one core, or with POLYHAL_BUILD_AHEAD=0, everything is built when it is needed.
+Helpers end with their work, with the process that started them, or when it has needed no program for some seconds. Without
+helpers every program is built when it is needed: if no process can be started, on one core, or with POLYHAL_BUILD_AHEAD=0.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from polyhal.hal.kernels.prebuild import Claims
+from polyhal.hal.kernels.prebuild import BuildClaims
 from polyhal.hal.settings import env
 
-_MOST_HELPERS = 3
+_MAX_HELPERS = 3
 _POLL = 0.002
-"""Seconds between two looks at whether a helper has finished a program."""
+"""Seconds between two checks whether a helper has finished a program."""
 _PATIENCE = 30.0
 """Seconds after which a program is built here although a helper has claimed it."""
 _STALE = 300.0
-"""Seconds after which a lock that somebody has left behind does not count."""
+"""Seconds after which a lock that a process left behind is ignored."""
 
 
-class Ahead:
+class BackgroundBuilder:
     """The helpers of one process for one device."""
 
     def __init__(self, device: str) -> None:
@@ -39,18 +39,18 @@ class Ahead:
         self._started = False
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._claims: Claims | None = None
+        self._claims: BuildClaims | None = None
         self._lock: Path | None = None
 
-    def turn(self, kernel: str, digest: str) -> None:
-        """Return when this process is to get a program ready: at once, or when a helper has built it."""
+    def wait_for_turn(self, kernel: str, digest: str) -> None:
+        """Return when this process should obtain a program: at once, or when a helper has built it."""
         if not self._started:
             self._started = True
             with contextlib.suppress(OSError):  # without helpers it only takes longer
                 self._start()
         if self._claims is None:
             return
-        self._ask()
+        self._notify()
         try:
             if self._claims(kernel, digest):
                 return
@@ -62,8 +62,8 @@ class Ahead:
                 return
             time.sleep(_POLL)
 
-    def _ask(self) -> None:
-        """Let the helpers know that they are needed: those that hear nothing for a while, or lose the pipe, end."""
+    def _notify(self) -> None:
+        """Tell the helpers that they are needed. They end when they hear nothing for a while, or when the pipe breaks."""
         for helper in self._helpers:
             with contextlib.suppress(OSError, ValueError):  # it has ended
                 assert helper.stdin is not None
@@ -71,11 +71,11 @@ class Ahead:
                 helper.stdin.flush()
 
     def _start(self) -> None:
-        """Start helpers, unless another process has some: they would build the same. Raises OSError."""
+        """Start helpers, unless another process has some, which would build the same. Raises OSError."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         executable = sys.executable or ""
-        python = Path(executable).name.lower().startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
-        if cores < 2 or not python or not self._take_lock():
+        is_python = Path(executable).name.lower().startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
+        if cores < 2 or not is_python or not self._take_lock():
             return
         atexit.register(self.stop)
         self._folder = tempfile.TemporaryDirectory(prefix="polyhal-ahead-", ignore_cleanup_errors=True)
@@ -83,7 +83,7 @@ class Ahead:
         settings = {"POLYHAL_BUILD_AHEAD": "0", "POLYHAL_BUILDS_ONLY": "1", "POLYHAL_MEASURE_TIMEOUT": "0"}
         environment = os.environ | {"PYTHONPATH": path} | settings
         command = [executable, "-P", "-m", "polyhal.hal.kernels.prebuild", self._device, self._folder.name]
-        for _ in range(min(cores - 1, _MOST_HELPERS)):
+        for _ in range(min(cores - 1, _MAX_HELPERS)):
             self._helpers.append(
                 subprocess.Popen(
                     command,
@@ -93,7 +93,7 @@ class Ahead:
                     env=environment,
                 )
             )
-        self._claims = Claims(Path(self._folder.name))
+        self._claims = BuildClaims(Path(self._folder.name))
 
     def _take_lock(self) -> bool:
         lock = env.cache_dir() / "building-ahead.lock"
@@ -109,7 +109,7 @@ class Ahead:
         return True
 
     def stop(self) -> None:
-        """End the helpers and leave nothing behind."""
+        """End the helpers and remove everything they shared."""
         for helper in self._helpers:
             if helper.poll() is None:
                 helper.kill()
@@ -126,6 +126,6 @@ class Ahead:
             self._lock = None
 
 
-def helpers(device: str) -> Ahead | None:
-    """The helpers for a device called so; None where nothing is to be built ahead."""
-    return Ahead(device) if env.build_ahead() else None
+def background_builder(device: str) -> BackgroundBuilder | None:
+    """Return the helpers for the device of that name; None if background builds are switched off."""
+    return BackgroundBuilder(device) if env.build_ahead() else None

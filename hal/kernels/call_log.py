@@ -1,7 +1,7 @@
-"""Calls of `lower` for which a device had to build programs: what people really use, kept for `polyhal prebuild`.
+"""The kernel-call log: calls of `lower` for which a device had to build programs, kept for `polyhal prebuild`.
 
-One file per device, which outlives its driver; a line per call, as JSON, appended in one write, so that processes share it
-without a lock. What cannot be read is left out, and what cannot be written is not kept.
+There is one file per device, which outlives driver updates. Each call is one line of JSON, appended in a single write, so that
+processes share the file without a lock. Lines that cannot be read are skipped; a log that cannot be written is not kept.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from polyhal.hal.device import Device
 
 _TYPICAL = "typical_calls.jsonl"
-"""Taken from the record of a device after `python -m benchmarks.first_step`."""
-_MOST_BYTES = 4 * 2**20
-"""Of a file; beyond it nothing is added until it is deleted."""
+"""Taken from the log of a device after `python -m benchmarks.first_step`."""
+_MAX_BYTES = 4 * 2**20
+"""Size of a log beyond which nothing is added until it is deleted."""
 _LARGE = 2**26
 """Bytes of tensors above which a call is built but not run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class KernelCall:
     """One call of `lower`."""
 
     op: str
@@ -45,7 +45,7 @@ class Call:
     params: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data. Raises ValueError for parameters that are none."""
+        """Return plain data. Raises ValueError for parameters that have no plain form."""
         return {
             "op": self.op,
             "inputs": [_plain_spec(s) for s in self.inputs],
@@ -54,20 +54,20 @@ class Call:
         }
 
     @classmethod
-    def from_json(cls, value: Any) -> Call:
-        """The call that `to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+    def from_json(cls, value: Any) -> KernelCall:
+        """Return the call that `to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
         inputs, outputs = (tuple(_spec(s) for s in value[k]) for k in ("inputs", "outputs"))
         if not all(isinstance(s, Spec) for s in outputs):
             raise ValueError(f"outputs are {outputs}")
         return cls(str(value["op"]), inputs, outputs, {k: _value(v) for k, v in value["params"].items()})  # type: ignore[arg-type]
 
     def run(self, device: Device, *, launch: bool = True) -> None:
-        """Build the launch, and run it on memory of its own if asked to. Raises what the device raises."""
-        made = device.backend.lower(self.op, self.inputs, self.outputs, self.params)  # type: ignore[attr-defined]
-        if isinstance(made, Declined) or not launch:
+        """Build the launch, and with `launch` run it on new memory unless it is large. Raises what the device raises."""
+        kernel = device.backend.lower(self.op, self.inputs, self.outputs, self.params)  # type: ignore[attr-defined]
+        if isinstance(kernel, Declined) or not launch:
             return
         tensors = [s for s in (*self.inputs, *self.outputs) if isinstance(s, Spec)]
-        if sum(_reach(s)[1] for s in tensors) + sum(made.workspace) > _LARGE:
+        if sum(_reach(s)[1] for s in tensors) + sum(kernel.workspace) > _LARGE:
             return
         buffers: list[Any] = []  # held until the work is done
         arguments: list[Any] = []
@@ -79,40 +79,40 @@ class Call:
                 arguments.append(Ref(buffers[-1].handle, s, first))
             else:
                 arguments.append(None if s is None else 1)
-        for nbytes in made.workspace:
+        for nbytes in kernel.workspace:
             buffers.append(device.pool.take(bucket(nbytes)))
             arguments.append(buffers[-1].handle)
-        made(*arguments)
+        kernel(*arguments)
         device.synchronize()
 
 
-class Record:
-    """The file of one device."""
+class KernelCallLog:
+    """The log of one device."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self._path = env.cache_dir() / "calls" / f"{model_key(info, driver=False)}.jsonl"
         self._known: set[str] | None = None
 
-    def add(self, call: Call, programs: Iterable[str]) -> None:
-        """Keep a call that built programs of these digests, unless they are known."""
-        built = list(programs)
+    def add(self, call: KernelCall, programs: Iterable[str]) -> None:
+        """Log a call that built programs with these digests, unless all of them are known."""
+        digests = list(programs)
         if self._known is None:
             self._known = {p for line in self._lines() for p in line.get("programs", ())}
-        if self._known.issuperset(built):
+        if self._known.issuperset(digests):
             return
-        self._known.update(built)
+        self._known.update(digests)
         with contextlib.suppress(OSError, ValueError):
-            line = json.dumps({**call.to_json(), "programs": built}, allow_nan=False) + "\n"
+            line = json.dumps({**call.to_json(), "programs": digests}, allow_nan=False) + "\n"
             _append(self._path, line.encode())
 
-    def calls(self) -> list[Call]:
-        """All calls, each once."""
-        found = {}
+    def calls(self) -> list[KernelCall]:
+        """Return all calls, each once."""
+        calls = {}
         for line in self._lines():
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                 line.pop("programs", None)
-                found[json.dumps(line, sort_keys=True)] = Call.from_json(line)
-        return list(found.values())
+                calls[json.dumps(line, sort_keys=True)] = KernelCall.from_json(line)
+        return list(calls.values())
 
     def _lines(self) -> list[dict[str, Any]]:
         lines = []
@@ -125,24 +125,24 @@ class Record:
         return lines
 
 
-def typical() -> list[Call]:
-    """The calls of a first training step of a small classifier: what nearly every program asks for."""
+def typical_calls() -> list[KernelCall]:
+    """Return the calls of a first training step of a small classifier, most of which every program makes."""
     text = (resources.files("polyhal.hal.kernels") / _TYPICAL).read_text(encoding="utf-8")
-    return [Call.from_json(json.loads(line)) for line in text.splitlines()]
+    return [KernelCall.from_json(json.loads(line)) for line in text.splitlines()]
 
 
 def _append(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        if os.fstat(handle).st_size < _MOST_BYTES:
+        if os.fstat(handle).st_size < _MAX_BYTES:
             os.write(handle, data)
     finally:
         os.close(handle)
 
 
 def _reach(spec: Spec) -> tuple[int, int]:
-    """The offset at which a layout can start in memory of its own, and the bytes of that memory."""
+    """Return the offset at which a layout can start in an allocation of its own, and the bytes of that allocation."""
     first = sum(-s * (n - 1) for n, s in zip(spec.shape, spec.strides, strict=True) if s < 0)
     last = first + sum(s * (n - 1) for n, s in zip(spec.shape, spec.strides, strict=True) if s > 0)
     return first, (last + 1) * spec.dtype.itemsize

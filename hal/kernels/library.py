@@ -1,8 +1,8 @@
-"""Kernels as files that people may read and change.
+"""The kernel library: kernels as files that users may read and change.
 
-A file in the folder of `config.kernels_dir()` takes the place of the shipped file of the same name, as soon as it has passed
-the check of `polyhal kernels check` on the device: correct results in the conformance kit. Until then, and where it failed,
-the shipped kernel is used and a warning says why. Verdicts are kept per device, driver and version, for the exact text.
+A file in the folder `env.kernels_dir()` overrides the shipped file of the same name as soon as it has passed `polyhal kernels
+check` on the device, which tests it with the conformance kit. Until then, and if it failed, the shipped kernel is used and a
+warning says why. Verdicts are kept per device, driver and version, for the exact text.
 """
 
 from __future__ import annotations
@@ -21,93 +21,93 @@ from polyhal.hal.settings import env, json_store
 
 _SCHEMA = 1
 
-Claim = Callable[[str, str], bool]
-"""(kernel file, digest of the program): whether this process is to build a program."""
+BuildFilter = Callable[[str, str], bool]
+"""(kernel file, digest of the program): whether this process builds the program."""
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """A program that this process got ready."""
+class ProgramBuild:
+    """A program that this process has obtained."""
 
     kernel: str
-    """Its file."""
+    """The kernel's file."""
     digest: str
-    """Of its text and options."""
+    """Digest of text and options."""
     seconds: float
     compiled: bool
-    """False where it came from the cache on disk."""
+    """False if it came from the cache on disk."""
 
 
 class KernelLibrary(Protocol):
     """The kernels of one opened device."""
 
-    claim: Claim | None
-    """Where this is set, launches of programs for which it says no do nothing, and the programs are not built."""
-    overrides: Overrides
+    build_filter: BuildFilter | None
+    """If set, programs that it rejects are not built, and their launches do nothing."""
+    overrides: KernelOverrides
 
     @property
     def ready_when_built(self) -> bool:
-        """False where the driver finishes compiling at the first launch."""
+        """False if the driver finishes compiling at the first launch."""
 
     @property
-    def built(self) -> Sequence[Built]:
-        """Every program so far."""
+    def program_builds(self) -> Sequence[ProgramBuild]:
+        """All programs that this process has obtained so far."""
 
     def names(self) -> Sequence[str]:
-        """The files of kernels and of what they include."""
+        """Return the paths of kernel files and of the files that they include."""
 
     def shipped(self, name: str) -> str:
-        """The text of a file as it came with Polyhal. Raises FileNotFoundError."""
+        """Return the original text of a file. Raises FileNotFoundError."""
 
-    def forget(self) -> None:
-        """Read all files again, those that users changed included; plans that are made keep their programs."""
+    def reload(self) -> None:
+        """Read all files again, including those that the user changed. Plans that exist already keep their programs."""
 
     def parts(self, name: str) -> frozenset[str]:
-        """A file and all that it includes."""
+        """Return a file and everything that it includes."""
 
     def statistics(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """What the driver tells of the programs of a file that this process has built: registers, memory, group sizes."""
+        """Return what the driver reports about the programs of a file that this process has built, such as registers."""
 
 
 @runtime_checkable
 class HasKernels(Protocol):
-    """A backend that shows its kernels."""
+    """A backend whose kernels are files."""
 
     kernels: KernelLibrary
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check said about a changed kernel."""
+    """The result of checking a changed kernel."""
 
     digest: str
-    """Of the text that was checked."""
+    """Digest of the text that was checked."""
     problem: str
-    """What differs; empty where the kernel passed."""
+    """What is wrong; empty if the kernel passed."""
     ratio: float
-    """The time of the shipped kernel over that of the changed one; 0 where that was not measured."""
+    """The time of the shipped kernel divided by that of the changed one; 0 if it was not measured."""
     date: str
 
 
-class Overrides:
+class KernelOverrides:
     """The changed kernels of one device."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self._info = info
         self.folder = env.kernels_dir()
-        self.trial: frozenset[str] = frozenset()
-        """Files that are used whatever the verdict; a check sets them."""
+        self.under_test: frozenset[str] = frozenset()
+        """Files that are used whatever their verdict, while they are checked."""
         self.shipped_only = False
-        """Use none, as for the other side of a comparison."""
+        """Whether to ignore all changed files, for the other side of a comparison."""
         self._verdicts: dict[str, Verdict] | None = None
 
     def names(self) -> list[str]:
-        """The files in the folder that could take a shipped file's place."""
+        """Return the paths of all files in the folder."""
         files = (f for f in self.folder.rglob("*") if f.is_file() and not f.name.startswith("."))
         return sorted(f.relative_to(self.folder).as_posix() for f in files)
 
     def text(self, name: str) -> str | None:
-        """The changed text of a file where it is in force. Warns where there is one that is not."""
+        """Return the changed text of a file if it is in force. Warns if there is a text that is not."""
         if self.shipped_only:
             return None
         path = self.folder / name
@@ -118,7 +118,7 @@ class Overrides:
         except (OSError, UnicodeDecodeError) as error:
             self._warn(f"{path} cannot be read: {error}", "the shipped kernel is used")
             return None
-        if name in self.trial:
+        if name in self.under_test:
             return text
         problem = self.problem(name, text)
         if problem:
@@ -127,7 +127,7 @@ class Overrides:
         return text
 
     def problem(self, name: str, text: str) -> str:
-        """Why a changed text is not in force; empty where it is."""
+        """Return why a changed text is not in force; empty if it is."""
         verdict = self.verdicts().get(name)
         if verdict is None:
             return "it has not been checked on this device"
@@ -136,24 +136,24 @@ class Overrides:
         return verdict.problem
 
     def verdicts(self) -> dict[str, Verdict]:
-        """What was said about each file on this device, with its present driver."""
+        """Return the verdicts by file, for this device with its present driver."""
         if self._verdicts is None:
             self._verdicts = _load(self._info)
         return self._verdicts
 
-    def judge(self, name: str, verdict: Verdict) -> None:
-        """Keep a verdict. Raises OSError."""
+    def store(self, name: str, verdict: Verdict) -> None:
+        """Store the verdict on a file. Raises OSError."""
         self._verdicts = {**_load(self._info), name: verdict}
         content = {name: asdict(v) for name, v in self._verdicts.items()}
         json_store.write(_path(self._info), {"schema": _SCHEMA, "device": model(self._info), "verdicts": content})
 
     def _warn(self, problem: str, fix: str) -> None:
-        # Python shows one text once, so that many programs with one header do not repeat it.
+        # Python shows equal warnings once, so many programs with one header do not repeat it.
         warnings.warn(message(None, problem, fix=fix, device=self._info.name), stacklevel=2)
 
 
 def digest(text: str) -> str:
-    """What a verdict holds for."""
+    """Return the digest by which a verdict knows a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -163,7 +163,7 @@ def _path(info: DeviceInfo) -> Path:
 
 def _load(info: DeviceInfo) -> dict[str, Verdict]:
     try:
-        found = json_store.read(_path(info), _SCHEMA)
-        return {str(name): Verdict(**v) for name, v in found["verdicts"].items()}
+        content = json_store.read(_path(info), _SCHEMA)
+        return {str(name): Verdict(**v) for name, v in content["verdicts"].items()}
     except (OSError, CorruptFileError, IncompatibleFileError, KeyError, TypeError, AttributeError):
         return {}  # without verdicts, changed kernels wait for a check

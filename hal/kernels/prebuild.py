@@ -1,9 +1,9 @@
-"""Building programs in several processes at once: drivers build one program at a time within a process.
+"""Prebuilding: several processes compile programs at once, because drivers compile one at a time within a process.
 
-All processes run the same work. Whoever meets a program first claims it, builds it and runs its launches; the launches of
-programs that another process has claimed do nothing. So the work is shared out evenly without a plan.
+All processes run the same work. Whoever meets a program first claims it, builds it and runs its launches; in the other
+processes its launches do nothing. So the work is shared evenly without a plan.
 
-`python -m polyhal.hal.kernels.prebuild DEVICE FOLDER` is a helper of a process that needs programs now (see `ahead`).
+`python -m polyhal.hal.kernels.prebuild DEVICE FOLDER` is a helper of a process that needs programs (see `background_build`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyhal.hal.errors import PolyhalError, UnsupportedOpError, message
-from polyhal.hal.kernels.call_log import Record, typical
+from polyhal.hal.kernels.call_log import KernelCallLog, typical_calls
 from polyhal.hal.kernels.library import HasKernels, KernelLibrary
 
 if TYPE_CHECKING:
@@ -24,45 +24,45 @@ if TYPE_CHECKING:
 
 _DONE = ".done"
 _IDLE = 8.0
-"""Seconds without a request after which a helper takes its work for done: longer than any program takes to build."""
+"""Seconds without a request after which a helper ends: longer than any program takes to build."""
 
 
-class Claims:
-    """Claims of one process in a folder that all share."""
+class BuildClaims:
+    """The claims of one process, in a folder that all processes share. Usable as a `KernelLibrary.build_filter`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._own: set[str] = set()
+        self._claimed: set[str] = set()
         self._unfinished: set[str] = set()
 
     def __call__(self, kernel: str, digest: str) -> bool:
-        """Whether the program is this process's. Raises OSError where the folder cannot be used."""
-        if digest in self._own:
+        """Claim a program. Returns whether it is this process's. Raises OSError if the folder cannot be used."""
+        if digest in self._claimed:
             return True
         try:
-            self._make(digest)
+            self._create(digest)
         except FileExistsError:
             return False
-        self._own.add(digest)
+        self._claimed.add(digest)
         self._unfinished.add(digest)
         return True
 
     def finish(self) -> None:
-        """Tell the others that all that was claimed so far is ready."""
+        """Tell the other processes that all programs claimed so far are ready."""
         for digest in self._unfinished:
-            self._make(digest + _DONE)
+            self._create(digest + _DONE)
         self._unfinished.clear()
 
     def is_done(self, digest: str) -> bool:
-        """Whether another process has told so of a program."""
+        """Return whether another process has finished a program."""
         return (self._folder / (digest + _DONE)).exists()
 
-    def _make(self, name: str) -> None:
+    def _create(self, name: str) -> None:
         os.close(os.open(self._folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
 def library(device: Device) -> KernelLibrary:
-    """The kernels of a device. Raises UnsupportedOpError where its backend keeps none that can be seen."""
+    """Return the kernel library of a device. Raises UnsupportedOpError if its backend has none."""
     if isinstance(device.backend, HasKernels):
         return device.backend.kernels
     raise UnsupportedOpError(
@@ -74,32 +74,32 @@ def library(device: Device) -> KernelLibrary:
 
 
 def help_out(device: Device, folder: Path) -> None:
-    """Build what typical calls need and those that the device was asked for before, from the last to the first."""
-    kernels, claims = library(device), Claims(folder)
-    kernels.claim = claims
-    for call in reversed([*Record(device.info).calls(), *typical()]):
+    """Build the programs of typical calls, then those of the device's kernel-call log, each from the last to the first."""
+    kernels, claims = library(device), BuildClaims(folder)
+    kernels.build_filter = claims
+    for call in reversed([*KernelCallLog(device.info).calls(), *typical_calls()]):
         try:
             call.run(device, launch=not kernels.ready_when_built)
         except (PolyhalError, KeyError, TypeError, ValueError, AttributeError):
-            continue  # a call of another version, or one that fails: whoever needs it will be told
+            continue  # a call of another version, or one that fails: whoever needs it gets the error
         claims.finish()
 
 
 def _end_with_the_caller() -> None:
-    """End this process when the one that started it is gone, or has asked for no program for some seconds.
+    """End this process when the one that started it is gone, or has requested no program for some seconds.
 
-    It holds the other end of our standard input and writes to it whenever it needs a program.
+    The caller holds the other end of our standard input and writes to it whenever it needs a program.
     """
-    asked = time.monotonic()
+    last_request = time.monotonic()
 
     def listen() -> None:
-        nonlocal asked
+        nonlocal last_request
         while os.read(sys.stdin.fileno(), 4096):
-            asked = time.monotonic()
+            last_request = time.monotonic()
         os._exit(0)
 
     def watch() -> None:
-        while time.monotonic() - asked < _IDLE:
+        while time.monotonic() - last_request < _IDLE:
             time.sleep(_IDLE / 4)
         os._exit(0)
 
@@ -108,7 +108,7 @@ def _end_with_the_caller() -> None:
 
 
 def main(name: str, folder: str) -> int:
-    """Help the process that shares the folder for as long as it needs programs. Returns the exit code."""
+    """Help the process that shares the folder while it needs programs. Returns the exit code."""
     from polyhal.hal.device import Device
 
     _end_with_the_caller()

@@ -16,7 +16,7 @@ from polyhal.cli.workers.search import main as search
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import registry
 from polyhal.hal.kernels import tuning
-from polyhal.hal.kernels.library import Overrides
+from polyhal.hal.kernels.library import KernelOverrides
 from polyhal.hal.testing.tools import tuning as searching
 from polyhal.hal.testing.tools.workloads import Workload
 
@@ -32,7 +32,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Use empty folders. Returns the one of changed kernels."""
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("POLYHAL_KERNELS", str(tmp_path / "kernels"))
-    monkeypatch.setattr(Device("opencl").backend.kernels, "overrides", Overrides(Device("opencl").info))  # type: ignore[attr-defined]
+    monkeypatch.setattr(Device("opencl").backend.kernels, "overrides", KernelOverrides(Device("opencl").info))  # type: ignore[attr-defined]
     return tmp_path / "kernels"
 
 
@@ -65,7 +65,7 @@ def test_a_correct_changed_kernel_is_used_and_can_be_restored(
     assert done.code == 0, done.err
     assert f"{KERNEL} passed" in done.out
     assert "speedup" in done.out
-    overrides = Overrides(Device("opencl").info)
+    overrides = KernelOverrides(Device("opencl").info)
     assert (overrides.text(KERNEL) or "").startswith("// mine")
     assert "+// mine" in polyhal("kernels", "show", KERNEL, "--diff", "--device", "opencl").out
     assert polyhal("kernels", "restore", KERNEL, "--device", "opencl").code == 0
@@ -83,7 +83,7 @@ def test_a_wrong_changed_kernel_is_refused_and_the_differences_are_shown(
     assert "is refused and the shipped kernel stays in use" in wrong.err
     assert "expected" in wrong.err
     with pytest.warns(UserWarning, match="is not used: forward/scale_all"):
-        assert Overrides(Device("opencl").info).text(KERNEL) is None
+        assert KernelOverrides(Device("opencl").info).text(KERNEL) is None
     broken = edited(polyhal, monkeypatch, "text = text.replace('* by', '* yb')")
     assert broken.code == 1
     assert "it does not build" in broken.err
@@ -128,7 +128,7 @@ def test_a_search_sends_every_event(capsys: pytest.CaptureFixture[str], monkeypa
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {"trial", "result"} <= {e["event"] for e in events}
     (result,) = [e for e in events if e["event"] == "result"]
-    assert tuning.Found.from_json(result["found"]).key == ("elementwise", "small")
+    assert tuning.TunedChoice.from_json(result["found"]).key == ("elementwise", "small")
     assert search({**request, "device": "numpy"}) == 1
     assert "nothing to tune" in capsys.readouterr().out
 

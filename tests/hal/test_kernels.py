@@ -11,9 +11,9 @@ import pytest
 
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.kernels.call_log import Call, Record
-from polyhal.hal.kernels.library import Overrides, Verdict, digest
-from polyhal.hal.kernels.prebuild import Claims
+from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
+from polyhal.hal.kernels.library import KernelOverrides, Verdict, digest
+from polyhal.hal.kernels.prebuild import BuildClaims
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous
 
 INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card")
@@ -33,30 +33,30 @@ def judged(text: str, problem: str = "") -> Verdict:
 
 
 def test_a_changed_kernel_is_used_once_it_has_passed_here(folders: Path) -> None:
-    assert Overrides(INFO).text("a.cl") is None
+    assert KernelOverrides(INFO).text("a.cl") is None
     (folders / "a.cl").write_text("new")
     with pytest.warns(UserWarning, match="has not been checked on this device"):
-        assert Overrides(INFO).text("a.cl") is None
-    Overrides(INFO).judge("a.cl", judged("new"))
-    assert Overrides(INFO).text("a.cl") == "new"
+        assert KernelOverrides(INFO).text("a.cl") is None
+    KernelOverrides(INFO).store("a.cl", judged("new"))
+    assert KernelOverrides(INFO).text("a.cl") == "new"
     with pytest.warns(UserWarning, match="has not been checked"):
-        assert Overrides(replace(INFO, driver="2.0")).text("a.cl") is None
+        assert KernelOverrides(replace(INFO, driver="2.0")).text("a.cl") is None
     (folders / "a.cl").write_text("newer")
     with pytest.warns(UserWarning, match="has changed since it was checked"):
-        assert Overrides(INFO).text("a.cl") is None
+        assert KernelOverrides(INFO).text("a.cl") is None
 
 
 def test_a_kernel_that_failed_is_refused_with_the_reason(folders: Path) -> None:
     (folders / "a.cl").write_text("new")
-    Overrides(INFO).judge("a.cl", judged("new", "element 3 is off"))
+    KernelOverrides(INFO).store("a.cl", judged("new", "element 3 is off"))
     with pytest.warns(UserWarning, match="element 3 is off"):
-        assert Overrides(INFO).text("a.cl") is None
+        assert KernelOverrides(INFO).text("a.cl") is None
 
 
 def test_a_check_uses_either_side_whatever_the_verdict(folders: Path) -> None:
     (folders / "a.cl").write_text("new")
-    overrides = Overrides(INFO)
-    overrides.trial = frozenset({"a.cl"})
+    overrides = KernelOverrides(INFO)
+    overrides.under_test = frozenset({"a.cl"})
     assert overrides.text("a.cl") == "new"
     overrides.shipped_only = True
     assert overrides.text("a.cl") is None
@@ -65,17 +65,17 @@ def test_a_check_uses_either_side_whatever_the_verdict(folders: Path) -> None:
 @pytest.mark.parametrize("damage", ["{", "[]", '{"schema": 1}', '{"schema": 1, "verdicts": {"a.cl": {"digest": 1}}}'])
 def test_damaged_verdicts_count_as_none(damage: str, folders: Path) -> None:
     (folders / "a.cl").write_text("new")
-    Overrides(INFO).judge("a.cl", judged("new"))
+    KernelOverrides(INFO).store("a.cl", judged("new"))
     (file,) = (folders.parent / "cache" / "kernels").iterdir()
     file.write_text(damage)
     with pytest.warns(UserWarning, match="has not been checked"):
-        assert Overrides(INFO).text("a.cl") is None
-    Overrides(INFO).judge("a.cl", judged("new"))
-    assert Overrides(INFO).text("a.cl") == "new"
+        assert KernelOverrides(INFO).text("a.cl") is None
+    KernelOverrides(INFO).store("a.cl", judged("new"))
+    assert KernelOverrides(INFO).text("a.cl") == "new"
 
 
 def test_a_program_is_claimed_by_one_process_only(tmp_path: Path) -> None:
-    claims = [Claims(tmp_path) for _ in range(8)]
+    claims = [BuildClaims(tmp_path) for _ in range(8)]
     won: list[list[str]] = [[] for _ in claims]
 
     def work(i: int) -> None:
@@ -91,7 +91,7 @@ def test_a_program_is_claimed_by_one_process_only(tmp_path: Path) -> None:
     assert claims[winner]("a.cl", won[winner][0]), "what a process has claimed stays its own"
 
 
-CALL = Call(
+CALL = KernelCall(
     "cast",
     (contiguous(dtypes.float32, (2, 3)), ScalarSpec(dtypes.int64), None, Spec(dtypes.bool_, (3, 2), (-1, 3), False)),
     (contiguous(dtypes.float16, (2, 3)),),
@@ -101,28 +101,28 @@ CALL = Call(
 
 def test_calls_come_back_each_once() -> None:
     other = replace(CALL, op="other")
-    Record(INFO).add(CALL, ["p1"])
-    record = Record(INFO)
+    KernelCallLog(INFO).add(CALL, ["p1"])
+    record = KernelCallLog(INFO)
     record.add(CALL, ["p1"])  # known from the file
     record.add(CALL, ["p2"])  # a program of another driver
     record.add(other, ["p3"])
-    assert Record(INFO).calls() == [CALL, other]
-    assert Record(replace(INFO, driver="2.0")).calls() == [CALL, other]
-    assert Record(replace(INFO, name="Other")).calls() == []
+    assert KernelCallLog(INFO).calls() == [CALL, other]
+    assert KernelCallLog(replace(INFO, driver="2.0")).calls() == [CALL, other]
+    assert KernelCallLog(replace(INFO, name="Other")).calls() == []
 
 
 def test_a_record_that_is_damaged_or_cannot_be_written_is_no_error(tmp_path: Path) -> None:
-    Record(INFO).add(CALL, ["p1"])
+    KernelCallLog(INFO).add(CALL, ["p1"])
     (file,) = (tmp_path / "cache" / "calls").iterdir()
     whole = file.read_text()
     file.write_text('{"op": 3}\n[1]\n{"programs": [], "op": "x"}\nnot json\n' + whole + whole[:40])
-    assert Record(INFO).calls() == [CALL]
-    Record(INFO).add(replace(CALL, params={"strange": object()}), ["p9"])
-    assert Record(INFO).calls() == [CALL]
+    assert KernelCallLog(INFO).calls() == [CALL]
+    KernelCallLog(INFO).add(replace(CALL, params={"strange": object()}), ["p9"])
+    assert KernelCallLog(INFO).calls() == [CALL]
     file.unlink()
     (tmp_path / "cache" / "calls").rmdir()
     (tmp_path / "cache" / "calls").write_text("in the way")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Record(INFO).add(CALL, ["p1"])
-    assert Record(INFO).calls() == []
+        KernelCallLog(INFO).add(CALL, ["p1"])
+    assert KernelCallLog(INFO).calls() == []

@@ -17,7 +17,7 @@ import polyhal
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.kernels import quarantine
-from polyhal.hal.kernels.quarantine import Entry
+from polyhal.hal.kernels.quarantine import QuarantineEntry
 from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.testing import Scope
 from polyhal.hal.testing.certification.certificate import Certificate
@@ -25,7 +25,7 @@ from polyhal.hal.testing.certification.certify import certify
 
 SOFTMAX = "*/softmax*"
 EVERY = tuple(LayoutClass)
-ENTRY = Entry(
+ENTRY = QuarantineEntry(
     ResolutionStep.NATIVE,
     "softmax",
     "float32",
@@ -201,7 +201,7 @@ def test_a_damaged_list_is_ignored_with_a_reason(cache: Path, text: str) -> None
 
 def test_entries_survive_the_file_and_others_do_not() -> None:
     good = ENTRY.to_json()
-    assert Entry.from_json(json.loads(json.dumps(good))) == ENTRY
+    assert QuarantineEntry.from_json(json.loads(json.dumps(good))) == ENTRY
     for change in (
         {"step": "view"},
         {"step": "lower"},
@@ -212,9 +212,9 @@ def test_entries_survive_the_file_and_others_do_not() -> None:
         {"x": 1},
     ):
         with pytest.raises(ValueError):
-            Entry.from_json({**good, **change})
+            QuarantineEntry.from_json({**good, **change})
     with pytest.raises(ValueError):
-        Entry.from_json("softmax")
+        QuarantineEntry.from_json("softmax")
 
 
 def test_a_kernel_that_takes_the_device_with_it_is_never_tried_again() -> None:

@@ -17,7 +17,7 @@ from polyhal.hal.capabilities import DeviceInfo, DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, UnsupportedOpError
 from polyhal.hal.kernels import tuning
-from polyhal.hal.kernels.tuning import Family, Found, Tuning, magnitude, size_class
+from polyhal.hal.kernels.tuning import Family, TunedChoice, Tuning, magnitude, size_class
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 from polyhal.hal.testing.tools.tuning import RejectedCandidate, Trial, TuningResult, search
@@ -65,8 +65,8 @@ def test_shape_classes() -> None:
     assert [magnitude(n) for n in (1, 2**16, 2**22)] == ["small", "medium", "large"]
 
 
-def choice(shape: str = "small", **values: int) -> Found:
-    return Found("rows", shape, values, 1.5, "2026-01-02")
+def choice(shape: str = "small", **values: int) -> TunedChoice:
+    return TunedChoice("rows", shape, values, 1.5, "2026-01-02")
 
 
 def test_the_file_of_a_device_comes_back_and_is_no_other_drivers(

@@ -13,7 +13,7 @@ from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
 
 
-def _devices() -> list[discovery.Found]:
+def _devices() -> list[discovery.OpenCLDevice]:
     try:
         return discovery.devices()
     except RuntimeError:
@@ -32,12 +32,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(params=_FOUND, ids=_IDS, scope="session")
-def found(request: pytest.FixtureRequest) -> discovery.Found:
+def found(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
     return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
-def device(found: discovery.Found) -> Harness:
+def device(found: discovery.OpenCLDevice) -> Harness:
     return Harness(OpenCLBackend(found))
 
 

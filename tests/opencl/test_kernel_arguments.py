@@ -11,7 +11,7 @@ from polyhal.backends.common.launching.kernel_signature import KernelSignatures
 from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
 from polyhal.backends.opencl.command_buffer import record_as
 from polyhal.backends.opencl.launch import KernelLaunch, argument_types
-from polyhal.backends.opencl.program import Kernel
+from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, contiguous
 
@@ -33,7 +33,7 @@ __kernel void f(__global float *out, const ulong out_offset, const Geometry geom
 
 def _launch(runtime: Any, program: Any, args: Arguments) -> KernelLaunch:
     signature = KernelSignatures({"f.cl": _TEXT}.__getitem__).of("f.cl", "f", {})
-    kernel = Kernel(program, "f", argument_types(signature))
+    kernel = CompiledKernel(program, "f", argument_types(signature))
     return KernelLaunch(runtime, "f", kernel, bind(signature, args, offsets=True), (_ITEMS,), (16,))
 
 

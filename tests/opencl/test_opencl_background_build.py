@@ -13,30 +13,30 @@ import pytest
 
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.hal.device import Device
-from polyhal.hal.kernels.background_build import Ahead
-from polyhal.hal.kernels.call_log import Call, typical
-from polyhal.hal.kernels.prebuild import Claims, help_out
+from polyhal.hal.kernels.background_build import BackgroundBuilder
+from polyhal.hal.kernels.call_log import KernelCall, typical_calls
+from polyhal.hal.kernels.prebuild import BuildClaims, help_out
 from polyhal.hal.protocol import Declined
 
 
 def test_typical_calls_are_lowered(found: Any) -> None:
     backend = OpenCLBackend(found)
     wanted: set[str] = set()
-    backend.kernels.claim = lambda kernel, digest: bool(wanted.add(digest))
-    for call in typical():
+    backend.kernels.build_filter = lambda kernel, digest: bool(wanted.add(digest))
+    for call in typical_calls():
         launch = backend.lower(call.op, call.inputs, call.outputs, call.params)
         assert not isinstance(launch, Declined), f"{call.op}: {launch.reason}"
     assert len(wanted) >= 10
-    assert backend.kernels.built == []
+    assert backend.kernels.program_builds == []
 
 
 def test_a_helper_builds_from_the_end_what_nobody_has_claimed(
     found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
-    calls = [c for c in typical() if c.op in ("relu", "divide")]
-    broken = Call("divide", calls[0].inputs, calls[0].outputs, {})
-    monkeypatch.setattr("polyhal.hal.kernels.prebuild.typical", lambda: [*calls, broken])
+    calls = [c for c in typical_calls() if c.op in ("relu", "divide")]
+    broken = KernelCall("divide", calls[0].inputs, calls[0].outputs, {})
+    monkeypatch.setattr("polyhal.hal.kernels.prebuild.typical_calls", lambda: [*calls, broken])
     backend = OpenCLBackend(found)
     folder = tmp_path / "claims"
     folder.mkdir()
@@ -44,10 +44,10 @@ def test_a_helper_builds_from_the_end_what_nobody_has_claimed(
     done = {f.name for f in folder.iterdir() if f.suffix == ".done"}
     claimed = {f.name for f in folder.iterdir()} - done
     assert done == {f"{digest}.done" for digest in claimed}
-    assert len(claimed) == len(backend.kernels.built) >= 1
+    assert len(claimed) == len(backend.kernels.program_builds) >= 1
     second = OpenCLBackend(found)
     help_out(Device.opened("other", second), folder)
-    assert second.kernels.built == []
+    assert second.kernels.program_builds == []
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 if hasattr(os, "sched_getaffinity") else False, reason="one core")
@@ -57,7 +57,7 @@ import numpy as np, polyhal as ph
 device = ph.Device("opencl:{found.info.selector}")
 x = ph.tensor(np.arange(6, dtype=np.float32), device=device)
 print((x * 2.0 + x).numpy().tolist())
-print(len(device.backend.runtime.programs._ahead._helpers))
+print(len(device.backend.runtime.programs._background._helpers))
 """
     environment = {"POLYHAL_BUILD_AHEAD": "1", "POLYHAL_CACHE_DIR": str(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
     (tmp_path / "tmp").mkdir()
@@ -79,16 +79,16 @@ print(len(device.backend.runtime.programs._ahead._helpers))
 
 def test_nobody_waits_for_a_helper_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
-    ahead = Ahead("no-such-backend")
-    ahead.turn("a.cl", "first")
+    ahead = BackgroundBuilder("no-such-backend")
+    ahead.wait_for_turn("a.cl", "first")
     assert ahead._folder is not None
-    other = Claims(Path(ahead._folder.name))
+    other = BuildClaims(Path(ahead._folder.name))
     assert other("a.cl", "second")
     for helper in ahead._helpers:
         helper.kill()
         helper.wait()
     begun = time.monotonic()
-    ahead.turn("a.cl", "second")
+    ahead.wait_for_turn("a.cl", "second")
     assert time.monotonic() - begun < 5
     ahead.stop()
     assert not list(tmp_path.glob("*.lock"))
@@ -96,8 +96,8 @@ def test_nobody_waits_for_a_helper_that_is_gone(tmp_path: Path, monkeypatch: pyt
 
 def test_helpers_end_with_who_started_them(found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
-    ahead = Ahead(f"opencl:{found.info.selector}")
-    ahead.turn("a.cl", "first")
+    ahead = BackgroundBuilder(f"opencl:{found.info.selector}")
+    ahead.wait_for_turn("a.cl", "first")
     for helper in ahead._helpers:
         assert helper.stdin is not None
         helper.stdin.close()  # as it is when the process is killed
@@ -109,12 +109,12 @@ def test_one_process_has_helpers_at_a_time(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
     lock = tmp_path / "building-ahead.lock"
     lock.touch()
-    ahead = Ahead("no-such-backend")
-    ahead.turn("a.cl", "first")
+    ahead = BackgroundBuilder("no-such-backend")
+    ahead.wait_for_turn("a.cl", "first")
     assert ahead._helpers == []
     os.utime(lock, (1, 1))
-    late = Ahead("no-such-backend")
-    late.turn("a.cl", "first")
+    late = BackgroundBuilder("no-such-backend")
+    late.wait_for_turn("a.cl", "first")
     assert late._helpers
     late.stop()
     assert not lock.exists()

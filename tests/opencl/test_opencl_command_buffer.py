@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyhal.backends.opencl.command_buffer import RecordedLaunches, record_as
+from polyhal.backends.opencl.command_buffer import OpenCLCommandBuffer, record_as
 from polyhal.backends.opencl.driver import Driver, extension_versions
 from polyhal.hal import dtypes
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
@@ -22,7 +22,7 @@ _SPEC = contiguous(dtypes.float32, (100,))
 @pytest.fixture(params=["one by one", "command buffer"])
 def buffered(request: pytest.FixtureRequest, device: Any) -> bool:
     wanted = request.param == "command buffer"
-    if wanted and device.backend.runtime.driver.commands is None:
+    if wanted and device.backend.runtime.driver.command_buffers is None:
         pytest.skip("the device has no command buffers")
     return wanted
 
@@ -97,22 +97,22 @@ def test_profiled_replays_name_each_launch(device: Any, buffered: bool) -> None:
 
 
 def test_queues_are_bounded(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    lanes = device.backend.runtime.lanes
+    queues = device.backend.runtime.queues
     device.backend.synchronize()
-    monkeypatch.setattr(lanes, "batch", 3)
-    monkeypatch.setattr(lanes, "batches", 2)
+    monkeypatch.setattr(queues, "batch_size", 3)
+    monkeypatch.setattr(queues, "max_batches", 2)
     step = _Step(device, False)
     handle = _memory(device, 0)
     for _ in range(10):
         step.run(handle)
-        assert len(lanes.current()._markers) <= 2
+        assert len(queues.current()._markers) <= 2
     device.backend.synchronize()
     assert _read(device, handle).tolist() == [20] * 100
 
 
 def test_a_launch_that_the_driver_refuses_is_named(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     step = _Step(device, False)
-    assert isinstance(step.recorded, RecordedLaunches)
+    assert isinstance(step.recorded, OpenCLCommandBuffer)
     driver = device.backend.runtime.driver
     monkeypatch.setattr(driver, "enqueue", lambda *args: -5)
     with pytest.raises(BackendError, match=r"launching .* over \(\d+,\)"):
@@ -126,7 +126,7 @@ def test_command_buffers_need_both_extensions(device: Any, monkeypatch: pytest.M
     runtime = device.backend.runtime
     versions = extension_versions(runtime.device)
     if "cl_khr_command_buffer_mutable_dispatch" not in versions:
-        assert Driver(runtime.device).commands is None
+        assert Driver(runtime.device).command_buffers is None
     old = {**versions, "cl_khr_command_buffer": (0, 9, 4), "cl_khr_command_buffer_mutable_dispatch": (0, 9, 0)}
     monkeypatch.setattr("polyhal.backends.opencl.driver.extension_versions", lambda device: old)
-    assert Driver(runtime.device).commands is None
+    assert Driver(runtime.device).command_buffers is None

@@ -12,7 +12,7 @@ import pytest
 from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.common.quirks import active, declared, definitions, with_overrides
 from polyhal.backends.opencl.profiles import vendor_profile
-from polyhal.backends.opencl.program import ProgramStore
+from polyhal.backends.opencl.program import ProgramCache
 from polyhal.backends.opencl.quirks import OpenCLQuirks, match
 from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.backends.wgpu.quirks import match as match_wgpu
@@ -63,7 +63,7 @@ def test_kernels_know_the_quirks_in_force(found: Any, device: Any) -> None:
     runtime = device.backend.runtime
     for quirks in (OpenCLQuirks(), dataclasses.replace(OpenCLQuirks(), scalar_fmod=True)):
         features = dataclasses.replace(runtime.features, quirks=quirks)
-        store = ProgramStore(runtime.context, found.device, features, found.info)
+        store = ProgramCache(runtime.context, found.cl, features, found.info)
         text = store._text("pointwise/elementwise.cl", {})
         assert ("#define QUIRK_SCALAR_FMOD 1" in text) == quirks.scalar_fmod
     assert definitions(OpenCLQuirks()) == {}

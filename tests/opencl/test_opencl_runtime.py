@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from polyhal.backends.common.launching.disk_cache import DiskCache
-from polyhal.backends.opencl import discovery, icd, memory
+from polyhal.backends.opencl import discovery, icd, memory, staging
 from polyhal.backends.opencl.backend import OpenCLBackend, create
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
@@ -49,8 +49,8 @@ def test_transfers_through_page_locked_chunks(device: Any, monkeypatch: pytest.M
     """As on a card with memory of its own: more than all chunks hold, from a source that changes at once."""
     runtime, chunk = device.backend.runtime, 2**16
     monkeypatch.setattr(runtime, "features", replace(runtime.features, unified_memory=False))
-    monkeypatch.setattr(memory, "_CHUNK", chunk)
-    held = memory.Memory(runtime)
+    monkeypatch.setattr(staging, "_CHUNK", chunk)
+    held = memory.OpenCLMemory(runtime)
     data = np.random.default_rng(0).integers(0, 255, 5 * chunk + 3, np.uint8)
     expected = data.copy()
     handle = held.allocate(data.size + 77)
@@ -119,7 +119,7 @@ def test_binaries_are_kept_and_damage_is_repaired(found: Any, tmp_path: Path, mo
             (file,) = (tmp_path / "opencl" / "programs").glob("*.bin")
             file.write_bytes(damage)
         programs.build("f.cl", text)
-        builds.append(programs.builds)
+        builds.append(programs.compilations)
     assert builds == [1, 0, 1, 1]
 
 

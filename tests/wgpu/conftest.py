@@ -11,12 +11,12 @@ from native_harness import Harness
 from rotation import rotate
 
 from polyhal.backends.wgpu import discovery
-from polyhal.backends.wgpu.backend import WGPUBackend
+from polyhal.backends.wgpu.backend import open_adapter
 
 _GPU_GROUP = 256
 
 
-def _devices() -> list[tuple[discovery.Found, bool]]:
+def _devices() -> list[tuple[discovery.WGPUAdapter, bool]]:
     """Devices, and whether they are to be treated as GPUs, which takes other kernels than a CPU."""
     try:
         found = discovery.devices(every_api=True)
@@ -25,7 +25,7 @@ def _devices() -> list[tuple[discovery.Found, bool]]:
     return [*((f, False) for f in found), *((f, True) for f in found[:1] if f.info.type == "cpu")]
 
 
-def _name(device: tuple[discovery.Found, bool]) -> str:
+def _name(device: tuple[discovery.WGPUAdapter, bool]) -> str:
     found, as_gpu = device
     return f"{found.info.selector}-{found.api.lower()}{'-as-gpu' if as_gpu else ''}"
 
@@ -41,14 +41,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(params=_DEVICES, ids=_IDS, scope="session")
 def device(request: pytest.FixtureRequest) -> Harness:
     found, as_gpu = request.param
-    backend = WGPUBackend(found)
+    backend = open_adapter(found)
     if as_gpu:
         backend.runtime.features = backend.features = replace(backend.features, cpu=False, group_size=_GPU_GROUP)
     return Harness(backend)
 
 
 @pytest.fixture(scope="session")
-def found() -> discovery.Found:
+def found() -> discovery.WGPUAdapter:
     """The best device, for tests that open it in their own way."""
     if not _DEVICES:
         pytest.skip("wgpu finds no adapter")

@@ -34,9 +34,9 @@ def test_replays_follow_numbers_and_memory(device: Any) -> None:
         live.refresh()
         moved = [] if place.handle is handle else [place]
         place.handle = handle
-        submissions = backend.runtime.recorder.submissions
+        submissions = backend.runtime.encoder.submissions
         recorded.submit(moved)
-        assert backend.runtime.recorder.submissions <= submissions + 3
+        assert backend.runtime.encoder.submissions <= submissions + 3
         values[id(handle)] += number
         expected += 300 * values[id(handle)]
     out = np.empty(100, np.float32)
@@ -49,6 +49,6 @@ def test_a_short_recording_is_one_submission(device: Any) -> None:
     handle = backend.allocate(_SPEC.nbytes)
     recorded = backend.record([partial(backend.fill, float(i), Ref(handle, _SPEC, 0)) for i in range(5)])
     backend.flush()
-    before = backend.runtime.recorder.submissions
+    before = backend.runtime.encoder.submissions
     recorded.submit(())
-    assert backend.runtime.recorder.submissions == before + 1
+    assert backend.runtime.encoder.submissions == before + 1

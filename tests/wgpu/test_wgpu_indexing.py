@@ -10,7 +10,7 @@ from native_harness import Harness
 from native_ops import check, run
 
 from polyhal.backends.wgpu import discovery
-from polyhal.backends.wgpu.backend import WGPUBackend
+from polyhal.backends.wgpu.backend import open_adapter
 from polyhal.hal import dtypes
 
 
@@ -59,8 +59,8 @@ def test_store_rows(device: Any, rng: Any, dtype: dtypes.DType, position: int) -
     np.testing.assert_array_equal(got.astype(np.float32), whole.astype(np.float32))
 
 
-def test_a_table_that_a_kernel_cannot_see_whole_is_cut(found: discovery.Found, rng: Any) -> None:
-    device = Harness(WGPUBackend(found, binding_limit=1 << 14))
+def test_a_table_that_a_kernel_cannot_see_whole_is_cut(found: discovery.WGPUAdapter, rng: Any) -> None:
+    device = Harness(open_adapter(found, binding_limit=1 << 14))
     table, index = rng.uniform(-1, 1, (300, 32)), rng.integers(-3, 303, 500)
     check(device, "embedding", [table, index.astype(_index_type(device))], ulps=0)
 

@@ -11,7 +11,7 @@ from native_ops import check
 from scipy.special import logsumexp
 
 from polyhal.backends.wgpu import discovery
-from polyhal.backends.wgpu.backend import WGPUBackend
+from polyhal.backends.wgpu.backend import open_adapter
 from polyhal.hal import dtypes
 
 
@@ -49,6 +49,6 @@ def test_gradient_of_a_mean_is_broadcast(device: Any, rng: Any) -> None:
     check(device, "cross_entropy_rows_grad", [g, x, np.arange(7, dtype=np.int32) % 5, lse], ulps=16)
 
 
-def test_operands_that_a_kernel_cannot_see_whole(found: discovery.Found, rng: Any) -> None:
-    device = Harness(WGPUBackend(found, binding_limit=1 << 14))
+def test_operands_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
+    device = Harness(open_adapter(found, binding_limit=1 << 14))
     _check(device, rng, 300, 65, 0.1, dtypes.float32, np.int32)

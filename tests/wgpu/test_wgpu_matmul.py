@@ -11,7 +11,7 @@ from native_ops import check, run
 
 from polyhal.backends.common.problems.gemm import describe
 from polyhal.backends.wgpu import discovery
-from polyhal.backends.wgpu.backend import WGPUBackend
+from polyhal.backends.wgpu.backend import open_adapter
 from polyhal.backends.wgpu.lowering.gemm import dispatch
 from polyhal.backends.wgpu.lowering.gemm.dispatch import Block, Tile
 from polyhal.hal import dtypes
@@ -125,9 +125,9 @@ def test_tiles_and_blocks_of_other_shapes(
     np.testing.assert_allclose(device.download(out), a.astype(np.float64) @ b, rtol=0, atol=1e-4)
 
 
-def test_matrices_beyond_the_binding_limit(found: discovery.Found, rng: Any) -> None:
+def test_matrices_beyond_the_binding_limit(found: discovery.WGPUAdapter, rng: Any) -> None:
     """Operands of which a kernel sees 16 KiB at a time are multiplied in parts."""
-    device = Harness(WGPUBackend(found, binding_limit=1 << 14))
+    device = Harness(open_adapter(found, binding_limit=1 << 14))
     for m, n, k in ((200, 60, 50), (60, 200, 50), (20, 30, 700)):
         check(device, "matmul", [_draw(rng, m, k), _draw(rng, k, n)], ulps=8 + k**0.5)
         check(device, "matmul", [_draw(rng, k, m).T, _draw(rng, n, k).T], ulps=8 + k**0.5)

@@ -20,7 +20,7 @@ from optimizer_cases import (
 )
 
 from polyhal.backends.wgpu import discovery
-from polyhal.backends.wgpu.backend import WGPUBackend
+from polyhal.backends.wgpu.backend import open_adapter
 from polyhal.hal import dtypes
 
 __all__ = [
@@ -40,8 +40,8 @@ def test_adam(device: Any, rng: Any, decoupled: bool, dtype: dtypes.DType) -> No
     check(device, "adam_step", xs, dtype, ulps=16, count=COUNT, decoupled=decoupled)
 
 
-def test_tensors_that_a_kernel_cannot_see_whole(found: discovery.Found, rng: Any) -> None:
-    device = Harness(WGPUBackend(found, binding_limit=1 << 16))
+def test_tensors_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
+    device = Harness(open_adapter(found, binding_limit=1 << 16))
     p, g, m, v = (rng.uniform(0.1, 1, (3, 20011)) for _ in range(4))
     check(device, "adam_step", [p, g.reshape(20011, 3).T, m, v, *ADAM], ulps=16, count=1, decoupled=True)
     check(device, "sum_of_squares", [p, g[0]], ulps=16)

@@ -11,7 +11,7 @@ from native_harness import Harness
 from native_ops import run, upload
 
 from polyhal.backends.wgpu import discovery
-from polyhal.backends.wgpu.backend import WGPUBackend
+from polyhal.backends.wgpu.backend import open_adapter
 from polyhal.hal import dtypes
 
 CASES = [
@@ -124,8 +124,8 @@ def test_contract_reduce(device: Any, rng: Any) -> None:
     np.testing.assert_array_equal(device.download(out), x.sum(1))
 
 
-def test_operands_that_a_kernel_cannot_see_whole(found: discovery.Found, rng: Any) -> None:
-    device = Harness(WGPUBackend(found, binding_limit=1 << 14))
+def test_operands_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
+    device = Harness(open_adapter(found, binding_limit=1 << 14))
     for shape in ((30_001,), (170, 130), (5, 60, 70), (20, 3, 400)):
         x = rng.integers(-99, 99, shape).astype(np.float32)
         for axes in {(0,), (len(shape) - 1,), tuple(range(len(shape)))}:

@@ -13,7 +13,7 @@ from native_harness import Harness
 
 from polyhal.backends.common.launching.launch import Constant, Tensor
 from polyhal.backends.wgpu import discovery, encoder, error_mapping, native
-from polyhal.backends.wgpu.backend import WGPUBackend, create
+from polyhal.backends.wgpu.backend import WGPUBackend, create, open_adapter
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
@@ -88,14 +88,14 @@ def test_too_large_an_allocation_is_a_typed_error(device: Any) -> None:
 def test_launches_are_recorded_and_submitted_together(device: Any) -> None:
     x = device.upload(np.ones(10, np.float32))
     device.backend.synchronize()
-    before = device.backend.runtime.recorder.submissions
-    for _ in range(encoder._MOST_DISPATCHES - 1):
+    before = device.backend.runtime.encoder.submissions
+    for _ in range(encoder.MAX_DISPATCHES - 1):
         device.backend.binary("add", x, x, x)
-    assert device.backend.runtime.recorder.submissions == before
+    assert device.backend.runtime.encoder.submissions == before
     device.backend.flush()
-    assert device.backend.runtime.recorder.submissions == before + 1
+    assert device.backend.runtime.encoder.submissions == before + 1
     device.backend.flush()
-    assert device.backend.runtime.recorder.submissions == before + 1
+    assert device.backend.runtime.encoder.submissions == before + 1
     assert np.isinf(device.download(x)).all()
 
 
@@ -122,9 +122,9 @@ def test_more_groups_than_one_axis_takes(device: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def narrow(found: discovery.Found) -> Harness:
+def narrow(found: discovery.WGPUAdapter) -> Harness:
     """A device whose kernels see 64 KiB of a buffer at most."""
-    return Harness(WGPUBackend(found, binding_limit=1 << 16))
+    return Harness(open_adapter(found, binding_limit=1 << 16))
 
 
 def test_elementwise_work_beyond_the_binding_limit_is_split(narrow: Harness, rng: np.random.Generator) -> None:
@@ -145,9 +145,9 @@ def test_a_small_view_of_a_large_buffer(narrow: Harness, rng: np.random.Generato
         np.testing.assert_array_equal(narrow.run("negative", [part], dtypes.float32, (401,)), -a[row])
 
 
-def test_parameters_through_the_uniform_ring(found: discovery.Found, rng: np.random.Generator) -> None:
+def test_parameters_through_the_uniform_ring(found: discovery.WGPUAdapter, rng: np.random.Generator) -> None:
     """What devices without immediates do; more launches than the ring has room for."""
-    backend = WGPUBackend(found)
+    backend = open_adapter(found)
     plain = Harness(_without_immediates(backend, found))
     data = rng.standard_normal(100).astype(np.float32)
     x = plain.upload(data)
@@ -160,23 +160,22 @@ def test_parameters_through_the_uniform_ring(found: discovery.Found, rng: np.ran
     np.testing.assert_allclose(plain.download(total), 700 * data, rtol=1e-3)
 
 
-def _without_immediates(backend: WGPUBackend, found: discovery.Found) -> WGPUBackend:
-    from polyhal.backends.wgpu.encoder import Recorder
-    from polyhal.backends.wgpu.shader import PipelineStore
+def _without_immediates(backend: WGPUBackend, found: discovery.WGPUAdapter) -> WGPUBackend:
+    from polyhal.backends.wgpu.encoder import CommandEncoder
+    from polyhal.backends.wgpu.shader import PipelineCache
 
     runtime = backend.runtime
     features: WGPUFeatures = dataclasses.replace(runtime.features, immediates=0)
     runtime.features = features
-    runtime.recorder = Recorder(runtime.device, features, found.info.name)
-    runtime.pipelines = PipelineStore(runtime.device, features, runtime.recorder.parameter_layout, found.info.name)
-    backend.flush = runtime.recorder.flush
+    runtime.encoder = CommandEncoder(runtime.device, features, found.info.name)
+    runtime.pipelines = PipelineCache(runtime.device, features, runtime.encoder.parameter_layout, found.info.name)
     return backend
 
 
 def test_public_and_native_recording_agree(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = device.upload(np.arange(100, dtype=np.float32))
     fast = device.run("multiply", [x, 3.0], dtypes.float32, (100,))
-    monkeypatch.setattr(device.backend.runtime.recorder, "_record", native.record)
+    monkeypatch.setattr(device.backend.runtime.encoder, "_record", native.record)
     np.testing.assert_array_equal(device.run("multiply", [x, 3.0], dtypes.float32, (100,)), fast)
 
 
@@ -209,7 +208,7 @@ def test_a_shader_that_does_not_compile_shows_its_text(device: Any) -> None:
 
 def test_a_refused_launch_names_its_op(device: Any) -> None:
     """Validation speaks of the whole submission; the error names the one launch that caused it."""
-    recorder = device.backend.runtime.recorder
+    recorder = device.backend.runtime.encoder
     x = device.upload(np.ones(10, np.float32))
     device.backend.binary("add", x, x, x)
     launch = device.backend.runtime.launch(
@@ -247,12 +246,12 @@ def test_profiling_times_every_launch(device: Any) -> None:
     found = device.backend.stop_profiling()
     assert [name for name, _, _ in found] == ["elementwise.exp"] * 3
     assert all(end >= start > 0 for _, start, end in found)
-    assert not device.backend.runtime.recorder.timestamps
+    assert not device.backend.runtime.encoder.timestamps
 
 
-def test_tensors_that_die_in_a_cycle_leave_usable_memory(found: discovery.Found) -> None:
+def test_tensors_that_die_in_a_cycle_leave_usable_memory(found: discovery.WGPUAdapter) -> None:
     """A reference cycle finalises a tensor and what it holds in any order; the pool then gets the memory back."""
-    device = Device.opened("wgpu:cycle", WGPUBackend(found))
+    device = Device.opened("wgpu:cycle", open_adapter(found))
     for _ in range(3):
         holder: list[Any] = [device.upload(np.ones(1000, np.float32), dtypes.float32) for _ in range(4)]
         holder.append(holder)

@@ -10,7 +10,7 @@ from native_harness import Harness
 from native_ops import check
 
 from polyhal.backends.wgpu import discovery
-from polyhal.backends.wgpu.backend import WGPUBackend
+from polyhal.backends.wgpu.backend import open_adapter
 from polyhal.hal import dtypes
 
 DTYPES = [dtypes.float32, dtypes.float16, dtypes.bfloat16]
@@ -58,8 +58,8 @@ def test_large_logits_do_not_overflow(device: Any, rng: Any) -> None:
     check(device, "log_softmax", [-np.linspace(0, 1e4, 40_000).reshape(1, -1)], axis=1)
 
 
-def test_operands_that_a_kernel_cannot_see_whole(found: discovery.Found, rng: Any) -> None:
-    device = Harness(WGPUBackend(found, binding_limit=1 << 14))
+def test_operands_that_a_kernel_cannot_see_whole(found: discovery.WGPUAdapter, rng: Any) -> None:
+    device = Harness(open_adapter(found, binding_limit=1 << 14))
     for shape, axis in (((70, 130), 1), ((3, 50, 70), 2), ((3, 50, 30), 1)):
         x = rng.uniform(-4, 4, shape)
         check(device, "softmax", [x], axis=axis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -35,54 +36,63 @@ class Builders:
     """(runtime, index, src, out)"""
 
 
-class CoreMethods:
-    """`fill`, `copy`, `unary`, `binary`, `where`, `reduce`, `matmul`, `gather` and `scatter_add` of one device."""
+class CoreMethods(ABC):
+    """The arithmetic members of `ComputeBackend`. A backend inherits them and adds memory and submission."""
 
-    def __init__(
-        self,
-        runtime: Any,
-        builders: Builders,
-        allocate: Callable[[int], Handle],
-        deallocate: Callable[[Handle], None],
-    ) -> None:
-        """`allocate` and `deallocate` provide workspace, because the contract's methods take none."""
+    def __init__(self, runtime: Any, builders: Builders) -> None:
+        """`runtime` is passed to the builders."""
         self._runtime = runtime
         self._builders = builders
-        self._allocate = allocate
-        self._deallocate = deallocate
         self._launches: dict[tuple[Any, ...], Launch] = {}
 
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Handle:
+        """Allocate device memory; launches that need workspace get it from here."""
+
+    @abstractmethod
+    def deallocate(self, handle: Handle) -> None:
+        """Release an allocation."""
+
     def fill(self, value: Number, out: Ref) -> None:
+        """Set every element of `out` to `value`."""
         launch = self._launch(("fill", out.spec), lambda: self._builders.fill(self._runtime, out.spec))
         launch(_as_number(value, out.dtype), out)
 
     def copy(self, src: Ref, out: Ref) -> None:
+        """Copy with a cast between references of any strides."""
         key = ("copy", src.spec, out.spec)
         self._launch(key, lambda: self._builders.copy(self._runtime, src.spec, out.spec))(src, out)
 
     def unary(self, op: str, x: Ref, out: Ref) -> None:
+        """Compute `out = op(x)` elementwise."""
         self._elementwise(op, x.dtype, (x,), out)
 
     def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
+        """Compute `out = a op b` elementwise."""
         self._elementwise(op, a.dtype, (a, b), out)
 
     def where(self, cond: Ref, a: Ref, b: Ref, out: Ref) -> None:
+        """Compute `out = a if cond else b` elementwise."""
         self._elementwise("where", a.dtype, (cond, a, b), out)
 
     def reduce(self, op: str, x: Ref, out: Ref) -> None:
+        """Reduce the last axis of `x`."""
         axes = (len(x.shape) - 1,)
         build = lambda: self._builders.reduce(self._runtime, op, x.spec, out.spec, axes)  # noqa: E731
         self._run(self._launch(("reduce", op, x.spec, out.spec), build), x, out)
 
     def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
+        """Compute `out[i] = a[i] @ b[i]`."""
         build = lambda: self._builders.matmul(self._runtime, a.spec, b.spec, out.spec)  # noqa: E731
         self._run(self._launch(("matmul", a.spec, b.spec, out.spec), build), a, b, out)
 
     def gather(self, index: Ref, x: Ref, out: Ref) -> None:
+        """Compute `out[i, :] = x[index[i], :]`."""
         build = lambda: self._builders.gather(self._runtime, index.spec, x.spec, out.spec)  # noqa: E731
         self._run(self._launch(("gather", index.spec, x.spec, out.spec), build), index, x, out)
 
     def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
+        """Compute `out[index[i], :] += src[i, :]`."""
         build = lambda: self._builders.scatter_add(self._runtime, index.spec, src.spec, out.spec)  # noqa: E731
         self._run(self._launch(("scatter_add", index.spec, src.spec, out.spec), build), index, src, out)
 
@@ -107,12 +117,12 @@ class CoreMethods:
         if not launch.workspace:
             launch(*args)
             return
-        workspace = [self._allocate(n) for n in launch.workspace]
+        workspace = [self.allocate(n) for n in launch.workspace]
         try:
             launch(*args, *workspace)
         finally:
             for handle in workspace:
-                self._deallocate(handle)
+                self.deallocate(handle)
 
 
 def _as_number(value: Any, dtype: DType) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from polyhal.hal.device import Device
-    from polyhal.hal.kernels.tuning import Found, Key
+    from polyhal.hal.kernels.tuning import Key, TunedChoice
 
 _TRIAL_TIMEOUT = 60.0
 """Seconds that one candidate may take to build, run and be checked."""
@@ -121,7 +121,7 @@ def _search(console: Console, device: Device, budget: float, only: str) -> bool:
     if state.problem:
         fail(state.problem)
     if state.results:
-        choices = {f.key: f for f in (tuning.Found.from_json(r["found"]) for r in state.results)}
+        choices = {f.key: f for f in (tuning.TunedChoice.from_json(r["found"]) for r in state.results)}
         tuning.write(tuning.path(device.info), device.info, {**tuning.load(device.info), **choices})
         _print_results(console, state.results)
         say(console, f"stored in {tuning.path(device.info)}")
@@ -183,7 +183,7 @@ def _print_results(console: Console, results: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _print_choices(console: Console, choices: dict[Key, Found]) -> None:
+def _print_choices(console: Console, choices: dict[Key, TunedChoice]) -> None:
     if not choices:
         console.print("no choices are stored: every kernel uses its defaults; run `polyhal tune`")
         return

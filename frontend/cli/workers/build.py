@@ -15,14 +15,14 @@ from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
 from polyhal.hal.errors import KernelBuildError
 from polyhal.hal.kernels.library import KernelLibrary
-from polyhal.hal.kernels.prebuild import Claims, library
+from polyhal.hal.kernels.prebuild import BuildClaims, library
 
 
 def main(name: str, folder: str, workloads: list[str]) -> int:
     """Run workloads on a device and send every program that was built. Returns the exit code."""
     device = Device(name)
     kernels = library(device)
-    claims, sent = Claims(Path(folder)), 0
+    claims, sent = BuildClaims(Path(folder)), 0
     failed = False
 
     def claim(kernel: str, digest: str) -> bool:
@@ -30,7 +30,7 @@ def main(name: str, folder: str, workloads: list[str]) -> int:
         sent = _send_built(kernels, sent)
         return claims(kernel, digest)
 
-    kernels.claim = claim
+    kernels.build_filter = claim
     # A kernel that does not build is skipped with a warning, here as in programs.
     warnings.showwarning = lambda message, *rest: send(warning=str(message))
     for workload in workloads:
@@ -49,9 +49,9 @@ def main(name: str, folder: str, workloads: list[str]) -> int:
 
 def _send_built(kernels: KernelLibrary, sent: int) -> int:
     """Send the programs built after the first `sent`. Returns the new number of programs sent."""
-    for built in kernels.built[sent:]:
+    for built in kernels.program_builds[sent:]:
         send(kernel=built.kernel, seconds=built.seconds, compiled=built.compiled)
-    return len(kernels.built)
+    return len(kernels.program_builds)
 
 
 if __name__ == "__main__":

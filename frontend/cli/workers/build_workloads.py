@@ -14,7 +14,7 @@ import numpy as np
 import polyhal
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.kernels.call_log import Record
+from polyhal.hal.kernels.call_log import KernelCallLog
 from polyhal.models import CNN, GPT, MLP, GPTConfig
 from polyhal.nn import functional as F
 
@@ -63,7 +63,7 @@ def gpt(device: Device) -> None:
 
 def used(device: Device) -> None:
     """Run every call in the kernel-call log of this device, under any driver. Calls that fail now are skipped."""
-    for call in Record(device.info).calls():
+    for call in KernelCallLog(device.info).calls():
         try:
             call.run(device)
         except (PolyhalError, KeyError, TypeError, ValueError) as error:  # logged by another version of Polyhal

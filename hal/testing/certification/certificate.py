@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.fingerprint import Identity, identity
+from polyhal.hal.discovery.fingerprint import Fingerprint, fingerprint
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
-from polyhal.hal.kernels.quarantine import Entry
+from polyhal.hal.kernels.quarantine import QuarantineEntry
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings import env, json_store
 from polyhal.hal.testing.kit.scope import Scope
@@ -61,7 +61,7 @@ class Certificate:
 
     name: str
     """The name that users know the device by, such as `opencl:1`."""
-    identity: Identity
+    identity: Fingerprint
     info: Mapping[str, Any]
     """Its `DeviceInfo`."""
     limits: Mapping[str, int]
@@ -84,7 +84,7 @@ class Certificate:
     results: Mapping[str, Mapping[str, OpResult]]
     """By op and dtype; `any` stands for checks that concern no particular dtype."""
     findings: tuple[Finding, ...] = ()
-    quarantined: tuple[Entry, ...] = field(default=())
+    quarantined: tuple[QuarantineEntry, ...] = field(default=())
 
     @property
     def failed(self) -> int:
@@ -122,14 +122,14 @@ class Certificate:
             certificate = cls(
                 **members
                 | {
-                    "identity": Identity.from_json(members["identity"]),
+                    "identity": Fingerprint.from_json(members["identity"]),
                     "storage": tuple(map(str, members["storage"])),
                     "compute": tuple(map(str, members["compute"])),
                     "results": {
                         op: {dtype: _result(r) for dtype, r in row.items()} for op, row in members["results"].items()
                     },
                     "findings": tuple(Finding(**f) for f in members["findings"]),
-                    "quarantined": tuple(Entry.from_json(e) for e in members["quarantined"]),
+                    "quarantined": tuple(QuarantineEntry.from_json(e) for e in members["quarantined"]),
                 }
             )
             _check(certificate)
@@ -166,7 +166,7 @@ def describe(device: Device, scope: Scope, only: str) -> dict[str, Any]:
     info, capabilities = device.info, device.capabilities
     return {
         "name": device.name,
-        "identity": identity(device),
+        "identity": fingerprint(device),
         "info": {**info.to_json(), "features": dict(capabilities.features)},
         "limits": {"memory": info.memory, **asdict(capabilities.limits)},
         "storage": tuple(sorted(d.name for d in capabilities.storage)),
@@ -193,7 +193,7 @@ def write(certificate: Certificate, path: Path) -> None:
 
 def certificate_path(device: Device) -> Path:
     """The file in the cache for the certificate of a device with its current driver and versions."""
-    return env.cache_dir() / "certificates" / f"{identity(device).key}.json"
+    return env.cache_dir() / "certificates" / f"{fingerprint(device).key}.json"
 
 
 def stored(device: Device) -> tuple[Certificate | None, str]:
@@ -205,7 +205,7 @@ def stored(device: Device) -> tuple[Certificate | None, str]:
         return None, f"{device.name} was not verified with this driver and these versions"
     except (OSError, CorruptFileError, IncompatibleFileError) as error:
         return None, f"the certificate is ignored: {error}"
-    if certificate.identity != identity(device):
+    if certificate.identity != fingerprint(device):
         other = certificate.identity
         return None, f"{path} is ignored: it is about {other.device} with the driver {other.driver}"
     return certificate, ""

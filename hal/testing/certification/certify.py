@@ -8,7 +8,7 @@ from typing import Protocol
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceLostError
 from polyhal.hal.kernels import quarantine
-from polyhal.hal.kernels.quarantine import EMPTY, Entry, Quarantine
+from polyhal.hal.kernels.quarantine import EMPTY, Quarantine, QuarantineEntry
 from polyhal.hal.testing.certification.build_certificate import KitRun, build_certificate
 from polyhal.hal.testing.certification.certificate import Certificate
 from polyhal.hal.testing.certification.crash_journal import Journal
@@ -119,7 +119,7 @@ def _fatal_entries(device: Device, keep: bool) -> Quarantine:
 
 def _merged(entries: Quarantine) -> Quarantine:
     """One entry per kernel, for all layouts in which it failed."""
-    by_kernel: dict[tuple[str, str, str], Entry] = {}
+    by_kernel: dict[tuple[str, str, str], QuarantineEntry] = {}
     for e in entries.entries:
         first = by_kernel.setdefault((e.step, e.op, e.dtype), e)
         layouts = tuple(dict.fromkeys((*first.layouts, *e.layouts)))

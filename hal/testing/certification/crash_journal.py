@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from polyhal.hal.device import Device
-from polyhal.hal.discovery.fingerprint import identity, place
+from polyhal.hal.discovery.fingerprint import device_key, fingerprint
 from polyhal.hal.settings import env
 
 _FRESH = 30.0
@@ -23,8 +23,8 @@ class Journal:
     """The journal of one device. While entered, it names the running case; an orderly exit deletes it."""
 
     def __init__(self, device: Device) -> None:
-        self._path = env.cache_dir() / "quarantine" / f"{place(device)}.running"
-        self._key = identity(device).key
+        self._path = env.cache_dir() / "quarantine" / f"{device_key(device)}.running"
+        self._key = fingerprint(device).key
         self._writable = True
 
     def crashed(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from polyhal.hal.device import Device
-from polyhal.hal.kernels.quarantine import Entry, Quarantine
+from polyhal.hal.kernels.quarantine import Quarantine, QuarantineEntry
 from polyhal.hal.ops import OPS
 from polyhal.hal.planning.resolution import LayoutClass, Resolution, ResolutionStep
 from polyhal.hal.protocol import Feature
@@ -27,7 +27,7 @@ from polyhal.hal.testing.kit.scope import Scope
 class Diagnosis:
     """The kernels to quarantine for a case to pass. No entries: no kernel that could be quarantined is the cause."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[QuarantineEntry, ...] = ()
     reproducible: bool = True
     """False if the case passes when it is simply repeated."""
 
@@ -41,7 +41,7 @@ def diagnose(device: Device, failed: Outcome, scope: Scope, known: Quarantine) -
             # A race may not show again; the kernel of a forward case is suspect all the same.
             own = _own(used, failed) if _kind(failed) == "forward" and not _spared(used, known) else None
             return Diagnosis((trial.entry(own),) if own is not None else (), reproducible=False)
-        culprits: list[Entry] = []
+        culprits: list[QuarantineEntry] = []
         while not passed:
             suspects = trial.suspects(used, known | culprits)
             if not suspects:
@@ -68,14 +68,14 @@ def failed_op(outcome: Outcome) -> str:
     return outcome.case.op if outcome.case is not None else ""
 
 
-def loss_suspect(device: Device, failed: Outcome) -> Entry | None:
+def loss_suspect(device: Device, failed: Outcome) -> QuarantineEntry | None:
     """The entry for the kernel of a forward case in which the device was lost. Runs nothing."""
     resolutions = (plan.resolution for key, plan in device.plans.items() if key[0].name == failed_op(failed))
     own = _own((r for r in resolutions if failed.case is not None and r.dtype == failed.case.dtype), failed)
     return replace(_entry(own, failed), fatal=True) if own is not None and _kind(failed) == "forward" else None
 
 
-def crash_suspects(device: Device, case: str, known: Quarantine) -> tuple[Entry, ...]:
+def crash_suspects(device: Device, case: str, known: Quarantine) -> tuple[QuarantineEntry, ...]:
     """The entry for the kernel of a forward case during which a process ended; none for other cases.
 
     That is the native kernel, if there may be one, or the core member if the native kernel is quarantined already.
@@ -86,7 +86,11 @@ def crash_suspects(device: Device, case: str, known: Quarantine) -> tuple[Entry,
     native = bool(device.features & Feature.LOWERING) and not _names(known, ResolutionStep.NATIVE, op, dtype)
     step = ResolutionStep.NATIVE if native else ResolutionStep.CORE
     today = datetime.now(UTC).date().isoformat()
-    return (Entry(step, op, dtype, tuple(LayoutClass), "the process ended during the check", case, today, fatal=True),)
+    return (
+        QuarantineEntry(
+            step, op, dtype, tuple(LayoutClass), "the process ended during the check", case, today, fatal=True
+        ),
+    )
 
 
 def _names(known: Quarantine, step: ResolutionStep, op: str, dtype: str) -> bool:
@@ -118,9 +122,9 @@ class _Trial:
             raise outcome.error
         return not outcome.problem, used
 
-    def suspects(self, used: Iterable[Resolution], known: Quarantine) -> list[Entry]:
+    def suspects(self, used: Iterable[Resolution], known: Quarantine) -> list[QuarantineEntry]:
         """Entries for all kernels in use, those of the case's own op first."""
-        suspects: dict[tuple[ResolutionStep, str, str], Entry] = {}
+        suspects: dict[tuple[ResolutionStep, str, str], QuarantineEntry] = {}
         for resolution in used:
             # If resolving raised, the step is unknown: it may have been either.
             for step in (resolution.step,) if resolution.step else (ResolutionStep.NATIVE, ResolutionStep.CORE):
@@ -130,10 +134,10 @@ class _Trial:
                     suspects.setdefault((step, resolution.op, resolution.dtype), _entry(suspect, self._failed))
         return sorted(suspects.values(), key=lambda e: e.op != failed_op(self._failed))
 
-    def entry(self, resolution: Resolution) -> Entry:
+    def entry(self, resolution: Resolution) -> QuarantineEntry:
         return _entry(resolution, self._failed)
 
-    def narrowed(self, entry: Entry, others: Quarantine, used: Iterable[Resolution]) -> Entry:
+    def narrowed(self, entry: QuarantineEntry, others: Quarantine, used: Iterable[Resolution]) -> QuarantineEntry:
         """`entry` without the layouts in which its kernel works."""
         tried = {r.layout for r in used if (r.op, r.dtype) == (entry.op, entry.dtype)}
         if len(tried) < 2 or entry.step is not ResolutionStep.NATIVE:
@@ -161,9 +165,9 @@ def _kind(outcome: Outcome) -> str:
     return outcome.case.kind if outcome.case is not None else ""
 
 
-def _entry(resolution: Resolution, outcome: Outcome) -> Entry:
+def _entry(resolution: Resolution, outcome: Outcome) -> QuarantineEntry:
     assert resolution.step is not None
-    return Entry(
+    return QuarantineEntry(
         resolution.step,
         resolution.op,
         resolution.dtype,

@@ -73,7 +73,7 @@ def ops_by_kernel(device: Device) -> dict[str, list[str]]:
         claimed.add(kernel)
         return False
 
-    before, kernels.claim = kernels.claim, refuse
+    before, kernels.build_filter = kernels.build_filter, refuse
     try:
         for op in OPS:
             claimed.clear()
@@ -84,7 +84,7 @@ def ops_by_kernel(device: Device) -> dict[str, list[str]]:
                 for part in kernels.parts(kernel):
                     ops[part].add(op.name)
     finally:
-        kernels.claim = before
+        kernels.build_filter = before
     return {name: sorted(ops[name]) for name in kernels.names()}
 
 
@@ -112,13 +112,13 @@ def check(device: Device, name: str, progress: Callable[[Outcome], None] | None 
 def build_variants(device: Device, name: str, ops: list[str]) -> None:
     """Build the programs of a file that the samples of `ops` need in their primary dtype."""
     kernels = library(device)
-    before, kernels.claim = kernels.claim, lambda kernel, digest: kernel == name
+    before, kernels.build_filter = kernels.build_filter, lambda kernel, digest: kernel == name
     try:
         for op in ops:
             for call in _calls(device, OPS[op]):
                 _lower(device, call, specs_of(call.values))
     finally:
-        kernels.claim = before
+        kernels.build_filter = before
 
 
 def _problem(outcome: Outcome) -> str:
@@ -168,22 +168,22 @@ def _timings(device: Device, kernels: KernelLibrary, name: str, ops: list[str]) 
 @contextmanager
 def _in_force(kernels: KernelLibrary, name: str) -> Iterator[None]:
     """Use the changed file inside the block, even if it is disabled."""
-    kernels.overrides.trial = frozenset({name})
-    kernels.forget()
+    kernels.overrides.under_test = frozenset({name})
+    kernels.reload()
     try:
         yield
     finally:
-        kernels.overrides.trial = frozenset()
-        kernels.forget()
+        kernels.overrides.under_test = frozenset()
+        kernels.reload()
 
 
 @contextmanager
 def _shipped(kernels: KernelLibrary) -> Iterator[None]:
     """Use shipped files only inside the block."""
     kernels.overrides.shipped_only = True
-    kernels.forget()
+    kernels.reload()
     try:
         yield
     finally:
         kernels.overrides.shipped_only = False
-        kernels.forget()
+        kernels.reload()

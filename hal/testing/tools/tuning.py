@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
-from polyhal.hal.kernels.tuning import Found, Key, Question, Tuning, Values, tunables
+from polyhal.hal.kernels.tuning import Key, TunedChoice, Tuning, TuningRequest, Values, tunables
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.op_calls import expected_results
 from polyhal.hal.testing.tools.workloads import Runner, Workload, interleaved, workloads
@@ -49,7 +49,7 @@ class RejectedCandidate:
 class TuningResult:
     """The result for one shape class. Seconds are medians per call of the final comparison."""
 
-    found: Found
+    found: TunedChoice
     default: Mapping[str, int]
     default_seconds: float
     seconds: float
@@ -76,7 +76,7 @@ def search(
     Raises UnsupportedOpError if the backend has no tunables.
     """
     tuning, target = tunables(device), isolated(device)
-    tuning.adopt({})  # compare with the default, whatever an earlier search found
+    tuning.replace({})  # compare with the default, whatever an earlier search found
     end = time.monotonic() + budget
     planned = _questions(target, tuning, workloads(device.type) if work is None else work, only, set(done))
     for i, (question, workload) in enumerate(planned):
@@ -88,19 +88,19 @@ def search(
 
 def _questions(
     device: Device, tuning: Tuning, work: Sequence[Workload], only: str, done: set[Key]
-) -> list[tuple[Question, Workload]]:
+) -> list[tuple[TuningRequest, Workload]]:
     """The tunable choices that lowering the workloads makes, each with the first workload that makes it."""
-    questions: dict[Key, tuple[Question, Workload]] = {}
+    questions: dict[Key, tuple[TuningRequest, Workload]] = {}
     for workload in work:
         if workload.dtype not in device.capabilities.compute:
             continue
-        tuning.asked = {}
+        tuning.requests = {}
         try:
             Runner(device, workload.call()).run()
         except Exception:  # `polyhal verify` finds kernels whose default fails
-            tuning.asked = None
+            tuning.requests = None
             continue
-        asked, tuning.asked = tuning.asked, None
+        asked, tuning.requests = tuning.requests, None
         for key, question in asked.items():
             if only in key[0] and key not in done:
                 questions.setdefault(key, (question, workload))
@@ -111,7 +111,7 @@ class _ShapeClassSearch:
     """The search for one shape class."""
 
     def __init__(
-        self, device: Device, tuning: Tuning, question: Question, workload: Workload,
+        self, device: Device, tuning: Tuning, question: TuningRequest, workload: Workload,
         skip: set[tuple[Key, tuple[tuple[str, int], ...]]],
     ) -> None:  # fmt: skip
         self._device, self._tuning, self._question = device, tuning, question
@@ -176,6 +176,6 @@ class _ShapeClassSearch:
             best = 0
         q = self._question
         day = datetime.now(UTC).date().isoformat()
-        found = Found(*self._key, contenders[best], medians[0] / medians[best], day)
+        found = TunedChoice(*self._key, contenders[best], medians[0] / medians[best], day)
         default = {name: int(getattr(q.default, name)) for name in q.family.space}
         return TuningResult(found, default, medians[0], medians[best], tried, refused, left)

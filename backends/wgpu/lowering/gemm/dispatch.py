@@ -18,7 +18,7 @@ from polyhal.backends.common.launching.split_k import split_k
 from polyhal.backends.common.problems import gemm
 from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.wgpu.dialect import type_name
-from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
+from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
 from polyhal.backends.wgpu.lowering.gemm.large import halved
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.runtime import Runtime
@@ -192,7 +192,7 @@ def add(runtime: Runtime, p: Product, splits: int) -> Launch:
     return runtime.launch("matmul_sum", "gemm/split_k_reduce", chosen, parameters, ceil_div(size, _SUM_GROUP))
 
 
-def finish(runtime: Runtime, p: Product, multiply: KernelLaunch, splits: int) -> Launch:
+def finish(runtime: Runtime, p: Product, multiply: DispatchLaunch, splits: int) -> Launch:
     """The launch, followed by the addition of what splits leave."""
     if splits == 1:
         return multiply

@@ -10,7 +10,7 @@ from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at
 from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
 from polyhal.backends.common.problems.reduction import COMBINE, Axes, Operation, accumulator
 from polyhal.backends.wgpu.dialect import convert, type_name
-from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
+from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
 from polyhal.backends.wgpu.lowering.support import group_reduce, runs
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
@@ -46,7 +46,7 @@ class Target:
     """What sums are divided by at the end; 0 for nothing."""
 
 
-def one_pass(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> KernelLaunch:
+def one_pass(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
     """Every part of every result by one team of invocations."""
     return (_rows if axes.by_rows else _columns)(runtime, op, x, axes, target)
 
@@ -95,7 +95,7 @@ def walk(axes: Axes, step: int) -> list[Parameter]:
     return runs.members(length if in_runs(axes) else 0, step, (outer, inner))
 
 
-def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> KernelLaunch:
+def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
     (k0, k0s), (k1, k1s) = axes.kept
     (_, r0s), (r1, r1s) = axes.reduced
     whole = x.aligned and r1s == 1 and all(s % _VECTOR == 0 for s in (k0s, k1s, r0s, r1 if in_runs(axes) else 0))
@@ -115,7 +115,7 @@ def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Targe
     return runtime.launch(f"reduce.{op}", "reduction/rows", definitions, parameters, ceil_div(tasks * lanes, group))
 
 
-def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> KernelLaunch:
+def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
     (k0, k0s), (k1, _) = axes.kept
     width = column_width(x, axes)
     vectors = ceil_div(k1, width)

@@ -11,7 +11,7 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
 from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
-from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
+from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
 from polyhal.backends.wgpu.lowering.support import group_reduce, runs
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -54,7 +54,7 @@ class _Plan:
     def _uints(self, *values: int) -> list[Parameter]:
         return [Constant(v, "uint") for v in values]
 
-    def gather(self, definitions: Mapping[str, Any], tensors: Sequence[Tensor], workspace: int) -> KernelLaunch:
+    def gather(self, definitions: Mapping[str, Any], tensors: Sequence[Tensor], workspace: int) -> DispatchLaunch:
         """The parts of every channel."""
         tasks = self.channels * self.parts
         group = group_reduce.group_size(self.runtime, self.lanes, tasks)
@@ -72,7 +72,7 @@ class _Plan:
 
     def join(
         self, definitions: Mapping[str, Any], operands: Sequence[Parameter], numbers: Sequence[Parameter]
-    ) -> KernelLaunch:
+    ) -> DispatchLaunch:
         """The parts of every channel joined."""
         lanes = 1 if self.runtime.features.cpu or self.parts == 1 else _JOINING
         group = group_reduce.group_size(self.runtime, lanes, self.channels)
@@ -82,7 +82,7 @@ class _Plan:
             [*operands, *self._uints(self.channels, self.parts), *numbers], ceil_div(self.channels * lanes, group),
         )  # fmt: skip
 
-    def apply(self, definitions: Mapping[str, Any], operands: Sequence[Parameter], eps: Constant) -> KernelLaunch:
+    def apply(self, definitions: Mapping[str, Any], operands: Sequence[Parameter], eps: Constant) -> DispatchLaunch:
         """The elements of every plane, from what was joined."""
         count = self.images * self.channels
         vectors = ceil_div(self.inner, self.width)

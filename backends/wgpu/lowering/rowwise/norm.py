@@ -11,7 +11,7 @@ from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import norm
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.common.problems.reduction import Axes
-from polyhal.backends.wgpu.launch import KernelLaunch, Parameter
+from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
 from polyhal.backends.wgpu.lowering.reduction import passes
 from polyhal.backends.wgpu.lowering.support import group_reduce, rows
 from polyhal.backends.wgpu.lowering.support.windows import too_large
@@ -94,7 +94,7 @@ def _backward(centred: bool) -> LoweringFunction:
 
 def _weight_partial(
     runtime: Runtime, found: norm.NormGradient, arranged: rows.Rows, centred: bool, workspace: int
-) -> tuple[KernelLaunch, int]:
+) -> tuple[DispatchLaunch, int]:
     """The sums over chunks of rows, and how many chunks there are."""
     block = group_reduce.block(runtime, arranged.length // arranged.width, arranged.rows)
     blocks = ceil_div(arranged.length // arranged.width, block.vectors)

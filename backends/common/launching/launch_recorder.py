@@ -1,0 +1,49 @@
+"""Recording launches for a command buffer: what calls launch is kept instead of enqueued.
+
+The launches of a device ask its recorder, if there is one, before they enqueue anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+L = TypeVar("L")
+"""A backend's form of a recorded launch."""
+
+
+class LaunchRecorder(Generic[L]):
+    """Receives the launches of one thread. Other threads continue to launch."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self.launches: list[L] = []
+
+    def accepts(self) -> bool:
+        """Return whether launches of the current thread are to be recorded."""
+        return threading.get_ident() == self._thread
+
+    def add(self, launch: L) -> None:
+        """Record one launch."""
+        self.launches.append(launch)
+
+
+class _RecordsLaunches(Protocol[L]):
+    """The open device of a backend."""
+
+    recorder: LaunchRecorder[L] | None
+
+
+def record_launches(runtime: _RecordsLaunches[L], calls: Sequence[Callable[[], None]]) -> tuple[list[L], list[int]]:
+    """Run `calls` and return the launches they make, and for each launch the position of its call."""
+    origins: list[int] = []
+    recorder: LaunchRecorder[L] = LaunchRecorder()
+    runtime.recorder = recorder
+    try:
+        for position, call in enumerate(calls):
+            call()
+            origins += [position] * (len(recorder.launches) - len(origins))
+    finally:
+        runtime.recorder = None
+    return recorder.launches, origins
