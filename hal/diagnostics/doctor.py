@@ -179,7 +179,7 @@ def _device(found: Registry, candidate: Candidate, default: str, tests: bool) ->
         cause = error.__cause__ or error
         return DeviceReport(name, info, {}, False, hidden, problem=describe(cause), fix=fix(cause) or _UNKNOWN_FIX)
     results = self_test(device) if tests and not hidden else ()
-    speed = found.speeds.known(candidate)
+    speed = found.benchmarks.lookup(candidate)
     return DeviceReport(
         name,
         info,
@@ -187,7 +187,7 @@ def _device(found: Registry, candidate: Candidate, default: str, tests: bool) ->
         device.name == default,
         hidden,
         tests=results,
-        speed=None if speed is None else {**asdict(speed), "ratio": found.speeds.ratio(candidate)},
+        speed=None if speed is None else {**asdict(speed), "ratio": found.benchmarks.ratio(candidate)},
         quarantined=quarantine.load(device).lines(),
     )
 

@@ -1,1 +1,1 @@
-"""Finding devices: plug-ins, probing, validation, ranking, and the benchmark that decides between equals."""
+"""Device discovery: plug-ins, probing, validation, ranking, and the benchmark that orders devices of one type."""

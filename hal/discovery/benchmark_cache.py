@@ -1,8 +1,8 @@
-"""How fast the devices of this machine are: measured once each, remembered in files that processes share.
+"""The benchmark cache: results of the device benchmark, in files that processes share.
 
-One file per device, under a digest of everything that the speed depends on; it holds that in clear, too. A file that is
-torn, foreign or out of date counts as absent. Files are replaced atomically, and one process measures at a time, so that
-the processes of one job neither disturb each other's clocks nor repeat each other's work.
+There is one file per device, named by a digest of everything that the speed depends on and containing it in clear text. A file
+that is damaged, foreign or out of date counts as absent. Files are replaced atomically, and one process benchmarks at a time,
+so that the processes of one job neither disturb each other's clocks nor repeat each other's work.
 """
 
 from __future__ import annotations
@@ -21,160 +21,164 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from polyhal.hal.discovery.benchmark import VERSION, CannotMeasureError, Figures, in_a_process
-from polyhal.hal.discovery.plugins import UNKNOWN, Origin, describe
+from polyhal.hal.discovery.benchmark import VERSION, BenchmarkTimes, BenchmarkUnavailableError, run_in_subprocess
+from polyhal.hal.discovery.plugins import UNKNOWN, PluginOrigin, describe
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.errors import PolyhalError
 from polyhal.hal.settings import env, json_store
 
 _RETRY = timedelta(days=1)
-"""How long a failed measurement stands: what made it fail may have been a busy machine."""
-_NEAR = 1.5
-"""How many times as long as the fastest a device may take to be measured a second time: other programs disturb by less."""
+"""Time for which a failed benchmark stands. A busy machine may have been the cause."""
+_CLOSE = 1.5
+"""Devices that take up to this many times as long as the fastest are benchmarked again. Other programs disturb by less."""
 _POLL = 0.1
-"""Seconds between two looks at another process's lock."""
+"""Seconds between two checks of another process's lock."""
 _SILENCE = 2.0
-"""Seconds of waiting for it after which the user is told."""
+"""Seconds of waiting for it after which the user is informed."""
 _SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """What a measurement found; 0 where it failed. Devices of one kind did the same work."""
+class BenchmarkResult:
+    """The result for one device; times are 0 if the benchmark failed. Devices of one kind had the same workload."""
 
     seconds: float
     numpy_seconds: float
     side: int
-    """How much work it was (see `polyhal.hal.discovery.benchmark.Sizes`)."""
+    """The size of the workload (see `polyhal.hal.discovery.benchmark.WorkloadSize`)."""
     date: str
     """UTC, ISO 8601."""
     problem: str = ""
 
     @property
     def day(self) -> str:
+        """The date without the time."""
         return self.date[:10]
 
 
-Measure = Callable[[Candidate, float], Figures]
-"""Measures a device within a number of seconds. Raises where that fails."""
+RunBenchmark = Callable[[Candidate, float], BenchmarkTimes]
+"""Benchmarks a device within a number of seconds. Raises if that fails."""
 
 
-class Speeds:
-    """The remembered speeds, and the way to find those that are missing."""
+class BenchmarkCache:
+    """The results that are known, and the means to obtain those that are missing."""
 
-    def __init__(self, measure: Measure | None = None, origins: Mapping[str, Origin] | None = None) -> None:
-        self._measure = measure or in_a_process
+    def __init__(self, run: RunBenchmark | None = None, origins: Mapping[str, PluginOrigin] | None = None) -> None:
+        self._run = run or run_in_subprocess
         self._origins = origins if origins is not None else {}
-        self._known: dict[str, Speed | None] = {}
-        self._here: dict[str, str] = {}
-        self.refusal = ""
-        """Why devices were not measured although their order was asked for; empty where they were."""
+        self._results: dict[str, BenchmarkResult | None] = {}
+        self._environment: dict[str, str] = {}
+        self.skipped = ""
+        """Why devices were not benchmarked although their order was requested; empty if they were."""
 
-    def known(self, candidate: Candidate) -> Speed | None:
-        """The speed as far as it was measured. Devices of one model, driver and version share it. Measures nothing.
+    def lookup(self, candidate: Candidate) -> BenchmarkResult | None:
+        """Return the result for a device if there is one. Devices of one model, driver and version share it.
 
-        Nothing is known where POLYHAL_MEASURE_TIMEOUT is 0, so that the order of devices then depends on no clock at all.
+        There are no results if POLYHAL_MEASURE_TIMEOUT is 0, so that the order of devices then depends on no clock at all.
         """
         if not env.measure_timeout():
             return None
         key = self.key(candidate)
         name = _digest(key)
-        if name not in self._known:
-            self._known[name] = _load(_folder() / name, key)
-        return self._known[name]
+        if name not in self._results:
+            self._results[name] = _load(_folder() / name, key)
+        return self._results[name]
 
     def ratio(self, candidate: Candidate) -> float:
-        """How many times as fast as plain NumPy the device is; 0 where that is not known.
+        """Return how many times as fast as plain NumPy a device is; 0 if it is unknown.
 
-        NumPy counts as fast as the fastest process that did this work in it, so that figures of one machine compare.
+        The time of NumPy is that of the fastest process with the same workload, so that ratios on one machine compare.
         """
-        speed = self.known(candidate)
-        if speed is None or speed.problem:
+        result = self.lookup(candidate)
+        if result is None or result.problem:
             return 0.0
-        same = [s.numpy_seconds for s in self._known.values() if s is not None and s.side == speed.side]
-        return min(same) / speed.seconds
+        same = [r.numpy_seconds for r in self._results.values() if r is not None and r.side == result.side]
+        return min(same) / result.seconds
 
-    def ensure(self, candidates: Sequence[Candidate], *, anew: bool = False) -> None:
-        """Measure the candidates that were not measured before, or all of them, and remember what is found.
+    def ensure(self, candidates: Sequence[Candidate], *, refresh: bool = False) -> None:
+        """Benchmark the candidates that have no result, or with `refresh` all of them.
 
-        Measures nothing where POLYHAL_MEASURE_TIMEOUT is 0 or where nothing could be remembered: see `refusal`.
+        Does nothing if POLYHAL_MEASURE_TIMEOUT is 0 or if no result could be stored; `skipped` then says so.
         """
         seconds = env.measure_timeout()
-        self.refusal = _refusal(seconds)
-        if self.refusal or not (anew or self._missing(candidates)):
+        self.skipped = _reason_to_skip(seconds)
+        if self.skipped or not (refresh or self._missing(candidates)):
             return
         try:
-            with _turn(_folder(), patience=2 * seconds) as lock:
-                self._known.clear()  # another process may have measured them meanwhile
-                missing = self._distinct(candidates) if anew else self._missing(candidates)
+            with _exclusive(_folder(), patience=2 * seconds) as lock:
+                self._results.clear()  # another process may have benchmarked them meanwhile
+                missing = self._distinct(candidates) if refresh else self._missing(candidates)
                 if missing:
                     names = ", ".join(c.name for c in missing)
-                    what = f"measuring {names} once, to know the fastest; POLYHAL_DEVICE=NAME does without"
-                    print(f"polyhal: {what}", file=sys.stderr, flush=True)
+                    notice = f"measuring {names} once, to know the fastest; POLYHAL_DEVICE=NAME does without"
+                    print(f"polyhal: {notice}", file=sys.stderr, flush=True)
                 for candidate in missing:
                     lock.touch()
-                    self._remember(candidate, seconds)
+                    self._benchmark(candidate, seconds)
                 for candidate in self._close(candidates) if missing else ():
                     lock.touch()
-                    self._remember(candidate, seconds, again=True)
-        except (CannotMeasureError, OSError) as error:
-            self.refusal = describe(error)
+                    self._benchmark(candidate, seconds, again=True)
+        except (BenchmarkUnavailableError, OSError) as error:
+            self.skipped = describe(error)
 
     def differ(self, candidates: Sequence[Candidate]) -> bool:
-        """Whether there is more than one speed to be expected among them: identical cards have one."""
+        """Return whether the candidates can differ in speed. Identical cards cannot."""
         return len(self._distinct(candidates)) > 1
 
     def key(self, candidate: Candidate) -> dict[str, str]:
-        """Everything that the speed of a device depends on, as far as it can be known without opening it."""
-        where = self._origins.get(candidate.backend.name, UNKNOWN)
+        """Return everything that the speed of a device depends on, as far as it is known without opening the device."""
+        origin = self._origins.get(candidate.backend.name, UNKNOWN)
         info = candidate.info
-        self._here = self._here or {"polyhal": _own_version(), "machine": machine(), "work": str(VERSION)}
+        self._environment = self._environment or {
+            "polyhal": _polyhal_version(), "machine": machine(), "work": str(VERSION)
+        }  # fmt: skip
         return {
             "backend": candidate.backend.name,
             "device": info.name,
             "type": info.type.value,
             "driver": info.driver,
-            "plug-in": str(where),
-            **self._here,
+            "plug-in": str(origin),
+            **self._environment,
         }
 
     def _distinct(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return one candidate per key."""
         return list({_digest(self.key(c)): c for c in reversed(candidates)}.values())[::-1]
 
     def _missing(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        return [c for c in self._distinct(candidates) if self.known(c) is None]
+        return [c for c in self._distinct(candidates) if self.lookup(c) is None]
 
     def _close(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Those whose place at the head depends on a second look, because others did the same work about as fast."""
-        sound = [(c, s) for c in self._distinct(candidates) if (s := self.known(c)) is not None and not s.problem]
-        best = {side: min(s.seconds for _, s in sound if s.side == side) for side in {s.side for _, s in sound}}
-        near = [(c, s.side) for c, s in sound if s.seconds < _NEAR * best[s.side]]
-        return [c for c, side in near if sum(side == other for _, other in near) > 1]
+        """Return the fastest candidates, if several had the same workload and similar times."""
+        valid = [(c, r) for c in self._distinct(candidates) if (r := self.lookup(c)) is not None and not r.problem]
+        best = {side: min(r.seconds for _, r in valid if r.side == side) for side in {r.side for _, r in valid}}
+        close = [(c, r.side) for c, r in valid if r.seconds < _CLOSE * best[r.side]]
+        return [c for c, side in close if sum(side == other for _, other in close) > 1]
 
-    def _remember(self, candidate: Candidate, seconds: float, *, again: bool = False) -> None:
-        """Measure a device and keep what is found; `again` keeps the better of that and of what was known."""
+    def _benchmark(self, candidate: Candidate, seconds: float, *, again: bool = False) -> None:
+        """Benchmark a device and store the result; with `again`, keep the better of two results."""
         key = self.key(candidate)
         date = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            figures = self._measure(candidate, seconds)
-            speed = Speed(*figures, date)
-            if not _sound(speed):
-                raise ValueError(f"the clock went wrong: {figures}")
-        except CannotMeasureError:
+            times = self._run(candidate, seconds)
+            result = BenchmarkResult(*times, date)
+            if not _is_plausible(result):
+                raise ValueError(f"the clock went wrong: {times}")
+        except BenchmarkUnavailableError:
             raise
         except Exception as error:  # drivers raise anything; the device comes last, with the reason
-            speed = Speed(0.0, 0.0, 0, date, describe(error))
+            result = BenchmarkResult(0.0, 0.0, 0, date, describe(error))
         name = _digest(key)
-        before = self._known.get(name)
-        if again and before is not None and (speed.problem or before.seconds < speed.seconds):
+        before = self._results.get(name)
+        if again and before is not None and (result.problem or before.seconds < result.seconds):
             return
-        self._known[name] = speed
-        with contextlib.suppress(OSError):  # a full disk costs another measurement, later
-            json_store.write(_folder() / name, {"schema": _SCHEMA, "key": key, "speed": asdict(speed)})
+        self._results[name] = result
+        with contextlib.suppress(OSError):  # a full disk costs another benchmark, later
+            json_store.write(_folder() / name, {"schema": _SCHEMA, "key": key, "speed": asdict(result)})
 
 
 def machine() -> str:
-    """The processor's model and how many cores this process may use."""
+    """Return the processor's model and how many cores this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{_processor()}, {cores} cores"
 
@@ -188,7 +192,7 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _own_version() -> str:
+def _polyhal_version() -> str:
     try:
         return version("polyhal")
     except PackageNotFoundError:  # run from a folder that is not installed
@@ -203,7 +207,8 @@ def _digest(key: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24] + ".json"
 
 
-def _refusal(seconds: float) -> str:
+def _reason_to_skip(seconds: float) -> str:
+    """Return why no device can be benchmarked; empty if it is possible."""
     if not seconds:
         return "POLYHAL_MEASURE_TIMEOUT is 0"
     folder = _folder()
@@ -214,29 +219,29 @@ def _refusal(seconds: float) -> str:
     return "" if os.access(folder, os.W_OK) else f"{folder} cannot be written to"
 
 
-def _load(path: Path, key: Mapping[str, str]) -> Speed | None:
-    """The speed in a file, or None where there is none that can be used."""
+def _load(path: Path, key: Mapping[str, str]) -> BenchmarkResult | None:
+    """Return the result in a file, or None if there is none that can be used."""
     try:
-        found = json_store.read(path, _SCHEMA)
-        if found["key"] != key:
+        content = json_store.read(path, _SCHEMA)
+        if content["key"] != key:
             return None
-        speed = Speed(**found["speed"])
-        age = datetime.now(UTC) - datetime.fromisoformat(speed.date)
-        usable = age < _RETRY if speed.problem else _sound(speed)
+        result = BenchmarkResult(**content["speed"])
+        age = datetime.now(UTC) - datetime.fromisoformat(result.date)
+        usable = age < _RETRY if result.problem else _is_plausible(result)
     except (OSError, PolyhalError, ValueError, TypeError, KeyError):
         return None
-    return speed if usable else None
+    return result if usable else None
 
 
-def _sound(speed: Speed) -> bool:
-    return 0 < speed.seconds < math.inf and 0 < speed.numpy_seconds < math.inf and speed.side > 0
+def _is_plausible(result: BenchmarkResult) -> bool:
+    return 0 < result.seconds < math.inf and 0 < result.numpy_seconds < math.inf and result.side > 0
 
 
 @contextlib.contextmanager
-def _turn(folder: Path, patience: float) -> Iterator[Path]:
-    """Wait until no other process measures. A lock that nobody touched for `patience` seconds belongs to nobody."""
+def _exclusive(folder: Path, patience: float) -> Iterator[Path]:
+    """Wait until no other process benchmarks. A lock that was not touched for `patience` seconds is abandoned."""
     lock = folder / "measuring.lock"
-    begun, told = time.monotonic(), False
+    start, informed = time.monotonic(), False
     while True:
         try:
             os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -246,8 +251,8 @@ def _turn(folder: Path, patience: float) -> Iterator[Path]:
                 if time.time() - lock.stat().st_mtime > patience:
                     lock.unlink()
                     continue
-            if not told and time.monotonic() - begun > _SILENCE:
-                told = True
+            if not informed and time.monotonic() - start > _SILENCE:
+                informed = True
                 print(
                     f"polyhal: waiting for another process that measures devices ({lock})", file=sys.stderr, flush=True
                 )

@@ -1,7 +1,7 @@
-"""From an entry point to the backends it offers, and what can be wrong with them.
+"""Plug-ins: from an entry point to the backends that it offers.
 
-Whatever a stranger's distribution does wrong becomes a `PluginError` that says what and what to do; the registry records
-it as a `Failure`, and the other plug-ins never notice.
+Whatever a foreign distribution does wrong becomes a `PluginError` that says what is wrong and how to fix it. The registry
+records it as a `Failure`, and the other plug-ins are not affected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESERVED = frozenset({"cpu", "gpu"})
 
 
 class PluginError(PolyhalError, ValueError):
-    """A plug-in does not do what the contract asks. `fix` says what to do about it; empty where nothing special."""
+    """A plug-in breaks the contract. `fix` says what to do about it; it may be empty."""
 
     def __init__(self, problem: str, fix: str = "") -> None:
         super().__init__(problem)
@@ -33,7 +33,7 @@ class PluginError(PolyhalError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an entry point, a backend or a device is not available, and what to do where that is known."""
+    """Why an entry point, a backend or a device is not available, and how to fix it if that is known."""
 
     source: str
     reason: str
@@ -41,8 +41,8 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a backend comes from: its entry point, and the distribution with its version (empty where unknown)."""
+class PluginOrigin:
+    """Where a backend comes from: its entry point, and the distribution with its version (empty if unknown)."""
 
     point: str
     distribution: str = ""
@@ -52,18 +52,18 @@ class Origin:
         return f"{self.distribution} {self.version}".strip() or self.point
 
 
-UNKNOWN = Origin("the program itself")
-"""Of a backend that was registered by a call."""
+UNKNOWN = PluginOrigin("the program itself")
+"""The origin of a backend that was registered by a call."""
 
 
-def origin(point: EntryPoint) -> Origin:
-    """Where `point` comes from."""
+def origin(point: EntryPoint) -> PluginOrigin:
+    """Return where `point` comes from."""
     text = f"{point.name} = {point.value}"
-    return Origin(text, point.dist.name, point.dist.version) if point.dist else Origin(text)
+    return PluginOrigin(text, point.dist.name, point.dist.version) if point.dist else PluginOrigin(text)
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line: its type and what it says; of our own errors, what they say."""
+    """Return an exception in one line: type and message, or the message alone for our own errors."""
     text = " ".join(str(error).split())
     if isinstance(error, PolyhalError) and text:
         return text
@@ -71,27 +71,27 @@ def describe(error: BaseException) -> str:
 
 
 def failure(source: str, error: BaseException) -> Failure:
-    """The record of an exception. Its notes (see `BaseException.add_note`) say what to do about it."""
+    """Return the record of an exception. Its notes (see `BaseException.add_note`) become the fix."""
     return Failure(source, describe(error), fix(error))
 
 
 def fix(error: BaseException) -> str:
-    """What to do about an exception, where it says so."""
+    """Return what to do about an exception, if it says so."""
     return error.fix if isinstance(error, PluginError) else "; ".join(getattr(error, "__notes__", ()))
 
 
 def load(point: EntryPoint) -> list[Any]:
-    """What the hook of `point` returns, as a list. Bounded by POLYHAL_PROBE_TIMEOUT.
+    """Return what the hook of `point` returns, as a list. Limited by POLYHAL_PROBE_TIMEOUT.
 
     Raises PluginError, or whatever the plug-in raises.
     """
-    where = origin(point)
-    owner = where.distribution or point.value
+    source = origin(point)
+    owner = source.distribution or point.value
     seconds = env.probe_timeout()
     try:
-        return within(seconds, lambda: _offers(point), f"load {point.name}")
+        return within(seconds, lambda: _call_hook(point), f"load {point.name}")
     except NoAnswerError as error:
-        raise PluginError(f"loading it gave {error}", slow(f"POLYHAL_DISABLE={point.name}")) from error
+        raise PluginError(f"loading it gave {error}", slow_plugin_fix(f"POLYHAL_DISABLE={point.name}")) from error
     except ImportError as error:
         missing = f"install what provides the module {error.name}" if error.name else "install what it needs"
         raise PluginError(describe(error), f"{missing}, or uninstall {owner}") from error
@@ -102,12 +102,12 @@ def load(point: EntryPoint) -> list[Any]:
         raise PluginError(describe(error), f"update or uninstall {owner}") from error
 
 
-def slow(variable: str) -> str:
-    """What to do about a plug-in that does not answer."""
+def slow_plugin_fix(variable: str) -> str:
+    """Return what to do about a plug-in that does not answer."""
     return f"if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; {variable} leaves it out"
 
 
-def _offers(point: EntryPoint) -> list[Any]:
+def _call_hook(point: EntryPoint) -> list[Any]:
     plugin = point.load()
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(HookSpecs)
@@ -119,31 +119,33 @@ def _offers(point: EntryPoint) -> list[Any]:
         raise PluginError(f"{hook} must take no arguments ({' '.join(str(error).split())})") from error
     if not manager.hook.polyhal_backends.get_hookimpls():
         raise PluginError(f"{point.value} has no function polyhal_backends marked with polyhal.hal.hookspecs.hookimpl")
-    returned = manager.hook.polyhal_backends()
+    results = manager.hook.polyhal_backends()
     # pluggy drops the result None.
-    offers = returned[0] if returned else None
-    if isinstance(offers, str | BackendSpec) or not isinstance(offers, Iterable):
-        raise PluginError(f"{hook} returned {offers!r}; expected a sequence of BackendSpec")
-    return list(offers)
+    specs = results[0] if results else None
+    if isinstance(specs, str | BackendSpec) or not isinstance(specs, Iterable):
+        raise PluginError(f"{hook} returned {specs!r}; expected a sequence of BackendSpec")
+    return list(specs)
 
 
-def checked(spec: Any) -> BackendSpec:
-    """`spec`, if it is a BackendSpec that can be used. Raises PluginError."""
+def validate_spec(spec: Any) -> BackendSpec:
+    """Return `spec` if it is a BackendSpec that can be used. Raises PluginError."""
     if not isinstance(spec, BackendSpec):
         raise PluginError(f"polyhal_backends returned {spec!r} in its sequence; expected a BackendSpec")
-    # Versions come first: what the other fields mean depends on them.
+    # Versions come first: the meaning of the other fields depends on them.
     if spec.api_version != API_VERSION:
         newer = isinstance(spec.api_version, int) and spec.api_version > API_VERSION
         raise PluginError(
             f"backend {spec.name!r} is written for contract version {spec.api_version!r}; this Polyhal has {API_VERSION}",
             "update polyhal" if newer else "update the plug-in",
         )
-    _check_name("name", spec.name)
+    _validate_name("name", spec.name)
     for field in ("probe", "create"):
-        target = getattr(spec, field)
-        named = isinstance(target, str) and all(target.partition(":"))
-        if not named and not callable(target):
-            raise PluginError(f"backend {spec.name!r}: {field} is {target!r}; expected a function or 'module:function'")
+        function = getattr(spec, field)
+        named = isinstance(function, str) and all(function.partition(":"))
+        if not named and not callable(function):
+            raise PluginError(
+                f"backend {spec.name!r}: {field} is {function!r}; expected a function or 'module:function'"
+            )
     if not isinstance(spec.priority, int | float):
         raise PluginError(f"backend {spec.name!r}: priority is {spec.priority!r}; expected a number")
     for field in ("aliases", "environment"):
@@ -151,14 +153,14 @@ def checked(spec: Any) -> BackendSpec:
         if not isinstance(value, tuple | list) or not all(isinstance(v, str) for v in value):
             raise PluginError(f"backend {spec.name!r}: {field} is {value!r}; expected a tuple of names")
     for alias in spec.aliases:
-        _check_name(f"backend {spec.name!r}: alias", alias)
+        _validate_name(f"backend {spec.name!r}: alias", alias)
     return spec
 
 
-def _check_name(what: str, name: Any) -> None:
+def _validate_name(field: str, name: Any) -> None:
     if not isinstance(name, str) or not name or any(c == ":" or c.isspace() for c in name):
-        raise PluginError(f"{what} is {name!r}; expected a word without colon")
+        raise PluginError(f"{field} is {name!r}; expected a word without colon")
     if name in RESERVED:
         raise PluginError(
-            f"{what} is {name!r}, which stands for the best device of a kind on any backend; choose another"
+            f"{field} is {name!r}, which stands for the best device of a kind on any backend; choose another"
         )

@@ -1,4 +1,4 @@
-"""Asking a backend for its devices, without believing or waiting for it too long."""
+"""Probing: asking a backend for its devices, without trusting the answer or waiting too long for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.discovery.plugins import Failure, PluginError, failure, slow
+from polyhal.hal.discovery.plugins import Failure, PluginError, failure, slow_plugin_fix
 from polyhal.hal.discovery.software_renderers import is_software_renderer
 from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.hookspecs import BackendSpec
@@ -24,53 +24,53 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        return canonical(self.backend, self.info)
+        """The name of the device, such as `opencl:0`."""
+        return canonical_name(self.backend, self.info)
 
 
-def canonical(spec: BackendSpec, info: DeviceInfo) -> str:
-    """The name of a device that two handles of it share."""
+def canonical_name(spec: BackendSpec, info: DeviceInfo) -> str:
+    """Return the name by which a device is known, whatever name it was opened by."""
     return f"{spec.name}:{info.selector}" if info.selector else spec.name
 
 
-def kind(info: DeviceInfo) -> DeviceType:
-    """The kind of hardware that a device runs on: software rasterisers are CPUs."""
+def hardware_type(info: DeviceInfo) -> DeviceType:
+    """Return the type of hardware that a device runs on. Software renderers run on CPUs."""
     return DeviceType.CPU if is_software_renderer(info.name) else info.type
 
 
 def probe(spec: BackendSpec) -> tuple[list[Candidate], list[Failure]]:
-    """The devices of a backend, and why it has none or fewer than it says. Bounded by POLYHAL_PROBE_TIMEOUT."""
+    """Return the devices of a backend, and why there are none or fewer than it says. Limited by POLYHAL_PROBE_TIMEOUT."""
     source = f"backend {spec.name}"
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     failures: list[Failure] = []
     try:
-        infos = within(env.probe_timeout(), lambda: _answer(spec), f"probe {spec.name}")
+        infos = within(env.probe_timeout(), lambda: _call_probe(spec), f"probe {spec.name}")
     except NoAnswerError as error:
-        late = PluginError(f"probing for devices gave {error}", slow(f"POLYHAL_DISABLE={spec.name}"))
-        return found, [failure(source, late)]
+        late = PluginError(f"probing for devices gave {error}", slow_plugin_fix(f"POLYHAL_DISABLE={spec.name}"))
+        return candidates, [failure(source, late)]
     except Exception as error:  # drivers raise anything; it is reported
-        return found, [failure(source, error)]
+        return candidates, [failure(source, error)]
     for info in infos:
-        problem = nonsense(info, spec)
-        if not problem and any(c.info.selector == info.selector for c in found):
+        problem = invalid_field(info, spec)
+        if not problem and any(c.info.selector == info.selector for c in candidates):
             problem = f"two devices have the selector {info.selector!r}"
         if problem:
-            failures.append(
-                Failure(source, f"probe returned a device that is left out: {problem}", "update the plug-in")
-            )
+            reason = f"probe returned a device that is left out: {problem}"
+            failures.append(Failure(source, reason, "update the plug-in"))
         else:
-            found.append(Candidate(spec, info))
-    return found, failures
+            candidates.append(Candidate(spec, info))
+    return candidates, failures
 
 
-def _answer(spec: BackendSpec) -> list[Any]:
-    returned = target(spec.probe)()
+def _call_probe(spec: BackendSpec) -> list[Any]:
+    returned = resolve(spec.probe)()
     if not isinstance(returned, Iterable):
         raise PluginError(f"probe returned {returned!r}; expected a sequence of DeviceInfo", "update the plug-in")
     return list(returned)
 
 
-def nonsense(info: Any, spec: BackendSpec) -> str:
-    """What is wrong with the description of a device of `spec`; empty where nothing is."""
+def invalid_field(info: Any, spec: BackendSpec) -> str:
+    """Return what is wrong with the description of a device of `spec`; empty if nothing is."""
     if not isinstance(info, DeviceInfo):
         return f"it is {info!r}; expected a DeviceInfo"
     for field in ("backend", "name", "driver", "id", "selector", "vendor"):
@@ -88,10 +88,10 @@ def nonsense(info: Any, spec: BackendSpec) -> str:
     return ""
 
 
-def target(given: Callable[..., Any] | str) -> Callable[..., Any]:
-    """The function that a spec names, imported where it is given as "module:function"."""
-    if not isinstance(given, str):
-        return given
-    module, _, attribute = given.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    return found
+def resolve(function: Callable[..., Any] | str) -> Callable[..., Any]:
+    """Return the function that a spec names, imported if it is given as "module:function"."""
+    if not isinstance(function, str):
+        return function
+    module, _, attribute = function.partition(":")
+    imported: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return imported

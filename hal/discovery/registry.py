@@ -1,6 +1,6 @@
-"""Finding backends by entry point, asking them for their devices, and choosing among these.
+"""The registry: finds backends by entry point, asks them for their devices, and chooses among these.
 
-Each entry point loads on its own, so that a broken plug-in is recorded and hides no other.
+Each entry point is loaded separately: a broken plug-in is recorded and hides no other.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from importlib.metadata import EntryPoint, entry_points
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery import plugins, probing, ranking
-from polyhal.hal.discovery.benchmark_cache import Measure, Speeds
-from polyhal.hal.discovery.plugins import UNKNOWN, Failure, Origin, PluginError, describe
+from polyhal.hal.discovery.benchmark_cache import BenchmarkCache, RunBenchmark
+from polyhal.hal.discovery.plugins import UNKNOWN, Failure, PluginError, PluginOrigin, describe
 from polyhal.hal.discovery.probing import Candidate
-from polyhal.hal.discovery.validation import admit
+from polyhal.hal.discovery.validation import validate_backend
 from polyhal.hal.errors import DeviceUnavailableError, message
 from polyhal.hal.hookspecs import ENTRY_POINT_GROUP, BackendSpec
 from polyhal.hal.protocol import ComputeBackend
@@ -27,60 +27,61 @@ _SYNONYMS: dict[str, tuple[DeviceType, ...]] = {
     "cpu": (DeviceType.CPU,),
     "gpu": (DeviceType.GPU, DeviceType.INTEGRATED_GPU),
 }
-"""Names that stand for the best device of a kind, on whatever backend; `plugins.RESERVED` keeps them free."""
+"""Names of the best device of a type, on any backend; `plugins.RESERVED` lists them too."""
 
 _FOREIGN = {"cuda": "gpu", "mps": "gpu", "rocm": "gpu", "xpu": "gpu"}
-"""What users of other frameworks type, and what to suggest."""
+"""Names that users of other frameworks type, and the name to suggest."""
 
 
 class Registry:
-    """The backends of this process, their devices and the devices that are open.
+    """The backends of this process, their devices and the open devices.
 
-    `measure` finds the speed of a device; by default in a process of its own.
+    `run_benchmark` benchmarks a device; by default in a process of its own.
     """
 
-    def __init__(self, points: Sequence[EntryPoint] | None = None, *, measure: Measure | None = None) -> None:
+    def __init__(
+        self, points: Sequence[EntryPoint] | None = None, *, run_benchmark: RunBenchmark | None = None
+    ) -> None:
         self.failures: list[Failure] = []
         self.sources: list[tuple[str, str]] = []
-        """(entry point, distribution) of everything that loaded, for `doctor`."""
+        """(entry point, distribution) of each entry point that loaded, for `doctor`."""
         self.backends: dict[str, BackendSpec] = {}
-        self.origins: dict[str, Origin] = {}
-        """Where each backend comes from."""
-        self.speeds = Speeds(measure, self.origins)
+        self.origins: dict[str, PluginOrigin] = {}
+        self.benchmarks = BenchmarkCache(run_benchmark, self.origins)
         self._aliases: dict[str, str] = {}
-        self._probed: dict[str, list[Candidate]] = {}
+        self._candidates: dict[str, list[Candidate]] = {}
         self._open: dict[str, Device] = {}
         self._default: Device | None = None
-        for point in _installed() if points is None else points:
+        for point in _installed_entry_points() if points is None else points:
             self._load(point)
 
     def _load(self, point: EntryPoint) -> None:
-        """Register what an entry point offers, and record what is wrong with it."""
-        where = plugins.origin(point)
-        source = f"entry point {where.point}"
+        """Register the backends of an entry point, and record its failures."""
+        origin = plugins.origin(point)
+        source = f"entry point {origin.point}"
         if point.name in env.disabled_backends():
             self.failures.append(Failure(point.name, "disabled by POLYHAL_DISABLE"))
             return
         try:
-            offers = plugins.load(point)
+            specs = plugins.load(point)
         except PluginError as error:
             self.failures.append(plugins.failure(source, error))
             return
-        for spec in offers:
+        for spec in specs:
             try:
-                self.add(spec, where)
+                self.add(spec, origin)
             except PluginError as error:
-                fix = error.fix or f"update or uninstall {where.distribution or point.value}"
+                fix = error.fix or f"update or uninstall {origin.distribution or point.value}"
                 self.failures.append(Failure(source, describe(error), fix))
-        self.sources.append((where.point, where.distribution))
+        self.sources.append((origin.point, origin.distribution))
 
-    def add(self, spec: BackendSpec, where: Origin = UNKNOWN) -> None:
+    def add(self, spec: BackendSpec, origin: PluginOrigin = UNKNOWN) -> None:
         """Register one backend.
 
-        Raises PluginError, a ValueError, for a spec that is not well formed, a name that is taken or an api_version that is
-        not ours. An alias that is taken is recorded and ignored.
+        Raises PluginError, a ValueError, for a malformed spec, a name that is taken or another api_version than ours. An alias
+        that is taken is recorded and ignored.
         """
-        plugins.checked(spec)
+        plugins.validate_spec(spec)
         if spec.name in env.disabled_backends():
             self.failures.append(Failure(spec.name, "disabled by POLYHAL_DISABLE"))
             return
@@ -91,76 +92,75 @@ class Registry:
                 f"uninstall this plug-in or {owner.distribution or owner.point}",
             )
         self.backends[spec.name] = spec
-        self.origins[spec.name] = where
-        if spec.name in self._aliases:  # names win over aliases, whatever came first
-            self._taken(self._aliases.pop(spec.name), spec.name, spec.name)
+        self.origins[spec.name] = origin
+        if spec.name in self._aliases:  # names win over aliases, in whatever order they come
+            self._record_taken_alias(self._aliases.pop(spec.name), spec.name, spec.name)
         for alias in spec.aliases:
             owner_name = alias if alias in self.backends else self._aliases.setdefault(alias, spec.name)
             if owner_name != spec.name:
-                self._taken(spec.name, alias, owner_name)
+                self._record_taken_alias(spec.name, alias, owner_name)
 
-    def _taken(self, name: str, alias: str, owner: str) -> None:
+    def _record_taken_alias(self, name: str, alias: str, owner: str) -> None:
         reason = f"its alias {alias!r} is taken by the backend {owner!r}"
         self.failures.append(Failure(f"backend {name}", reason, f"call it {name!r}"))
 
     def probe(self, name: str) -> list[Candidate]:
-        """The devices of backend `name`; empty where probing failed, with the reason in `failures`."""
-        if name not in self._probed:
-            self._probed[name], failures = probing.probe(self.backends[name])
+        """Return the devices of backend `name`; empty if probing failed, with the reason in `failures`."""
+        if name not in self._candidates:
+            self._candidates[name], failures = probing.probe(self.backends[name])
             self.failures += failures
-        return self._probed[name]
+        return self._candidates[name]
 
     def candidates(self, *, hidden: bool = False) -> list[Candidate]:
-        """Every device of every backend, best first by what is known; a card that two backends see is there twice."""
-        found = [c for name, spec in self.backends.items() if hidden or not spec.hidden for c in self.probe(name)]
-        return ranking.order(found, self.speeds.known)
+        """Return every device of every backend, ranked by the results so far; a card that two backends see occurs twice."""
+        candidates = [c for name, spec in self.backends.items() if hidden or not spec.hidden for c in self.probe(name)]
+        return ranking.rank(candidates, self.benchmarks.lookup)
 
-    def measure(self) -> str:
-        """Measure the speed of every device again, whatever was remembered. Returns why not; empty where it was."""
-        self.speeds.ensure(self.candidates(), anew=True)
+    def refresh_benchmarks(self) -> str:
+        """Benchmark every device again, whatever the cache holds. Returns why that was skipped; empty if it was not."""
+        self.benchmarks.ensure(self.candidates(), refresh=True)
         self._default = None
-        return self.speeds.refusal
+        return self.benchmarks.skipped
 
     def explain_default(self) -> str:
-        """Which device is the default and why, in one sentence."""
-        named = env.default_device()
+        """Return which device is the default and why, in one sentence."""
+        requested = env.default_device()
         device = self.open(None)
-        if named:
-            return f"{device.name}, because POLYHAL_DEVICE={named}"
-        found = self.candidates()
-        chosen = next((c for c in found if c.name == device.name), None)
-        if chosen is None:  # it calls itself something else than it was listed as
+        if requested:
+            return f"{device.name}, because POLYHAL_DEVICE={requested}"
+        candidates = self.candidates()
+        chosen = next((c for c in candidates if c.name == device.name), None)
+        if chosen is None:  # its backend names it differently now than when it was probed
             return f"{device.name} ({device.info.name})"
-        refused = [f.source for f in self.failures if f.source in {c.name for c in found}]
-        text = ranking.reason(chosen, found, self.speeds, refused)
-        refusal = self.speeds.refusal
-        return f"{chosen.name} ({device.info.name}): {text}" + (f" (not measured: {refusal})" if refusal else "")
+        names = {c.name for c in candidates}
+        unopened = [f.source for f in self.failures if f.source in names]
+        text = ranking.explain_choice(chosen, candidates, self.benchmarks, unopened)
+        skipped = self.benchmarks.skipped
+        return f"{chosen.name} ({device.info.name}): {text}" + (f" (not measured: {skipped})" if skipped else "")
 
     def open(self, name: str | None) -> Device:
-        """The device called `name`, or the default for None. Raises DeviceUnavailableError."""
+        """Return the device called `name`, or the default for None. Raises DeviceUnavailableError."""
         if name is None:
             if self._default is None:
-                named = env.default_device()
-                self._default = (
-                    self.open(named) if named else self._best(self._preferred(self.candidates()), "any device")
-                )
+                requested = env.default_device()
+                self._default = self.open(requested) if requested else self._open_best(self._best_first(), "any device")
             return self._default
         if name in self._open:
             return self._open[name]
         head, _, selector = name.partition(":")
-        device = self._open_kind(name, head, selector) if head in _SYNONYMS else self._open_named(name, head, selector)
+        device = self._open_type(name, head, selector) if head in _SYNONYMS else self._open_named(name, head, selector)
         self._open[name] = device
         return device
 
-    def _open_kind(self, name: str, kind: str, selector: str) -> Device:
-        """The best device of a kind, or the card of that number."""
-        found = [c for c in self.candidates() if probing.kind(c.info) in _SYNONYMS[kind]]
+    def _open_type(self, name: str, synonym: str, selector: str) -> Device:
+        """Open the best device of a type of hardware, or the card with that number."""
+        candidates = [c for c in self.candidates() if probing.hardware_type(c.info) in _SYNONYMS[synonym]]
         if not selector:
-            return self._best(self._preferred(found), name)
-        numbered = ranking.cards(list(self._preferred(found)))
-        if not selector.isdigit() or int(selector) >= len(numbered):
-            raise self._unavailable(name, f"there are {len(numbered)} devices of this kind")
-        return self._best(numbered[int(selector)], name)
+            return self._open_best(self._best_first(candidates), name)
+        cards = ranking.group_by_card(list(self._best_first(candidates)))
+        if not selector.isdigit() or int(selector) >= len(cards):
+            raise self._unavailable(name, f"there are {len(cards)} devices of this kind")
+        return self._open_best(cards[int(selector)], name)
 
     def _open_named(self, name: str, head: str, selector: str) -> Device:
         spec = self.backends.get(head) or self.backends.get(self._aliases.get(head, ""))
@@ -169,7 +169,7 @@ class Registry:
             known = ", ".join(sorted(n for n, s in self.backends.items() if not s.hidden))
             raise self._unavailable(name, f"no backend is called {head!r}; there are {known}, and cpu and gpu{hint}")
         if not selector:
-            first = next(self._preferred(self.probe(spec.name)), None)
+            first = next(self._best_first(self.probe(spec.name)), None)
             if first is None:
                 raise self._unavailable(name, "its backend found no device")
             return self._create(first)
@@ -178,18 +178,19 @@ class Registry:
             return self._create(match)
         return self._connect(f"{spec.name}:{selector}", spec, selector)
 
-    def _preferred(self, found: Iterable[Candidate]) -> Iterator[Candidate]:
-        """The candidates, best first. Those of one kind are measured when the first of them is asked for, if they differ."""
-        for _, group in itertools.groupby(sorted(found, key=ranking.type_rank), ranking.type_rank):
+    def _best_first(self, candidates: Iterable[Candidate] | None = None) -> Iterator[Candidate]:
+        """Yield the candidates (by default all), best first. Benchmarks those of one type when the first of them is needed."""
+        remaining = sorted(self.candidates() if candidates is None else candidates, key=ranking.type_rank)
+        for _, group in itertools.groupby(remaining, ranking.type_rank):
             rivals = list(group)
-            if self.speeds.differ(rivals):
-                self.speeds.ensure(rivals)
-            yield from ranking.order(rivals, self.speeds.known)
+            if self.benchmarks.differ(rivals):
+                self.benchmarks.ensure(rivals)
+            yield from ranking.rank(rivals, self.benchmarks.lookup)
 
-    def _best(self, found: Iterable[Candidate], name: str) -> Device:
+    def _open_best(self, candidates: Iterable[Candidate], name: str) -> Device:
         """Open the first candidate that can be opened."""
         candidate = None
-        for candidate in found:
+        for candidate in candidates:
             try:
                 return self._create(candidate)
             except DeviceUnavailableError as error:
@@ -203,11 +204,11 @@ class Registry:
     def _connect(self, name: str, spec: BackendSpec, selector: str) -> Device:
         if name not in self._open:
             try:
-                backend: ComputeBackend = probing.target(spec.create)(selector)
-                admit(backend, spec)
+                backend: ComputeBackend = probing.resolve(spec.create)(selector)
+                validate_backend(backend, spec)
             except (Exception, SystemExit) as error:  # drivers raise anything; the caller gets it with all candidates
                 raise self._unavailable(name, describe(error)) from error
-            canonical = probing.canonical(spec, backend.info)
+            canonical = probing.canonical_name(spec, backend.info)
             if canonical not in self._open:
                 self._open[canonical] = Device.opened(canonical, backend)
             self._open[name] = self._open[canonical]
@@ -221,8 +222,8 @@ class Registry:
         return DeviceUnavailableError("\n".join(lines))
 
 
-def _installed() -> list[EntryPoint]:
-    """The entry points of this environment, ours first, so that no stranger takes a name from us."""
+def _installed_entry_points() -> list[EntryPoint]:
+    """Return the entry points of this environment, ours first: no other distribution can take their names."""
     return sorted(
         entry_points(group=ENTRY_POINT_GROUP),
         key=lambda p: (p.dist is None or p.dist.name != "polyhal", p.dist.name if p.dist else "", p.name),
@@ -235,5 +236,5 @@ def _registry(pid: int) -> Registry:
 
 
 def registry() -> Registry:
-    """The registry of this process; a forked child gets its own, because device handles do not survive a fork."""
+    """Return the registry of this process; a forked child gets its own, because device handles do not survive a fork."""
     return _registry(os.getpid())

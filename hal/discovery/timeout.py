@@ -1,7 +1,7 @@
-"""Running a stranger's code for a limited time.
+"""Time limits for foreign code.
 
-Python cannot interrupt code that hangs inside a driver, but it can stop waiting for it. What hangs stays behind in a
-daemon thread, which ends with the process. Code that hangs without releasing the interpreter's lock stops everything, and
+Python cannot interrupt code that hangs inside a driver, but it can stop waiting for it. Code that hangs stays behind in a
+daemon thread, which ends with the process. Code that hangs without releasing the interpreter's lock stops everything;
 nothing in the same process can help against that.
 """
 
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class NoAnswerError(TimeoutError):
-    """Something took longer than it was given."""
+    """A call exceeded its time limit."""
 
 
 def within(seconds: float, work: Callable[[], T], name: str) -> T:
-    """What `work` returns or raises, run in a thread called `name`. Raises NoAnswerError when it takes longer.
+    """Return or raise what `work` does, run in a thread called `name`. Raises NoAnswerError if it takes longer.
 
-    Exceptions that would end a program, such as SystemExit, arrive as RuntimeError: only the user ends the program.
+    Exceptions that would end the program, such as SystemExit, arrive as RuntimeError: only the user ends the program.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -29,7 +29,7 @@ def within(seconds: float, work: Callable[[], T], name: str) -> T:
     def run() -> None:
         try:
             results.append(work())
-        except BaseException as error:  # handed to the thread that waits
+        except BaseException as error:  # handed to the waiting thread
             errors.append(error)
 
     thread = threading.Thread(target=run, name=f"polyhal: {name}", daemon=True)

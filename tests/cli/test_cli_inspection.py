@@ -15,7 +15,7 @@ import pytest
 import polyhal as package
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics import doctor
-from polyhal.hal.discovery.benchmark import Figures
+from polyhal.hal.discovery.benchmark import BenchmarkTimes
 from polyhal.hal.discovery.plugins import Failure
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry
@@ -149,11 +149,11 @@ def test_speeds_are_shown_and_measured_again_on_request(
     monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", "60")
     asked: list[str] = []
 
-    def measure(candidate: Candidate, limit: float) -> Figures:
+    def measure(candidate: Candidate, limit: float) -> BenchmarkTimes:
         asked.append(candidate.name)
-        return Figures(0.5, 1.0, 512)
+        return BenchmarkTimes(0.5, 1.0, 512)
 
-    found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)], measure=measure)
+    found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)], run_benchmark=measure)
     monkeypatch.setattr("polyhal.hal.discovery.registry.registry", lambda: found)
     monkeypatch.setattr(doctor, "registry", lambda: found)
     (row,) = json.loads(polyhal("devices", "--json").out)
@@ -174,11 +174,11 @@ def test_a_failed_measurement_is_told(polyhal: Command, tmp_path: Path, monkeypa
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", "60")
 
-    def measure(candidate: Candidate, limit: float) -> Figures:
+    def measure(candidate: Candidate, limit: float) -> BenchmarkTimes:
         raise RuntimeError("result 0 differs")
 
-    found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)], measure=measure)
-    found.measure()
+    found = Registry([EntryPoint("numpy", "polyhal.backends.numpy", ENTRY_POINT_GROUP)], run_benchmark=measure)
+    found.refresh_benchmarks()
     monkeypatch.setattr(doctor, "registry", lambda: found)
     assert "failed" in polyhal("devices").out
     assert "speed: could not be measured: RuntimeError: result 0 differs, on 20" in polyhal("doctor").out

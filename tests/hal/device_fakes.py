@@ -8,7 +8,7 @@ from typing import Any
 
 from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
-from polyhal.hal.discovery.benchmark_cache import Measure
+from polyhal.hal.discovery.benchmark_cache import RunBenchmark
 from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.hal.protocol import API_VERSION
@@ -35,9 +35,9 @@ def fake(name: str, *devices: DeviceInfo, priority: int = 0, refuse: Sequence[st
     return BackendSpec(name, probe=lambda: listed, create=create, priority=priority, api_version=API_VERSION, **rest)
 
 
-def with_backends(*specs: BackendSpec, measure: Measure | None = None) -> Registry:
+def with_backends(*specs: BackendSpec, run_benchmark: RunBenchmark | None = None) -> Registry:
     """A registry of just these."""
-    found = Registry([], measure=measure)
+    found = Registry([], run_benchmark=run_benchmark)
     for spec in specs:
         found.add(spec)
     return found

@@ -25,9 +25,9 @@ from polyhal.backends.numpy.backend import NumpyBackend, array, create
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery import benchmark, ranking
-from polyhal.hal.discovery.benchmark import CannotMeasureError, Figures, Sizes
-from polyhal.hal.discovery.benchmark_cache import Speed
-from polyhal.hal.discovery.plugins import Origin
+from polyhal.hal.discovery.benchmark import BenchmarkTimes, BenchmarkUnavailableError, WorkloadSize
+from polyhal.hal.discovery.benchmark_cache import BenchmarkResult
+from polyhal.hal.discovery.plugins import PluginOrigin
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.errors import BackendError
@@ -57,13 +57,13 @@ class Clock:
         self.seconds = seconds
         self.asked: list[str] = []
 
-    def __call__(self, candidate: Candidate, limit: float) -> Figures:
+    def __call__(self, candidate: Candidate, limit: float) -> BenchmarkTimes:
         assert limit > 0
         self.asked.append(candidate.name)
         found = self.seconds.get(candidate.backend.name, 1.0)
         if isinstance(found, Exception):
             raise found
-        return Figures(found, 10.0, 512)
+        return BenchmarkTimes(found, 10.0, 512)
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,9 @@ def test_the_default_for_every_order_of_the_cpu_devices_beside_every_set_of_card
         monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / str(number)))
         clock = Clock(**{name: 1.0 + i for i, name in enumerate(order)})
         chosen = (
-            with_backends(*(ALL[n] for n in (*cards, *order[::-1])), measure=clock).open(None).name.partition(":")[0]
+            with_backends(*(ALL[n] for n in (*cards, *order[::-1])), run_benchmark=clock)
+            .open(None)
+            .name.partition(":")[0]
         )
         if cards:
             assert chosen == next(n for n in ("card", "integrated", "accelerator") if n in cards)
@@ -104,8 +106,8 @@ def test_the_default_for_every_order_of_the_cpu_devices_beside_every_set_of_card
 def test_the_order_of_all_devices_for_every_order_of_speeds() -> None:
     listed = [c for spec in ALL.values() for c in with_backends(spec).candidates()]
     for seconds in itertools.permutations(range(1, len(listed) + 1)):
-        speeds = {c.name: Speed(s, 10.0, 512, "2026-01-01") for c, s in zip(listed, seconds, strict=True)}
-        ordered = [c.backend.name for c in ranking.order(listed, lambda c, speeds=speeds: speeds[c.name])]
+        speeds = {c.name: BenchmarkResult(s, 10.0, 512, "2026-01-01") for c, s in zip(listed, seconds, strict=True)}
+        ordered = [c.backend.name for c in ranking.rank(listed, lambda c, speeds=speeds: speeds[c.name])]
         assert ordered[:3] == ["card", "integrated", "accelerator"]
         taken = [speeds[c.name].seconds for name in ordered[3:] for c in listed if c.backend.name == name]
         assert taken == sorted(taken)
@@ -113,18 +115,18 @@ def test_the_order_of_all_devices_for_every_order_of_speeds() -> None:
 
 outcomes = st.one_of(
     st.none(),
-    st.just(Speed(0.0, 0.0, 0, "2026-01-01", "the driver crashed")),
-    st.floats(1e-9, 1e3).map(lambda s: Speed(s, 10.0, 512, "2026-01-01")),
+    st.just(BenchmarkResult(0.0, 0.0, 0, "2026-01-01", "the driver crashed")),
+    st.floats(1e-9, 1e3).map(lambda s: BenchmarkResult(s, 10.0, 512, "2026-01-01")),
 )
 
 
 @given(st.lists(outcomes, min_size=4, max_size=4), st.permutations(list(CPUS)))
 def test_measured_devices_come_before_unmeasured_ones_and_these_before_failed_ones(
-    found: list[Speed | None], names: list[str]
+    found: list[BenchmarkResult | None], names: list[str]
 ) -> None:
     listed = [c for name in names for c in with_backends(CPUS[name]).candidates()]
     speeds = {c.name: s for c, s in zip(listed, found, strict=True)}
-    ordered = ranking.order(listed, lambda c: speeds[c.name])
+    ordered = ranking.rank(listed, lambda c: speeds[c.name])
     states = [
         (1, 0.0) if s is None else (2, 0.0) if s.problem else (0, s.seconds) for s in map(speeds.get, names_of(ordered))
     ]
@@ -139,7 +141,7 @@ def names_of(candidates: list[Candidate]) -> list[str]:
 
 def test_numpy_is_the_default_when_nothing_else_is_there() -> None:
     clock = Clock()
-    found = with_backends(CPUS["numpy"], measure=clock)
+    found = with_backends(CPUS["numpy"], run_benchmark=clock)
     assert found.open(None).name == "numpy"
     assert found.explain_default() == "numpy (NumPy on x86_64): the only device found"
     assert clock.asked == []
@@ -147,7 +149,7 @@ def test_numpy_is_the_default_when_nothing_else_is_there() -> None:
 
 def test_a_software_rasteriser_is_a_cpu_whatever_it_claims() -> None:
     liar = fake("wgpu", info("llvmpipe (LLVM 15.0.6, 256 bits)", GPU), priority=90)
-    found = with_backends(liar, CPUS["intel"], measure=Clock(wgpu=2.0, intel=1.0))
+    found = with_backends(liar, CPUS["intel"], run_benchmark=Clock(wgpu=2.0, intel=1.0))
     assert found.open(None).name == "intel:0"
     assert found.open("cpu:1").name == "wgpu:0"
 
@@ -155,7 +157,7 @@ def test_a_software_rasteriser_is_a_cpu_whatever_it_claims() -> None:
 def test_several_cards_are_measured_and_the_faster_wins() -> None:
     specs = fake("a", info("Card one", GPU), priority=90), fake("b", info("Card two", GPU))
     clock = Clock(a=2.0, b=1.0)
-    found = with_backends(*specs, CPUS["intel"], CPUS["numpy"], measure=clock)
+    found = with_backends(*specs, CPUS["intel"], CPUS["numpy"], run_benchmark=clock)
     assert found.open(None).name == "b:0"
     assert clock.asked == ["a:0", "b:0"]
     assert "the fastest of 2 GPUs, measured at 10.0x NumPy on 20" in found.explain_default()
@@ -164,7 +166,7 @@ def test_several_cards_are_measured_and_the_faster_wins() -> None:
 def test_identical_cards_are_not_measured() -> None:
     cards = [info("Card", GPU, selector=str(i), id=f"pci/{i}") for i in range(8)]
     clock = Clock()
-    found = with_backends(fake("a", *cards), CPUS["numpy"], measure=clock)
+    found = with_backends(fake("a", *cards), CPUS["numpy"], run_benchmark=clock)
     assert found.open(None).name == "a:0"
     assert clock.asked == []
     assert found.explain_default() == "a:0 (Card): the first of 8 GPUs, by priority and memory"
@@ -172,7 +174,7 @@ def test_identical_cards_are_not_measured() -> None:
 
 def test_where_no_card_can_be_opened_the_cpu_devices_are_measured() -> None:
     clock = Clock(pocl=1.0, intel=2.0)
-    found = with_backends(fake("a", info("Card", GPU), refuse=["0"]), CPUS["intel"], CPUS["pocl"], measure=clock)
+    found = with_backends(fake("a", info("Card", GPU), refuse=["0"]), CPUS["intel"], CPUS["pocl"], run_benchmark=clock)
     assert found.open(None).name == "pocl:0"
     assert found.explain_default() == (
         "pocl:0 (pthread-Xeon): a:0 could not be opened; the fastest of 2 CPU devices, "
@@ -187,9 +189,9 @@ def test_a_card_that_two_backends_see_by_one_identity_is_one_device() -> None:
     through_opencl = fake("opencl", info("gfx1030", GPU, id="pci/0000:03:00.0"), priority=50)
     through_vulkan = fake("wgpu", info("AMD Radeon RX 6800", GPU, id="pci/0000:03:00.0"), priority=40)
     clock = Clock(opencl=2.0, wgpu=1.0)
-    found = with_backends(through_opencl, through_vulkan, CPUS["numpy"], measure=clock)
+    found = with_backends(through_opencl, through_vulkan, CPUS["numpy"], run_benchmark=clock)
     assert found.open("gpu").name == "wgpu:0"
-    assert [names_of(g) for g in ranking.cards(found.candidates())] == [["wgpu:0", "opencl:0"], ["numpy"]]
+    assert [names_of(g) for g in ranking.group_by_card(found.candidates())] == [["wgpu:0", "opencl:0"], ["numpy"]]
     assert "the fastest of the 2 backends that see this GPU" in found.explain_default()
 
 
@@ -197,7 +199,7 @@ def test_a_third_backend_joins_by_name_two_that_share_an_identity() -> None:
     cards = ("uuid/0", "uuid/1")
     shared = [fake(n, *[info("Card", GPU, selector=str(k), id=i) for k, i in enumerate(cards)]) for n in ("x", "y")]
     other = fake("z", *[info("Card", GPU, selector=str(k), id=f"vulkan card {k}") for k in range(2)])
-    groups = ranking.cards(with_backends(*shared, other).candidates())
+    groups = ranking.group_by_card(with_backends(*shared, other).candidates())
     assert sorted(sorted(names_of(g)) for g in groups) == [["x:0", "y:0", "z:0"], ["x:1", "y:1", "z:1"]]
 
 
@@ -213,27 +215,29 @@ def test_cards_are_known_by_name_where_identities_say_nothing(a: tuple[str, str]
     def cards(backend: str, name: str, vendor: str) -> BackendSpec:
         return fake(backend, *(info(name, GPU, selector=str(i), vendor=vendor, id=f"{backend}/{i}") for i in range(2)))
 
-    found = with_backends(cards("opencl", *a), cards("wgpu", *b), measure=Clock(opencl=2.0, wgpu=1.0))
+    found = with_backends(cards("opencl", *a), cards("wgpu", *b), run_benchmark=Clock(opencl=2.0, wgpu=1.0))
     assert found.open("gpu:0").name == "wgpu:0"
     assert found.open("gpu:1").name == "wgpu:1"
-    groups = [names_of(g) for g in ranking.cards(found.candidates())]
+    groups = [names_of(g) for g in ranking.group_by_card(found.candidates())]
     assert groups == [["wgpu:0", "opencl:0"], ["wgpu:1", "opencl:1"]]
 
 
 def test_different_cards_of_one_name_stay_apart() -> None:
     first = fake("opencl", info("H200", GPU, id="pci/0000:01:00.0"))
     second = fake("cuda", info("H200", GPU, id="pci/0000:02:00.0"))
-    assert len(ranking.cards(with_backends(first, second).candidates())) == 2
+    assert len(ranking.group_by_card(with_backends(first, second).candidates())) == 2
 
 
 def test_the_drivers_of_one_processor_are_devices_of_their_own() -> None:
     same = [fake(name, info("Xeon", CPU, id=f"cpu/{name}")) for name in ("intel", "pocl")]
-    assert len(ranking.cards(with_backends(*same).candidates())) == 2
+    assert len(ranking.group_by_card(with_backends(*same).candidates())) == 2
 
 
 def test_a_card_that_one_backend_cannot_open_is_opened_by_the_other() -> None:
     card = info("Card", GPU, id="pci/0000:03:00.0")
-    found = with_backends(fake("a", card, refuse=["0"]), fake("b", card), CPUS["numpy"], measure=Clock(a=1.0, b=2.0))
+    found = with_backends(
+        fake("a", card, refuse=["0"]), fake("b", card), CPUS["numpy"], run_benchmark=Clock(a=1.0, b=2.0)
+    )
     assert found.open("gpu").name == "b:0"
 
 
@@ -244,26 +248,26 @@ def test_a_card_that_one_backend_cannot_open_is_opened_by_the_other() -> None:
 def test_a_device_asked_for_by_name_is_not_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     specs = [replace(s, aliases=("np",)) if s.name == "numpy" else s for s in CPUS.values()]
-    assert with_backends(*specs, measure=clock).open(name).name.startswith(("numpy", "intel", "pocl"))
+    assert with_backends(*specs, run_benchmark=clock).open(name).name.startswith(("numpy", "intel", "pocl"))
     monkeypatch.setenv("POLYHAL_DEVICE", name)
-    found = with_backends(*specs, measure=clock)
+    found = with_backends(*specs, run_benchmark=clock)
     assert f"because POLYHAL_DEVICE={name}" in found.explain_default()
     assert clock.asked == []
 
 
 def test_listing_devices_measures_nothing() -> None:
     clock = Clock()
-    with_backends(*CPUS.values(), measure=clock).candidates()
+    with_backends(*CPUS.values(), run_benchmark=clock).candidates()
     assert clock.asked == []
 
 
 def test_a_measurement_is_announced_once_and_remembered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock(intel=3.0, pocl=1.0, numpy=2.0, wgpu=4.0)
-    assert with_backends(*CPUS.values(), measure=clock).open(None).name == "pocl:0"
+    assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
     assert sorted(clock.asked) == ["intel:0", "numpy", "pocl:0", "wgpu:0"]
     assert capsys.readouterr().err.count("polyhal: measuring") == 1
     assert len(files(tmp_path)) == 4
-    again = with_backends(*CPUS.values(), measure=clock)
+    again = with_backends(*CPUS.values(), run_benchmark=clock)
     assert again.open(None).name == "pocl:0"
     assert "measured at 10.0x NumPy" in again.explain_default()
     assert len(clock.asked) == 4
@@ -280,10 +284,10 @@ def test_a_measurement_is_announced_once_and_remembered(tmp_path: Path, capsys: 
     ids=["driver", "device", "backend"],
 )
 def test_what_has_changed_is_measured_again_and_nothing_else(change: Callable[[BackendSpec], BackendSpec]) -> None:
-    with_backends(CPUS["intel"], CPUS["pocl"], measure=Clock(intel=1.0, pocl=2.0)).open(None)
+    with_backends(CPUS["intel"], CPUS["pocl"], run_benchmark=Clock(intel=1.0, pocl=2.0)).open(None)
     clock = Clock(intel=3.0, other=3.0)
     changed = change(CPUS["intel"])
-    assert with_backends(changed, CPUS["pocl"], measure=clock).open(None).name == "pocl:0"
+    assert with_backends(changed, CPUS["pocl"], run_benchmark=clock).open(None).name == "pocl:0"
     assert clock.asked == [f"{changed.name}:0"]
 
 
@@ -291,8 +295,8 @@ def test_a_new_version_of_the_plug_in_is_measured_again() -> None:
     asked = []
     for version in ("1.0", "1.0", "2.0"):
         clock = Clock(intel=1.0, numpy=2.0)
-        found = with_backends(CPUS["numpy"], measure=clock)
-        found.add(CPUS["intel"], Origin("intel = intel", "polyhal-intel", version))
+        found = with_backends(CPUS["numpy"], run_benchmark=clock)
+        found.add(CPUS["intel"], PluginOrigin("intel = intel", "polyhal-intel", version))
         found.open(None)
         asked.append(clock.asked)
     assert [len(a) for a in asked] == [2, 0, 1]
@@ -300,32 +304,32 @@ def test_a_new_version_of_the_plug_in_is_measured_again() -> None:
 
 def test_another_processor_is_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(intel=1.0, pocl=2.0, numpy=3.0, wgpu=4.0)
-    with_backends(*CPUS.values(), measure=clock).open(None)
+    with_backends(*CPUS.values(), run_benchmark=clock).open(None)
     monkeypatch.setattr("polyhal.hal.discovery.benchmark_cache.machine", lambda: "another processor, 64 cores")
-    with_backends(*CPUS.values(), measure=clock).open(None)
+    with_backends(*CPUS.values(), run_benchmark=clock).open(None)
     assert len(clock.asked) == 8
 
 
 def test_everything_can_be_measured_again() -> None:
-    with_backends(*CPUS.values(), measure=Clock(intel=1.0, pocl=2.0)).open(None)
+    with_backends(*CPUS.values(), run_benchmark=Clock(intel=1.0, pocl=2.0)).open(None)
     clock = Clock(intel=2.0, pocl=0.5)
-    found = with_backends(*CPUS.values(), measure=clock)
+    found = with_backends(*CPUS.values(), run_benchmark=clock)
     assert found.open(None).name == "intel:0"
-    assert found.measure() == ""
+    assert found.refresh_benchmarks() == ""
     assert sorted(clock.asked) == ["intel:0", "numpy", "pocl:0", "wgpu:0"]
     assert found.open(None).name == "pocl:0"
-    assert with_backends(*CPUS.values(), measure=clock).open(None).name == "pocl:0"
+    assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
 
 
 def test_measuring_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_backends(*CPUS.values(), measure=Clock(pocl=0.1)).open(None)
+    with_backends(*CPUS.values(), run_benchmark=Clock(pocl=0.1)).open(None)
     monkeypatch.setenv("POLYHAL_MEASURE_TIMEOUT", "0")
     clock = Clock()
-    found = with_backends(*CPUS.values(), measure=clock)
+    found = with_backends(*CPUS.values(), run_benchmark=clock)
     assert found.open(None).name == "intel:0"
     assert clock.asked == []
     assert found.explain_default().endswith("by priority and memory (not measured: POLYHAL_MEASURE_TIMEOUT is 0)")
-    assert "POLYHAL_MEASURE_TIMEOUT is 0" in found.measure()
+    assert "POLYHAL_MEASURE_TIMEOUT is 0" in found.refresh_benchmarks()
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "nan"])
@@ -338,7 +342,7 @@ def test_a_time_limit_that_is_no_number_is_refused(value: str, monkeypatch: pyte
 def test_what_could_not_be_remembered_is_not_measured(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file in the place of the folder")
     clock = Clock()
-    found = with_backends(*CPUS.values(), measure=clock)
+    found = with_backends(*CPUS.values(), run_benchmark=clock)
     assert found.open(None).name == "intel:0"
     assert clock.asked == []
     assert "not measured" in found.explain_default()
@@ -349,13 +353,13 @@ def test_what_could_not_be_remembered_is_not_measured(tmp_path: Path) -> None:
 
 def test_a_device_whose_measurement_fails_comes_last_and_the_reason_is_kept(tmp_path: Path) -> None:
     clock = Clock(intel=RuntimeError("result 0 differs from NumPy's"), pocl=3.0, numpy=2.0, wgpu=float("nan"))
-    found = with_backends(*CPUS.values(), measure=clock)
+    found = with_backends(*CPUS.values(), run_benchmark=clock)
     assert found.open(None).name == "numpy"
     assert names_of(found.candidates()) == ["numpy", "pocl:0", "intel:0", "wgpu:0"]
-    again = with_backends(*CPUS.values(), measure=clock)
+    again = with_backends(*CPUS.values(), run_benchmark=clock)
     assert again.open(None).name == "numpy"
     assert len(clock.asked) == 4
-    problems = {c.name: speed.problem for c in again.candidates() if (speed := again.speeds.known(c)) is not None}
+    problems = {c.name: speed.problem for c in again.candidates() if (speed := again.benchmarks.lookup(c)) is not None}
     assert "differs from NumPy" in problems["intel:0"]
     assert "the clock went wrong" in problems["wgpu:0"]
 
@@ -363,44 +367,44 @@ def test_a_device_whose_measurement_fails_comes_last_and_the_reason_is_kept(tmp_
 def test_devices_about_as_fast_as_the_fastest_get_a_second_look() -> None:
     asked: list[str] = []
 
-    def measure(candidate: Candidate, limit: float) -> Figures:
+    def measure(candidate: Candidate, limit: float) -> BenchmarkTimes:
         asked.append(candidate.name)
         first = {"intel:0": 1.2, "pocl:0": 1.0, "numpy": 2.0, "wgpu:0": 1.3}[candidate.name]
         second = {"intel:0": 0.8, "pocl:0": 1.1}
         if asked.count(candidate.name) == 1:
-            return Figures(first, 10.0, 512)
+            return BenchmarkTimes(first, 10.0, 512)
         if candidate.name not in second:
             raise RuntimeError("busy")
-        return Figures(second[candidate.name], 10.0, 512)
+        return BenchmarkTimes(second[candidate.name], 10.0, 512)
 
-    found = with_backends(*CPUS.values(), measure=measure)
+    found = with_backends(*CPUS.values(), run_benchmark=measure)
     assert found.open(None).name == "intel:0"
     assert asked[4:] == ["intel:0", "pocl:0", "wgpu:0"]
-    seconds = {c.name: speed.seconds for c in found.candidates() if (speed := found.speeds.known(c)) is not None}
+    seconds = {c.name: speed.seconds for c in found.candidates() if (speed := found.benchmarks.lookup(c)) is not None}
     assert seconds == {"intel:0": 0.8, "pocl:0": 1.0, "numpy": 2.0, "wgpu:0": 1.3}
 
 
 def test_a_failure_is_tried_again_after_a_day(tmp_path: Path) -> None:
-    with_backends(*CPUS.values(), measure=Clock(intel=RuntimeError("busy"))).open(None)
+    with_backends(*CPUS.values(), run_benchmark=Clock(intel=RuntimeError("busy"))).open(None)
     (failed,) = (f for f in files(tmp_path) if "busy" in f.read_text())
     kept = json.loads(failed.read_text())
     kept["speed"]["date"] = (datetime.now(UTC) - timedelta(days=2)).isoformat()
     failed.write_text(json.dumps(kept))
     clock = Clock(intel=0.5)
-    assert with_backends(*CPUS.values(), measure=clock).open(None).name == "intel:0"
+    assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "intel:0"
     assert clock.asked == ["intel:0"]
 
 
 def test_where_every_measurement_fails_priority_decides() -> None:
     broken = {name: RuntimeError("no") for name in CPUS}
-    found = with_backends(*CPUS.values(), measure=Clock(**broken))
+    found = with_backends(*CPUS.values(), run_benchmark=Clock(**broken))
     assert found.open(None).name == "intel:0"
     assert found.explain_default().endswith("the first of 4 CPU devices, by priority and memory")
 
 
 def test_where_nothing_can_be_measured_priority_decides_and_nothing_is_kept(tmp_path: Path) -> None:
-    clock = Clock(intel=CannotMeasureError("there is no Python to start a process with"))
-    found = with_backends(*CPUS.values(), measure=clock)
+    clock = Clock(intel=BenchmarkUnavailableError("there is no Python to start a process with"))
+    found = with_backends(*CPUS.values(), run_benchmark=clock)
     assert found.open(None).name == "intel:0"
     assert clock.asked == ["intel:0"]
     assert "not measured: there is no Python" in found.explain_default()
@@ -451,14 +455,14 @@ def _foreign(file: Path) -> None:
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_measured_again(damage: Callable[[Path], object], tmp_path: Path) -> None:
     seconds = {"intel": 2.0, "pocl": 1.0, "numpy": 3.0, "wgpu": 4.0}
-    with_backends(*CPUS.values(), measure=Clock(**seconds)).open(None)
+    with_backends(*CPUS.values(), run_benchmark=Clock(**seconds)).open(None)
     (damaged,) = (f for f in files(tmp_path) if json.loads(f.read_text())["key"]["backend"] == "pocl")
     damage(damaged)
     clock = Clock(**seconds)
-    assert with_backends(*CPUS.values(), measure=clock).open(None).name == "pocl:0"
+    assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
     assert clock.asked == ["pocl:0"]
     if damaged.is_file():
-        assert with_backends(*CPUS.values(), measure=(third := Clock())).open(None).name == "pocl:0"
+        assert with_backends(*CPUS.values(), run_benchmark=(third := Clock())).open(None).name == "pocl:0"
         assert third.asked == []
 
 
@@ -468,14 +472,14 @@ def test_a_file_that_cannot_be_used_is_measured_again(damage: Callable[[Path], o
 def test_processes_that_start_together_measure_once(tmp_path: Path) -> None:
     clock = Clock(pocl=0.5)
 
-    def slow(candidate: Candidate, limit: float) -> Figures:
+    def slow(candidate: Candidate, limit: float) -> BenchmarkTimes:
         time.sleep(0.05)
         return clock(candidate, limit)
 
     chosen: list[str] = []
 
     def start() -> None:
-        chosen.append(with_backends(*CPUS.values(), measure=slow).open(None).name)
+        chosen.append(with_backends(*CPUS.values(), run_benchmark=slow).open(None).name)
 
     threads = [threading.Thread(target=start) for _ in range(4)]
     for thread in threads:
@@ -494,7 +498,7 @@ def test_the_lock_of_a_process_that_died_is_broken(tmp_path: Path) -> None:
     lock.touch()
     os.utime(lock, (time.time() - 3600,) * 2)
     clock = Clock(pocl=0.5)
-    assert with_backends(*CPUS.values(), measure=clock).open(None).name == "pocl:0"
+    assert with_backends(*CPUS.values(), run_benchmark=clock).open(None).name == "pocl:0"
     assert len(clock.asked) == 4
 
 
@@ -507,23 +511,23 @@ def test_whoever_waits_for_another_process_is_told(
     lock = folder / "measuring.lock"
     lock.touch()
     threading.Timer(0.5, lock.unlink).start()
-    assert with_backends(*CPUS.values(), measure=Clock(pocl=0.5)).open(None).name == "pocl:0"
+    assert with_backends(*CPUS.values(), run_benchmark=Clock(pocl=0.5)).open(None).name == "pocl:0"
     assert capsys.readouterr().err.count("waiting for another process that measures devices") == 1
 
 
 # --- the measurement itself -----------------------------------------------------------------------------------------
 
-TINY = Sizes(products=1, side=16, rows=4, launches=2)
+TINY = WorkloadSize(products=1, side=16, rows=4, launches=2)
 
 
 def test_measuring_gives_seconds() -> None:
-    figures = benchmark.measure(Device("numpy"), TINY)
+    figures = benchmark.run_benchmark(Device("numpy"), TINY)
     assert figures.seconds > 0
     assert figures.numpy_seconds > 0
 
 
 def test_measuring_runs_on_every_device(device: Device) -> None:
-    assert benchmark.measure(device, TINY).seconds > 0
+    assert benchmark.run_benchmark(device, TINY).seconds > 0
 
 
 class _Wrong(NumpyBackend):
@@ -543,7 +547,7 @@ class _NaN(NumpyBackend):
 def test_a_device_that_computes_wrongly_is_no_candidate(kind: type[NumpyBackend]) -> None:
     device = Device.opened("wrong", kind(create("contiguous_only").info, minimal=True))
     with pytest.raises(BackendError, match="result 0 differs from NumPy's"):
-        benchmark.measure(device, TINY)
+        benchmark.run_benchmark(device, TINY)
 
 
 @pytest.fixture(scope="module")
@@ -553,7 +557,7 @@ def numpy_candidate() -> Candidate:
 
 
 def test_a_process_of_its_own_measures(numpy_candidate: Candidate) -> None:
-    figures = benchmark.in_a_process(numpy_candidate, 60)
+    figures = benchmark.run_in_subprocess(numpy_candidate, 60)
     assert 0 < figures.seconds < 10
     assert 0 < figures.numpy_seconds < 10
 
@@ -571,12 +575,12 @@ def test_what_goes_wrong_in_that_process_is_told(name: str, reason: str, numpy_c
     listed = replace(numpy_candidate.info, name="something else", selector=selector)
     lost = Candidate(replace(numpy_candidate.backend, name=backend), listed)
     with pytest.raises(RuntimeError, match=reason):
-        benchmark.in_a_process(lost, 60)
+        benchmark.run_in_subprocess(lost, 60)
 
 
 def test_a_process_that_hangs_is_ended(numpy_candidate: Candidate) -> None:
     with pytest.raises(RuntimeError, match=r"no answer within 0\.01 s"):
-        benchmark.in_a_process(numpy_candidate, 0.01)
+        benchmark.run_in_subprocess(numpy_candidate, 0.01)
 
 
 @pytest.mark.parametrize("program", ["", "/usr/bin/blender", "C:/Program Files/app.exe"])
@@ -584,8 +588,8 @@ def test_a_program_that_contains_python_is_not_started_again(
     program: str, numpy_candidate: Candidate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
-    with pytest.raises(CannotMeasureError):
-        benchmark.in_a_process(numpy_candidate, 60)
+    with pytest.raises(BenchmarkUnavailableError):
+        benchmark.run_in_subprocess(numpy_candidate, 60)
 
 
 @pytest.mark.parametrize(
@@ -599,7 +603,7 @@ def test_a_program_that_contains_python_is_not_started_again(
 )
 def test_a_process_that_dies_is_understood(done: Any, reason: str, numpy_candidate: Candidate) -> None:
     with pytest.raises(RuntimeError, match=reason):
-        benchmark._answer(done, numpy_candidate.info)
+        benchmark._parse(done, numpy_candidate.info)
 
 
 @pytest.fixture
@@ -634,7 +638,7 @@ def test_a_driver_that_crashes_when_measured_takes_nobody_along(crashing: Path) 
         f"import sys; sys.path.insert(0, {str(crashing)!r})\n"
         "from polyhal.hal.discovery.registry import registry\n"
         "print(registry().open(None).name)\n"
-        "print(next(registry().speeds.known(c).problem for c in registry().candidates() if c.name == 'crashing'))\n"
+        "print(next(registry().benchmarks.lookup(c).problem for c in registry().candidates() if c.name == 'crashing'))\n"
     )
     environment = os.environ | {"POLYHAL_DISABLE": "opencl,wgpu", "POLYHAL_MEASURE_TIMEOUT": "60"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)

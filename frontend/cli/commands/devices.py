@@ -34,9 +34,9 @@ def devices(
     if measure:
         from polyhal.hal.discovery.registry import registry
 
-        refusal = registry().measure()
-        if refusal:
-            typer.echo(f"not measured: {refusal}", err=True)
+        skipped = registry().refresh_benchmarks()
+        if skipped:
+            typer.echo(f"not measured: {skipped}", err=True)
     report = examine(tests=False, hidden=everything)
     if json:
         print_json([_as_json(d) for d in report.devices])
