@@ -38,7 +38,7 @@ from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.opencl.lowering.attention import dispatch as attention
 from polyhal.backends.opencl.lowering.conv import dispatch as conv
 from polyhal.backends.opencl.lowering.conv import pooling
-from polyhal.backends.opencl.lowering.gather import gather
+from polyhal.backends.opencl.lowering.gather import dispatch as gather
 from polyhal.backends.opencl.lowering.gemm import dispatch as gemm
 from polyhal.backends.opencl.lowering.optim import optimizer
 from polyhal.backends.opencl.lowering.pointwise import copy, elementwise, random

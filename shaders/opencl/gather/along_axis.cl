@@ -1,5 +1,6 @@
-// Elements along one axis by number: take copies x[.., index, ..] to out, the others add src to out[.., index, ..], which has
-// been zeroed. Tensors count as (outer, axis, inner); numbers from the end are negative, and those outside are 0 or skipped.
+// Gather and scatter along one axis. The indices have the shape (outer, count, inner), x and the result (outer, length, inner):
+// take_along_axis copies x[o, index[o, a, i], i] to out[o, a, i], the others add src[o, a, i] to out[o, index[o, a, i], i], which
+// has been zeroed. Negative indices count from the end; those out of range give 0 or are skipped.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -7,7 +8,7 @@
 #ifndef INDEX_DTYPE
 #define INDEX_DTYPE int64
 #endif
-// Elements of 32 bits are added atomically.
+// 1: elements of 32 bits are added atomically.
 #ifndef ATOMIC
 #define ATOMIC 0
 #endif
@@ -16,14 +17,15 @@
 #include "lib/atomic_add.h"
 #endif
 
+// One element per work-item, `size` of them.
 __kernel void take_along_axis(__global const STORAGE(DTYPE) *x, const ulong x_offset,
                               __global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
-                              __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong size, const ulong picked,
+                              __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong size, const ulong count,
                               const ulong inner, const long length, const long x_outer, const long x_axis,
                               const long x_inner, const long index_outer, const long index_axis, const long index_inner) {
     const ulong item = get_global_id(0);
     if (item >= size) return;
-    const ulong i = item % inner, a = item / inner % picked, o = item / inner / picked;
+    const ulong i = item % inner, a = item / inner % count, o = item / inner / count;
     long at = (long)index[(long)index_offset + (long)o * index_outer + (long)a * index_axis + (long)i * index_inner];
     if (at < 0) at += length;
     const bool inside = at >= 0 && at < length;
@@ -32,16 +34,16 @@ __kernel void take_along_axis(__global const STORAGE(DTYPE) *x, const ulong x_of
 }
 
 #if ATOMIC
-// A work-item adds one element, `size` of them in all. Floats with equal numbers are added in no fixed order.
-__kernel void scatter_atomically(__global const STORAGE(DTYPE) *src, const ulong src_offset,
-                                 __global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
-                                 __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong size, const ulong picked,
-                                 const ulong inner, const long length, const long src_outer, const long src_axis,
-                                 const long src_inner, const long index_outer, const long index_axis,
-                                 const long index_inner) {
+// One element of src per work-item, `size` of them. Floats with equal indices are added in no fixed order.
+__kernel void scatter_along_axis_atomic(__global const STORAGE(DTYPE) *src, const ulong src_offset,
+                                        __global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
+                                        __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong size,
+                                        const ulong count, const ulong inner, const long length, const long src_outer,
+                                        const long src_axis, const long src_inner, const long index_outer,
+                                        const long index_axis, const long index_inner) {
     const ulong item = get_global_id(0);
     if (item >= size) return;
-    const ulong i = item % inner, a = item / inner % picked, o = item / inner / picked;
+    const ulong i = item % inner, a = item / inner % count, o = item / inner / count;
     long at = (long)index[(long)index_offset + (long)o * index_outer + (long)a * index_axis + (long)i * index_inner];
     if (at < 0) at += length;
     if (at < 0 || at >= length) return;
@@ -50,10 +52,10 @@ __kernel void scatter_atomically(__global const STORAGE(DTYPE) *src, const ulong
 }
 #endif
 
-// A work-item adds up one line, in order, so that equal numbers neither race nor change the order of additions.
+// One of `lines` lines along the axis per work-item, in order: equal indices neither race nor change the order of additions.
 __kernel void scatter_along_axis(__global const STORAGE(DTYPE) *src, const ulong src_offset,
                                  __global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
-                                 __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong lines, const ulong picked,
+                                 __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong lines, const ulong count,
                                  const ulong inner, const long length, const long src_outer, const long src_axis,
                                  const long src_inner, const long index_outer, const long index_axis,
                                  const long index_inner) {
@@ -63,7 +65,7 @@ __kernel void scatter_along_axis(__global const STORAGE(DTYPE) *src, const ulong
     src += (long)src_offset + (long)o * src_outer + (long)i * src_inner;
     index += (long)index_offset + (long)o * index_outer + (long)i * index_inner;
     out += out_offset + o * length * inner + i;
-    for (ulong a = 0; a < picked; a++) {
+    for (ulong a = 0; a < count; a++) {
         long at = (long)index[(long)a * index_axis];
         if (at < 0) at += length;
         if (at < 0 || at >= length) continue;

@@ -1,19 +1,19 @@
-// Rows of a tensor (outer, capacity, width) replaced from row `position` on by those of `value`, which may have any layout: a
-// work-item moves one element. Rows that have no place are left out.
+// KV-cache update: rows `position` and following of a tensor (b0, b1, capacity, width) are replaced by the `rows` rows of `value`,
+// which may have any strides. One element per work-item, `size` of them. Rows beyond the capacity are dropped.
 
-#ifndef ELEMENT
-#define ELEMENT uint
+#ifndef UNIT
+#define UNIT uint
 #endif
 
-__kernel void gather_store_rows(__global const ELEMENT *value, const ulong value_offset, __global ELEMENT *out, const ulong out_offset,
-                         const int position, const uint size, const uint rows, const uint width, const uint capacity,
-                         const uint inner, const long outer_step, const long inner_step, const long row_step,
-                         const long step) {
+__kernel void gather_store_rows(__global const UNIT *value, const ulong value_offset, __global UNIT *out,
+                                const ulong out_offset, const int position, const uint size, const uint rows,
+                                const uint width, const uint capacity, const uint b1, const long value_b0,
+                                const long value_b1, const long value_row, const long value_column) {
     const uint item = get_global_id(0);
     if (item >= size) return;
-    const uint i = item % width, row = item / width % rows, batch = item / width / rows;
-    const long at = (long)position + row;
-    if (at < 0 || at >= capacity) return;
-    const long from = (long)(batch / inner) * outer_step + (long)(batch % inner) * inner_step + row * row_step + i * step;
-    out[out_offset + ((ulong)batch * capacity + at) * width + i] = value[(long)value_offset + from];
+    const uint column = item % width, row = item / width % rows, batch = item / width / rows;
+    const long to = (long)position + row;
+    if (to < 0 || to >= capacity) return;
+    const long from = (long)(batch / b1) * value_b0 + (long)(batch % b1) * value_b1 + row * value_row + column * value_column;
+    out[out_offset + ((ulong)batch * capacity + to) * width + column] = value[(long)value_offset + from];
 }

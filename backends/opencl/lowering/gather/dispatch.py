@@ -1,0 +1,16 @@
+"""Indexing ops and the functions that lower them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from polyhal.backends.opencl.lowering.gather import along_axis, gather, scatter_add, store_rows
+from polyhal.hal.protocol import Declined, Launch
+
+LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
+    "store_rows": store_rows.store_rows,
+    "embedding": gather.embedding,
+    "scatter_rows": scatter_add.scatter_rows,
+    "take_along_axis": along_axis.take_along_axis,
+    "scatter_along_axis": along_axis.scatter_along_axis,
+}

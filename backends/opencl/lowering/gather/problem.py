@@ -1,0 +1,75 @@
+"""Rows that are added by index, and what their kernels are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyhal.backends.common.launching.launch import Strided, Tensor
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+
+ATOMIC = (dtypes.float32, dtypes.int32, dtypes.uint32)
+"""Dtypes with atomic addition."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowIndex:
+    """The index: one per row of the source."""
+
+    place: int
+    """Position in the argument list."""
+    dtype: DType
+    count: int
+    step: int
+    """Stride, in elements."""
+
+    def args(self) -> dict[str, Strided]:
+        """The kernel argument `index`."""
+        return {"index": Strided(Tensor(self.place), {"step": self.step})}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """The rows that are added: one per index. Strides are in elements."""
+
+    place: int
+    """Position in the argument list."""
+    dtype: DType
+    width: int
+    row: int
+    column: int
+    aligned: bool
+
+    def args(self) -> dict[str, Strided]:
+        """The kernel argument `source`."""
+        return {"source": Strided(Tensor(self.place), {"row": self.row, "column": self.column})}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRows:
+    """The contiguous rows that are added to."""
+
+    place: int
+    """Position in the argument list."""
+    dtype: DType
+    rows: int
+    aligned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowScatter:
+    """out[index[i], :] += source[i, :]. The argument list has three tensors; workspace follows."""
+
+    index: RowIndex
+    source: SourceRows
+    out: TargetRows
+
+
+FIRST_WORKSPACE = 3
+
+
+def atomic_definitions(index: DType, dtype: DType, float_atomics: str) -> dict[str, str | int | bool]:
+    """Definitions for kernels with lib/atomic_add.h; `float_atomics` is that of the device's features."""
+    return {
+        "DTYPE": dtype.name, "INDEX_DTYPE": index.name, "IS_FLOAT": dtype.kind == "float", "PTX": float_atomics == "ptx",
+    }  # fmt: skip
