@@ -1,15 +1,14 @@
-// Convolution on a CPU, from planes: images laid out so that each tap of a window is a plain shift.
-// Result (y, x) is column y * pitch + x, and its tap lies `place` further on in a plane, whatever the stride, dilation and
-// padding:
+// Convolution on a CPU, from tap planes: images packed so that each tap is a constant offset, for any stride, dilation and
+// padding. Result (y, x) is column y * pitch + x:
 //
-//     out[filter][column] = bias[filter] + sum over channels c, taps t of weights[filter][c][t] * plane[c][place[t] + column]
+//     out[filter][column] = bias[filter] + sum over channels c, taps t of weights[filter][c][t] * plane[c][offset[t] + column]
 //
-// A vector holds WIDTH consecutive columns, so neither windows nor blocked layouts are ever written; the few columns between
-// two rows of the result are computed in vain. A work-item makes NR columns for some panels of ROWS filters each. Its planes
-// then stay in the caches while the weights, packed by panels, pass by.
+// A vector holds WIDTH consecutive columns, so neither an im2col matrix nor a blocked layout is written; the few columns
+// between two rows of the result are wasted. A work-item makes TILE_COLUMNS columns for several panels of ROWS filters: its
+// planes stay in the caches while the weights, packed by panels, stream past.
 //
-// A phase is a set of taps with results of its own: a convolution has one, the gradient of its input stride_h * stride_w, each
-// of which makes the pixels with one remainder by the stride.
+// A phase is a set of taps with results of its own: a convolution has one. The input gradient has stride_h * stride_w, one
+// for each remainder of a pixel's coordinates by the stride.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -23,63 +22,74 @@
 #ifndef WIDTH
 #define WIDTH 16
 #endif
-// Registers: ROWS * VECTORS sums, VECTORS of the plane and one of a weight; 28 of AVX-512's 32.
+// Registers: ROWS * VECTORS accumulators, VECTORS of the plane and one of a weight; 28 of AVX-512's 32.
 #ifndef ROWS
 #define ROWS 8
 #endif
 #ifndef VECTORS
 #define VECTORS 3
 #endif
+// Terms that are added up at a time, for accuracy.
 #ifndef DEPTH
 #define DEPTH 288
 #endif
 #ifndef BIAS
 #define BIAS 0
 #endif
-// Whether the images are planes, or are laid out here.
-#ifndef LAID_OUT
-#define LAID_OUT 1
+// Whether the planes were packed by another launch, or are packed here.
+#ifndef PREPACKED
+#define PREPACKED 1
 #endif
 #define ALIGNED 0
 #include "lib/dtypes.h"
-#include "conv/planes.h"
+#include "conv/tap_planes.h"
 
-#define NR (VECTORS * WIDTH)
+#define TILE_COLUMNS (VECTORS * WIDTH)
 typedef VEC(REAL) V;
 
-// `table`: for each of `phases` its first tap, number of taps, rows and columns of results and their place in `out`; then the
-// place of every tap. Strides count elements.
-#define SHAPES \
-    __global const int *table, const uint phases, const uint taps, const uint groups, const uint channels, \
-        const uint filters, const uint pitch, const uint last
-#define OUT_STEPS const long out_channel, const long out_row, const long out_column
-#if BIAS
-#define BIASES __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
-#define BIAS_OF_GROUP bias, bias_offset,
+// Strides count elements. The last tile of a plane may begin at `last_start` without reading past the plane.
+typedef struct {
+    long x_image, x_channel, out_channel, out_row, out_column;
+#if !PREPACKED
+    long x_row, x_column;
+    uint images, workers, columns;
 #else
-#define BIASES
-#define BIAS_OF_GROUP
+    uint panels_each;
+#endif
+    uint phases, taps, groups, channels, filters, pitch, last_start;
+} PlanesGeometry;
+
+#if BIAS
+#define BIAS_PARAMETER __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
+#define BIAS_ARGUMENT bias, bias_offset,
+#else
+#define BIAS_PARAMETER
+#define BIAS_ARGUMENT
 #endif
 
-// The NR columns from `first` on of the panels from `first_panel` to `last_panel`. `planes` and `out` are those of one image
-// and group; `last` is where the last tile of a plane may begin without reading past it.
-FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL *weights, BIASES __global STORAGE(OUT_DTYPE) *out,
-                          SHAPES, const long channel_step, OUT_STEPS, const uint group, const uint phase, const uint first,
-                          const uint first_panel, const uint last_panel) {
+// Make the TILE_COLUMNS columns from `first` on, for the panels `first_panel` to `last_panel`. `planes` and `out` are those
+// of one image and group. `table`: for each phase its first tap, number of taps, rows and columns of results, and their
+// offset in `out`; then the offset of every tap.
+FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL *weights,
+                               BIAS_PARAMETER __global STORAGE(OUT_DTYPE) *out, __global const int *table,
+                               const PlanesGeometry geometry, const long channel_step, const uint group, const uint phase,
+                               const uint first, const uint first_panel, const uint last_panel) {
+    const long out_channel = geometry.out_channel, out_row = geometry.out_row, out_column = geometry.out_column;
+    const uint channels = geometry.channels, filters = geometry.filters, taps = geometry.taps, pitch = geometry.pitch;
     const uint panels = (filters + ROWS - 1) / ROWS;
-    __global const int *facts = table + 5 * phase;
-    const uint first_tap = facts[0], phase_taps = facts[1], down = facts[2], across = facts[3];
+    __global const int *phase_info = table + 5 * phase;
+    const uint first_tap = phase_info[0], phase_taps = phase_info[1], down = phase_info[2], across = phase_info[3];
     const uint count = (down - 1) * pitch + across;
     if (first >= count) return;
-    // A tile at the end of memory begins earlier, and leaves what another one makes.
-    const uint start = min(first, last), end = min(start + NR, count);
-    __global const int *places = table + 5 * phases + first_tap;
+    // A tile at the end of memory starts earlier, and skips the columns of the tile before it.
+    const uint start = min(first, geometry.last_start), end = min(start + TILE_COLUMNS, count);
+    __global const int *tap_offsets = table + 5 * geometry.phases + first_tap;
     planes += start;
     weights += (ulong)group * panels * channels * taps * ROWS + first_tap * ROWS;
-    out += facts[4];
-    const uint part = max(DEPTH / max(phase_taps, 1u), 1u);
+    out += phase_info[4];
+    const uint chunk = max(DEPTH / max(phase_taps, 1u), 1u);
     for (uint panel = first_panel; panel < last_panel; panel++) {
-        V made[ROWS * VECTORS];
+        V acc[ROWS * VECTORS];
 #pragma unroll
         for (uint r = 0; r < ROWS; r++) {
 #if BIAS
@@ -89,23 +99,23 @@ FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL 
             const V begin = (V)(0);
 #endif
 #pragma unroll
-            for (uint v = 0; v < VECTORS; v++) made[r * VECTORS + v] = begin;
+            for (uint v = 0; v < VECTORS; v++) acc[r * VECTORS + v] = begin;
         }
         __global const REAL *weight = weights + (ulong)panel * channels * taps * ROWS;
         __global const REAL *plane = planes;
         // Sums of sums of about DEPTH terms, whose rounding errors are smaller than those of long sums.
-        for (uint first_channel = 0; first_channel < channels; first_channel += part) {
+        for (uint first_channel = 0; first_channel < channels; first_channel += chunk) {
             V sums[ROWS][VECTORS];
 #pragma unroll
             for (uint r = 0; r < ROWS; r++)
 #pragma unroll
                 for (uint v = 0; v < VECTORS; v++) sums[r][v] = (V)(0);
-            for (uint c = first_channel; c < min(first_channel + part, channels); c++) {
+            for (uint c = first_channel; c < min(first_channel + chunk, channels); c++) {
                 for (uint t = 0; t < phase_taps; t++) {
-                    __global const REAL *at = plane + places[t];
+                    __global const REAL *at = plane + tap_offsets[t];
                     V b[VECTORS];
 #pragma unroll
-                    for (uint v = 0; v < VECTORS; v++) b[v] = SHIFTED(at + v * WIDTH);
+                    for (uint v = 0; v < VECTORS; v++) b[v] = CONST_VECTOR_AT(at + v * WIDTH);
 #pragma unroll
                     for (uint r = 0; r < ROWS; r++) {
                         const V w = (V)(weight[t * ROWS + r]);
@@ -119,15 +129,15 @@ FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL 
 #pragma unroll
             for (uint r = 0; r < ROWS; r++)
 #pragma unroll
-                for (uint v = 0; v < VECTORS; v++) made[r * VECTORS + v] += sums[r][v];
+                for (uint v = 0; v < VECTORS; v++) acc[r * VECTORS + v] += sums[r][v];
         }
         const uint rows = min((uint)ROWS, filters - panel * ROWS);
         __global STORAGE(OUT_DTYPE) *target = out + (long)(panel * ROWS) * out_channel;
-        // Columns of one row of the result at a time.
+        // Store the columns of one row of the result at a time.
         for (uint column = first; column < end;) {
             const uint y = column / pitch, x = column - y * pitch;
             const uint run = x < across ? min(across - x, end - column) : 0;
-            __private const REAL *from = (__private const REAL *)made + (column - start);
+            __private const REAL *from = (__private const REAL *)acc + (column - start);
             __global STORAGE(OUT_DTYPE) *to = target + y * out_row + x * out_column;
             for (uint r = 0; r < rows && run; r++) {
                 uint i = 0;
@@ -139,7 +149,7 @@ FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL 
                     for (; i < run; i++) STORE(OUT_DTYPE, from[i], to, i);
                 } else
                     for (; i < run; i++) STORE(OUT_DTYPE, from[i], to, i * out_column);
-                from += NR;
+                from += TILE_COLUMNS;
                 to += out_channel;
             }
             column += max(run, x < across ? 1u : min(pitch - x, end - column));
@@ -147,42 +157,45 @@ FORCE_INLINE void make_columns(__global const REAL *planes, __global const REAL 
     }
 }
 
-#if LAID_OUT
-// The planes were laid out before: every work-item makes NR columns of one image for `block` panels.
-__kernel NO_AUTOVEC void conv_cpu_planes(__global const REAL *planes, const ulong planes_offset, __global const REAL *weights,
-                                     BIASES __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, SHAPES,
-                                     const uint block, const long image_step, const long channel_step, OUT_STEPS) {
-    const uint panels = (filters + ROWS - 1) / ROWS;
-    const uint blocks = (panels + block - 1) / block;
+#if PREPACKED
+// A work-item makes TILE_COLUMNS columns of one image for `panels_each` panels.
+__kernel NO_AUTOVEC void conv_cpu_planes(__global const REAL *planes, const ulong planes_offset,
+                                         __global const REAL *weights,
+                                         BIAS_PARAMETER __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                                         __global const int *table, const PlanesGeometry geometry) {
+    const uint channels = geometry.channels, filters = geometry.filters, groups = geometry.groups;
+    const uint panels = (filters + ROWS - 1) / ROWS, panels_each = geometry.panels_each;
+    const uint blocks = (panels + panels_each - 1) / panels_each;
     const uint phase = get_global_id(2) / blocks;
     const uint group = get_global_id(1) % groups, image = get_global_id(1) / groups;
-    if (phase >= phases) return;
-    const uint first_panel = get_global_id(2) % blocks * block;
-    make_columns(planes + planes_offset + (long)image * image_step + (long)(group * channels) * channel_step, weights,
-                 BIAS_OF_GROUP out + out_offset + (long)get_global_id(1) * filters * out_channel, table, phases, taps, groups,
-                 channels, filters, pitch, last, channel_step, out_channel, out_row, out_column, group, phase,
-                 get_global_id(0) * NR, first_panel, min(first_panel + block, panels));
+    if (phase >= geometry.phases) return;
+    const uint first_panel = get_global_id(2) % blocks * panels_each;
+    planes += planes_offset + (long)image * geometry.x_image + (long)(group * channels) * geometry.x_channel;
+    make_columns(planes, weights, BIAS_ARGUMENT out + out_offset + (long)get_global_id(1) * filters * geometry.out_channel,
+                 table, geometry, geometry.x_channel, group, phase, get_global_id(0) * TILE_COLUMNS, first_panel,
+                 min(first_panel + panels_each, panels));
 }
 #else
-// Every work-item takes some of the images, and lays out one after the other in memory of its own, which stays in its caches.
+// A work-item packs every `workers`-th image into memory of its own, which stays in its caches, and makes all columns of it.
 __kernel NO_AUTOVEC void conv_cpu_planes(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes,
-                                     __global const int *layout, __global const REAL *weights,
-                                     BIASES __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, SHAPES,
-                                     const uint images, const uint workers, const uint columns, const long x_image,
-                                     const long x_channel, const long x_row, const long x_column, OUT_STEPS) {
-    const uint worker = get_global_id(0);
+                                         __global const int *layout, __global const REAL *weights,
+                                         BIAS_PARAMETER __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                                         __global const int *table, const PlanesGeometry geometry) {
+    const uint worker = get_global_id(0), workers = geometry.workers;
     if (worker >= workers) return;
+    const uint channels = geometry.channels, filters = geometry.filters, groups = geometry.groups;
     const long channel_step = channel_length(layout);
-    planes += worker * (channels * channel_step + NR);
-    for (uint i = worker; i < images * groups; i += workers) {
+    planes += worker * (channels * channel_step + TILE_COLUMNS);
+    for (uint i = worker; i < geometry.images * groups; i += workers) {
         const uint group = i % groups;
-        lay_out_images(x + (long)x_offset + (long)(i / groups) * x_image + (long)(group * channels) * x_channel, 1, channels,
-                       x_image, x_channel, x_row, x_column, planes, layout, i == worker);
-        for (uint phase = 0; phase < phases; phase++)
-            for (uint first = 0; first < columns; first += NR)
-                make_columns(planes, weights, BIAS_OF_GROUP out + out_offset + (long)i * filters * out_channel, table, phases,
-                             taps, groups, channels, filters, pitch, last, channel_step, out_channel, out_row, out_column,
-                             group, phase, first, 0, (filters + ROWS - 1) / ROWS);
+        pack_images(x + (long)x_offset + (long)(i / groups) * geometry.x_image +
+                        (long)(group * channels) * geometry.x_channel,
+                    1, channels, geometry.x_image, geometry.x_channel, geometry.x_row, geometry.x_column, planes, layout,
+                    i == worker);
+        for (uint phase = 0; phase < geometry.phases; phase++)
+            for (uint first = 0; first < geometry.columns; first += TILE_COLUMNS)
+                make_columns(planes, weights, BIAS_ARGUMENT out + out_offset + (long)i * filters * geometry.out_channel,
+                             table, geometry, channel_step, group, phase, first, 0, (filters + ROWS - 1) / ROWS);
     }
 }
 #endif

@@ -1,9 +1,9 @@
 // The two layouts that conv/cpu_planes.cl and conv/cpu_weight_grad.cl read, in the type of the sums.
 //
-// pack_planes: images as conv/planes.h says.
+// pack_planes: images as tap planes (conv/tap_planes.h).
 //
-// pack_weights: for each group, panel of ROWS rows, channel and tap, the ROWS weights; `sources` says where each tap lies in
-// the tensor of weights. Rows past the end are zeros.
+// pack_weights: for each group, panel of ROWS rows, channel and tap, the ROWS weights; `tap_sources` are the offsets of the
+// taps in the weight tensor. Rows past the end are zeros.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -22,25 +22,25 @@
 #endif
 #define ALIGNED 0
 #include "lib/dtypes.h"
-#include "conv/planes.h"
+#include "conv/tap_planes.h"
 
-// A work-item makes `band` rows of one plane of each of `together` channels.
+// A work-item packs `band` rows of one plane of each of `channels_each` channels.
 __kernel NO_AUTOVEC void pack_planes(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global REAL *planes,
-                                     __global const int *layout, const uint images, const uint channels, const uint together,
-                                     const int band, const long x_image, const long x_channel, const long x_row,
-                                     const long x_column) {
-    const int bands = (LAYOUT_ROWS + band - 1) / band, phases = LAYOUT_TOPS * LAYOUT_LEFTS;
-    const int phase = get_global_id(0) / bands, first_row = get_global_id(0) % bands * band;
-    const uint first = get_global_id(1) * together, image = get_global_id(2);
-    if (phase >= phases || first >= channels || image >= images) return;
-    lay_out(x + (long)x_offset + image * x_image + first * x_channel, min(together, channels - first), x_channel, x_row,
-            x_column, planes + ((ulong)image * channels + first) * phases * LAYOUT_PLANE, layout, phase, first_row,
-            min(first_row + band, LAYOUT_ROWS), true);
+                                     __global const int *layout, const uint images, const uint channels,
+                                     const uint channels_each, const int band, const long x_image, const long x_channel,
+                                     const long x_row, const long x_column) {
+    const int bands = (LAYOUT_ROWS + band - 1) / band, planes_each = LAYOUT_TOPS * LAYOUT_LEFTS;
+    const int plane = get_global_id(0) / bands, first_row = get_global_id(0) % bands * band;
+    const uint first = get_global_id(1) * channels_each, image = get_global_id(2);
+    if (plane >= planes_each || first >= channels || image >= images) return;
+    pack_plane(x + (long)x_offset + image * x_image + first * x_channel, min(channels_each, channels - first), x_channel,
+               x_row, x_column, planes + ((ulong)image * channels + first) * planes_each * LAYOUT_PLANE, layout, plane,
+               first_row, min(first_row + band, LAYOUT_ROWS), true);
 }
 
 // A work-item packs the taps of BAND channels for one panel.
 __kernel void pack_weights(__global const STORAGE(DTYPE) *w, const ulong w_offset, __global REAL *packed,
-                           __global const int *sources, const uint taps, const uint groups, const uint channels,
+                           __global const int *tap_sources, const uint taps, const uint groups, const uint channels,
                            const uint filters, const long w_group, const long w_filter, const long w_channel) {
     const uint begin = get_global_id(0) * BAND, panel = get_global_id(1), group = get_global_id(2);
     const uint panels = (filters + ROWS - 1) / ROWS;
@@ -50,7 +50,7 @@ __kernel void pack_weights(__global const STORAGE(DTYPE) *w, const ulong w_offse
     packed += ((ulong)group * panels + panel) * channels * taps * ROWS;
     for (uint channel = begin; channel < min(begin + BAND, channels); channel++)
         for (uint t = 0; t < taps; t++) {
-            __global const STORAGE(DTYPE) *from = w + channel * w_channel + sources[t];
+            __global const STORAGE(DTYPE) *from = w + channel * w_channel + tap_sources[t];
             __global REAL *to = packed + (channel * taps + t) * ROWS;
             for (uint r = 0; r < rows; r++) to[r] = LOAD(DTYPE, from, r * w_filter);
             for (uint r = rows; r < ROWS; r++) to[r] = 0;

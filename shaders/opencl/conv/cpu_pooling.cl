@@ -1,6 +1,6 @@
-// Max pooling of windows of 2 x 2 that lie side by side and cover the image, and its gradient, on CPUs: each work-item takes
-// `each` planes, and WIDTH neighbours of two rows at a time, which are half as many windows. Where rows hold whole fours of
-// windows and planes whole eights, other kernels take eight windows at a time, which are two fours of neighbours.
+// Max pooling of 2 x 2 windows with stride 2 that cover the image, and its gradient, on CPUs. A work-item takes `planes_each`
+// planes, and WIDTH contiguous elements of two rows at a time, which are HALF windows. Where the windows of a row come in
+// whole fours and those of a plane in whole eights, the `vector` kernels take WIDTH windows at a time, as two fours.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -16,23 +16,24 @@
 typedef CONCAT(REAL, HALF) Windows;
 typedef CONCAT(MASK, HALF) Choice;
 
-#define GEOMETRY const uint planes, const uint each, const uint channels, const uint down, const uint across
-#define STEPS(name) const long name##_image, const long name##_channel, const long name##_row
+#define LENGTHS const uint planes, const uint planes_each, const uint channels, const uint down, const uint across
+#define STRIDES(name) const long name##_image, const long name##_channel, const long name##_row
 #define PLANE_OF(name, plane) \
     (name + name##_offset + (long)((plane) / channels) * name##_image + (long)((plane) % channels) * name##_channel)
-#define LAST_PLANE min((uint)get_global_id(0) * each + each, planes)
-// WIDTH elements of a row, of which those of the last windows may be fewer.
+#define FIRST_PLANE ((uint)get_global_id(0) * planes_each)
+#define END_PLANE min(FIRST_PLANE + planes_each, planes)
+// WIDTH elements of a row; the last windows may have fewer, `left`.
 #define LOAD_ROW(r, p) \
-    VEC(REAL) r; \
+    VEC(REAL) r;       \
     if (left == WIDTH) { LOAD_CONTIGUOUS(DTYPE, r, p) } else { LOAD_CONTIGUOUS_PART(DTYPE, r, p) }
 #define STORE_ROW(r, p) \
     if (left == WIDTH) { STORE_CONTIGUOUS(DTYPE, r, p) } else { STORE_CONTIGUOUS_PART(DTYPE, r, p) }
-// Whether `later`, behind `value` in a window, is larger; a NaN is larger than any number, and no later one than an earlier.
-#define OVERTAKES(later, value) (~((later) <= (value)) & ((value) == (value)))
+// Whether `later`, after `value` in a window, replaces it as the maximum: a NaN replaces any number, and nothing a NaN.
+#define REPLACES(later, value) (~((later) <= (value)) & ((value) == (value)))
 
-__kernel NO_AUTOVEC void max_pool_pairs(__global const STORAGE(DTYPE) *x, const ulong x_offset,
-                                        __global STORAGE(DTYPE) *out, const ulong out_offset, GEOMETRY, STEPS(x)) {
-    for (uint plane = (uint)get_global_id(0) * each; plane < LAST_PLANE; plane++) {
+__kernel NO_AUTOVEC void max_pool_2x2(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                      __global STORAGE(DTYPE) *out, const ulong out_offset, LENGTHS, STRIDES(x)) {
+    for (uint plane = FIRST_PLANE; plane < END_PLANE; plane++) {
         __global const STORAGE(DTYPE) *upper = PLANE_OF(x, plane), *lower = upper + x_row;
         __global STORAGE(DTYPE) *to = out + out_offset + (ulong)plane * down * across;
         for (uint row = 0; row < down; row++) {
@@ -41,9 +42,9 @@ __kernel NO_AUTOVEC void max_pool_pairs(__global const STORAGE(DTYPE) *x, const 
                 LOAD_ROW(above, upper)
                 LOAD_ROW(below, lower)
                 Windows best = above.even;
-                best = SELECT(best, above.odd, OVERTAKES(above.odd, best));
-                best = SELECT(best, below.even, OVERTAKES(below.even, best));
-                best = SELECT(best, below.odd, OVERTAKES(below.odd, best));
+                best = SELECT(best, above.odd, REPLACES(above.odd, best));
+                best = SELECT(best, below.even, REPLACES(below.even, best));
+                best = SELECT(best, below.odd, REPLACES(below.odd, best));
                 for (uint j = 0; j < left / 2; j++) STORE(DTYPE, LANE(REAL, best, j), to, at / 2 + j);
             }
             upper += 2 * x_row;
@@ -53,12 +54,12 @@ __kernel NO_AUTOVEC void max_pool_pairs(__global const STORAGE(DTYPE) *x, const 
     }
 }
 
-// A window's gradient goes to its first largest element: one that no later element overtakes, and that overtakes all before.
-__kernel NO_AUTOVEC void max_pool_pairs_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
-                                             __global const STORAGE(DTYPE) *x, const ulong x_offset,
-                                             __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY, STEPS(g),
-                                             STEPS(x)) {
-    for (uint plane = (uint)get_global_id(0) * each; plane < LAST_PLANE; plane++) {
+// A window's gradient goes to its first maximum: an element that no later one replaces and that replaces all before it.
+__kernel NO_AUTOVEC void max_pool_2x2_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+                                           __global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                           __global STORAGE(DTYPE) *dx, const ulong dx_offset, LENGTHS, STRIDES(g),
+                                           STRIDES(x)) {
+    for (uint plane = FIRST_PLANE; plane < END_PLANE; plane++) {
         __global const STORAGE(DTYPE) *from = PLANE_OF(g, plane), *upper = PLANE_OF(x, plane), *lower = upper + x_row;
         __global STORAGE(DTYPE) *to = dx + dx_offset + (ulong)plane * 4 * down * across, *under = to + 2 * across;
         for (uint row = 0; row < down; row++) {
@@ -66,22 +67,22 @@ __kernel NO_AUTOVEC void max_pool_pairs_grad(__global const STORAGE(DTYPE) *g, c
                 const uint left = min((uint)WIDTH, 2 * across - at);
                 LOAD_ROW(above, upper)
                 LOAD_ROW(below, lower)
-                Windows best = above.even, slope = (Windows)(0);
-                for (uint j = 0; j < left / 2; j++) LANE(REAL, slope, j) = LOAD(DTYPE, from, at / 2 + j);
-                const Choice m1 = OVERTAKES(above.odd, best);
+                Windows best = above.even, grad = (Windows)(0);
+                for (uint j = 0; j < left / 2; j++) LANE(REAL, grad, j) = LOAD(DTYPE, from, at / 2 + j);
+                const Choice m1 = REPLACES(above.odd, best);
                 best = SELECT(best, above.odd, m1);
-                const Choice m2 = OVERTAKES(below.even, best);
+                const Choice m2 = REPLACES(below.even, best);
                 best = SELECT(best, below.even, m2);
-                const Choice m3 = OVERTAKES(below.odd, best);
-                // The last that overtakes takes all.
+                const Choice m3 = REPLACES(below.odd, best);
+                // The last element that replaces the others gets the gradient.
                 const Windows none = (Windows)(0);
                 VEC(REAL) top, bottom;
-                bottom.odd = SELECT(none, slope, m3);
-                slope = SELECT(slope, none, m3);
-                bottom.even = SELECT(none, slope, m2);
-                slope = SELECT(slope, none, m2);
-                top.odd = SELECT(none, slope, m1);
-                top.even = SELECT(slope, none, m1);
+                bottom.odd = SELECT(none, grad, m3);
+                grad = SELECT(grad, none, m3);
+                bottom.even = SELECT(none, grad, m2);
+                grad = SELECT(grad, none, m2);
+                top.odd = SELECT(none, grad, m1);
+                top.even = SELECT(grad, none, m1);
                 STORE_ROW(top, to)
                 STORE_ROW(bottom, under)
             }
@@ -94,20 +95,20 @@ __kernel NO_AUTOVEC void max_pool_pairs_grad(__global const STORAGE(DTYPE) *g, c
     }
 }
 
-// Of the fours of windows that begin at `first` and `second`: their upper left, upper right, lower left and lower right.
-#define LOAD_WINDOWS(first, second)                                                                \
-    const VEC(REAL) above0 = LOADV(DTYPE, first), above1 = LOADV(DTYPE, second);                   \
-    const VEC(REAL) below0 = LOADV(DTYPE, (first) + x_row), below1 = LOADV(DTYPE, (second) + x_row); \
+// Elements of the four windows at `first` and at `second`: w0 upper left, w1 upper right, w2 lower left, w3 lower right.
+#define LOAD_WINDOWS(first, second)                                                                       \
+    const VEC(REAL) above0 = LOADV(DTYPE, first), above1 = LOADV(DTYPE, second);                          \
+    const VEC(REAL) below0 = LOADV(DTYPE, (first) + x_row), below1 = LOADV(DTYPE, (second) + x_row);      \
     const VEC(REAL) w0 = (VEC(REAL))(above0.even, above1.even), w1 = (VEC(REAL))(above0.odd, above1.odd); \
     const VEC(REAL) w2 = (VEC(REAL))(below0.even, below1.even), w3 = (VEC(REAL))(below0.odd, below1.odd);
-// To the next four of windows of an image with rows of this length.
-#define ADVANCE(p, length)                     \
-    p += WIDTH;                                \
+// Advance to the next four windows of an image with rows of this length.
+#define ADVANCE(p, length) \
+    p += WIDTH;            \
     if (column == across) p += 2 * (length) - 2 * across;
 
-__kernel NO_AUTOVEC void max_pool_fours(__global const STORAGE(DTYPE) *x, const ulong x_offset,
-                                        __global STORAGE(DTYPE) *out, const ulong out_offset, GEOMETRY, STEPS(x)) {
-    for (uint plane = (uint)get_global_id(0) * each; plane < LAST_PLANE; plane++) {
+__kernel NO_AUTOVEC void max_pool_2x2_vector(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                             __global STORAGE(DTYPE) *out, const ulong out_offset, LENGTHS, STRIDES(x)) {
+    for (uint plane = FIRST_PLANE; plane < END_PLANE; plane++) {
         __global const STORAGE(DTYPE) *from = PLANE_OF(x, plane);
         __global STORAGE(DTYPE) *to = out + out_offset + (ulong)plane * down * across;
         uint column = 0;
@@ -121,20 +122,20 @@ __kernel NO_AUTOVEC void max_pool_fours(__global const STORAGE(DTYPE) *x, const 
                 if (column == across) column = 0;
             }
             LOAD_WINDOWS(fours[0], fours[1])
-            VEC(REAL) best = SELECT(w0, w1, OVERTAKES(w1, w0));
-            best = SELECT(best, w2, OVERTAKES(w2, best));
-            best = SELECT(best, w3, OVERTAKES(w3, best));
+            VEC(REAL) best = SELECT(w0, w1, REPLACES(w1, w0));
+            best = SELECT(best, w2, REPLACES(w2, best));
+            best = SELECT(best, w3, REPLACES(w3, best));
             STOREV(DTYPE, best, to + window);
         }
     }
 }
 
-__kernel NO_AUTOVEC void max_pool_fours_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
-                                             __global const STORAGE(DTYPE) *x, const ulong x_offset,
-                                             __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY, STEPS(g),
-                                             STEPS(x)) {
-    for (uint plane = (uint)get_global_id(0) * each; plane < LAST_PLANE; plane++) {
-        __global const STORAGE(DTYPE) *slopes = PLANE_OF(g, plane), *from = PLANE_OF(x, plane);
+__kernel NO_AUTOVEC void max_pool_2x2_vector_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+                                                  __global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                                  __global STORAGE(DTYPE) *dx, const ulong dx_offset, LENGTHS, STRIDES(g),
+                                                  STRIDES(x)) {
+    for (uint plane = FIRST_PLANE; plane < END_PLANE; plane++) {
+        __global const STORAGE(DTYPE) *grads = PLANE_OF(g, plane), *from = PLANE_OF(x, plane);
         __global STORAGE(DTYPE) *to = dx + dx_offset + (ulong)plane * 4 * down * across;
         uint column = 0;
         for (uint window = 0; window < down * across; window += WIDTH) {
@@ -151,17 +152,17 @@ __kernel NO_AUTOVEC void max_pool_fours_grad(__global const STORAGE(DTYPE) *g, c
             }
             LOAD_WINDOWS(fours[0], fours[1])
             const VEC(REAL) none = (VEC(REAL))(0);
-            VEC(REAL) slope = LOADV(DTYPE, slopes + window);
-            const VEC(MASK) m1 = OVERTAKES(w1, w0);
+            VEC(REAL) grad = LOADV(DTYPE, grads + window);
+            const VEC(MASK) m1 = REPLACES(w1, w0);
             VEC(REAL) best = SELECT(w0, w1, m1);
-            const VEC(MASK) m2 = OVERTAKES(w2, best);
+            const VEC(MASK) m2 = REPLACES(w2, best);
             best = SELECT(best, w2, m2);
-            const VEC(MASK) m3 = OVERTAKES(w3, best);
-            const VEC(REAL) d3 = SELECT(none, slope, m3);
-            slope = SELECT(slope, none, m3);
-            const VEC(REAL) d2 = SELECT(none, slope, m2);
-            slope = SELECT(slope, none, m2);
-            const VEC(REAL) d1 = SELECT(none, slope, m1), d0 = SELECT(slope, none, m1);
+            const VEC(MASK) m3 = REPLACES(w3, best);
+            const VEC(REAL) d3 = SELECT(none, grad, m3);
+            grad = SELECT(grad, none, m3);
+            const VEC(REAL) d2 = SELECT(none, grad, m2);
+            grad = SELECT(grad, none, m2);
+            const VEC(REAL) d1 = SELECT(none, grad, m1), d0 = SELECT(grad, none, m1);
             VEC(REAL) row;
             row.even = d0.lo;
             row.odd = d1.lo;

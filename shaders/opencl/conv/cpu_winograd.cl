@@ -1,12 +1,11 @@
-// Convolution with windows of 3 by 3 and stride 1 on a CPU, by Winograd's minimal filtering F(2x2, 3x3) (Lavin and Gray, 2015):
-// two by two results take 16 multiplications per channel instead of 36. Tiles of 4 by 4 pixels become sums of pixels (B^T d B),
-// windows sums of weights (G w G^T), and the 16 elements of a tile are 16 products of matrices, whose sums A^T turns into
-// results.
+// Winograd convolution F(2x2, 3x3) on a CPU: 3 by 3 kernels of stride 1. A tile of 2 by 2 results takes 16 multiplications
+// per channel instead of 36. Tiles of 4 by 4 pixels are transformed to B^T d B, kernels to G w G^T; the 16 elements of a tile
+// are then 16 matrix products, whose sums m give the results A^T m A. Source: Lavin and Gray, arXiv:1509.09308.
 //
-// Tile (y, x) is column y * pitch + x of planes that conv/cpu_planes_pack.cl made of every second pixel, so that a vector of tiles
-// takes plain loads: pixel (r, s) of tiles begins at places[4 * r + s].
+// Tile (y, x) is column y * pitch + x of tap planes that conv/cpu_planes_pack.cl made of every second pixel, so that a vector
+// of tiles takes plain loads: pixel (r, s) of the tiles begins at tap_offsets[4 * r + s].
 //
-// A work-item makes NR tiles at a time, of which it keeps the transformed pixels of all channels in `scratch`.
+// A work-item makes TILE_COLUMNS tiles at a time, and keeps their transformed pixels of all channels in `scratch`.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -20,13 +19,14 @@
 #ifndef WIDTH
 #define WIDTH 16
 #endif
-// Registers: ROWS * VECTORS sums, VECTORS of the tiles and one of a weight; 28 of AVX-512's 32.
+// Registers: ROWS * VECTORS accumulators, VECTORS of the tiles and one of a weight; 28 of AVX-512's 32.
 #ifndef ROWS
 #define ROWS 8
 #endif
 #ifndef VECTORS
 #define VECTORS 3
 #endif
+// Channels that are added up at a time, for accuracy.
 #ifndef DEPTH
 #define DEPTH 64
 #endif
@@ -40,33 +40,34 @@
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 
-#define NR (VECTORS * WIDTH)
+#define TILE_COLUMNS (VECTORS * WIDTH)
+// Elements of a tile.
 #define TILE 16
 typedef VEC(REAL) V;
-// Vectors at any address, without vload, which may be a call (QUIRK_OPERATORS_FOR_BUILTINS).
+// A vector at any address, without vload, which may be a call (QUIRK_OPERATORS_FOR_BUILTINS).
 typedef struct __attribute__((packed)) {
     V lanes;
-} Shifted;
-#define SHIFTED(p) (((__global const Shifted *)(p))->lanes)
+} UnalignedVector;
+#define CONST_VECTOR_AT(p) (((__global const UnalignedVector *)(p))->lanes)
 
 typedef CONCAT(REAL, ROWS) Panel;
 typedef struct __attribute__((packed)) {
     Panel rows;
-} ShiftedPanel;
-#define PANEL(p) ((__global ShiftedPanel *)(p))->rows
+} UnalignedPanel;
+#define PANEL_AT(p) ((__global UnalignedPanel *)(p))->rows
 
-// G applied to three vectors.
-#define WIDEN(a, b, c, t0, t1, t2, t3) \
-    t0 = a;                            \
-    t1 = (a + b + c) / 2;              \
-    t2 = (a - b + c) / 2;              \
+// t = G (a, b, c)^T.
+#define TRANSFORM_WEIGHTS(a, b, c, t0, t1, t2, t3) \
+    t0 = a;                                        \
+    t1 = (a + b + c) / 2;                          \
+    t2 = (a - b + c) / 2;                          \
     t3 = c;
 
-// G w G^T of BAND channels for ROWS filters: packed[group][panel][element][channel][row]. Rows past the end are zeros.
+// packed[group][panel][element][channel][row] = G w G^T of BAND channels for ROWS filters. Rows past the end are zeros.
 __kernel NO_AUTOVEC void winograd_weights(__global const STORAGE(DTYPE) *w, const ulong w_offset, __global REAL *packed,
-                               const uint groups, const uint channels, const uint filters, const long w_start,
-                               const long w_group, const long w_filter, const long w_channel, const long w_row,
-                               const long w_column) {
+                                          const uint groups, const uint channels, const uint filters, const long w_start,
+                                          const long w_group, const long w_filter, const long w_channel, const long w_row,
+                                          const long w_column) {
     const uint first = get_global_id(0) * BAND, panel = get_global_id(1), group = get_global_id(2);
     const uint panels = (filters + ROWS - 1) / ROWS;
     if (first >= channels || panel >= panels || group >= groups) return;
@@ -85,40 +86,43 @@ __kernel NO_AUTOVEC void winograd_weights(__global const STORAGE(DTYPE) *w, cons
         Panel t[4][3];
 #pragma unroll
         for (uint s = 0; s < 3; s++) {
-            WIDEN(window[s], window[3 + s], window[6 + s], t[0][s], t[1][s], t[2][s], t[3][s])
+            TRANSFORM_WEIGHTS(window[s], window[3 + s], window[6 + s], t[0][s], t[1][s], t[2][s], t[3][s])
         }
 #pragma unroll
         for (uint r = 0; r < 4; r++) {
             __global REAL *target = packed + 4 * r * step + channel * ROWS;
-            WIDEN(t[r][0], t[r][1], t[r][2], PANEL(target), PANEL(target + step), PANEL(target + 2 * step),
-                  PANEL(target + 3 * step))
+            TRANSFORM_WEIGHTS(t[r][0], t[r][1], t[r][2], PANEL_AT(target), PANEL_AT(target + step),
+                              PANEL_AT(target + 2 * step), PANEL_AT(target + 3 * step))
         }
     }
 }
 
-// B^T applied to four vectors.
-#define SPREAD(d0, d1, d2, d3, t0, t1, t2, t3) \
-    t0 = d0 - d2;                              \
-    t1 = d1 + d2;                              \
-    t2 = d2 - d1;                              \
+// t = B^T (d0, d1, d2, d3)^T.
+#define TRANSFORM_PIXELS(d0, d1, d2, d3, t0, t1, t2, t3) \
+    t0 = d0 - d2;                                        \
+    t1 = d1 + d2;                                        \
+    t2 = d2 - d1;                                        \
     t3 = d1 - d3;
 
-// The transformed pixels of one channel for NR tiles: made[element * step], vector by vector.
-inline void transform_tiles(__global const REAL *plane, __global const int *places, __global REAL *made, const ulong step) {
+// transformed[element * step] = the elements of TILE_COLUMNS tiles of one channel, vector by vector.
+inline void transform_tiles(__global const REAL *plane, __global const int *tap_offsets, __global REAL *transformed,
+                            const ulong step) {
 #pragma unroll
     for (uint v = 0; v < VECTORS; v++) {
         V t[4][4];
 #pragma unroll
         for (uint s = 0; s < 4; s++) {
-            const V d0 = SHIFTED(plane + places[s] + v * WIDTH), d1 = SHIFTED(plane + places[4 + s] + v * WIDTH);
-            const V d2 = SHIFTED(plane + places[8 + s] + v * WIDTH), d3 = SHIFTED(plane + places[12 + s] + v * WIDTH);
-            SPREAD(d0, d1, d2, d3, t[0][s], t[1][s], t[2][s], t[3][s])
+            const V d0 = CONST_VECTOR_AT(plane + tap_offsets[s] + v * WIDTH);
+            const V d1 = CONST_VECTOR_AT(plane + tap_offsets[4 + s] + v * WIDTH);
+            const V d2 = CONST_VECTOR_AT(plane + tap_offsets[8 + s] + v * WIDTH);
+            const V d3 = CONST_VECTOR_AT(plane + tap_offsets[12 + s] + v * WIDTH);
+            TRANSFORM_PIXELS(d0, d1, d2, d3, t[0][s], t[1][s], t[2][s], t[3][s])
         }
 #pragma unroll
         for (uint r = 0; r < 4; r++) {
             V e0, e1, e2, e3;
-            SPREAD(t[r][0], t[r][1], t[r][2], t[r][3], e0, e1, e2, e3)
-            __global V *target = (__global V *)(made + 4 * r * step + v * WIDTH);
+            TRANSFORM_PIXELS(t[r][0], t[r][1], t[r][2], t[r][3], e0, e1, e2, e3)
+            __global V *target = (__global V *)(transformed + 4 * r * step + v * WIDTH);
             target[0] = e0;
             *(__global V *)((__global REAL *)target + step) = e1;
             *(__global V *)((__global REAL *)target + 2 * step) = e2;
@@ -129,27 +133,29 @@ inline void transform_tiles(__global const REAL *plane, __global const int *plac
 
 __kernel NO_AUTOVEC void conv_cpu_winograd(__global const REAL *planes, __global const REAL *weights,
 #if BIAS
-                            __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
+                                           __global const STORAGE(DTYPE) *bias, const ulong bias_offset,
 #endif
-                            __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, __global REAL *scratch,
-                            __global const int *places, const uint images, const uint groups, const uint channels,
-                            const uint filters, const uint pitch, const uint tiles_down, const uint tiles_across,
-                            const uint down, const uint across, const uint workers, const long image_step,
-                            const long channel_step) {
+                                           __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                                           __global REAL *scratch, __global const int *tap_offsets, const uint images,
+                                           const uint groups, const uint channels, const uint filters, const uint pitch,
+                                           const uint tiles_down, const uint tiles_across, const uint down,
+                                           const uint across, const uint workers, const long planes_image,
+                                           const long planes_channel) {
     const uint worker = get_global_id(0);
     if (worker >= workers) return;
     const uint panels = (filters + ROWS - 1) / ROWS;
     const uint count = (tiles_down - 1) * pitch + tiles_across;
-    const uint blocks = (count + NR - 1) / NR;
-    scratch += (ulong)worker * TILE * channels * NR;
+    const uint blocks = (count + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    scratch += (ulong)worker * TILE * channels * TILE_COLUMNS;
     for (uint block = worker; block < blocks * images * groups; block += workers) {
         const uint group = block / blocks % groups, image = block / blocks / groups;
-        const uint first = block % blocks * NR, end = min(first + NR, count);
-        __global const REAL *plane = planes + (long)image * image_step + (long)(group * channels) * channel_step + first;
+        const uint first = block % blocks * TILE_COLUMNS, end = min(first + TILE_COLUMNS, count);
+        __global const REAL *plane = planes + (long)image * planes_image + (long)(group * channels) * planes_channel + first;
         for (uint c = 0; c < channels; c++)
-            transform_tiles(plane + c * channel_step, places, scratch + c * NR, (ulong)channels * NR);
+            transform_tiles(plane + c * planes_channel, tap_offsets, scratch + c * TILE_COLUMNS,
+                            (ulong)channels * TILE_COLUMNS);
         for (uint panel = 0; panel < panels; panel++) {
-            V made[TILE * ROWS * VECTORS];
+            V acc[TILE * ROWS * VECTORS];
             __global const REAL *weight = weights + ((ulong)group * panels + panel) * TILE * channels * ROWS;
             __global const V *tile = (__global const V *)scratch;
             for (uint element = 0; element < TILE; element++)
@@ -173,7 +179,7 @@ __kernel NO_AUTOVEC void conv_cpu_winograd(__global const REAL *planes, __global
                         tile += VECTORS;
                         weight += ROWS;
                     }
-                    __private V *total = made + element * ROWS * VECTORS;
+                    __private V *total = acc + element * ROWS * VECTORS;
                     if (start) {
 #pragma unroll
                         for (uint i = 0; i < ROWS * VECTORS; i++) total[i] += sums[i / VECTORS][i % VECTORS];
@@ -190,10 +196,10 @@ __kernel NO_AUTOVEC void conv_cpu_winograd(__global const REAL *planes, __global
 #else
                 const V shift = (V)(0);
 #endif
-                // Two rows of 2 * NR results.
+                // Two rows of 2 * TILE_COLUMNS results.
                 V lines[2][2 * VECTORS];
                 for (uint v = 0; v < VECTORS; v++) {
-                    __private const V *m = made + r * VECTORS + v;
+                    __private const V *m = acc + r * VECTORS + v;
                     V t[2][4];
 #pragma unroll
                     for (uint s = 0; s < 4; s++) {

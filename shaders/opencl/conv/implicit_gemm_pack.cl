@@ -1,11 +1,11 @@
-// Weights as the left operand of conv/implicit_gemm.cl: rows and terms are padded with zeros to whole tiles and strips. With PARTS 0 `packed`
-// is (group, term, row); else, per group and strip of DEPTH terms, (part, pair of terms, row), a word of two HALF_TYPE
-// numbers each, see conv/tile_accumulate.h. `terms` tells how far the pixel of each term is from the place of a window, in memory and
-// (down << 16 | across) in the image.
+// Pack weights as the left operand of conv/implicit_gemm.cl, with rows and the k axis padded with zeros to whole tiles and
+// k-slices. With BF16_TERMS 0 `packed` is (group, k, row); else, per group and slice of DEPTH, (term, pair of k, row), a word
+// of two HALF_TYPE numbers each, see conv/tile_accumulate.h. `k_offsets` receives, per k, the offset of its pixel from the
+// window, in memory and as (y << 16 | x) in the image.
 //
-// Rows are numbered (phase, channel), terms (depth, tap). Tap number i of an axis stands for tap
-// (phase + start + i * step) / divisor of the weight, if there is such a one: in a gradient of the input, pixels with the
-// same remainder by the stride, the phase, are reached by some taps only.
+// Rows are (phase, channel), k is (depth, tap). Tap i of an axis is tap (phase + start + i * step) / divisor of the kernel,
+// if that is an integer and in range: in an input gradient, pixels with the same remainder by the stride, the phase, get
+// contributions from some taps only.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -13,8 +13,8 @@
 #ifndef REAL
 #define REAL float
 #endif
-#ifndef PARTS
-#define PARTS 0
+#ifndef BF16_TERMS
+#define BF16_TERMS 0
 #endif
 #ifndef HALF_TYPE
 #define HALF_TYPE bfloat16
@@ -22,15 +22,19 @@
 #ifndef DEPTH
 #define DEPTH 16
 #endif
-#if PARTS
+#if BF16_TERMS
 #define LEFT uint
 #else
 #define LEFT REAL
 #endif
 #include "lib/dtypes.h"
+#include "conv/geometry.h"
 
-#define AXIS(name) const int name##_kernel, const int name##_taps, const int name##_start, const int name##_step, \
-                       const int name##_divisor, const int name##_reach
+// The taps of both axes, and the rows of a phase.
+typedef struct {
+    uint channels, phases_across;
+    int down_kernel, down_start, down_step, down_divisor, across_kernel, across_start, across_step, across_divisor;
+} TapGeometry;
 
 inline int tap_of(int number, int divisor, int kernel_length) {
     return number >= 0 && number % divisor == 0 && number / divisor < kernel_length ? number / divisor : -1;
@@ -44,51 +48,54 @@ inline ushort bits_of_float16(float value) {
 #define float_of_float16(bits) vload_half(0, (const half *)&(bits))
 #define bits_of_bfloat16(value) bfloat16_of_float(value)
 
-#define WEIGHTS                                                                                                       \
-    __global const STORAGE(DTYPE) *weight, const ulong weight_offset, const uint m, const uint k, const uint channels, \
-        const uint depth, const uint phases_across, const long weight_group, const long weight_row,                  \
-        const long weight_depth, const long weight_down, const long weight_across, AXIS(down), AXIS(across)
-
-__kernel void conv_implicit_gemm_pack(__global LEFT *packed, __global int2 *terms, const uint padded_m, const uint padded_k,
-                              const int x_depth, const int x_down, const int x_across, WEIGHTS) {
-    // A work-item packs one number, or two terms of a row.
+__kernel void conv_implicit_gemm_pack(__global LEFT *packed, __global int2 *k_offsets,
+                                      __global const STORAGE(DTYPE) *weight, const ulong weight_offset,
+                                      const uint padded_m, const uint padded_k, const ConvGeometry geometry,
+                                      const TapGeometry kernel_taps) {
+    // A work-item packs one number, or two consecutive k of a row.
     const uint row = get_global_id(0), line = get_global_id(1), group = get_global_id(2);
-    const uint each = PARTS ? 2 : 1;
+    const uint each = BF16_TERMS ? 2 : 1;
     if (row >= padded_m || line >= padded_k / each) return;
-    const uint phase = row / channels, window = down_taps * across_taps;
+    const uint channels = kernel_taps.channels, phases_across = kernel_taps.phases_across;
+    const uint taps_across = geometry.term_width, taps = geometry.term_height * taps_across;
+    const int x_depth = geometry.x_term, x_down = geometry.x_down, x_across = geometry.x_across;
+    const uint phase = row / channels;
     REAL values[2];
     for (uint e = 0; e < each; e++) {
-        const uint term = line * each + e, tap = term % window;
-        const int i = tap / across_taps, j = tap % across_taps;
+        const uint k = line * each + e, tap = k % taps;
+        const int i = tap / taps_across, j = tap % taps_across;
         if (row == 0 && group == 0) {
-            const int y = i * down_reach, x = j * across_reach;
-            terms[term] = term < k ? (int2)((int)(term / window) * x_depth + y * x_down + x * x_across, y << 16 | x)
-                                   : (int2)(0, 0x7fff0000);
+            const int y = i * geometry.term_step_y, x = j * geometry.term_step_x;
+            k_offsets[k] = k < geometry.k ? (int2)((int)(k / taps) * x_depth + y * x_down + x * x_across, y << 16 | x)
+                                          : (int2)(0, 0x7fff0000);
         }
-        const int r = tap_of((int)(phase / phases_across) + down_start + i * down_step, down_divisor, down_kernel);
-        const int s = tap_of((int)(phase % phases_across) + across_start + j * across_step, across_divisor, across_kernel);
-        values[e] = row < m && term < k && r >= 0 && s >= 0
-                        ? LOAD(DTYPE, weight, (long)weight_offset + group * weight_group + row % channels * weight_row +
-                                                  term / window * weight_depth + r * weight_down + s * weight_across)
+        const int r = tap_of((int)(phase / phases_across) + kernel_taps.down_start + i * kernel_taps.down_step,
+                             kernel_taps.down_divisor, kernel_taps.down_kernel);
+        const int s = tap_of((int)(phase % phases_across) + kernel_taps.across_start + j * kernel_taps.across_step,
+                             kernel_taps.across_divisor, kernel_taps.across_kernel);
+        values[e] = row < geometry.m && k < geometry.k && r >= 0 && s >= 0
+                        ? LOAD(DTYPE, weight, (long)weight_offset + group * geometry.a_group +
+                                                  row % channels * geometry.a_row + k / taps * geometry.a_term0 +
+                                                  r * geometry.a_term1 + s * geometry.a_term2)
                         : (REAL)0;
     }
-#if PARTS
-    const uint strip = line / (DEPTH / 2) * PARTS * (DEPTH / 2) + line % (DEPTH / 2);
-    packed += ((ulong)group * (padded_k / 2 * PARTS) + strip) * padded_m + row;
-    for (uint part = 0; part < PARTS; part++) {
+#if BF16_TERMS
+    const uint packed_line = line / (DEPTH / 2) * BF16_TERMS * (DEPTH / 2) + line % (DEPTH / 2);
+    packed += ((ulong)group * (padded_k / 2 * BF16_TERMS) + packed_line) * padded_m + row;
+    for (uint term = 0; term < BF16_TERMS; term++) {
         uint word = 0;
         for (uint e = 0; e < 2; e++) {
             ushort bits = CONCAT(bits_of_, HALF_TYPE)(values[e]);
             float value = CONCAT(float_of_, HALF_TYPE)(bits);
-            // What would be rounded to infinity is cut off instead, and infinity has no rest.
-            if (PARTS > 1 && isinf(value) && !isinf(values[e])) {
+            // What would round to infinity is truncated instead, and infinity leaves no remainder.
+            if (BF16_TERMS > 1 && isinf(value) && !isinf(values[e])) {
                 bits--;
                 value = CONCAT(float_of_, HALF_TYPE)(bits);
             }
             word |= (uint)bits << 16 * e;
             values[e] = isfinite(value) ? values[e] - value : 0;
         }
-        packed[(ulong)part * (DEPTH / 2) * padded_m] = word;
+        packed[(ulong)term * (DEPTH / 2) * padded_m] = word;
     }
 #else
     packed[((ulong)group * padded_k + line) * padded_m + row] = values[0];

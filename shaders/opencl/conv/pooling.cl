@@ -1,5 +1,5 @@
-// Max and average pooling of images (planes, height, width) and their gradients. Each work-item makes one element of the
-// result; the gradients look back at all windows that hold their element, so that nothing is added atomically.
+// Max and average pooling of images (planes, height, width), and their gradients. A work-item makes one element of the
+// result. The gradients gather from all windows that contain their element, so that nothing is added atomically.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -7,22 +7,32 @@
 #ifndef REAL
 #define REAL float
 #endif
-// Windows count what lies in the padding.
+// Whether averages count the padding.
 #ifndef INCLUDE_PADDING
 #define INCLUDE_PADDING 1
 #endif
 #include "lib/dtypes.h"
 
-#define GEOMETRY \
-    const uint channels, const int height, const int width, const int down, const int across, const int kernel_h, \
-        const int kernel_w, const int stride_h, const int stride_w, const int padding_h, const int padding_w, \
-        const int dilation_h, const int dilation_w
-#define STEPS(name) const long name##_image, const long name##_channel, const long name##_row, const long name##_column
+// An image of height by width is pooled to down by across.
+typedef struct {
+    uint channels;
+    int height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
+} PoolingGeometry;
+#define DECLARE_GEOMETRY                                                      \
+    const uint channels = geometry.channels;                                  \
+    const int height = geometry.height, width = geometry.width;               \
+    const int down = geometry.down, across = geometry.across;                 \
+    const int kernel_h = geometry.kernel_h, kernel_w = geometry.kernel_w;     \
+    const int stride_h = geometry.stride_h, stride_w = geometry.stride_w;     \
+    const int padding_h = geometry.padding_h, padding_w = geometry.padding_w; \
+    const int dilation_h = geometry.dilation_h, dilation_w = geometry.dilation_w
+#define STRIDES(name) const long name##_image, const long name##_channel, const long name##_row, const long name##_column
 #define PLANE_OF(name, plane) \
     ((long)name##_offset + (long)((plane) / channels) * name##_image + (long)((plane) % channels) * name##_channel)
 
 __kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
-                       const ulong out_offset, GEOMETRY, STEPS(x)) {
+                       const ulong out_offset, STRIDES(x), const PoolingGeometry geometry) {
+    DECLARE_GEOMETRY;
     const uint pixel = get_global_id(0), plane = get_global_id(1);
     if (pixel >= (uint)(down * across)) return;
     x += PLANE_OF(x, plane);
@@ -33,19 +43,20 @@ __kernel void max_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, _
             const int ty = y + r * dilation_h, tx = at + s * dilation_w;
             if (ty < 0 || ty >= height || tx < 0 || tx >= width) continue;
             const REAL value = LOAD(DTYPE, x, ty * x_row + tx * x_column);
-            // Written so that a NaN replaces anything and nothing replaces a NaN.
+            // A NaN replaces any number, and nothing replaces a NaN.
             if (!(value <= best) && !isnan(best)) best = value;
         }
     STORE(DTYPE, best, out, out_offset + (ulong)plane * down * across + pixel);
 }
 
-// Whether `later`, behind `value` in a window, is larger; a NaN is larger than any number, and no later one than an earlier.
-inline bool overtakes(const REAL later, const REAL value) { return !(later <= value) && !isnan(value); }
+// Whether `later`, after `value` in a window, replaces it as the maximum: a NaN replaces any number, and nothing a NaN.
+inline bool replaces(const REAL later, const REAL value) { return !(later <= value) && !isnan(value); }
 
-// A window's gradient goes to its first largest element: one that no later element overtakes, and that overtakes all before.
+// A window's gradient goes to its first maximum: an element that no later one replaces and that replaces all before it.
 __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
-                            const ulong x_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY, STEPS(g),
-                            STEPS(x)) {
+                            const ulong x_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset, STRIDES(g),
+                            STRIDES(x), const PoolingGeometry geometry) {
+    DECLARE_GEOMETRY;
     const uint pixel = get_global_id(0), plane = get_global_id(1);
     if (pixel >= (uint)(height * width)) return;
     g += PLANE_OF(g, plane);
@@ -67,7 +78,7 @@ __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offs
                     const bool inside = ty >= 0 && ty < height && tx >= 0 && tx < width;
                     const REAL other = inside ? LOAD(DTYPE, x, ty * x_row + tx * x_column) : (REAL)-INFINITY;
                     const bool before = ty < my_y || (ty == my_y && tx < my_x);
-                    first &= before ? overtakes(mine, other) : !overtakes(other, mine);
+                    first &= before ? replaces(mine, other) : !replaces(other, mine);
                 }
             if (first) sum += LOAD(DTYPE, g, py * g_row + px * g_column);
         }
@@ -75,11 +86,12 @@ __kernel void max_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offs
     STORE(DTYPE, sum, dx, dx_offset + (ulong)plane * height * width + pixel);
 }
 
-// The same where windows lie apart: each work-item takes the image from the corner of one window to the corners of the next
-// ones.
-__kernel void max_pool_apart_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global const STORAGE(DTYPE) *x,
-                                  const ulong x_offset, __global STORAGE(DTYPE) *dx, const ulong dx_offset, GEOMETRY,
-                                  STEPS(g), STEPS(x)) {
+// The same for windows that do not overlap: a work-item makes one cell of stride_h by stride_w elements, which holds at most
+// one window.
+__kernel void max_pool_disjoint_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset,
+                                     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *dx,
+                                     const ulong dx_offset, STRIDES(g), STRIDES(x), const PoolingGeometry geometry) {
+    DECLARE_GEOMETRY;
     const int cells = (width + stride_w - 1) / stride_w;
     const int cell = get_global_id(0), py = cell / cells, px = cell - py * cells, top = py * stride_h, left = px * stride_w;
     const uint plane = get_global_id(1);
@@ -94,32 +106,34 @@ __kernel void max_pool_apart_grad(__global const STORAGE(DTYPE) *g, const ulong 
         for (int r = 0; r < kernel_h; r++)
             for (int s = 0; s < kernel_w; s++) {
                 const REAL value = LOAD(DTYPE, x, r * x_row + s * x_column);
-                if (best_y < 0 || overtakes(value, best)) {
+                if (best_y < 0 || replaces(value, best)) {
                     best = value;
                     best_y = r;
                     best_x = s;
                 }
             }
     }
-    const REAL slope = whole ? LOAD(DTYPE, g, py * g_row + px * g_column) : 0;
+    const REAL grad = whole ? LOAD(DTYPE, g, py * g_row + px * g_column) : 0;
     for (int r = 0; r < min(stride_h, height - top); r++)
         for (int s = 0; s < min(stride_w, width - left); s++) {
-            STORE(DTYPE, (r == best_y && s == best_x ? slope : (REAL)0), dx, r * width + s);
+            STORE(DTYPE, (r == best_y && s == best_x ? grad : (REAL)0), dx, r * width + s);
         }
 }
 
-inline int covered(const int from, const int length, const int limit) {
+// Elements of [from, from + length) inside [0, limit).
+inline int elements_inside(const int from, const int length, const int limit) {
     return min(from + length, limit) - max(from, 0);
 }
 
 #if INCLUDE_PADDING
 #define COUNT(y, at) (kernel_h * kernel_w)
 #else
-#define COUNT(y, at) (covered(y, kernel_h, height) * covered(at, kernel_w, width))
+#define COUNT(y, at) (elements_inside(y, kernel_h, height) * elements_inside(at, kernel_w, width))
 #endif
 
 __kernel void avg_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(DTYPE) *out,
-                       const ulong out_offset, GEOMETRY, STEPS(x)) {
+                       const ulong out_offset, STRIDES(x), const PoolingGeometry geometry) {
+    DECLARE_GEOMETRY;
     const uint pixel = get_global_id(0), plane = get_global_id(1);
     if (pixel >= (uint)(down * across)) return;
     x += PLANE_OF(x, plane);
@@ -131,7 +145,8 @@ __kernel void avg_pool(__global const STORAGE(DTYPE) *x, const ulong x_offset, _
 }
 
 __kernel void avg_pool_grad(__global const STORAGE(DTYPE) *g, const ulong g_offset, __global STORAGE(DTYPE) *dx,
-                            const ulong dx_offset, GEOMETRY, STEPS(g)) {
+                            const ulong dx_offset, STRIDES(g), const PoolingGeometry geometry) {
+    DECLARE_GEOMETRY;
     const uint pixel = get_global_id(0), plane = get_global_id(1);
     if (pixel >= (uint)(height * width)) return;
     g += PLANE_OF(g, plane);

@@ -1,93 +1,102 @@
-// A convolution, or the gradient of its input, on Hopper's tensor cores: rows are pixels of the result, columns its
-// channels, terms (tap, channel of x); see conv/wgmma_tile.h.
+// A convolution or its input gradient on Hopper's tensor cores, as an implicit matrix product: rows are pixels of the result,
+// columns its channels, k is (tap, channel of x); see conv/wgmma_tile.h.
 //
-// conv/wgmma_pack.cl has laid out both operands with channels side by side, `pitch` apart, so that eight terms of a row
-// are one copy: x is (part, group, image, down, across, channel), `weight` (part, group, column, tap, channel).
-// With SPLIT the groups of a tile share out the terms and write their sums to `partial` (split, group, column, row),
-// which conv/split_k_reduce.cl adds up in a fixed order.
+// conv/wgmma_pack.cl has packed both operands channels-last, `pitch` channels per pixel, so that eight k of a row are one
+// copy: x is (term, group, image, y, x, channel), `weight` (term, group, column, tap, channel). With SPLIT (split-K) the
+// groups of a tile share the k axis and write to `partial` (split, group, column, row), which conv/split_k_reduce.cl adds up
+// in a fixed order.
 
 #include "conv/wgmma_tile.h"
+#include "conv/geometry.h"
 #include "conv/output_index.h"
 
 #ifndef BIAS_DTYPE
 #define BIAS_DTYPE OUT_DTYPE
 #endif
-#define ALONG 1
-#define EACH_LINE _Pragma("unroll 4")
-// Eight terms are a piece. Those of a work-item are the same ones of each strip, in rows STEP apart.
-#define PIECES (DEPTH / 8)
-#define STEP (ITEMS / PIECES)
-#define MINE (ROWS / STEP)
+#define K_CONTIGUOUS 1
+#define UNROLL_LINES _Pragma("unroll 4")
+// Copies of eight k. A work-item copies the same eight of each slice, for rows STEP apart.
+#define ROW_COPIES (DEPTH / 8)
+#define STEP (ITEMS / ROW_COPIES)
+#define LOADS (ROWS / STEP)
 
+// `k` is the padded length of the k axis. x_group_size, x_term_size and weight_term_size are distances in the packed operands.
 __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_wgmma(
     __global const STORAGE(DTYPE) *x, __global const STORAGE(DTYPE) *weight,
 #if BIAS
     __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
 #endif
 #if SPLIT
-    __global float *to,
+    __global float *partial,
 #else
-    __global STORAGE(OUT_DTYPE) *to, const ulong out_offset, const long out_first,
+    __global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const long out_first,
 #endif
-    const uint rows, const uint columns, const uint k, const uint share, const uint pitch, const ulong x_group,
-    const ulong x_part, const ulong weight_part, const int height, const int width, const int origin_y,
-    const int origin_x, const int step_y, const int step_x, const int tap_step_y, const int tap_step_x,
-    const uint taps_across, const uint column_lines, const uint column_across, const long out_group,
-    const long out_image, const long out_channel, const long out_down, const long out_across) {
-    __local uint strips[STAGES * SLOT_WORDS] __attribute__((aligned(1024)));
-    const uint me = get_local_id(0), team = me / WARPGROUP, group = get_group_id(2);
+    const uint k_per_split, const uint pitch, const ulong x_group_size, const ulong x_term_size,
+    const ulong weight_term_size, const ConvGeometry geometry, const OutputGeometry output) {
+    __local uint slices[STAGES * SLOT_WORDS] __attribute__((aligned(1024)));
+    const uint rows = geometry.n, columns = geometry.m, k = geometry.k;
+    const uint column_height = geometry.column_height, column_width = geometry.column_width;
+    const uint taps_across = geometry.term_width;
+    const int height = geometry.height, width = geometry.width, origin_y = geometry.origin_y, origin_x = geometry.origin_x;
+    const int step_y = geometry.column_step_y, step_x = geometry.column_step_x;
+    const int tap_step_y = geometry.term_step_y, tap_step_x = geometry.term_step_x;
+    const uint me = get_local_id(0), warpgroup = me / WARPGROUP, group = get_group_id(2);
     const uint across = (columns + WIDE - 1) / WIDE;
     const uint first_row = get_group_id(0) / across * ROWS, first_column = get_group_id(0) % across * WIDE;
-    const uint start = get_group_id(1) * share, end = min(start + share, k);
-    x += group * x_group;
+    const uint start = get_group_id(1) * k_per_split, end = min(start + k_per_split, k);
+    x += group * x_group_size;
     weight += (ulong)group * columns * k;
 
-    int at[MINE], window[MINE];
+    int window_offset[LOADS], window[LOADS];
     const int last = LAST_PIXEL(height, width);
 #pragma unroll
-    for (int i = 0; i < MINE; i++) {
-        const uint row = first_row + me / PIECES + i * STEP;
-        const uint image = row / (column_across * column_lines);
-        const int y = (int)(row / column_across % column_lines) * step_y + origin_y;
-        const int z = (int)(row % column_across) * step_x + origin_x;
-        at[i] = (((int)image * height + y) * width + z) * (int)pitch;
-        window[i] = row < rows ? PIXEL_AT(y, z) : NOWHERE;
+    for (int i = 0; i < LOADS; i++) {
+        const uint row = first_row + me / ROW_COPIES + i * STEP;
+        const uint image = row / (column_width * column_height);
+        const int y = (int)(row / column_width % column_height) * step_y + origin_y;
+        const int z = (int)(row % column_width) * step_x + origin_x;
+        window_offset[i] = (((int)image * height + y) * width + z) * (int)pitch;
+        window[i] = row < rows ? PIXEL_AT(y, z) : OUTSIDE;
     }
-    const uint my_term = me % PIECES * 8;
+    const uint my_k = me % ROW_COPIES * 8;
     uint next = start;
 
-#define TAP(term)                                                                    \
-    const uint tap = (term) / pitch;                                                 \
-    const int channel = (int)((term)-tap * pitch), tap_y = (int)(tap / taps_across); \
+// The tap and channel of a k index, and the tap's displacement.
+#define DECLARE_TAP(k_)                                                            \
+    const uint tap = (k_) / pitch;                                                 \
+    const int channel = (int)((k_)-tap * pitch), tap_y = (int)(tap / taps_across); \
     const int move_y = tap_y * tap_step_y, move_x = (int)(tap - tap_y * taps_across) * tap_step_x;
-#define BRING(slot)                                                                                                    \
-    {                                                                                                                  \
-        const uint term = next + my_term;                                                                              \
-        TAP(term)                                                                                                      \
-        const int move = (move_y * width + move_x) * (int)pitch + channel, displaced = PIXEL_AT(move_y, move_x);       \
-        _Pragma("unroll") for (int i = 0; i < MINE; i++) {                                                             \
-            const int wanted = term < end && IS_INSIDE(window[i] + displaced, last);                                   \
-            const uint word = WORD_OF(ALONG, ROWS, me / PIECES + i * STEP, my_term);                                   \
-            _Pragma("unroll") for (uint part = 0; part < PARTS; part++) {                                              \
-                COPY16(LEFT(slot, part) + word, x + part * x_part + (at[i] + move), wanted);                           \
-            }                                                                                                          \
-        }                                                                                                              \
-        _Pragma("unroll") for (uint part = 0; part < PARTS; part++)                                                    \
-            stage(RIGHT(slot, part), weight + part * weight_part, k, 1, first_column, columns, next, end, ALONG, WIDE, \
-                  16, 0, 1);                                                                                           \
-        next += DEPTH;                                                                                                 \
+#define LOAD_SLICE(slot)                                                                                         \
+    {                                                                                                            \
+        const uint k_ = next + my_k;                                                                             \
+        DECLARE_TAP(k_)                                                                                          \
+        const int move = (move_y * width + move_x) * (int)pitch + channel, displaced = PIXEL_AT(move_y, move_x); \
+        _Pragma("unroll") for (int i = 0; i < LOADS; i++) {                                                      \
+            const int exists = k_ < end && IS_INSIDE(window[i] + displaced, last);                               \
+            const uint word = WORD_OF(K_CONTIGUOUS, ROWS, me / ROW_COPIES + i * STEP, my_k);                     \
+            _Pragma("unroll") for (uint term = 0; term < BF16_TERMS; term++) {                                   \
+                COPY16(LEFT(slot, term) + word, x + term * x_term_size + (window_offset[i] + move), exists);     \
+            }                                                                                                    \
+        }                                                                                                        \
+        _Pragma("unroll") for (uint term = 0; term < BF16_TERMS; term++)                                         \
+            stage(RIGHT(slot, term), weight + term * weight_term_size, k, 1, first_column, columns, next, end,   \
+                  K_CONTIGUOUS, WIDE, 16, 0, 1);                                                                 \
+        next += DEPTH;                                                                                           \
     }
-    ADD_STRIPS
+    ACCUMULATE
 
-    EXCHANGE_SUMS
-    const uint my_row = first_row + MY_PLACE;
+    EXCHANGE_ACC
+    const uint my_row = first_row + LINE_POSITION;
 #if SPLIT
-    to += ((ulong)get_group_id(1) * get_num_groups(2) + group) * rows * columns + my_row;
-#define SUM_AT(line) ((ulong)(first_column + (line)) * rows)
+    __global float *to =
+        partial + ((ulong)get_group_id(1) * get_num_groups(2) + group) * rows * columns + my_row;
+#define LINE_OFFSET(line) ((ulong)(first_column + (line)) * rows)
 #else
-    to += (long)out_offset + out_first + group * out_group + my_row / (column_across * column_lines) * out_image +
-          my_row / column_across % column_lines * out_down + my_row % column_across * out_across;
-#define SUM_AT(line) ((first_column + (line)) * out_channel)
+    __global STORAGE(OUT_DTYPE) *to = out + (long)out_offset + out_first + group * output.out_group +
+                                      my_row / (column_width * column_height) * output.out_image +
+                                      my_row / column_width % column_height * output.out_down +
+                                      my_row % column_width * output.out_across;
+#define LINE_OFFSET(line) ((first_column + (line)) * output.out_channel)
 #endif
 #if BIAS
 #define PLUS_BIAS(column) +LOAD(BIAS_DTYPE, bias, bias_offset + group * columns + (column))
@@ -95,15 +104,16 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv
 #define PLUS_BIAS(column)
 #endif
 #define EXISTS(row, column) ((row) < rows && (column) < columns)
-#define AGAIN(row, column)                                                                                      \
-    const uint image = (row) / (column_across * column_lines);                                                  \
-    const int y = (int)((row) / column_across % column_lines) * step_y + origin_y;                              \
-    const int z = (int)((row) % column_across) * step_x + origin_x;                                             \
-    for (uint term = start; term < end; term++) {                                                               \
-        TAP(term)                                                                                               \
-        if (!IS_INSIDE(PIXEL_AT(y + move_y, z + move_x), last)) continue;                                       \
-        sum += whole(x, x_part, (((long)image * height + y + move_y) * width + z + move_x) * pitch + channel) * \
-               whole(weight, weight_part, (long)(column)*k + term);                                             \
+#define RECOMPUTE(row, column)                                                                              \
+    const uint image = (row) / (column_width * column_height);                                              \
+    const int y = (int)((row) / column_width % column_height) * step_y + origin_y;                          \
+    const int z = (int)((row) % column_width) * step_x + origin_x;                                          \
+    for (uint k_ = start; k_ < end; k_++) {                                                                 \
+        DECLARE_TAP(k_)                                                                                     \
+        if (!IS_INSIDE(PIXEL_AT(y + move_y, z + move_x), last)) continue;                                   \
+        sum += sum_of_terms(x, x_term_size,                                                                 \
+                            (((long)image * height + y + move_y) * width + z + move_x) * pitch + channel) * \
+               sum_of_terms(weight, weight_term_size, (long)(column)*k + k_);                               \
     }
-    PUT_SUMS
+    STORE_ACC
 }

@@ -1,18 +1,18 @@
-// The tiles of a convolution by wgmma: a group makes 64 * WARPGROUPS rows x WIDE columns of sums, each team of four warps 64
-// rows of them in registers, from strips of DEPTH terms in local memory; see lib/wgmma.h and, for PARTS 3, gemm/wgmma.cl.
-// While the units multiply one strip the next ones are copied, and the units keep one product waiting.
+// Tiles of a convolution by wgmma: a group makes 64 * WARPGROUPS rows x WIDE columns, each warpgroup 64 rows of them in
+// registers, from k-slices of DEPTH in local memory; see lib/wgmma.h and, for BF16_TERMS 3 (bf16x3), gemm/wgmma.cl. While the
+// units multiply one slice the next ones are copied, and one product stays in flight.
 //
-// The kernel that includes this says ALONG, whether the terms of its operands lie side by side; if so the rows of its
-// results do, or else their columns. It has
-//   BRING(slot)          to begin copying the next strip, zeros past the last, into LEFT and RIGHT of a slot;
-//   AGAIN(row, column)   to add the products of a result, one by one, to `sum`;
-//   EXISTS(row, column)  whether there is such a result;
-//   SUM_AT(line)         where the vector goes that a work-item makes of that line, a row or column of the tile;
-//   PLUS_BIAS(column)    what else is added;
-//   EACH_LINE            how far the loop over lines is unrolled.
+// The including kernel defines K_CONTIGUOUS, whether its operands are contiguous along k; if so results are contiguous along
+// rows, else along columns. It also defines
+//   LOAD_SLICE(slot)         begin to copy the next slice, zeros past the last one, to LEFT and RIGHT of a slot;
+//   RECOMPUTE(row, column)   add the products of a result, one by one, to `sum`;
+//   EXISTS(row, column)      whether there is such a result;
+//   LINE_OFFSET(line)        the offset in `to` of a vector that a work-item stores of a line, a row or column of the tile;
+//   PLUS_BIAS(column)        what is added besides;
+//   UNROLL_LINES             how far the loop over lines is unrolled.
 
-#ifndef POLYHAL_CONV_TEAMS
-#define POLYHAL_CONV_TEAMS
+#ifndef POLYHAL_CONV_WGMMA_TILE
+#define POLYHAL_CONV_WGMMA_TILE
 
 #ifndef DTYPE
 #define DTYPE bfloat16
@@ -20,8 +20,8 @@
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
 #endif
-#ifndef PARTS
-#define PARTS 1
+#ifndef BF16_TERMS
+#define BF16_TERMS 1
 #endif
 #ifndef WARPGROUPS
 #define WARPGROUPS 1
@@ -38,7 +38,7 @@
 #ifndef BIAS
 #define BIAS 0
 #endif
-// Neighbouring results that are stored at once, to addresses that are aligned to them.
+// Contiguous results that are stored at once, to addresses aligned to them.
 #ifndef OUT_LANES
 #define OUT_LANES 1
 #endif
@@ -52,109 +52,110 @@
 #define ROWS (64 * WARPGROUPS)
 #define LEFT_WORDS (ROWS * DEPTH / 2)
 #define RIGHT_WORDS (WIDE * DEPTH / 2)
-#define SLOT_WORDS (PARTS * (LEFT_WORDS + RIGHT_WORDS))
-#define LEFT(slot, part) (strips + (slot)*SLOT_WORDS + (part)*LEFT_WORDS)
-#define RIGHT(slot, part) (strips + (slot)*SLOT_WORDS + PARTS * LEFT_WORDS + (part)*RIGHT_WORDS)
-// Products that may still be under way when the next strip's begin, and strips that are there or copied besides theirs.
-#define WAITING (PARTS == 1)
-#define EARLY (STAGES - 1 - WAITING)
+#define SLOT_WORDS (BF16_TERMS * (LEFT_WORDS + RIGHT_WORDS))
+#define LEFT(slot, term) (slices + (slot)*SLOT_WORDS + (term)*LEFT_WORDS)
+#define RIGHT(slot, term) (slices + (slot)*SLOT_WORDS + BF16_TERMS * LEFT_WORDS + (term)*RIGHT_WORDS)
+// Products that may be in flight when the next slice's begin, and slices that are copied ahead.
+#define IN_FLIGHT (BF16_TERMS == 1)
+#define AHEAD (STAGES - 1 - IN_FLIGHT)
 
-// An element, of all its parts.
-inline float whole(__global const STORAGE(DTYPE) *x, const ulong part_size, const long at) {
+// An element: the sum of its terms, which are `term_size` elements apart.
+inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong term_size, const long at) {
     float sum = 0;
-    for (int part = PARTS - 1; part >= 0; part--) sum += LOAD(DTYPE, x + part * part_size, at);
+    for (int term = BF16_TERMS - 1; term >= 0; term--) sum += LOAD(DTYPE, x + term * term_size, at);
     return sum;
 }
 
-#define MULTIPLY_PARTS(sums, add, x, y) \
-    MULTIPLY_WIDE(sums, add, LEFT(now, x) + team * NEXT_PLACES(ALONG), ALONG, RIGHT(now, y), ALONG)
-#if PARTS == 1
-#define MULTIPLY MULTIPLY_PARTS(sums, 1, 0, 0)
+#define MULTIPLY_TERMS(acc, add, x, y)                                                                         \
+    MULTIPLY_WIDE(acc, add, LEFT(now, x) + warpgroup * NEXT_PLACES(K_CONTIGUOUS), K_CONTIGUOUS, RIGHT(now, y), \
+                  K_CONTIGUOUS)
+#if BF16_TERMS == 1
+#define MULTIPLY MULTIPLY_TERMS(acc, 1, 0, 0)
 #define ADD_PRODUCT WGMMA_WAIT(1);
 #else
 #define MULTIPLY                     \
     float product[SUMS];             \
-    MULTIPLY_PARTS(product, 0, 2, 0) \
-    MULTIPLY_PARTS(product, 1, 0, 2) \
-    MULTIPLY_PARTS(product, 1, 1, 1) \
-    MULTIPLY_PARTS(product, 1, 1, 0) \
-    MULTIPLY_PARTS(product, 1, 0, 1) \
-    MULTIPLY_PARTS(product, 1, 0, 0)
+    MULTIPLY_TERMS(product, 0, 2, 0) \
+    MULTIPLY_TERMS(product, 1, 0, 2) \
+    MULTIPLY_TERMS(product, 1, 1, 1) \
+    MULTIPLY_TERMS(product, 1, 1, 0) \
+    MULTIPLY_TERMS(product, 1, 0, 1) \
+    MULTIPLY_TERMS(product, 1, 0, 0)
 #define ADD_PRODUCT      \
     WGMMA_WAIT(0);       \
     WGMMA_READ(product); \
-    _Pragma("unroll") for (uint i = 0; i < SUMS; i++) sums[i] += product[i];
+    _Pragma("unroll") for (uint i = 0; i < SUMS; i++) acc[i] += product[i];
 #endif
 
-// The products of all strips from term `start` to `end`, in `sums`. Past the barrier no team is behind with more than
-// WAITING products: the strip before those is free.
-#define ADD_STRIPS                                                           \
-    float sums[SUMS];                                                        \
-    _Pragma("unroll") for (uint i = 0; i < SUMS; i++) sums[i] = 0;           \
-    _Pragma("unroll") for (uint slot = 0; slot < EARLY; slot++) {            \
-        BRING(slot)                                                          \
-        COPIES_COMMIT();                                                     \
-    }                                                                        \
-    uint now = 0;                                                            \
-    for (uint from = start; from < end; from += DEPTH) {                     \
-        COPIES_WAIT(EARLY - 1);                                              \
-        WGMMA_SEE_COPIES();                                                  \
-        barrier(CLK_LOCAL_MEM_FENCE);                                        \
-        WGMMA_BEGIN();                                                       \
-        MULTIPLY                                                             \
-        WGMMA_COMMIT();                                                      \
-        const uint vacant = now > WAITING ? now - 1 - WAITING : now + EARLY; \
-        BRING(vacant)                                                        \
-        COPIES_COMMIT();                                                     \
-        ADD_PRODUCT                                                          \
-        now = now + 1 == STAGES ? 0 : now + 1;                               \
-    }                                                                        \
-    WGMMA_WAIT(0);                                                           \
-    WGMMA_READ(sums);
+// Accumulate the products of all slices of the k range `start` to `end` in `acc`. Past the barrier no warpgroup is behind by
+// more than IN_FLIGHT products, so the slice before those is free.
+#define ACCUMULATE                                                                  \
+    float acc[SUMS];                                                                \
+    _Pragma("unroll") for (uint i = 0; i < SUMS; i++) acc[i] = 0;                   \
+    _Pragma("unroll") for (uint slot = 0; slot < AHEAD; slot++) {                   \
+        LOAD_SLICE(slot)                                                            \
+        COPIES_COMMIT();                                                            \
+    }                                                                               \
+    uint now = 0;                                                                   \
+    for (uint from = start; from < end; from += DEPTH) {                            \
+        COPIES_WAIT(AHEAD - 1);                                                     \
+        WGMMA_SEE_COPIES();                                                         \
+        barrier(CLK_LOCAL_MEM_FENCE);                                               \
+        WGMMA_BEGIN();                                                              \
+        MULTIPLY                                                                    \
+        WGMMA_COMMIT();                                                             \
+        const uint free_slot = now > IN_FLIGHT ? now - 1 - IN_FLIGHT : now + AHEAD; \
+        LOAD_SLICE(free_slot)                                                       \
+        COPIES_COMMIT();                                                            \
+        ADD_PRODUCT                                                                 \
+        now = now + 1 == STAGES ? 0 : now + 1;                                      \
+    }                                                                               \
+    WGMMA_WAIT(0);                                                                  \
+    WGMMA_READ(acc);
 
-// The sums pass through local memory, where nothing is copied any more. From there each work-item takes vectors of
-// lines, the same places of each. The pitch keeps banks apart.
-#define LINE_LENGTH (ALONG ? ROWS : WIDE)
-#define LINE_COUNT (ALONG ? WIDE : ROWS)
-#define SUM_PITCH (LINE_LENGTH + (ALONG ? 4 : 8))
-#define VECTORS (LINE_LENGTH / OUT_LANES)
-#define MY_LINE (me / VECTORS)
-#define MY_PLACE (me % VECTORS * OUT_LANES)
-#define EXCHANGE_SUMS                                                                     \
-    __local float *exchanged = (__local float *)strips;                                   \
-    COPIES_WAIT(0);                                                                       \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                         \
-    _Pragma("unroll") for (uint i = 0; i < SUMS; i++) {                                   \
-        const uint row = team * 64 + SUM_ROW(i), column = SUM_COLUMN(i);                  \
-        exchanged[ALONG ? column * SUM_PITCH + row : row * SUM_PITCH + column] = sums[i]; \
-    }                                                                                     \
+// The results go through local memory, where nothing is being copied any more, so that each work-item can store vectors: the
+// same positions of several lines. The pitch avoids bank conflicts.
+#define LINE_LENGTH (K_CONTIGUOUS ? ROWS : WIDE)
+#define LINE_COUNT (K_CONTIGUOUS ? WIDE : ROWS)
+#define EXCHANGE_PITCH (LINE_LENGTH + (K_CONTIGUOUS ? 4 : 8))
+#define LINE_VECTORS (LINE_LENGTH / OUT_LANES)
+#define FIRST_LINE (me / LINE_VECTORS)
+#define LINE_POSITION (me % LINE_VECTORS * OUT_LANES)
+#define EXCHANGE_ACC                                                                                      \
+    __local float *exchanged = (__local float *)slices;                                                   \
+    COPIES_WAIT(0);                                                                                       \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                         \
+    _Pragma("unroll") for (uint i = 0; i < SUMS; i++) {                                                   \
+        const uint row = warpgroup * 64 + SUM_ROW(i), column = SUM_COLUMN(i);                             \
+        exchanged[K_CONTIGUOUS ? column * EXCHANGE_PITCH + row : row * EXCHANGE_PITCH + column] = acc[i]; \
+    }                                                                                                     \
     barrier(CLK_LOCAL_MEM_FENCE);
-#define ROW_OF(line, place) (first_row + (ALONG ? (place) : (line)))
-#define COLUMN_OF(line, place) (first_column + (ALONG ? (line) : (place)))
+#define ROW_OF(line, position) (first_row + (K_CONTIGUOUS ? (position) : (line)))
+#define COLUMN_OF(line, position) (first_column + (K_CONTIGUOUS ? (line) : (position)))
 
 #if SPLIT
 #define TO_DTYPE float32
 #else
 #define TO_DTYPE OUT_DTYPE
 #endif
-// Stores the exchanged sums, vector by vector, to `to`. Infinity is not the sum of its parts' products: what is not
-// finite is added up again.
-#define PUT_SUMS                                                                                         \
-    EACH_LINE for (uint line = MY_LINE; line < LINE_COUNT; line += ITEMS / VECTORS) {                    \
-        if (!EXISTS(ROW_OF(line, MY_PLACE), COLUMN_OF(line, MY_PLACE))) continue;                        \
-        __local float *mine = exchanged + line * SUM_PITCH + MY_PLACE;                                   \
-        int finite = 1;                                                                                  \
-        _Pragma("unroll") for (uint e = 0; e < OUT_LANES; e++) finite &= isfinite(mine[e]);              \
-        if (PARTS > 1 && !finite)                                                                        \
-            _Pragma("unroll 1") for (uint e = 0; e < OUT_LANES; e++) {                                   \
-                const uint row = ROW_OF(line, MY_PLACE + e), column = COLUMN_OF(line, MY_PLACE + e);     \
-                if (isfinite(mine[e])) continue;                                                         \
-                float sum = 0;                                                                           \
-                AGAIN(row, column)                                                                       \
-                mine[e] = sum;                                                                           \
-            }                                                                                            \
-        const VEC(float) found = *(__local const VEC(float) *)mine PLUS_BIAS(COLUMN_OF(line, MY_PLACE)); \
-        STOREV(TO_DTYPE, found, to + SUM_AT(line));                                                      \
+// Store the exchanged results to `to`, vector by vector. An infinite element is not the sum of its terms, so results that are
+// not finite are recomputed.
+#define STORE_ACC                                                                                                \
+    UNROLL_LINES for (uint line = FIRST_LINE; line < LINE_COUNT; line += ITEMS / LINE_VECTORS) {                 \
+        if (!EXISTS(ROW_OF(line, LINE_POSITION), COLUMN_OF(line, LINE_POSITION))) continue;                      \
+        __local float *vector = exchanged + line * EXCHANGE_PITCH + LINE_POSITION;                               \
+        int finite = 1;                                                                                          \
+        _Pragma("unroll") for (uint e = 0; e < OUT_LANES; e++) finite &= isfinite(vector[e]);                    \
+        if (BF16_TERMS > 1 && !finite)                                                                           \
+            _Pragma("unroll 1") for (uint e = 0; e < OUT_LANES; e++) {                                           \
+                const uint row = ROW_OF(line, LINE_POSITION + e), column = COLUMN_OF(line, LINE_POSITION + e);   \
+                if (isfinite(vector[e])) continue;                                                               \
+                float sum = 0;                                                                                   \
+                RECOMPUTE(row, column)                                                                           \
+                vector[e] = sum;                                                                                 \
+            }                                                                                                    \
+        const VEC(float) result = *(__local const VEC(float) *)vector PLUS_BIAS(COLUMN_OF(line, LINE_POSITION)); \
+        STOREV(TO_DTYPE, result, to + LINE_OFFSET(line));                                                        \
     }
 
 #endif

@@ -1,1 +1,1 @@
-"""Attention in OpenCL: dispatch.py chooses a strategy, each of which has a file; kernels are in shaders/opencl/attention."""
+"""Attention in OpenCL: dispatch.py chooses, one strategy per file; kernels are in shaders/opencl/attention."""

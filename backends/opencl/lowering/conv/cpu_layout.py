@@ -1,4 +1,4 @@
-"""Operands of convolutions on CPUs: images as planes, the tensor of weights, and the vectors that sums are made in."""
+"""Operands of convolutions on CPUs: images as tap planes, the weight tensor, and the vectors that sums are made in."""
 
 from __future__ import annotations
 
@@ -6,80 +6,71 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Table, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv_planes import TapPlanes
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
-from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering.gemm.arguments import ints, longs, uints
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 
 Step = Callable[..., None]
-PLACING = 16
-"""Multiplications that take as long as to lay out a pixel."""
-IMAGES_BYTES = 1 << 19
-"""Planes, at most, that the work-item that multiplies lays out itself: they stay in the second-level cache."""
+PACK_COST = 16
+"""Cost of packing a pixel, in multiply-adds."""
+CACHED_PLANES_BYTES = 1 << 19
+"""Largest planes that the work-item that multiplies packs itself: they stay in the second-level cache."""
 _ITEMS_PER_UNIT = 4
-_PACKING_ITEMS_PER_UNIT = 64
-"""Work-items that lay images out, for each compute unit: starting one costs as much as some rows of a small image."""
-_WIDE = 16
+"""Work-items per compute unit, so that none waits long for another."""
+_PACK_ITEMS_PER_UNIT = 64
+"""Work-items that pack images, per compute unit, at most: starting one costs as much as some rows of a small image."""
+_AVX512_FLOATS = 16
 """Floats in a register of AVX-512."""
 BAND = 8
-"""Rows of a plane, or channels of the weights, that a work-item lays out."""
+"""Rows of a plane, or channels of the weights, that a work-item packs."""
 _SHORT_PLANE = 2048
-"""Pixels of a plane up to which one work-item lays out all rows."""
+"""Pixels of a plane up to which one work-item packs all rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Images:
-    """Where a kernel finds planes: two parameters, the strides of images and channels, how they are made, and their size."""
+class Planes:
+    """Images as tap planes: their memory, the strides of images and channels, and the launch and bytes of the packing."""
 
-    parameters: tuple[Parameter, ...]
+    memory: Tensor | Workspace
     image: int
     channel: int
     steps: tuple[Step, ...] = ()
     nbytes: int = 0
 
-    @property
-    def strides(self) -> list[Parameter]:
-        return longs(self.image, self.channel)
+
+def planes_in_place(images: Spec, tensor: int) -> Planes:
+    """Images in argument `tensor` that have the layout of planes already."""
+    return Planes(Tensor(tensor), images.strides[0], images.strides[1])
 
 
-def images_as(
-    runtime: Runtime,
-    spec: Spec,
-    place: int,
-    workspace: int,
-    planes: TapPlanes,
-    real: str,
-    *,
-    packed: bool,
-    beyond: int = 0,
-) -> Images:
-    """The images in argument `place`, or their planes in a workspace; a kernel may read that many pixels `beyond` them."""
-    if not packed:
-        return Images((Tensor(place),), spec.strides[0], spec.strides[1])
-    images, channels = spec.shape[:2]
+def packed_planes(
+    runtime: Runtime, images: Spec, tensor: int, workspace: int, planes: TapPlanes, real: str, *, beyond: int = 0
+) -> Planes:
+    """The images in argument `tensor`, packed to a workspace; a kernel may read `beyond` pixels past its end."""
+    count, channels = images.shape[:2]
     band = planes.rows if planes.length <= _SHORT_PLANE else BAND
     bands = len(planes.tops) * len(planes.lefts) * ceil_div(planes.rows, band)
-    parts = min(channels, ceil_div(_PACKING_ITEMS_PER_UNIT * runtime.features.compute_units, bands * images))
-    together = ceil_div(channels, parts)
+    blocks = min(channels, ceil_div(_PACK_ITEMS_PER_UNIT * runtime.features.compute_units, bands * count))
+    channels_each = ceil_div(channels, blocks)
+    x_image, x_channel, x_row, x_column = images.strides
     pack = runtime.launch(
         "pack_planes", "conv/cpu_planes_pack",
-        {"DTYPE": spec.dtype.name, "REAL": real, "WIDTH": lanes(runtime, real)},
-        [
-            Tensor(place), Workspace(workspace), table(planes), *uints(images, channels, together), *ints(band),
-            *longs(*spec.strides),
-        ],
-        (bands, ceil_div(channels, together), images), (1, 1, 1), kernel="pack_planes",
+        {"DTYPE": images.dtype.name, "REAL": real, "WIDTH": lanes(runtime, real)},
+        {
+            "x": Tensor(tensor), "planes": Workspace(workspace), "layout": layout_table(planes), "images": count,
+            "channels": channels, "channels_each": channels_each, "band": band, "x_image": x_image,
+            "x_channel": x_channel, "x_row": x_row, "x_column": x_column,
+        },
+        (bands, ceil_div(channels, channels_each), count), (1, 1, 1), kernel="pack_planes",
     )  # fmt: skip
-    size = images * channels * planes.channel + beyond
-    parameters = (Workspace(workspace), Constant(0, "ulong"))
-    return Images(parameters, channels * planes.channel, planes.channel, (pack,), size * itemsize(real))
+    size = count * channels * planes.channel + beyond
+    return Planes(Workspace(workspace), channels * planes.channel, planes.channel, (pack,), size * itemsize(real))
 
 
-def table(planes: TapPlanes) -> Table:
-    """`layout` of conv/planes.h."""
+def layout_table(planes: TapPlanes) -> Table:
+    """`layout` of conv/tap_planes.h."""
     counts = len(planes.tops), len(planes.lefts)
     return Table(
         (*planes.size, planes.rows, planes.pitch, planes.length, *counts, *planes.stride, *planes.tops, *planes.lefts)
@@ -88,10 +79,10 @@ def table(planes: TapPlanes) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The tensor of weights in argument `place`, as rows of results, channels that are summed over, and taps."""
+    """The weight tensor in argument `tensor`, as rows of results, channels that are summed over, and taps."""
 
     spec: Spec
-    place: int
+    tensor: int
     rows: int
     channels: int
     group_step: int
@@ -100,13 +91,13 @@ class Weights:
 
 
 def work_items(runtime: Runtime) -> int:
-    """How many there should be at least, so that no core waits long for the others."""
+    """The least number of work-items that balances the cores."""
     return _ITEMS_PER_UNIT * runtime.features.compute_units
 
 
 def registers(features: OpenCLFeatures) -> int:
-    """Vector registers: AVX-512 has 32, others are taken to have 16."""
-    return 32 if features.vector_width >= _WIDE else 16
+    """Vector registers: AVX-512 has 32, others are assumed to have 16."""
+    return 32 if features.vector_width >= _AVX512_FLOATS else 16
 
 
 def lanes(runtime: Runtime, real: str) -> int:
@@ -119,5 +110,5 @@ def itemsize(real: str) -> int:
 
 
 def is_real(spec: Spec, real: str) -> bool:
-    """Whether a tensor holds numbers of the type that sums have."""
+    """Whether a tensor holds numbers of the type of the sums."""
     return spec.dtype.name == {"float": "float32", "double": "float64"}[real]

@@ -1,9 +1,9 @@
-"""Convolution on CPUs, from planes in which every tap of a window is a plain shift (see problems.conv_planes)."""
+"""Convolution and input gradient on CPUs, from tap planes, in which every tap is a constant offset (problems.conv_planes)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Table, Tensor, Workspace
@@ -15,20 +15,21 @@ from polyhal.backends.common.problems.conv_planes import (
     input_grad_planes_gapless,
     input_planes,
 )
+from polyhal.backends.opencl.lowering.conv.arguments import Args
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     BAND,
-    IMAGES_BYTES,
-    PLACING,
+    CACHED_PLANES_BYTES,
+    PACK_COST,
     Weights,
-    images_as,
     is_real,
     itemsize,
     lanes,
+    layout_table,
+    packed_planes,
+    planes_in_place,
     registers,
-    table,
     work_items,
 )
-from polyhal.backends.opencl.lowering.gemm.arguments import longs, uints
 from polyhal.backends.opencl.lowering.gemm.cpu_panels import RegisterTile
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
@@ -37,13 +38,18 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
 _WEIGHTS_BYTES = 1 << 19
-"""Weights that a work-item goes through: they stay in the second-level cache for the next one."""
-
+"""Weights that a work-item streams through, at most: they stay in the second-level cache for the next one."""
+_UNLIMITED = 1 << 31
+"""`last_start` for packed planes: it is safe to read past their end."""
+_WIDE_TILES = {(8, 3): 1.0, (8, 2): 1.12, (6, 4): 1.06, (4, 6): 1.1, (1, 8): 2.2}
+"""Relative time per multiply-add of register tiles (rows, vectors) with 32 registers. One row waits for its loads."""
+_NARROW_TILES = {(4, 3): 1.0, (4, 2): 1.1, (1, 7): 2.2}
+"""The same with 16 registers."""
 
 PLANES = Family[RegisterTile](
     "conv_planes",
     {"rows": (1, 4, 6, 8), "vectors": (2, 3, 4, 6, 8)},
-    # Sums, vectors of the plane and a weight stay in registers.
+    # Accumulators, vectors of the plane and a weight stay in registers.
     lambda features, tile: (tile.rows + 1) * tile.vectors + 1 <= registers(features),
 )
 
@@ -56,12 +62,9 @@ def register_tile(runtime: Runtime, real: str, filters: int, columns: int) -> Re
 
 
 def _fastest(runtime: Runtime, real: str, filters: int, columns: int) -> tuple[float, tuple[int, int]]:
-    """The shape of that tile and its time, in sums of the fastest one, given the relative time per sum of each shape."""
+    """The time of that tile per term, in multiply-adds of the fastest one, and its rows and vectors."""
     width = lanes(runtime, real)
-    # A tile of one row waits for its loads.
-    wide = {(8, 3): 1.0, (8, 2): 1.12, (6, 4): 1.06, (4, 6): 1.1, (1, 8): 2.2}
-    narrow = {(4, 3): 1.0, (4, 2): 1.1, (1, 7): 2.2}
-    shapes = wide if registers(runtime.features) == 32 else narrow
+    shapes = _WIDE_TILES if registers(runtime.features) == 32 else _NARROW_TILES
 
     def time(shape: tuple[int, int]) -> float:
         return round_up(filters, shape[0]) * round_up(columns, shape[1] * width) * shapes[shape]
@@ -69,140 +72,197 @@ def _fastest(runtime: Runtime, real: str, filters: int, columns: int) -> tuple[f
     return min((time(shape), shape) for shape in shapes)
 
 
-Layout = tuple[TapPlanes, Sequence[Phase]]
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Planes, and the phases of results that are computed from them."""
+
+    planes: TapPlanes
+    phases: Sequence[Phase]
+
+    @property
+    def columns(self) -> int:
+        """Columns of the largest phase, including those between its rows."""
+        return max((p.down - 1) * self.planes.pitch + p.across for p in self.phases)
+
+    @property
+    def taps(self) -> int:
+        """Of all phases."""
+        return sum(len(p.taps) for p in self.phases)
+
+    @property
+    def reach(self) -> int:
+        """Pixels of a plane that are read, at most. Tiles of a phase of fewer columns must not read further either."""
+        return self.columns + max((offset for p in self.phases for offset in p.places), default=0)
 
 
-def _columns(layout: Layout) -> int:
-    """Of the largest phase, with those between its rows."""
-    planes, phases = layout
-    return max((p.down - 1) * planes.pitch + p.across for p in phases)
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """Weights times tap planes: the images in argument 0, the result in argument `target`, workspaces after it."""
+
+    name: str
+    geometry: Geometry
+    images: Spec
+    weights: Weights
+    out: Spec
+    target: int
+    bias: int | None
+
+    @property
+    def real(self) -> str:
+        """The C type of sums."""
+        return real_type(self.out.dtype)
+
+    @property
+    def count(self) -> int:
+        """Images of all groups."""
+        return self.geometry.images * self.geometry.groups
+
+    def fits_cache(self, layout: _Layout) -> bool:
+        """Whether the planes of an image stay in a cache."""
+        return self.weights.channels * layout.planes.channel * itemsize(self.real) <= CACHED_PLANES_BYTES
 
 
-def _cheapest(runtime: Runtime, real: str, filters: int, layouts: Sequence[Layout]) -> Layout:
-    """The layout that takes the least time for each channel: to be made, and to be gone through by all taps and filters."""
+def _choose_layout(runtime: Runtime, p: _Product, layouts: Sequence[_Layout]) -> _Layout:
+    """The layout that takes least time per channel, for packing and for the multiply-adds of all taps and filters."""
 
-    def time(layout: Layout) -> float:
-        planes, phases = layout
-        sums = _fastest(runtime, real, filters, _columns(layout))[0] * sum(len(p.taps) for p in phases)
-        return sums + PLACING * planes.channel
+    def time(layout: _Layout) -> float:
+        multiply = _fastest(runtime, p.real, p.weights.rows, layout.columns)[0] * layout.taps
+        return multiply + PACK_COST * layout.planes.channel
 
     return min(layouts, key=time)
 
 
-def _fits(layout: Layout, channels: int, real: str) -> bool:
-    """Whether the planes of an image stay in a cache."""
-    return channels * layout[0].channel * itemsize(real) <= IMAGES_BYTES
-
-
-def _correlate(
-    runtime: Runtime,
-    name: str,
-    g: Geometry,
-    source: tuple[Spec, int],
-    weights: Weights,
-    plain: Layout,
-    gapless: Layout | None,
-    out: tuple[Spec, int],
-    bias: int | None,
-) -> Launch:
-    """Slide `weights` over the planes of `source`; it and the output are given with their places among the arguments."""
-    images, place = source
-    result, target = out
-    workspace = target + 1
-    real = real_type(result.dtype)
+def _correlate(runtime: Runtime, p: _Product, plain: _Layout, gapless: _Layout | None) -> Launch:
+    """The product, from the faster of two layouts."""
     workers = work_items(runtime)
-    # Weights that do not stay in a cache are not to be gone through for one image after the other.
-    cached = g.images * g.groups >= workers and g.filters * g.taps * itemsize(real) <= _WEIGHTS_BYTES
-    layouts = [plain, gapless] if gapless and cached and _fits(gapless, weights.channels, real) else [plain]
-    planes, phases = layout = _cheapest(runtime, real, weights.rows, layouts)
-    columns = _columns(layout)
-    tile = register_tile(runtime, real, weights.rows, columns)
-    panels = ceil_div(weights.rows, tile.rows)
-    taps = sum(len(p.taps) for p in phases)
-    strides = weights.spec.strides
-    pack = runtime.launch(
-        "pack_weights", "conv/cpu_planes_pack",
-        {"DTYPE": weights.spec.dtype.name, "REAL": real, "WIDTH": tile.width, "ROWS": tile.rows, "BAND": BAND},
-        [
-            Tensor(weights.place), Workspace(workspace + 1),
-            Table(tuple(r * strides[2] + s * strides[3] for p in phases for r, s in p.taps)),
-            *uints(taps, g.groups, weights.channels, weights.rows),
-            *longs(weights.group_step, weights.row_step, weights.channel_step),
-        ],
-        (ceil_div(weights.channels, BAND), panels, g.groups), (1, 1, 1), kernel="pack_weights",
-    )  # fmt: skip
-    # A stride may leave an image that no tap reaches.
-    weights_bytes = g.groups * panels * tile.rows * weights.channels * max(taps, 1) * itemsize(real)
-    _, channel, row, column = result.strides
-    pitch = planes.pitch
-    if len(phases) == 1 and pitch == phases[0].across and row == pitch * column:
-        # Rows of the result that follow each other are one.
-        pitch, phases = columns, [replace(phases[0], down=1, across=columns)]
-    spread = g.stride if len(phases) > 1 else (1, 1)
-    steps = longs(channel, spread[0] * row, spread[1] * column)
-    # Tiles of a phase that has fewer columns than others must not reach beyond the planes either.
-    reach = columns + max((place for p in phases for place in p.places), default=0)
-    inside = columns >= tile.columns and reach <= planes.rows * planes.pitch
-    packed = not (is_real(images, real) and planes.matches(images) and inside)
-    last = (1 << 31) if packed else columns - tile.columns
-    where = [
-        _table(phases, row, column),
-        *uints(len(phases), taps, g.groups, weights.channels, weights.rows, pitch, last),
-    ]
-    operands = [Workspace(workspace + 1), *([] if bias is None else [Tensor(bias)]), Tensor(target), *where]
-    definitions: dict[str, str | int | bool] = {
-        "DTYPE": images.dtype.name, "OUT_DTYPE": result.dtype.name, "REAL": real, "WIDTH": tile.width,
-        "ROWS": tile.rows, "VECTORS": tile.vectors, "BIAS": bias is not None,
-    }  # fmt: skip
-    image_bytes = (weights.channels * planes.channel + tile.columns) * itemsize(real)
-    if packed and cached and _fits(layout, weights.channels, real):
-        multiply = runtime.launch(
-            name, "conv/cpu_planes", definitions | {"LAID_OUT": False},
-            [
-                Tensor(place), Workspace(workspace), table(planes), *operands, *uints(g.images, workers, columns),
-                *longs(*images.strides), *steps,
-            ],
-            (workers,), (1,),
-        )  # fmt: skip
-        return LaunchSequence(name, (pack, multiply), (workers * image_bytes, weights_bytes))
-    found = images_as(runtime, images, place, workspace, planes, real, packed=packed, beyond=tile.columns)
-    tiles = ceil_div(columns, tile.columns)
-    panel_bytes = weights_bytes // (g.groups * panels)
-    block = ceil_div(panels, ceil_div(panels, max(1, _WEIGHTS_BYTES // panel_bytes)))
-    while block > 1 and tiles * len(phases) * ceil_div(panels, block) * g.images * g.groups < workers:
-        block = ceil_div(block, 2)
+    weight_bytes = p.geometry.filters * p.geometry.taps * itemsize(p.real)
+    # Each image streams through all weights, so these should stay in a cache.
+    cached = p.count >= workers and weight_bytes <= _WEIGHTS_BYTES
+    layouts = [plain, gapless] if gapless and cached and p.fits_cache(gapless) else [plain]
+    layout = _choose_layout(runtime, p, layouts)
+    tile = register_tile(runtime, p.real, p.weights.rows, layout.columns)
+    inside = layout.columns >= tile.columns and layout.reach <= layout.planes.rows * layout.planes.pitch
+    in_place = is_real(p.images, p.real) and layout.planes.matches(p.images) and inside
+    if not in_place and cached and p.fits_cache(layout):
+        return _packing_launch(runtime, p, layout, tile, workers)
+    return _prepacked_launch(runtime, p, layout, tile, workers, in_place=in_place)
+
+
+def _packing_launch(runtime: Runtime, p: _Product, layout: _Layout, tile: RegisterTile, workers: int) -> Launch:
+    """Every work-item packs some of the images itself."""
+    pack, weights_bytes = _pack_weights(runtime, p, layout, tile)
+    _, _, x_row, x_column = p.images.strides
     multiply = runtime.launch(
-        name, "conv/cpu_planes", definitions, [*found.parameters, *operands, *uints(block), *found.strides, *steps],
-        (tiles, g.images * g.groups, len(phases) * ceil_div(panels, block)), (1, 1, 1),
+        p.name, "conv/cpu_planes", {**_definitions(p, tile), "PREPACKED": False},
+        {
+            "x": Tensor(0), "planes": Workspace(p.target + 1), "layout": layout_table(layout.planes),
+            **_args(p, layout), "last_start": _UNLIMITED, "x_image": p.images.strides[0],
+            "x_channel": p.images.strides[1], "x_row": x_row, "x_column": x_column, "images": p.geometry.images,
+            "workers": workers, "columns": layout.columns,
+        },
+        (workers,), (1,),
     )  # fmt: skip
-    return LaunchSequence(name, (*found.steps, pack, multiply), (found.nbytes or 1, weights_bytes))
+    image_bytes = (p.weights.channels * layout.planes.channel + tile.columns) * itemsize(p.real)
+    return LaunchSequence(p.name, (pack, multiply), (workers * image_bytes, weights_bytes))
+
+
+def _prepacked_launch(
+    runtime: Runtime, p: _Product, layout: _Layout, tile: RegisterTile, workers: int, *, in_place: bool
+) -> Launch:
+    """The images are packed first, unless they have the layout of planes."""
+    pack, weights_bytes = _pack_weights(runtime, p, layout, tile)
+    planes = (
+        planes_in_place(p.images, 0)
+        if in_place
+        else packed_planes(runtime, p.images, 0, p.target + 1, layout.planes, p.real, beyond=tile.columns)
+    )
+    tiles, panels = ceil_div(layout.columns, tile.columns), ceil_div(p.weights.rows, tile.rows)
+    panel_bytes = weights_bytes // (p.geometry.groups * panels)
+    panels_each = ceil_div(panels, ceil_div(panels, max(1, _WEIGHTS_BYTES // panel_bytes)))
+    while panels_each > 1 and tiles * len(layout.phases) * ceil_div(panels, panels_each) * p.count < workers:
+        panels_each = ceil_div(panels_each, 2)
+    multiply = runtime.launch(
+        p.name, "conv/cpu_planes", _definitions(p, tile),
+        {
+            "planes": planes.memory, **_args(p, layout),
+            "last_start": layout.columns - tile.columns if in_place else _UNLIMITED, "x_image": planes.image,
+            "x_channel": planes.channel, "panels_each": panels_each,
+        },
+        (tiles, p.count, len(layout.phases) * ceil_div(panels, panels_each)), (1, 1, 1),
+    )  # fmt: skip
+    return LaunchSequence(p.name, (*planes.steps, pack, multiply), (planes.nbytes or 1, weights_bytes))
+
+
+def _pack_weights(runtime: Runtime, p: _Product, layout: _Layout, tile: RegisterTile) -> tuple[Launch, int]:
+    """The launch that packs the weights by panels to the second workspace, and its bytes."""
+    w, groups, panels = p.weights, p.geometry.groups, ceil_div(p.weights.rows, tile.rows)
+    _, _, down, across = w.spec.strides
+    launch = runtime.launch(
+        "pack_weights", "conv/cpu_planes_pack",
+        {"DTYPE": w.spec.dtype.name, "REAL": p.real, "WIDTH": tile.width, "ROWS": tile.rows, "BAND": BAND},
+        {
+            "w": Tensor(w.tensor), "packed": Workspace(p.target + 2),
+            "tap_sources": Table(tuple(r * down + s * across for phase in layout.phases for r, s in phase.taps)),
+            "taps": layout.taps, "groups": groups, "channels": w.channels, "filters": w.rows, "w_group": w.group_step,
+            "w_filter": w.row_step, "w_channel": w.channel_step,
+        },
+        (ceil_div(w.channels, BAND), panels, groups), (1, 1, 1), kernel="pack_weights",
+    )  # fmt: skip
+    # With some strides no tap contributes to an image.
+    return launch, groups * panels * tile.rows * w.channels * max(layout.taps, 1) * itemsize(p.real)
+
+
+def _definitions(p: _Product, tile: RegisterTile) -> dict[str, str | int | bool]:
+    return {
+        "DTYPE": p.images.dtype.name, "OUT_DTYPE": p.out.dtype.name, "REAL": p.real, "WIDTH": tile.width,
+        "ROWS": tile.rows, "VECTORS": tile.vectors, "BIAS": p.bias is not None,
+    }  # fmt: skip
+
+
+def _args(p: _Product, layout: _Layout) -> Args:
+    """The arguments that both variants of conv/cpu_planes.cl take."""
+    _, channel, row, column = p.out.strides
+    pitch, phases = layout.planes.pitch, layout.phases
+    if len(phases) == 1 and pitch == phases[0].across and row == pitch * column:
+        # Rows of the result that follow one another in the planes and in the output are one row.
+        pitch, phases = layout.columns, [replace(phases[0], down=1, across=layout.columns)]
+    spread = p.geometry.stride if len(phases) > 1 else (1, 1)
+    args: Args = {
+        "weights": Workspace(p.target + 2), "out": Tensor(p.target), "table": _table(phases, row, column),
+        "phases": len(phases), "taps": layout.taps, "groups": p.geometry.groups, "channels": p.weights.channels,
+        "filters": p.weights.rows, "pitch": pitch, "out_channel": channel, "out_row": spread[0] * row,
+        "out_column": spread[1] * column,
+    }  # fmt: skip
+    return args if p.bias is None else args | {"bias": Tensor(p.bias)}
 
 
 def _table(phases: Sequence[Phase], row: int, column: int) -> Table:
     """`table` of conv/cpu_planes.cl."""
-    facts: list[int] = []
-    places: list[int] = []
+    phase_info: list[int] = []
+    offsets: list[int] = []
     for p in phases:
-        facts += [len(places), len(p.taps), p.down, p.across, p.first[0] * row + p.first[1] * column]
-        places += p.places
-    return Table((*facts, *places))
+        phase_info += [len(offsets), len(p.taps), p.down, p.across, p.first[0] * row + p.first[1] * column]
+        offsets += p.places
+    return Table((*phase_info, *offsets))
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch:
-    g, x, weight, out = c.geometry, c.first, c.second, c.out
+    """The convolution, with its bias."""
+    g, weight = c.geometry, c.second
     steps = weight.strides
     weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
-    slack = lanes(runtime, real_type(out.dtype))
-    plain, gapless = (
-        (planes, [phase]) for planes, phase in (input_planes(g, slack), input_planes(g, slack, gapless=True))
-    )
-    return _correlate(runtime, "conv2d", g, (x, 0), weights, plain, gapless, (out, c.target), c.bias)
+    product = _Product("conv2d", g, c.first, weights, c.out, c.target, c.bias)
+    slack = lanes(runtime, product.real)
+    (plain, phase), (gapless, gapless_phase) = (input_planes(g, slack, gapless=gap) for gap in (False, True))
+    return _correlate(runtime, product, _Layout(plain, [phase]), _Layout(gapless, [gapless_phase]))
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
-    g, slope, weight, out = c.geometry, c.first, c.second, c.out
+    """The input gradient, one phase per remainder of a pixel's coordinates by the stride."""
+    g, weight = c.geometry, c.second
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
-    slack = lanes(runtime, real_type(out.dtype))
-    plain, gapless = input_grad_planes(g, slack), input_grad_planes_gapless(g, slack) if g.stride == (1, 1) else None
-    return _correlate(runtime, "conv2d_input_grad", g, (slope, 0), weights, plain, gapless, (out, c.target), None)
+    product = _Product("conv2d_input_grad", g, c.first, weights, c.out, c.target, None)
+    slack = lanes(runtime, product.real)
+    gapless = _Layout(*input_grad_planes_gapless(g, slack)) if g.stride == (1, 1) else None
+    return _correlate(runtime, product, _Layout(*input_grad_planes(g, slack)), gapless)

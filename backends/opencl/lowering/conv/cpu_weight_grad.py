@@ -1,4 +1,4 @@
-"""The gradient of a convolution's weight on CPUs, from planes (see backends.common.problems.conv_planes)."""
+"""The weight gradient of a convolution on CPUs, from tap planes (see backends.common.problems.conv_planes)."""
 
 from __future__ import annotations
 
@@ -6,97 +6,105 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Table, Tensor, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Geometry
 from polyhal.backends.common.problems.conv_planes import Phase, TapPlanes, input_planes, output_grad_planes
-from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.conv.arguments import Args
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
-    IMAGES_BYTES,
-    PLACING,
+    CACHED_PLANES_BYTES,
+    PACK_COST,
+    Planes,
     Step,
-    images_as,
     is_real,
     itemsize,
     lanes,
+    layout_table,
+    packed_planes,
+    planes_in_place,
     registers,
-    table,
     work_items,
 )
-from polyhal.backends.opencl.lowering.gemm.arguments import longs, uints
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
+_WIDE_TILES = {(4, 6): 1.0, (1, 9): 2.2}
+"""Relative time per multiply-add of register tiles (rows, pairs) with 32 registers. One row waits for its loads."""
+_NARROW_TILES = {(4, 3): 1.0, (1, 7): 2.0}
+"""The same with 16 registers."""
+_CHUNK = 2048
+"""Default of WeightTile.chunk."""
+_REUSE = 288
+"""Default of WeightTile.reuse."""
+
 
 @dataclass(frozen=True, slots=True)
 class WeightTile:
-    """How conv/cpu_weight_grad.cl works."""
+    """How conv/cpu_weight_grad.cl is tiled."""
 
     rows: int
-    """Filters, and"""
+    """Filters of a register tile."""
     pairs: int
-    """pairs of channel and tap that a register tile makes."""
+    """Pairs of channel and tap of a register tile."""
     chunk: int
-    """Columns at most that it sums at a time: the gradients of `rows` filters stay in the first-level cache."""
+    """Columns that are summed at a time, at most: the gradients of `rows` filters stay in the first-level cache."""
     reuse: int
-    """Multiplications at least for each pixel that a work-item reads, so as not to wait for the memory."""
+    """Multiply-adds per pixel that a work-item reads, at least, so as not to wait for memory."""
 
 
 WEIGHTS = Family[WeightTile](
     "conv_planes_weight_grad",
     {"rows": (1, 3, 4, 6), "pairs": (3, 4, 6, 9), "chunk": (1024, 2048, 4096), "reuse": (64, 288, 1152)},
-    # Sums, vectors of the planes and a gradient stay in registers.
+    # Accumulators, vectors of the planes and a gradient stay in registers.
     lambda features, tile: (tile.rows + 1) * tile.pairs + 1 <= registers(features),
 )
 
 
 def weight_tile(runtime: Runtime, real: str, filters: int, pairs: int) -> WeightTile:
-    """The tile that computes fewest sums in vain; one of a single row waits for its loads."""
-    wide = {(4, 6): 1.0, (1, 9): 2.2}
-    narrow = {(4, 3): 1.0, (1, 7): 2.0}
-    shapes = wide if registers(runtime.features) == 32 else narrow
+    """The tile that wastes the least time on rows past the last filter."""
+    shapes = _WIDE_TILES if registers(runtime.features) == 32 else _NARROW_TILES
     rows, across = min(shapes, key=lambda shape: round_up(filters, shape[0]) * shapes[shape])
-    default = WeightTile(rows, across, chunk=2048, reuse=288)
+    default = WeightTile(rows, across, _CHUNK, _REUSE)
     return runtime.tuning.choose(WEIGHTS, f"{size_class(filters, pairs)} of {itemsize(real)} bytes", default)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The planes of both operands, of which either may lie in memory like that."""
+    """The planes of the input and of the output's gradient, and whether either is in memory like that already."""
 
     planes: TapPlanes
     phase: Phase
-    slopes: TapPlanes
+    grads: TapPlanes
     columns: int
-    """Up to whole vectors."""
-    planes_are_there: bool
-    slopes_are_there: bool
+    """Rounded up to whole vectors."""
+    planes_in_place: bool
+    grads_in_place: bool
 
     def time(self, g: Geometry) -> int:
-        """For each image, in multiplications."""
-        placed = 0 if self.planes_are_there else g.channels * self.planes.channel
-        placed += 0 if self.slopes_are_there else g.filters * self.slopes.channel
-        return self.columns * g.filters * g.taps + PLACING * placed
+        """Time per image, in multiply-adds."""
+        packed = 0 if self.planes_in_place else g.channels * self.planes.channel
+        packed += 0 if self.grads_in_place else g.filters * self.grads.channel
+        return self.columns * g.filters * g.taps + PACK_COST * packed
 
 
 def _layout(c: Convolution, real: str, width: int, *, gapless: bool = False) -> _Layout:
     g = c.geometry
     planes, phase = input_planes(g, width, gapless=gapless)
-    slopes = output_grad_planes(g, planes.pitch, width)
+    grads = output_grad_planes(g, planes.pitch, width)
     count = (g.result[0] - 1) * planes.pitch + g.result[1]
     columns = round_up(count, width)
-    planes_there, slopes_there = (
-        columns == count and is_real(spec, real) and laid.matches(spec)
-        for spec, laid in ((c.second, planes), (c.first, slopes))
+    planes_match, grads_match = (
+        columns == count and is_real(spec, real) and layout.matches(spec)
+        for spec, layout in ((c.second, planes), (c.first, grads))
     )
-    return _Layout(planes, phase, slopes, columns, planes_there, slopes_there)
+    return _Layout(planes, phase, grads, columns, planes_match, grads_match)
 
 
 @dataclass(frozen=True, slots=True)
 class _Multiplication:
-    """What makes the sums, with what comes before it; `splits` work-items make a share of each."""
+    """The launches that make the sums, as `splits` partial sums each."""
 
     steps: tuple[Step, ...]
     workspace: tuple[int, int]
@@ -105,90 +113,105 @@ class _Multiplication:
 
 
 def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
+    """The weight gradient, with split-K where it has too few elements to keep every core busy."""
     g, out = c.geometry, c.out
     real = real_type(out.dtype)
     width = lanes(runtime, real)
     tile = weight_tile(runtime, real, g.filters, g.taps)
     plain, gapless = _layout(c, real, width), _layout(c, real, width, gapless=True)
-    cached = [found for found in (plain, gapless) if _images_together(runtime, g, found, tile, itemsize(real))]
-    made = (
-        _in_caches(runtime, c, min(cached, key=lambda found: found.time(g)), tile)
-        if cached
-        else _from_memory(runtime, c, plain, tile)
-    )
-    if _is_straight(made.splits, out, real):
-        return LaunchSequence("conv2d_weight_grad", made.steps, made.workspace)
-    total = runtime.launch(
+    cached = [layout for layout in (plain, gapless) if _images_each(runtime, g, layout, tile, itemsize(real))]
+    if cached:
+        multiplication = _packing_launch(runtime, c, min(cached, key=lambda layout: layout.time(g)), tile)
+    else:
+        multiplication = _prepacked_launches(runtime, c, plain, tile)
+    steps, workspace, splits = multiplication.steps, multiplication.workspace, multiplication.splits
+    if _writes_result(splits, out, real):
+        return LaunchSequence("conv2d_weight_grad", steps, workspace)
+    reduce = runtime.launch(
         "matmul_sum", "gemm/split_k_reduce",
         {"OUT_DTYPE": out.dtype.name, "DTYPE": out.dtype.name, "REAL": real, "BIAS": False},
         {
-            "partial": Workspace(5), "out": Tensor(2), "size": out.size, "n": g.taps, "splits": made.splits,
+            "partial": Workspace(5), "out": Tensor(2), "size": out.size, "n": g.taps, "splits": splits,
             "m": g.filters, "batch1": 1, "batch2": 1,
         },
         (out.size,), (runtime.features.group_size,),
     )  # fmt: skip
-    sums_bytes = made.splits * out.size * itemsize(real)
-    return LaunchSequence("conv2d_weight_grad", (*made.steps, total), (*made.workspace, sums_bytes))
+    partial_bytes = splits * out.size * itemsize(real)
+    return LaunchSequence("conv2d_weight_grad", (*steps, reduce), (*workspace, partial_bytes))
 
 
-def _images_together(runtime: Runtime, g: Geometry, layout: _Layout, tile: WeightTile, item: int) -> int:
-    """How many images a work-item had better lay out itself at a time; 0 where it had better not.
+def _images_each(runtime: Runtime, g: Geometry, layout: _Layout, tile: WeightTile, item: int) -> int:
+    """How many images a work-item should pack itself at a time; 0 if it should not.
 
-    The planes have to fit in a cache and still give sums long enough, and there have to be enough images for all cores.
+    The planes have to fit in a cache and still give long sums, and there have to be enough images for all cores.
     """
-    slopes = 0 if layout.slopes_are_there else layout.slopes.channel
-    image = (g.channels * layout.planes.channel + g.filters * slopes) * item
-    most = min(tile.chunk // layout.columns, IMAGES_BYTES // image)
-    if layout.planes_are_there or 2 * most * layout.columns < tile.chunk or g.images * g.groups < work_items(runtime):
+    grads = 0 if layout.grads_in_place else layout.grads.channel
+    image = (g.channels * layout.planes.channel + g.filters * grads) * item
+    most = min(tile.chunk // layout.columns, CACHED_PLANES_BYTES // image)
+    if layout.planes_in_place or 2 * most * layout.columns < tile.chunk or g.images * g.groups < work_items(runtime):
         return 0
-    # As many parts as keep all cores busy to the end.
+    # Keep all cores busy to the end.
     return ceil_div(g.images, round_up(ceil_div(g.images, most), runtime.features.compute_units))
 
 
-def _in_caches(runtime: Runtime, c: Convolution, layout: _Layout, tile: WeightTile) -> _Multiplication:
-    """Work-items lay out the images that they multiply."""
+def _packing_launch(runtime: Runtime, c: Convolution, layout: _Layout, tile: WeightTile) -> _Multiplication:
+    """Work-items pack the images that they multiply."""
     g, out = c.geometry, c.out
     real = real_type(out.dtype)
-    together = _images_together(runtime, g, layout, tile, itemsize(real))
-    splits = min(ceil_div(g.images, together), ceil_div(work_items(runtime), g.groups))
-    channel = 0 if layout.slopes_are_there else layout.slopes.channel
-    slopes, planes = (
-        splits * g.groups * together * n for n in (g.filters * channel, g.channels * layout.planes.channel)
+    images_each = _images_each(runtime, g, layout, tile, itemsize(real))
+    splits = min(ceil_div(g.images, images_each), ceil_div(work_items(runtime), g.groups))
+    channel = 0 if layout.grads_in_place else layout.grads.channel
+    grads, planes = (
+        splits * g.groups * images_each * n for n in (g.filters * channel, g.channels * layout.planes.channel)
     )
+    strides = {
+        f"{name}_{axis}": stride
+        for name, spec in (("g", c.first), ("x", c.second))
+        for axis, stride in zip(("image", "channel", "row", "column"), spec.strides, strict=True)
+    }
     multiply = runtime.launch(
         "conv2d_weight_grad", "conv/cpu_weight_grad",
-        {**_definitions(runtime, c, tile), "LAID_OUT": False, "SLOPES_THERE": layout.slopes_are_there},
-        [
-            Tensor(0), Workspace(3), table(layout.slopes), Tensor(1), Workspace(4), table(layout.planes),
-            *_sums(splits, out, real), *_shape(g, layout), *uints(together, splits),
-            *longs(*c.first.strides, *c.second.strides),
-        ],
+        {**_definitions(runtime, c, tile), "PREPACKED": False, "GRADS_IN_PLACE": layout.grads_in_place},
+        {
+            "g": Tensor(0), "grads": Workspace(3), "grads_layout": layout_table(layout.grads), "x": Tensor(1),
+            "planes": Workspace(4), "layout": layout_table(layout.planes),
+            **_args(g, layout, splits, images_each, out, real), **strides,
+        },
         (splits, g.groups), (1, 1),
     )  # fmt: skip
-    return _Multiplication((multiply,), (slopes * itemsize(real) or 1, planes * itemsize(real)), splits)
+    return _Multiplication((multiply,), (grads * itemsize(real) or 1, planes * itemsize(real)), splits)
 
 
-def _from_memory(runtime: Runtime, c: Convolution, layout: _Layout, tile: WeightTile) -> _Multiplication:
-    """The images are laid out first."""
+def _prepacked_launches(runtime: Runtime, c: Convolution, layout: _Layout, tile: WeightTile) -> _Multiplication:
+    """The images are packed first, unless they have the layout of planes."""
     g, out = c.geometry, c.out
     real = real_type(out.dtype)
-    slopes = images_as(runtime, c.first, 0, 3, layout.slopes, real, packed=not layout.slopes_are_there)
-    planes = images_as(runtime, c.second, 1, 4, layout.planes, real, packed=not layout.planes_are_there)
-    block = tile.rows * max(1, tile.reuse // (tile.rows * len(layout.phase.taps)))
-    tiles = ceil_div(g.filters, block)
+    grads = _planes(runtime, c.first, 0, 3, layout.grads, real, in_place=layout.grads_in_place)
+    planes = _planes(runtime, c.second, 1, 4, layout.planes, real, in_place=layout.planes_in_place)
+    filters_each = tile.rows * max(1, tile.reuse // (tile.rows * len(layout.phase.taps)))
+    tiles = ceil_div(g.filters, filters_each)
     chunks = ceil_div(layout.columns, tile.chunk)
     chunk = round_up(ceil_div(layout.columns, chunks), lanes(runtime, real))
-    together = max(1, min(g.images, tile.chunk // chunk))
-    splits = min(chunks * ceil_div(g.images, together), ceil_div(work_items(runtime), tiles * g.groups))
+    images_each = max(1, min(g.images, tile.chunk // chunk))
+    splits = min(chunks * ceil_div(g.images, images_each), ceil_div(work_items(runtime), tiles * g.groups))
     multiply = runtime.launch(
         "conv2d_weight_grad", "conv/cpu_weight_grad", _definitions(runtime, c, tile),
-        [
-            *slopes.parameters, *planes.parameters, *_sums(splits, out, real), *_shape(g, layout),
-            *uints(together, splits, chunk, block), *slopes.strides, *planes.strides,
-        ],
+        {
+            "grads": grads.memory, "planes": planes.memory, **_args(g, layout, splits, images_each, out, real),
+            "chunk": chunk, "filters_each": filters_each, "g_image": grads.image, "g_channel": grads.channel,
+            "x_image": planes.image, "x_channel": planes.channel,
+        },
         (tiles, splits, g.groups), (1, 1, 1),
     )  # fmt: skip
-    return _Multiplication((*slopes.steps, *planes.steps, multiply), (slopes.nbytes or 1, planes.nbytes or 1), splits)
+    return _Multiplication((*grads.steps, *planes.steps, multiply), (grads.nbytes or 1, planes.nbytes or 1), splits)
+
+
+def _planes(
+    runtime: Runtime, images: Spec, tensor: int, workspace: int, planes: TapPlanes, real: str, *, in_place: bool
+) -> Planes:
+    if in_place:
+        return planes_in_place(images, tensor)
+    return packed_planes(runtime, images, tensor, workspace, planes, real)
 
 
 def _definitions(runtime: Runtime, c: Convolution, tile: WeightTile) -> Definitions:
@@ -199,16 +222,16 @@ def _definitions(runtime: Runtime, c: Convolution, tile: WeightTile) -> Definiti
     }  # fmt: skip
 
 
-def _shape(g: Geometry, layout: _Layout) -> list[Parameter]:
-    taps = len(layout.phase.taps)
-    return [Table(layout.phase.places), *uints(taps, g.channels, g.filters, g.images, g.groups, layout.columns)]
+def _args(g: Geometry, layout: _Layout, splits: int, images_each: int, out: Spec, real: str) -> Args:
+    """The arguments that both variants of conv/cpu_weight_grad.cl take."""
+    return {
+        "sums": Tensor(2) if _writes_result(splits, out, real) else Workspace(5),
+        "tap_offsets": Table(layout.phase.places), "taps": len(layout.phase.taps), "channels": g.channels,
+        "filters": g.filters, "images": g.images, "groups": g.groups, "count": layout.columns,
+        "images_each": images_each, "splits": splits,
+    }  # fmt: skip
 
 
-def _sums(splits: int, out: Spec, real: str) -> tuple[Parameter, ...]:
-    """Where the sums go."""
-    return (Tensor(2),) if _is_straight(splits, out, real) else (Workspace(5), Constant(0, "ulong"))
-
-
-def _is_straight(splits: int, out: Spec, real: str) -> bool:
-    """Whether the sums are the result."""
+def _writes_result(splits: int, out: Spec, real: str) -> bool:
+    """Whether the sums are the result, in its dtype."""
     return splits == 1 and is_real(out, real)

@@ -1,27 +1,27 @@
-"""Convolution with windows of 3 by 3 and stride 1 on CPUs by minimal filtering, where that saves time.
+"""Winograd convolution F(2x2, 3x3) on CPUs: windows of 3 by 3 and stride 1, where it is faster than conv/cpu_planes.cl.
 
-The rounding errors are about those of the plain kernel, whose sums are longer. But an infinite pixel makes all results of its
-tiles NaN, also those whose windows it lies beside.
+Its rounding errors are about those of the plain kernel, whose sums are longer. But an infinite pixel makes all results of its
+tiles NaN, including those whose windows do not contain it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Table, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Convolution, Geometry
 from polyhal.backends.common.problems.conv_planes import Phase, TapPlanes, as_forward_conv, input_planes
+from polyhal.backends.opencl.lowering.conv.arguments import Args
 from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     BAND,
     Weights,
-    images_as,
     itemsize,
     lanes,
+    packed_planes,
     registers,
     work_items,
 )
-from polyhal.backends.opencl.lowering.gemm.arguments import longs, uints
 from polyhal.backends.opencl.lowering.gemm.cpu_panels import RegisterTile
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
@@ -29,100 +29,107 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Launch
 
 _TILE = 16
-_LEAST_CHANNELS = 16
-"""Channels and filters from which the transformations cost less than the multiplications saved."""
+"""Elements of a transformed tile, 4 by 4."""
+_MIN_CHANNELS = 16
+"""Channels and filters from which on the transforms cost less than the multiplications saved."""
 _WEIGHTS_BYTES = 8 << 20
-"""Transformed weights, which are 16/9 as large, at most; more would come from memory again and again."""
-_GAIN = 1.4
-"""Multiplications saved at least, counted with those made in vain."""
+"""Most transformed weights, which are 16/9 as large as the weights; more would not stay in a cache."""
+_MIN_GAIN = 1.4
+"""Multiplications of the plain kernel per multiplication of this one, at least, counting wasted columns."""
+_WIDTH = 16
+"""Floats of a vector where this pays: AVX-512."""
 
 
 def pays(runtime: Runtime, g: Geometry, out: Spec) -> bool:
-    """Whether these kernels suit a convolution of that geometry, and are faster."""
+    """Whether these kernels take a convolution of that geometry, and are faster."""
     if (g.kernel, g.stride, g.dilation) != ((3, 3), (1, 1), (1, 1)) or real_type(out.dtype) != "float":
         return False
-    if min(g.channels, g.filters) < _LEAST_CHANNELS or registers(runtime.features) < 32:
+    if min(g.channels, g.filters) < _MIN_CHANNELS or registers(runtime.features) < 32:
         return False
     if _TILE * g.groups * g.channels * g.filters * 4 > _WEIGHTS_BYTES:
         return False
-    planes, tiles = _tiles(g, 16)
+    planes, tiles = _tiles(g, _WIDTH)
     columns = (tiles.down - 1) * planes.pitch + tiles.across
-    tile = _register_tile(16, columns)
+    tile = _register_tile(_WIDTH, columns)
     blocks = ceil_div(columns, tile.columns)
     enough = blocks * g.images * g.groups >= 2 * runtime.features.compute_units
-    return enough and 9 * g.pixels >= _GAIN * _TILE * blocks * tile.columns
+    return enough and 9 * g.pixels >= _MIN_GAIN * _TILE * blocks * tile.columns
+
+
+@dataclass(frozen=True, slots=True)
+class _TapStrides:
+    """The first tap's offset in a window of the weights, and the strides to the next row and column."""
+
+    start: int
+    row: int
+    column: int
 
 
 def forward(runtime: Runtime, c: Convolution) -> Launch:
-    g, x, weight, out = c.geometry, c.first, c.second, c.out
+    """The convolution, with its bias."""
+    g, weight = c.geometry, c.second
     steps = weight.strides
     weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
-    return _filter(runtime, "conv2d", g, (x, 0), weights, (0, steps[2], steps[3]), (out, c.target), c.bias)
+    return _convolve(runtime, "conv2d", g, c, weights, _TapStrides(0, steps[2], steps[3]))
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
-    g, slope, weight, out = c.geometry, c.first, c.second, c.out
+    """The input gradient, as a convolution with flipped windows."""
+    g, weight = c.geometry, c.second
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
-    taps = (2 * steps[2] + 2 * steps[3], -steps[2], -steps[3])
-    return _filter(runtime, "conv2d_input_grad", as_forward_conv(g), (slope, 0), weights, taps, (out, c.target), None)
+    taps = _TapStrides(2 * steps[2] + 2 * steps[3], -steps[2], -steps[3])
+    return _convolve(runtime, "conv2d_input_grad", as_forward_conv(g), c, weights, taps)
 
 
 def _tiles(g: Geometry, slack: int) -> tuple[TapPlanes, Phase]:
-    """The input as tiles of 4 by 4 pixels, two apart, which are the taps of a convolution with windows of that size."""
+    """The input as tiles of 4 by 4 pixels, two apart: the taps of a convolution with windows of that size."""
     tiles = (ceil_div(g.result[0], 2), ceil_div(g.result[1], 2))
     return input_planes(replace(g, kernel=(4, 4), stride=(2, 2), result=tiles), slack)
 
 
 def _register_tile(width: int, columns: int) -> RegisterTile:
-    """Fewest columns in vain."""
+    """The tile that wastes the fewest columns."""
     vectors = min((3, 2), key=lambda v: (round_up(columns, v * width), -v))
     return RegisterTile(8, vectors, width)
 
 
-def _filter(
-    runtime: Runtime,
-    name: str,
-    g: Geometry,
-    source: tuple[Spec, int],
-    weights: Weights,
-    taps: tuple[int, int, int],
-    out: tuple[Spec, int],
-    bias: int | None,
-) -> Launch:
-    """`taps` are the place of the first tap in a window and the strides to the next in its column and row."""
-    images, place = source
-    result, target = out
-    workspace = target + 1
-    real = real_type(result.dtype)
+def _convolve(runtime: Runtime, name: str, g: Geometry, c: Convolution, weights: Weights, taps: _TapStrides) -> Launch:
+    """Convolve the images in argument 0 with `weights`; the bias is that of `c`."""
+    workspace, real = c.target + 1, real_type(c.out.dtype)
     width = lanes(runtime, real)
     planes, tiles = _tiles(g, width)
     columns = (tiles.down - 1) * planes.pitch + tiles.across
     tile = _register_tile(width, columns)
-    found = images_as(runtime, images, place, workspace, planes, real, packed=True, beyond=tile.columns)
-    panels = ceil_div(g.filters, tile.rows)
-    shared: dict[str, str | int | bool] = {
+    packed = packed_planes(runtime, c.first, 0, workspace, planes, real, beyond=tile.columns)
+    definitions: dict[str, str | int | bool] = {
         "REAL": real, "WIDTH": width, "ROWS": tile.rows, "DTYPE": weights.spec.dtype.name
     }  # fmt: skip
+    panels = ceil_div(g.filters, tile.rows)
     transform = runtime.launch(
-        "winograd_weights", "conv/cpu_winograd", shared | {"BAND": BAND},
-        [
-            Tensor(weights.place), Workspace(workspace + 1), *uints(g.groups, g.channels, g.filters),
-            *longs(taps[0], weights.group_step, weights.row_step, weights.channel_step, *taps[1:]),
-        ],
+        "winograd_weights", "conv/cpu_winograd", definitions | {"BAND": BAND},
+        {
+            "w": Tensor(weights.tensor), "packed": Workspace(workspace + 1), "groups": g.groups, "channels": g.channels,
+            "filters": g.filters, "w_start": taps.start, "w_group": weights.group_step, "w_filter": weights.row_step,
+            "w_channel": weights.channel_step, "w_row": taps.row, "w_column": taps.column,
+        },
         (ceil_div(g.channels, BAND), panels, g.groups), (1, 1, 1), kernel="winograd_weights",
     )  # fmt: skip
     weights_bytes = g.groups * panels * tile.rows * _TILE * g.channels * itemsize(real)
     workers = min(work_items(runtime), ceil_div(columns, tile.columns) * g.images * g.groups)
+    args: Args = {
+        "planes": packed.memory, "weights": Workspace(workspace + 1), "out": Tensor(c.target),
+        "scratch": Workspace(workspace + 2), "tap_offsets": Table(tiles.places), "images": g.images,
+        "groups": g.groups, "channels": g.channels, "filters": g.filters, "pitch": planes.pitch,
+        "tiles_down": tiles.down, "tiles_across": tiles.across, "down": g.result[0], "across": g.result[1],
+        "workers": workers, "planes_image": packed.image, "planes_channel": packed.channel,
+    }  # fmt: skip
+    if c.bias is not None:
+        args["bias"] = Tensor(c.bias)
     multiply = runtime.launch(
         name, "conv/cpu_winograd",
-        shared | {"OUT_DTYPE": result.dtype.name, "VECTORS": tile.vectors, "BIAS": bias is not None},
-        [
-            Workspace(workspace), Workspace(workspace + 1), *([] if bias is None else [Tensor(bias)]), Tensor(target),
-            Workspace(workspace + 2), Table(tiles.places), *uints(g.images, g.groups, g.channels, g.filters),
-            *uints(planes.pitch, tiles.down, tiles.across, *g.result, workers), *found.strides,
-        ],
-        (workers,), (1,),
+        definitions | {"OUT_DTYPE": c.out.dtype.name, "VECTORS": tile.vectors, "BIAS": c.bias is not None},
+        args, (workers,), (1,),
     )  # fmt: skip
     scratch_bytes = workers * _TILE * g.channels * tile.columns * itemsize(real)
-    return LaunchSequence(name, (*found.steps, transform, multiply), (found.nbytes, weights_bytes, scratch_bytes))
+    return LaunchSequence(name, (*packed.steps, transform, multiply), (packed.nbytes, weights_bytes, scratch_bytes))

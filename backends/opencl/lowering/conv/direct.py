@@ -1,27 +1,50 @@
-"""Convolution straight from memory on GPUs: groups of few filters, as in depthwise convolution."""
+"""Direct convolution and weight gradient on GPUs, for groups of few filters, as in depthwise convolution."""
 
 from __future__ import annotations
 
-from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.geometry import power_of_two_at_most
+from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.problems import conv
 from polyhal.backends.common.problems.conv import Convolution
-from polyhal.backends.opencl.lowering.gemm.arguments import longs, uints
+from polyhal.backends.opencl.lowering.conv.arguments import Args, geometry_args
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
+FEW_FILTERS = 4
+"""Filters per group up to which most of a matrix product's tile would be empty."""
+_MAX_GROUP = 256
+"""Work-items that share an element of the weight gradient, at most."""
+
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    """One work-item per element of the output."""
     g, x, weight, out = c.geometry, c.first, c.second, c.out
     if not weight.is_contiguous:
         return Declined("the weight is not contiguous")
-    bias = [] if c.bias is None else [Tensor(c.bias)]
-    lengths = (*g.size, *g.result, *g.kernel, *g.stride, *g.padding, *g.dilation)
+    args: Args = {
+        "x": Tensor(0), "weight": Tensor(1), "out": Tensor(c.target), "groups": g.groups, "channels": g.channels,
+        **geometry_args(conv.forward(g, x, weight, out)),
+    }  # fmt: skip
+    if c.bias is not None:
+        args["bias"] = Tensor(c.bias)
     return runtime.launch(
         "conv_direct", "conv/direct",
         {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "BIAS": c.bias is not None},
-        [
-            Tensor(0), Tensor(1), *bias, Tensor(c.target), *uints(g.images, g.groups, g.channels, g.filters),
-            *(Constant(v, "int") for v in lengths), *longs(*x.strides),
-        ],
-        (g.pixels, g.groups * g.filters, g.images), (runtime.features.group_size, 1, 1),
+        args, (g.pixels, g.groups * g.filters, g.images), (runtime.features.group_size, 1, 1),
+    )  # fmt: skip
+
+
+def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
+    """One group of work-items per element of the weight."""
+    g, grad, x, out = c.geometry, c.first, c.second, c.out
+    group = power_of_two_at_most(min(_MAX_GROUP, runtime.features.group_size))
+    return runtime.launch(
+        "conv2d_weight_grad", "conv/direct_weight_grad",
+        {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "GROUP": group},
+        {
+            "g": Tensor(0), "x": Tensor(1), "out": Tensor(2), "channels": g.channels,
+            **geometry_args(conv.weight_gradient(g, grad, x, out)),
+        },
+        (out.size * group,), (group,),
     )  # fmt: skip

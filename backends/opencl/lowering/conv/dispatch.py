@@ -15,25 +15,21 @@ from polyhal.backends.opencl.lowering.conv import (
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
-_FEW = 4
-"""Filters per group up to which there is no matrix product to speak of."""
-
 
 def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
-    if not runtime.features.cpu:
-        few = c.geometry.filters <= _FEW
-        if few:
-            return direct.forward(runtime, c)
-        return wgmma.fastest(runtime, c, wgmma.forward) or implicit_gemm.forward(runtime, c)
-    pays = cpu_winograd.pays(runtime, c.geometry, c.out)
-    return cpu_winograd.forward(runtime, c) if pays else cpu_planes.forward(runtime, c)
+    if runtime.features.cpu:
+        pays = cpu_winograd.pays(runtime, c.geometry, c.out)
+        return cpu_winograd.forward(runtime, c) if pays else cpu_planes.forward(runtime, c)
+    if c.geometry.filters <= direct.FEW_FILTERS:
+        return direct.forward(runtime, c)
+    return wgmma.fastest(runtime, c, wgmma.forward) or implicit_gemm.forward(runtime, c)
 
 
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
-    if not runtime.features.cpu:
-        return wgmma.fastest(runtime, c, wgmma.input_grad) or implicit_gemm.input_grad(runtime, c)
-    pays = cpu_winograd.pays(runtime, as_forward_conv(c.geometry), c.out)
-    return cpu_winograd.input_grad(runtime, c) if pays else cpu_planes.input_grad(runtime, c)
+    if runtime.features.cpu:
+        pays = cpu_winograd.pays(runtime, as_forward_conv(c.geometry), c.out)
+        return cpu_winograd.input_grad(runtime, c) if pays else cpu_planes.input_grad(runtime, c)
+    return wgmma.fastest(runtime, c, wgmma.input_grad) or implicit_gemm.input_grad(runtime, c)
 
 
 def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:

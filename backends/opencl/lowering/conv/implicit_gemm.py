@@ -1,9 +1,9 @@
-"""Convolution on GPUs: each of its three ops is one product of a matrix and windows of images that are never laid out.
+"""Convolution on GPUs as an implicit matrix product: windows of images are never written to memory (no im2col).
 
-The forward pass and the gradient of the input multiply packed weights (rows) by windows (columns are pixels of the
-result). In the gradient of the input, pixels whose coordinates have different remainders by the stride are reached by
-different taps: they are different rows of one product, with zeros for taps that do not reach. The gradient of
-the weight multiplies the gradient of the result (rows are filters, terms pixels) by windows (columns are taps).
+The forward pass and the input gradient multiply packed weights (rows) by windows (columns are pixels of the result). In the
+input gradient, pixels with different remainders by the stride (phases) get contributions from different taps: they are
+different rows of one product, with zeros for the other taps. The weight gradient multiplies the output's gradient (rows are
+filters, k pixels) by windows (columns are channels and taps).
 """
 
 from __future__ import annotations
@@ -12,248 +12,231 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most, round_up
+from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
-from polyhal.backends.common.problems.conv import Convolution, Geometry, Pair
-from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering.conv import split_k
-from polyhal.backends.opencl.lowering.conv.tile_configs import FEW_ROWS, choose, half_type, share_out
-from polyhal.backends.opencl.lowering.gemm.arguments import ints, longs, uints
+from polyhal.backends.common.problems import conv
+from polyhal.backends.common.problems.conv import Convolution, Correlation, Geometry
+from polyhal.backends.opencl.lowering.conv import direct
+from polyhal.backends.opencl.lowering.conv.arguments import (
+    POSITION_LIMIT,
+    Args,
+    OutputIndex,
+    geometry_args,
+    output_index,
+    stores_together,
+)
+from polyhal.backends.opencl.lowering.conv.split_k import Partials, reduction
+from polyhal.backends.opencl.lowering.conv.tile_configs import MIN_ROWS, TileConfig, choose_tile, half_type, split_tile
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
-from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
-_ROOM = 1 << 14
-"""Coordinates in an image share words in pairs, with room to say that a place is outside."""
-_FEW_FILTERS = 4
-"""Filters per group up to which most of a tile of the weight's gradient would be empty."""
-_TALLEST = 8
-
-
-def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
-    g, x, weight, out = c.geometry, c.first, c.second, c.out
-    w, s, o = weight.strides, x.strides, out.strides
-    axes = tuple(
-        _Axis(kernel, kernel, 0, 1, 1, dilation) for kernel, dilation in zip(g.kernel, g.dilation, strict=True)
-    )
-    correlation = _Correlation(
-        g.images, g.groups, g.filters, g.channels, (1, 1), axes, w[0], w[1], g.filters * w[0], g.result,
-        (-g.padding[0], -g.padding[1]), g.stride, g.size, g.result, g.channels * s[1], g.filters * o[1],
-    )  # fmt: skip
-    return _correlate(runtime, "conv2d", correlation, c)
-
-
-def input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
-    g, slope, weight, out = c.geometry, c.first, c.second, c.out
-    w, s, o = weight.strides, slope.strides, out.strides
-    tall = _lines_per_place(g)
-    (down, first), (across, second) = _gradient_axis(g, 0, tall), _gradient_axis(g, 1, 1)
-    phases = (tall * g.stride[0], g.stride[1])
-    lines = (ceil_div(g.size[0], phases[0]), ceil_div(g.size[1], phases[1]))
-    correlation = _Correlation(
-        g.images, g.groups, g.channels, g.filters, phases, (down, across), w[1], w[0], g.filters * w[0], lines,
-        (first, second), (tall, 1), g.result, g.size, g.filters * s[1], g.channels * o[1],
-    )  # fmt: skip
-    return _correlate(runtime, "conv2d_input_grad", correlation, c)
-
-
-def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
-    g, slope, x, out = c.geometry, c.first, c.second, c.out
-    method = choose(runtime, g.filters, x.dtype, out.dtype, c.precision, True)
-    reason = _refusal(runtime, method.group, slope, x) or _too_far(g)
-    if reason:
-        return Declined(reason)
-    if g.filters <= _FEW_FILTERS:
-        return _dots(runtime, slope, x, out, g)
-    m, n, k = g.filters, g.taps, g.images * g.pixels
-    tiles = ceil_div(m, method.rows) * ceil_div(n, method.columns)
-    splits, share = share_out(runtime, method, tiles * g.groups, k)
-    places = [
-        *uints(1, n, m, 1, 1, 1, n), *longs(m * n, 0, n, 0, 1),
-    ]  # fmt: skip
-    a, s = slope.strides, x.strides
-    multiply = runtime.launch(
-        "conv2d_weight_grad", "conv/implicit_gemm_weight_grad",
-        {**method.definitions(x.dtype, out.dtype), "SPLIT": splits > 1, "OUT_LANES": 1 if n % 4 or not out.aligned else 4},
-        [
-            Tensor(0), Tensor(1), Workspace(3) if splits > 1 else Tensor(2), *uints(m, n, k, share, *g.result),
-            *longs(m * a[1]), *ints(a[0], a[1], a[2], a[3]), *longs(g.channels * s[1]), *ints(*s), *ints(*g.size),
-            *uints(*g.kernel), *ints(*g.stride, *g.padding, *g.dilation), *places,
-        ],
-        (tiles * method.group, splits, g.groups), (method.group, 1, 1),
-    )  # fmt: skip
-    shape = (splits, g.groups, m, n)
-    return _summed(runtime, "conv2d_weight_grad", [multiply], shape, (x.dtype, out.dtype), (None, 2, 3), places, ())
-
-
-def _dots(runtime: Runtime, slope: Spec, x: Spec, out: Spec, g: Geometry) -> Launch:
-    group = power_of_two_at_most(min(256, runtime.features.group_size))
-    return runtime.launch(
-        "conv2d_weight_grad", "conv/direct_weight_grad",
-        {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "GROUP": group},
-        [
-            Tensor(0), Tensor(1), Tensor(2), *uints(g.filters, g.channels, g.images * g.pixels, *g.result),
-            *ints(*slope.strides, *x.strides, *g.size), *uints(*g.kernel), *ints(*g.stride, *g.padding, *g.dilation),
-        ],
-        (out.size * group,), (group,),
-    )  # fmt: skip
+_MAX_STRIDES = 8
+"""Strides that a column of the input gradient spans, at most."""
+_PACK_GROUP = 32
+"""Work-items per group of the launch that packs weights."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
-    """The taps of an axis as conv/implicit_gemm_pack.cl numbers them; number i displaces a window by `i * reach`."""
+class _TapAxis:
+    """The kernel's taps along an axis: tap i of a product is tap (phase + start + i * step) / divisor of the kernel."""
 
     kernel: int
-    taps: int
-    start: int
-    step: int
-    divisor: int
-    reach: int
+    start: int = 0
+    step: int = 1
+    divisor: int = 1
 
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return self.kernel, self.taps, self.start, self.step, self.divisor, self.reach
+    def args(self, axis: str) -> Args:
+        return {
+            f"{axis}_kernel": self.kernel, f"{axis}_start": self.start, f"{axis}_step": self.step,
+            f"{axis}_divisor": self.divisor,
+        }  # fmt: skip
 
 
-def _lines_per_place(g: Geometry) -> int:
-    """How many strides down a place of the input's gradient covers, so that few channels still fill the rows of a tile.
+@dataclass(frozen=True, slots=True)
+class _PackedProduct:
+    """A product whose left operand is packed. Rows are (phase, channel), `taps` say which weights they get."""
 
-    The windows of such a place overlap and are read once.
+    product: Correlation
+    taps: tuple[_TapAxis, _TapAxis]
+    output: OutputIndex
+
+    def tap_args(self) -> Args:
+        down, across = self.taps
+        phases = {"channels": self.output.channels, "phases_across": self.output.phases[1]}
+        return {**phases, **down.args("down"), **across.args("across")}
+
+
+def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    """The convolution, with its bias."""
+    g = c.geometry
+    product = conv.forward(g, c.first, c.second, c.out)
+    packed = _PackedProduct(product, (_TapAxis(g.kernel[0]), _TapAxis(g.kernel[1])), output_index(product))
+    return _correlate(runtime, "conv2d", packed, c)
+
+
+def input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    """The input gradient, all phases as rows of one product."""
+    return _correlate(runtime, "conv2d_input_grad", _merged_input_gradient(c), c)
+
+
+def _merged_input_gradient(c: Convolution) -> _PackedProduct:
+    g, out = c.geometry, c.out
+    w, s, o = c.second.strides, c.first.strides, out.strides
+    strides = (_strides_per_column(g), 1)
+    (down, down_count, down_reach, top), (across, across_count, across_reach, left) = (
+        _gradient_taps(g, axis, strides[axis]) for axis in range(2)
+    )
+    phases = (strides[0] * g.stride[0], g.stride[1])
+    lines = (ceil_div(g.size[0], phases[0]), ceil_div(g.size[1], phases[1]))
+    product = Correlation(
+        groups=g.groups, m=g.channels * math.prod(phases), n=g.images * math.prod(lines),
+        k=g.filters * down_count * across_count,
+        a_group=g.filters * w[0], a_row=w[1], a_terms=(w[0], w[2], w[3]),
+        x_group=g.filters * s[1], x_term=s[1], x_column=s[0], x_down=s[2], x_across=s[3],
+        term_lengths=(down_count, across_count), column_lengths=lines, term_step=(down_reach, across_reach),
+        column_step=strides, origin=(top, left), size=g.result,
+        out_group=g.channels * o[1], out_row=o[1], out_columns=(o[0], phases[0] * o[2], phases[1] * o[3]),
+    )  # fmt: skip
+    output = OutputIndex((product.out_group, o[0], o[1], o[2], o[3]), lines, g.channels, phases, g.size)
+    return _PackedProduct(product, (down, across), output)
+
+
+def _strides_per_column(g: Geometry) -> int:
+    """How many strides down a column of the input gradient spans, so that few channels still fill the rows of a tile.
+
+    The windows of such a column overlap and are read once.
     """
     rows = g.channels * math.prod(g.stride)
-    return max(1, min(_TALLEST, FEW_ROWS // rows, g.size[0] // g.stride[0])) if g.dilation[0] == 1 else 1
+    return max(1, min(_MAX_STRIDES, MIN_ROWS // rows, g.size[0] // g.stride[0])) if g.dilation[0] == 1 else 1
 
 
-def _gradient_axis(g: Geometry, axis: int, strides: int) -> tuple[_Axis, int]:
-    """The taps that reach a place of the input, which is `strides` strides long, and how far the first of them is.
+def _gradient_taps(g: Geometry, axis: int, strides: int) -> tuple[_TapAxis, int, int, int]:
+    """The taps that contribute to a column of `strides` strides, their number, their distance, and the first one's offset.
 
-    With `phase` counted from the place's first pixel, tap t takes that pixel from result place * strides + d, where
-    `stride * d = phase + padding - t * dilation`.
+    With `phase` counted from the column's first pixel, tap t of that pixel reads the output's gradient at
+    column * strides + d, where `stride * d = phase + padding - t * dilation`.
     """
     stride, padding, dilation, kernel = g.stride[axis], g.padding[axis], g.dilation[axis], g.kernel[axis]
     first = -((dilation * (kernel - 1) - padding) // stride)
     last = (stride * strides - 1 + padding) // stride
     reach = dilation if stride == 1 else 1
-    taps = _Axis(kernel, (last - first) // reach + 1, padding - stride * first, -stride * reach, dilation, reach)
-    return taps, first
+    taps = _TapAxis(kernel, padding - stride * first, -stride * reach, dilation)
+    return taps, (last - first) // reach + 1, reach, first
 
 
-@dataclass(frozen=True, slots=True)
-class _Correlation:
-    """What multiplies packed weights by windows; `channels` rows per phase, terms of `depth` times the axes' taps."""
-
-    images: int
-    groups: int
-    channels: int
-    depth: int
-    phases: Pair
-    axes: tuple[_Axis, ...]
-    weight_row: int
-    weight_depth: int
-    weight_group: int
-    lines: Pair
-    """How many places there are per image; place i is at pixel `origin + i * step` of an image of `size`."""
-    origin: Pair
-    step: Pair
-    size: Pair
-    result: Pair
-    x_group: int
-    out_group: int
-
-
-def _correlate(runtime: Runtime, name: str, c: _Correlation, operands: Convolution) -> Launch | Declined:
-    x, weight, out = operands.first, operands.second, operands.out
-    m, n = c.channels * math.prod(c.phases), c.images * math.prod(c.lines)
-    k = c.depth * math.prod(axis.taps for axis in c.axes)
-    method = choose(runtime, m, x.dtype, out.dtype, operands.precision, False)
-    reason = _refusal(runtime, method.group, x, weight)
-    if not reason and max(*c.size, *c.lines, *(a.taps * a.reach for a in c.axes), *map(abs, c.origin)) >= _ROOM:
-        reason = f"an image, padding or window of {_ROOM} pixels or more"
+def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
+    """The weight gradient. The output is contiguous."""
+    g, grad, x, out = c.geometry, c.first, c.second, c.out
+    tile = choose_tile(runtime, g.filters, x.dtype, out.dtype, c.precision, weight_grad=True)
+    reason = _refusal(runtime, tile.group, grad, x) or _too_far(g)
     if reason:
         return Declined(reason)
-    bias, result = operands.bias, operands.target
-    first = result + 1
-    padded_m, padded_k = round_up(m, method.rows), round_up(k, method.depth)
-    real = real_type(out.dtype)
-    item = 8 if real == "double" else 4
-    w, s, o = weight.strides, x.strides, out.strides
-    pack = runtime.launch(
-        f"{name}_pack", "conv/implicit_gemm_pack",
+    if g.filters <= direct.FEW_FILTERS:
+        return direct.weight_grad(runtime, c)
+    p = conv.weight_gradient(g, grad, x, out)
+    tiles = ceil_div(p.m, tile.rows) * ceil_div(p.n, tile.columns)
+    splits, k_per_split = split_tile(runtime, tile, tiles * g.groups, p.k)
+    # One image of one line: columns need not be taken apart.
+    output = OutputIndex((p.m * p.n, 0, p.n, 0, 1), (1, p.n), p.m, (1, 1), (1, p.n))
+    result: Args = {"partial": Workspace(3)} if splits > 1 else {"out": Tensor(2)}
+    multiply = runtime.launch(
+        "conv2d_weight_grad", "conv/implicit_gemm_weight_grad",
         {
-            "DTYPE": weight.dtype.name, "REAL": real, "PARTS": method.parts, "HALF_TYPE": half_type(x.dtype),
-            "DEPTH": method.depth,
+            **tile.definitions(x.dtype, out.dtype), "SPLIT": splits > 1,
+            "OUT_LANES": 1 if p.n % 4 or not out.aligned else 4,
         },
-        [
-            Workspace(first), Workspace(first + 1), *uints(padded_m, padded_k), *ints(s[1], s[2], s[3]), Tensor(1),
-            *uints(m, k, c.channels, c.depth, c.phases[1]),
-            *longs(c.weight_group, c.weight_row, c.weight_depth, w[2], w[3]),
-            *ints(*c.axes[0].numbers, *c.axes[1].numbers),
-        ],
-        (padded_m, padded_k // 2 if method.parts else padded_k, c.groups), (32, 1, 1),
+        {
+            "g": Tensor(0), "x": Tensor(1), **result, "k_per_split": k_per_split, **geometry_args(p), **output.args(),
+        },
+        (tiles * tile.group, splits, g.groups), (tile.group, 1, 1),
     )  # fmt: skip
-    tiles = padded_m // method.rows * ceil_div(n, method.columns)
-    splits, share = share_out(runtime, method, tiles * c.groups, padded_k)
+    partials = Partials(3, splits, g.groups, p.m, p.n, x.dtype, out.dtype)
+    return _reduced(runtime, "conv2d_weight_grad", [multiply], (), partials, None, 2, output)
+
+
+def _correlate(runtime: Runtime, name: str, packed: _PackedProduct, c: Convolution) -> Launch | Declined:
+    p, x, out = packed.product, c.first, c.out
+    tile = choose_tile(runtime, p.m, x.dtype, out.dtype, c.precision, weight_grad=False)
+    reason = _refusal(runtime, tile.group, x, c.second)
+    windows = (length * step for length, step in zip(p.term_lengths, p.term_step, strict=True))
+    if not reason and max(*p.size, *p.column_lengths, *windows, *map(abs, p.origin)) >= POSITION_LIMIT:
+        reason = _too_far_reason()
+    if reason:
+        return Declined(reason)
+    first = c.target + 1
+    padded_m, padded_k = round_up(p.m, tile.rows), round_up(p.k, tile.depth)
+    pack = _pack(runtime, name, packed, c, tile, (padded_m, padded_k))
+    tiles = padded_m // tile.rows * ceil_div(p.n, tile.columns)
+    splits, k_per_split = split_tile(runtime, tile, tiles * p.groups, padded_k)
     split = splits > 1
-    places = [
-        *uints(*c.lines, c.channels, *c.phases, *c.result), *longs(c.out_group, o[0], o[1], o[2], o[3]),
-    ]  # fmt: skip
-    lanes = n % 4 == 0 if split else _quads(c, out)
-    biased = bias is not None and not split
+    args: Args = {
+        "packed": Workspace(first), "k_offsets": Workspace(first + 1), "x": Tensor(0), "k_per_split": k_per_split,
+        **({"partial": Workspace(first + 2)} if split else {"out": Tensor(c.target)}),
+        **geometry_args(p), "k": padded_k, **packed.output.args(),
+    }  # fmt: skip
+    biased = c.bias is not None and not split
+    if biased and c.bias is not None:
+        args["bias"] = Tensor(c.bias)
+    quads = p.n % 4 == 0 if split else packed.output.phases == (1, 1) and stores_together(p, out, 4)
     multiply = runtime.launch(
         name, "conv/implicit_gemm",
-        {
-            **method.definitions(x.dtype, out.dtype), "BIAS": biased, "SPLIT": split, "OUT_LANES": 4 if lanes else 1,
-        },
-        [
-            Workspace(first), Workspace(first + 1), Tensor(0), *([Tensor(bias)] if biased and bias is not None else []),
-            Workspace(first + 2) if split else Tensor(result), *uints(m, n, padded_k, share), *longs(c.x_group),
-            *ints(s[0], s[2], s[3], *c.size, *c.origin, *c.step), *places,
-        ],
-        (tiles * method.group, splits, c.groups), (method.group, 1, 1),
+        {**tile.definitions(x.dtype, out.dtype), "BIAS": biased, "SPLIT": split, "OUT_LANES": 4 if quads else 1},
+        args, (tiles * tile.group, splits, p.groups), (tile.group, 1, 1),
     )  # fmt: skip
-    weight_bytes = c.groups * padded_k * padded_m * (2 * method.parts or item)
-    workspace = (weight_bytes, padded_k * 8)
-    shape = (splits, c.groups, m, n)
-    dtypes = (x.dtype, out.dtype)
-    return _summed(runtime, name, [pack, multiply], shape, dtypes, (bias, result, first + 2), places, workspace)
+    itemsize = 2 * tile.terms or (8 if real_type(out.dtype) == "double" else 4)
+    workspace = (p.groups * padded_k * padded_m * itemsize, padded_k * 8)
+    partials = Partials(first + 2, splits, p.groups, p.m, p.n, x.dtype, out.dtype)
+    return _reduced(runtime, name, [pack, multiply], workspace, partials, c.bias, c.target, packed.output)
 
 
-def _summed(
-    runtime: Runtime, name: str, steps: list[Callable[..., None]], shape: tuple[int, int, int, int],
-    dtypes: tuple[DType, DType], at: tuple[int | None, int, int], places: list[Parameter], workspace: tuple[int, ...],
+def _pack(
+    runtime: Runtime, name: str, packed: _PackedProduct, c: Convolution, tile: TileConfig, padded: tuple[int, int]
+) -> Launch:
+    """The launch that packs weights, and the offsets of the k axis, in the first two workspaces."""
+    first = c.target + 1
+    padded_m, padded_k = padded
+    return runtime.launch(
+        f"{name}_pack", "conv/implicit_gemm_pack",
+        {
+            "DTYPE": c.second.dtype.name, "REAL": real_type(c.out.dtype), "BF16_TERMS": tile.terms,
+            "HALF_TYPE": half_type(c.first.dtype), "DEPTH": tile.depth,
+        },
+        {
+            "packed": Workspace(first), "k_offsets": Workspace(first + 1), "weight": Tensor(1), "padded_m": padded_m,
+            "padded_k": padded_k, **geometry_args(packed.product), **packed.tap_args(),
+        },
+        (padded_m, padded_k // 2 if tile.terms else padded_k, packed.product.groups), (_PACK_GROUP, 1, 1),
+    )  # fmt: skip
+
+
+def _reduced(
+    runtime: Runtime, name: str, steps: list[Callable[..., None]], workspace: tuple[int, ...], partials: Partials,
+    bias: int | None, target: int, output: OutputIndex,
 ) -> Launch:  # fmt: skip
-    """The launch of `steps`, and of what adds up their shares of the terms if there are several.
-
-    `at` has the positions of the bias, the output and the shares' workspace.
-    """
-    if shape[0] == 1:
+    """The launch of `steps`, and of the reduction of their partial results if they are split."""
+    if partials.splits == 1:
         return LaunchSequence(name, steps, workspace)
-    total = split_k.total(runtime, name, dtypes, at, shape, places)
-    return LaunchSequence(name, [*steps, total], (*workspace, split_k.nbytes(shape, dtypes[1])))
-
-
-def _quads(c: _Correlation, out: Spec) -> bool:
-    """Whether any four columns from a multiple of 4 on lie side by side in the output, at a multiple of 4."""
-    if c.phases != (1, 1) or math.prod(c.lines) % 4 or not out.aligned:
-        return False
-    image, channel, down, across = out.strides
-    return bool(across == 1 and down == c.lines[1] and image % 4 == 0 and channel % 4 == 0)
+    reduce = reduction(runtime, name, partials, bias, target, output)
+    return LaunchSequence(name, [*steps, reduce], (*workspace, partials.nbytes))
 
 
 def _too_far(g: Geometry) -> str:
     windows = (kernel * dilation for kernel, dilation in zip(g.kernel, g.dilation, strict=True))
-    largest = max(*g.size, *g.result, *g.padding, *windows)
-    return f"an image, padding or window of {_ROOM} pixels or more" if largest >= _ROOM else ""
+    return _too_far_reason() if max(*g.size, *g.result, *g.padding, *windows) >= POSITION_LIMIT else ""
+
+
+def _too_far_reason() -> str:
+    return f"an image, padding or window of {POSITION_LIMIT} pixels or more"
 
 
 def _refusal(runtime: Runtime, group: int, *specs: Spec) -> str:
-    """Why these operands do not fit the kernels, or nothing."""
+    """Why these operands do not fit the kernels; empty if they do."""
     if runtime.features.max_group_size < group:
         return f"groups of {group} work-items are more than the device takes"
     for spec in specs:
-        reach = sum((length - 1) * abs(step) for length, step in zip(spec.shape, spec.strides, strict=True))
-        if reach >= 1 << 31:
+        span = sum((length - 1) * abs(step) for length, step in zip(spec.shape, spec.strides, strict=True))
+        if span >= 1 << 31:
             return "an operand spans 2^31 elements or more"
     return ""

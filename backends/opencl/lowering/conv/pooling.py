@@ -7,22 +7,30 @@ from typing import Any
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.pooling import Pooling, describe
-from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.conv.arguments import Args
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
-_SPANS_PER_UNIT = 16
+_ITEMS_PER_UNIT = 16
 """Work-items of a CPU per compute unit, so that none waits long for another."""
+_LENGTHS = (
+    "height", "width", "down", "across", "kernel_h", "kernel_w", "stride_h", "stride_w", "padding_h", "padding_w",
+    "dilation_h", "dilation_w",
+)  # fmt: skip
+"""The members of PoolingGeometry, in the order of Pooling.lengths."""
+_AXES = ("image", "channel", "row", "column")
 
 Inputs = tuple[InputSpec | None, ...]
 
 
-def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
+def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> LoweringFunction:
+    """The lowering of a kernel with these memory parameters, the result last."""
+
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
@@ -30,61 +38,66 @@ def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
         pooling = describe(inputs, out, params, gradient=gradient)
         if isinstance(pooling, Declined):
             return pooling
-        parameters: list[Parameter] = [
-            *(Tensor(i) for i in range(len(inputs) + 1)), Constant(pooling.channels, "uint"),
-            *(Constant(v, "int") for v in pooling.lengths), *(Constant(v, "long") for v in pooling.strides),
-        ]  # fmt: skip
         definitions: dict[str, str | int | bool] = {
             "DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "INCLUDE_PADDING": params.get("count_include_pad", True)
         }  # fmt: skip
-        if kernel.startswith("max_pool") and runtime.features.cpu and _in_pairs(pooling):
-            return _pairs(runtime, kernel, pooling, definitions, len(inputs))
-        items, group = (pooling.pixels, pooling.planes), (runtime.features.group_size, 1)
-        if kernel == "max_pool_grad" and (cells := _cells(pooling)):
-            return runtime.launch(
-                kernel,
-                "conv/pooling",
-                definitions,
-                parameters,
-                (cells, pooling.planes),
-                group,
-                kernel="max_pool_apart_grad",
-            )
-        return runtime.launch(kernel, "conv/pooling", definitions, parameters, items, group, kernel=kernel)
+        if kernel.startswith("max_pool") and runtime.features.cpu and _is_2x2(pooling):
+            return _max_pool_2x2(runtime, kernel, pooling, definitions, operands)
+        args: Args = {
+            "channels": pooling.channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
+            **_operands(operands, pooling, _AXES),
+        }  # fmt: skip
+        items, function = pooling.pixels, kernel
+        if kernel == "max_pool_grad" and (cells := _disjoint_cells(pooling)):
+            items, function = cells, "max_pool_disjoint_grad"
+        return runtime.launch(
+            kernel, "conv/pooling", definitions, args, (items, pooling.planes), (runtime.features.group_size, 1),
+            kernel=function,
+        )  # fmt: skip
 
     return lower
 
 
-def _in_pairs(pooling: Pooling) -> bool:
-    """Whether windows of 2 x 2 lie side by side and cover the image, with rows of neighbours in memory."""
+def _operands(names: tuple[str, ...], pooling: Pooling, axes: tuple[str, ...]) -> Args:
+    """The memory of all operands, and the strides of the inputs along these axes."""
+    args: Args = {name: Tensor(i) for i, name in enumerate(names)}
+    for i, name in enumerate(names[:-1]):
+        strides = pooling.strides[len(_AXES) * i :]
+        args |= {f"{name}_{axis}": stride for axis, stride in zip(axes, strides, strict=False)}
+    return args
+
+
+def _is_2x2(pooling: Pooling) -> bool:
+    """Whether windows of 2 x 2 and stride 2 cover the image, with contiguous rows in memory."""
     height, width, down, across, *rest = pooling.lengths
     columns = pooling.strides[3::4]
     return rest == [2, 2, 2, 2, 0, 0, 1, 1] and (height, width) == (2 * down, 2 * across) and set(columns) == {1}
 
 
-def _pairs(runtime: Runtime, kernel: str, pooling: Pooling, definitions: Definitions, inputs: int) -> Launch:
-    """The launch for such windows on a CPU, whose work-items take some images each."""
-    each = ceil_div(pooling.planes, _SPANS_PER_UNIT * runtime.features.compute_units)
-    lengths = (pooling.planes, each, pooling.channels, *pooling.lengths[2:4])
-    strides = [v for i, v in enumerate(pooling.strides) if i % 4 < 3]
-    parameters: list[Parameter] = [
-        *(Tensor(i) for i in range(inputs + 1)), *(Constant(v, "uint") for v in lengths),
-        *(Constant(v, "long") for v in strides),
-    ]  # fmt: skip
-    real = definitions["REAL"]
+def _max_pool_2x2(
+    runtime: Runtime, kernel: str, pooling: Pooling, definitions: Definitions, operands: tuple[str, ...]
+) -> Launch:
+    """The launch for such windows on a CPU, where a work-item takes several planes."""
+    planes_each = ceil_div(pooling.planes, _ITEMS_PER_UNIT * runtime.features.compute_units)
     down, across = pooling.lengths[2:4]
-    # Gradients are read eight at a time, as they lie in a plane without gaps.
+    args: Args = {
+        "planes": pooling.planes, "planes_each": planes_each, "channels": pooling.channels, "down": down,
+        "across": across, **_operands(operands, pooling, _AXES[:3]),
+    }  # fmt: skip
+    real = definitions["REAL"]
+    # Gradients are read eight at a time, so their planes must be contiguous.
     gradient_rows = pooling.strides[2:-4:4]
-    fours = across % 4 == 0 and down * across % 8 == 0 and all(step == across for step in gradient_rows)
-    defined = {"DTYPE": definitions["DTYPE"], "REAL": real, "MASK": "long" if real == "double" else "int"}
+    vectors = across % 4 == 0 and down * across % 8 == 0 and all(step == across for step in gradient_rows)
     return runtime.launch(
-        kernel, "conv/cpu_pooling", defined, parameters, (ceil_div(pooling.planes, each),), (1,),
-        kernel=kernel.replace("max_pool", f"max_pool_{'fours' if fours else 'pairs'}"),
+        kernel, "conv/cpu_pooling",
+        {"DTYPE": definitions["DTYPE"], "REAL": real, "MASK": "long" if real == "double" else "int"},
+        args, (ceil_div(pooling.planes, planes_each),), (1,),
+        kernel=kernel.replace("max_pool", "max_pool_2x2_vector" if vectors else "max_pool_2x2"),
     )  # fmt: skip
 
 
-def _cells(pooling: Pooling) -> int:
-    """How many cells the strides cut the image into, if no windows overlap or reach beyond it; otherwise 0."""
+def _disjoint_cells(pooling: Pooling) -> int:
+    """How many cells of stride_h by stride_w the image has, if no windows overlap or leave it; otherwise 0."""
     height, width, _, _, kernel_h, kernel_w, stride_h, stride_w, *rest = pooling.lengths
     if kernel_h > stride_h or kernel_w > stride_w or rest != [0, 0, 1, 1]:
         return 0
@@ -92,8 +105,8 @@ def _cells(pooling: Pooling) -> int:
 
 
 LOWERINGS: dict[str, LoweringFunction] = {
-    "max_pool2d": _lowering("max_pool", False),
-    "max_pool2d_grad": _lowering("max_pool_grad", True),
-    "avg_pool2d": _lowering("avg_pool", False),
-    "avg_pool2d_grad": _lowering("avg_pool_grad", True),
+    "max_pool2d": _lowering("max_pool", False, ("x", "out")),
+    "max_pool2d_grad": _lowering("max_pool_grad", True, ("g", "x", "dx")),
+    "avg_pool2d": _lowering("avg_pool", False, ("x", "out")),
+    "avg_pool2d_grad": _lowering("avg_pool_grad", True, ("g", "dx")),
 }

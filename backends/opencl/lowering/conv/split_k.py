@@ -1,50 +1,58 @@
-"""Convolutions whose terms are shared out among groups: the launch that adds up their sums."""
+"""The launch that adds up the partial results of a split-K convolution."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Tensor, Workspace
-from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering.gemm.arguments import uints
+from polyhal.backends.opencl.lowering.conv.arguments import Args, OutputIndex
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.protocol import Launch
 
 _GROUP = 64
+"""ITEMS of conv/split_k_reduce.cl."""
 _COLUMNS = 4
+"""Columns of a work-item if there are many results."""
 _MANY = 1 << 19
-"""Results from which on work-items that make several of them are enough for a GPU."""
+"""Results from which on such work-items are enough to fill a GPU."""
 
 
-def total(
-    runtime: Runtime, name: str, dtypes: tuple[DType, DType], places: tuple[int | None, int, int],
-    shape: tuple[int, int, int, int], where: list[Parameter],
-) -> Launch:  # fmt: skip
-    """The launch for sums of shape (shares, groups, rows, columns); see conv/split_k_reduce.cl.
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Partial results of shape (splits, groups, rows, columns) in workspace `index`."""
 
-    `dtypes` are those of the operands and of the output, `places` the positions of the bias, the output and the
-    workspace that holds the sums, and `where` is what conv/output_index.h takes.
-    """
-    shares, groups, m, n = shape
-    (dtype, out), (bias, result, workspace) = dtypes, places
-    size = groups * m * n
+    index: int
+    splits: int
+    groups: int
+    rows: int
+    columns: int
+    dtype: DType
+    """Of the operands."""
+    out: DType
+
+    @property
+    def nbytes(self) -> int:
+        return self.splits * self.groups * self.rows * self.columns * (8 if real_type(self.out) == "double" else 4)
+
+
+def reduction(runtime: Runtime, name: str, p: Partials, bias: int | None, target: int, output: OutputIndex) -> Launch:
+    """Return a launch that adds up partial results and the bias, at the indices `bias` and `target` of the argument list."""
+    size = p.groups * p.rows * p.columns
     columns = _COLUMNS if size >= _MANY else 1
+    args: Args = {
+        "partial": Workspace(p.index), "out": Tensor(target), "size": size, "rows": p.rows, "columns": p.columns,
+        "splits": p.splits, **output.args(),
+    }  # fmt: skip
+    if bias is not None:
+        args["bias"] = Tensor(bias)
     return runtime.launch(
-        f"{name}_sum", "conv/split_k_reduce",
+        f"{name}_reduce", "conv/split_k_reduce",
         {
-            "DTYPE": dtype.name, "OUT_DTYPE": out.name, "REAL": real_type(out), "BIAS": bias is not None,
+            "DTYPE": p.dtype.name, "OUT_DTYPE": p.out.name, "REAL": real_type(p.out), "BIAS": bias is not None,
             "COLUMNS": columns,
         },
-        [
-            Workspace(workspace), *([] if bias is None else [Tensor(bias)]), Tensor(result),
-            *uints(size, m, n, shares), *where,
-        ],
-        (groups * m * ceil_div(n, columns * _GROUP) * _GROUP,), (_GROUP,),
+        args, (p.groups * p.rows * ceil_div(p.columns, columns * _GROUP) * _GROUP,), (_GROUP,),
     )  # fmt: skip
-
-
-def nbytes(shape: tuple[int, int, int, int], out: DType) -> int:
-    """The size of that workspace."""
-    shares, groups, m, n = shape
-    return shares * groups * m * n * (8 if real_type(out) == "double" else 4)
