@@ -1,4 +1,4 @@
-"""Convolution as GPUs compute it, on every device: each method of making a tile, and every way that an image can be walked."""
+"""Convolution as an implicit matrix product, on every device: each kind of tile and every kind of geometry."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from native_ops import check, run
 
 from polyhal.backends.opencl.lowering.conv import implicit_gemm
-from polyhal.backends.opencl.lowering.conv.tile_configs import Method
+from polyhal.backends.opencl.lowering.conv.tile_configs import TileConfig
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.window_shape import output_length
 
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
-# Numbers as they are; float32 in three parts; numbers of half precision. The tiles are small so that they compile fast.
-METHODS = [Method(32, 32, 1, 1), Method(32, 64, 1, 1, 16, parts=3)]
-HALF_METHOD = Method(64, 32, 2, 1, 16, parts=1)
+# Elements as they are; float32 as three bfloat16 terms; 16-bit elements. The tiles are small so that they compile fast.
+TILES = [TileConfig(32, 32, 1, 1), TileConfig(32, 64, 1, 1, 16, terms=3)]
+HALF_TILE = TileConfig(64, 32, 2, 1, 16, terms=1)
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 17, 9, 9), (33, 17, 3, 3), {"padding": (1, 1)}),
     ((1, 5, 17, 6), (9, 5, 3, 2), {"stride": (2, 1), "padding": (1, 0)}),
@@ -33,18 +33,18 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def _use(device: Any, monkeypatch: pytest.MonkeyPatch, method: Method, *, asynchronous: bool = True) -> None:
-    """The device passes for a GPU, and every convolution takes this method, on tensor cores where there are any."""
+def _use(device: Any, monkeypatch: pytest.MonkeyPatch, tile: TileConfig, *, asynchronous: bool = True) -> None:
+    """Make the device look like a GPU whose convolutions all use this tile, on tensor cores where there are any."""
     runtime = device.backend.runtime
     if runtime.features.tensor_cores:
-        method = replace(method, tensor_cores=method.parts > 0, asynchronous=asynchronous)
-    monkeypatch.setattr(implicit_gemm, "choose", lambda *_: method)
+        tile = replace(tile, tensor_cores=tile.terms > 0, asynchronous=asynchronous)
+    monkeypatch.setattr(implicit_gemm, "choose_tile", lambda *_, **__: tile)
     monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
 
 
 @pytest.fixture
-def parts(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    _use(device, monkeypatch, METHODS[1])
+def bf16x3(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _use(device, monkeypatch, TILES[1])
 
 
 def _draw(rng: Any, x: tuple[int, ...], weight: tuple[int, ...], params: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -54,8 +54,8 @@ def _draw(rng: Any, x: tuple[int, ...], weight: tuple[int, ...], params: dict[st
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_every_walk(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
-    _use(device, monkeypatch, METHODS[case % 2])
+def test_every_geometry(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
+    _use(device, monkeypatch, TILES[case % 2])
     x, weight, more = CASES[case]
     params = DEFAULTS | more
     image, kernel, slope = _draw(rng, x, weight, params)
@@ -67,7 +67,7 @@ def test_every_walk(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
 def test_dtypes(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, dtype: dtypes.DType) -> None:
-    _use(device, monkeypatch, HALF_METHOD if dtype.itemsize == 2 else METHODS[0], asynchronous=False)
+    _use(device, monkeypatch, HALF_TILE if dtype.itemsize == 2 else TILES[0], asynchronous=False)
     params = DEFAULTS | {"padding": (1, 1), "stride": (2, 1)}
     x, weight = (2, 5, 9, 8), (12, 5, 3, 3)
     image, kernel, slope = _draw(rng, x, weight, params)
@@ -76,8 +76,8 @@ def test_dtypes(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, dtype: d
     check(device, "conv2d_weight_grad", [slope, image], dtype, ulps=16, kernel=(3, 3), **params)
 
 
-def test_terms_are_shared_out(device: Any, rng: Any, parts: None) -> None:
-    """Few results of many terms; repeated runs are equal to the last bit."""
+def test_split_k(device: Any, rng: Any, bf16x3: None) -> None:
+    """Few results with a long k axis; repeated runs are equal to the last bit."""
     params = DEFAULTS | {"padding": (1, 1)}
     x, weight = (2, 60, 6, 6), (6, 60, 3, 3)
     image, kernel, slope = _draw(rng, x, weight, params)
@@ -89,8 +89,8 @@ def test_terms_are_shared_out(device: Any, rng: Any, parts: None) -> None:
     np.testing.assert_array_equal(one, two)
 
 
-def test_views(device: Any, rng: Any, parts: None) -> None:
-    """Channels last, and turned round."""
+def test_views(device: Any, rng: Any, bf16x3: None) -> None:
+    """Channels last, and flipped."""
     image = rng.uniform(-1, 1, (2, 8, 9, 5)).transpose(0, 3, 1, 2)
     kernel, slope = rng.uniform(-1, 1, (9, 5, 3, 3)), rng.uniform(-1, 1, (2, 6, 7, 9)).transpose(0, 3, 1, 2)
     check(device, "conv2d", [image, kernel[:, :, ::-1, ::-1], None], ulps=16, **DEFAULTS)
@@ -98,7 +98,7 @@ def test_views(device: Any, rng: Any, parts: None) -> None:
     check(device, "conv2d_weight_grad", [slope[:, ::-1], image[:, ::-1]], ulps=16, kernel=(3, 3), **DEFAULTS)
 
 
-def test_numbers_that_cannot_be_split(device: Any, rng: Any, parts: None) -> None:
+def test_numbers_that_cannot_be_split(device: Any, rng: Any, bf16x3: None) -> None:
     """Infinity, NaN and numbers next to the largest end up where float32 has them."""
     image, kernel = (
         rng.uniform(-1, 1, (1, 3, 8, 9)).astype(np.float32),

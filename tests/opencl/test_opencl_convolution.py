@@ -1,4 +1,4 @@
-"""Convolution and pooling: strides, padding, dilation, groups, layouts, register files, and minimal filtering."""
+"""Convolution and pooling: strides, padding, dilation, groups, layouts, register files, and Winograd."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _shorter(chosen: Any, length: int, *shape: Any) -> cpu_weight_grad.WeightTil
     return replace(chosen(*shape), chunk=length)
 
 
-def test_weight_gradient_in_parts(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weight_gradient_in_chunks(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of an image in chunks, and small images together."""
     _skip_where_composed(device, (10, 6), 1)
     chosen = cpu_weight_grad.weight_tile
@@ -82,7 +82,7 @@ CACHED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
 @pytest.mark.parametrize("case", range(len(CACHED)))
 def test_many_small_images(device: Any, rng: Any, monkeypatch: Any, case: int, dtype: dtypes.DType) -> None:
-    """Work-items that lay out the images themselves, one or a few at a time, without gaps between rows or with them."""
+    """Work-items that pack the images themselves, one or a few at a time, with gaps between rows or without."""
     x, weight, more = CACHED[case]
     params = DEFAULTS | more
     _skip_where_composed(device, weight, params["groups"])
@@ -99,7 +99,7 @@ def test_many_small_images(device: Any, rng: Any, monkeypatch: Any, case: int, d
 
 @pytest.mark.parametrize("case", [3, 4])
 def test_few_filters_on_a_gpu(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, case: int) -> None:
-    """Straight from memory, here on whatever device there is."""
+    """Direct convolution, on any device."""
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", replace(runtime.features, cpu=False))
     x, weight, more = CASES[case]
@@ -127,10 +127,10 @@ def test_narrow_registers(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
 @pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 3)])
-def test_minimal_filtering(
+def test_winograd(
     device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch, padding: tuple[int, int], dtype: dtypes.DType
 ) -> None:
-    """Whole and cut tiles of 2 by 2 results, groups, panels of filters that are not full, any padding."""
+    """Whole and cut tiles of 2 by 2 results, groups, partly filled panels, any padding."""
     _skip_where_composed(device, (36, 16), 2)
     monkeypatch.setattr(cpu_winograd, "pays", lambda *_: True)
     x, weight, params = (2, 32, 9, 12), (36, 16, 3, 3), DEFAULTS | {"padding": padding, "groups": 2}
@@ -140,7 +140,7 @@ def test_minimal_filtering(
     check(device, "conv2d_input_grad", [g, kernel], dtype, ulps=16, shape=x, **params)
 
 
-def test_minimal_filtering_is_as_accurate(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_winograd_is_as_accurate(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its larger intermediate values cost no more than shorter sums gain: at most twice the error of the plain kernel."""
     _skip_where_composed(device, (64, 64), 1)
     image, kernel = rng.uniform(-1, 1, (1, 80, 12, 12)), rng.uniform(-1, 1, (64, 80, 3, 3))
@@ -156,7 +156,7 @@ def test_minimal_filtering_is_as_accurate(device: Any, rng: Any, monkeypatch: py
     assert errors[1] < 2 * errors[0]
 
 
-def test_minimal_filtering_where_it_pays(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_winograd_where_it_pays(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on two cores with AVX-512."""
     runtime = device.backend.runtime
     monkeypatch.setattr(runtime, "features", replace(runtime.features, vector_width=16, compute_units=2))

@@ -1,4 +1,4 @@
-"""Convolution as Hopper computes it, by the plain twin of its instructions: every dtype, and every way to walk an image."""
+"""Convolution by wgmma, as the portable fallback of Hopper's instructions: every dtype and every kind of geometry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from native_ops import check, run
 from polyhal.backends.opencl import discovery
 from polyhal.backends.opencl.backend import OpenCLBackend
 from polyhal.backends.opencl.lowering.conv import tile_configs, wgmma
-from polyhal.backends.opencl.lowering.conv.tile_configs import Teams
+from polyhal.backends.opencl.lowering.conv.tile_configs import WgmmaTile
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.nn.window_shape import output_length
@@ -40,11 +40,11 @@ def device() -> Harness:
 
 @pytest.fixture(autouse=True)
 def hopper(device: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The device passes for a small Hopper, and nothing is too small for it."""
+    """Make the device look like a small Hopper for which no problem is too small."""
     runtime = device.backend.runtime
     if not runtime.features.tensor_cores:
-        small = {1: (Teams(1, 64, 64, 3, 1, 1.0),), 3: (Teams(1, 64, 32, 3, 3, 1.0),)}
-        monkeypatch.setattr(tile_configs, "TEAMS", small)
+        small = {1: (WgmmaTile(1, 64, 64, 3, 1, 1.0),), 3: (WgmmaTile(1, 64, 32, 3, 3, 1.0),)}
+        monkeypatch.setattr(tile_configs, "WGMMA_TILES", small)
     monkeypatch.setattr(wgmma, "_pays", lambda *_: True)
     units = replace(runtime.features, cpu=False, compute_units=4, static_local_memory=1 << 18)
     monkeypatch.setattr(runtime, "features", units)
@@ -61,7 +61,7 @@ def _draw(rng: Any, x: tuple[int, ...], weight: tuple[int, ...], params: dict[st
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_every_walk(device: Any, rng: Any, case: int) -> None:
+def test_every_geometry(device: Any, rng: Any, case: int) -> None:
     x, weight, more = CASES[case]
     params = DEFAULTS | more
     image, kernel, slope = _draw(rng, x, weight, params)
@@ -80,8 +80,8 @@ def test_halves(device: Any, rng: Any, dtype: dtypes.DType) -> None:
     check(device, "conv2d_weight_grad", [slope, image], dtype, ulps=16, kernel=(3, 3), **params)
 
 
-def test_terms_are_shared_out(device: Any, rng: Any) -> None:
-    """Few results of many terms; repeated runs are equal to the last bit."""
+def test_split_k(device: Any, rng: Any) -> None:
+    """Few results with a long k axis; repeated runs are equal to the last bit."""
     params = DEFAULTS | {"padding": (1, 1)}
     x, weight = (2, 240, 5, 5), (6, 240, 3, 3)
     image, kernel, slope = _draw(rng, x, weight, params)
@@ -94,7 +94,7 @@ def test_terms_are_shared_out(device: Any, rng: Any) -> None:
 
 
 def test_views(device: Any, rng: Any) -> None:
-    """Channels last, and turned round."""
+    """Channels last, and flipped."""
     image = rng.uniform(-1, 1, (2, 8, 9, 8)).transpose(0, 3, 1, 2)
     kernel, slope = rng.uniform(-1, 1, (9, 8, 3, 3)), rng.uniform(-1, 1, (2, 6, 7, 9)).transpose(0, 3, 1, 2)
     check(device, "conv2d", [image, kernel[:, :, ::-1, ::-1], None], ulps=16, **DEFAULTS)
@@ -103,7 +103,7 @@ def test_views(device: Any, rng: Any) -> None:
 
 
 def test_numbers_that_cannot_be_split(device: Any, rng: Any) -> None:
-    """Infinity, NaN and numbers next to the largest end up where float32 has them, in sums that are shared out too."""
+    """Infinity, NaN and numbers next to the largest end up where float32 has them, with split-K too."""
     image = rng.uniform(-1, 1, (1, 130, 8, 9)).astype(np.float32)
     kernel = rng.uniform(0.1, 0.2, (5, 130, 3, 3)).astype(np.float32)
     image[0, 1, 2, 2], image[0, 0, 6, 7], image[0, 2, 2, 7], image[0, 2, 6, 1] = np.inf, np.nan, -np.inf, 3.4e38
@@ -117,14 +117,14 @@ def test_numbers_that_cannot_be_split(device: Any, rng: Any) -> None:
     np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
 
 
-def test_shares_cover_the_terms(device: Any, rng: Any) -> None:
-    """Whatever the shape: whole strips, no group without terms, no tile that the device cannot hold."""
+def test_splits_cover_the_k_axis(device: Any, rng: Any) -> None:
+    """For any shape: whole k-slices, no empty split, and no tile that the device cannot hold."""
     runtime = device.backend.runtime
-    for rows, columns, terms in rng.integers(1, 1 << 16, (200, 3)).tolist():
-        for parts in tile_configs.TEAMS:
-            tile, splits, share = tile_configs.choose_teams(runtime, parts, (rows, columns, terms, 1))
-            assert (splits - 1) * share < terms <= splits * share
-            assert share % tile.depth == 0
+    for rows, columns, k in rng.integers(1, 1 << 16, (200, 3)).tolist():
+        for terms in tile_configs.WGMMA_TILES:
+            tile, splits, k_per_split = tile_configs.choose_wgmma_tile(runtime, terms, (rows, columns, k, 1))
+            assert (splits - 1) * k_per_split < k <= splits * k_per_split
+            assert k_per_split % tile.depth == 0
             assert tile.local_memory <= runtime.features.static_local_memory
-            whole = tile_configs.choose_teams(runtime, parts, (rows, columns, terms, 1), divisible=False)
-            assert whole[1] == 1
+            _, one, _ = tile_configs.choose_wgmma_tile(runtime, terms, (rows, columns, k, 1), splittable=False)
+            assert one == 1

@@ -1,4 +1,4 @@
-"""The layouts of images that convolution on CPUs reads: their taps, against NumPy's reference."""
+"""Tap planes, the layout of images that convolution on CPUs reads, against NumPy's reference."""
 
 from __future__ import annotations
 
@@ -40,58 +40,58 @@ def _geometries(draw: Any) -> tuple[Geometry, dict[str, Any]]:
     return geometry((1, 1, *size), (1, 1, *kernel), (1, 1, *result), params), params
 
 
-def _laid_out(planes: TapPlanes, image: np.ndarray) -> np.ndarray:
-    """One channel's planes, one after the other, as pack_planes writes them."""
-    made = np.zeros((len(planes.tops), len(planes.lefts), planes.length))
+def _packed(planes: TapPlanes, image: np.ndarray) -> np.ndarray:
+    """Pack the planes of one channel, one after the other, as pack_planes does."""
+    pixels = np.zeros((len(planes.tops), len(planes.lefts), planes.length))
     for (i, top), (j, left) in itertools.product(enumerate(planes.tops), enumerate(planes.lefts)):
         for y, x in np.ndindex(planes.rows, planes.pitch):
             at = (y * planes.stride[0] + top, x * planes.stride[1] + left)
             if all(0 <= a < n for a, n in zip(at, planes.size, strict=True)):
-                made[i, j, y * planes.pitch + x] = image[at[0], at[1]]
-    return made.reshape(-1)
+                pixels[i, j, y * planes.pitch + x] = image[at[0], at[1]]
+    return pixels.reshape(-1)
 
 
 def _correlated(
-    planes: TapPlanes, phases: Iterable[Phase], laid: np.ndarray, weight: np.ndarray, out: np.ndarray, step: Any
+    planes: TapPlanes, phases: Iterable[Phase], packed: np.ndarray, weight: np.ndarray, out: np.ndarray, step: Any
 ) -> None:
     for phase in phases:
         for y, x in np.ndindex(phase.down, phase.across):
             column = y * planes.pitch + x
-            total = sum(weight[t] * laid[p + column] for t, p in zip(phase.taps, phase.places, strict=True))
+            total = sum(weight[t] * packed[p + column] for t, p in zip(phase.taps, phase.places, strict=True))
             out[phase.first[0] + y * step[0], phase.first[1] + x * step[1]] = total
 
 
 @settings(max_examples=60, deadline=None)
 @given(_geometries(), st.booleans())
-def test_taps_are_shifts(case: tuple[Geometry, dict[str, Any]], gapless: bool) -> None:
+def test_taps_are_constant_offsets(case: tuple[Geometry, dict[str, Any]], gapless: bool) -> None:
     g, params = case
     rng = np.random.default_rng(3)
-    image, weight, slope = (rng.integers(-9, 9, shape).astype(float) for shape in (g.size, g.kernel, g.result))
+    image, weight, grad_out = (rng.integers(-9, 9, shape).astype(float) for shape in (g.size, g.kernel, g.result))
     planes, phase = input_planes(g, SLACK, gapless=gapless)
-    laid = _laid_out(planes, image)
+    packed = _packed(planes, image)
     out = np.full(g.result, np.nan)
-    _correlated(planes, [phase], laid, weight, out, (1, 1))
+    _correlated(planes, [phase], packed, weight, out, (1, 1))
     np.testing.assert_array_equal(out, OPS["conv2d"].reference(image[None, None], weight[None, None], **params)[0, 0])
 
-    slopes = output_grad_planes(g, planes.pitch, SLACK)
+    grads = output_grad_planes(g, planes.pitch, SLACK)
     columns = (g.result[0] - 1) * planes.pitch + g.result[1] + SLACK - 1
-    spread = _laid_out(slopes, slope)[:columns]
-    sums = {t: float(spread @ laid[p : p + columns]) for t, p in zip(phase.taps, phase.places, strict=True)}
-    grad = OPS["conv2d_weight_grad"].reference(slope[None, None], image[None, None], kernel=g.kernel, **params)[0, 0]
+    packed_grads = _packed(grads, grad_out)[:columns]
+    sums = {t: float(packed_grads @ packed[p : p + columns]) for t, p in zip(phase.taps, phase.places, strict=True)}
+    grad = OPS["conv2d_weight_grad"].reference(grad_out[None, None], image[None, None], kernel=g.kernel, **params)[0, 0]
     assert sums == {t: grad[t] for t in phase.taps}
 
 
 @settings(max_examples=60, deadline=None)
 @given(_geometries(), st.booleans())
-def test_each_remainder_has_its_taps(case: tuple[Geometry, dict[str, Any]], gapless: bool) -> None:
+def test_each_phase_has_its_taps(case: tuple[Geometry, dict[str, Any]], gapless: bool) -> None:
     g, params = case
     rng = np.random.default_rng(4)
-    weight, slope = (rng.integers(-9, 9, shape).astype(float) for shape in (g.kernel, g.result))
+    weight, grad_out = (rng.integers(-9, 9, shape).astype(float) for shape in (g.kernel, g.result))
     planes, phases = (
         input_grad_planes_gapless(g, SLACK) if gapless and g.stride == (1, 1) else input_grad_planes(g, SLACK)
     )
     out = np.full(g.size, np.nan)
-    _correlated(planes, phases, _laid_out(planes, slope), weight, out, g.stride)
+    _correlated(planes, phases, _packed(planes, grad_out), weight, out, g.stride)
     shape = (1, 1, *g.size)
-    want = OPS["conv2d_input_grad"].reference(slope[None, None], weight[None, None], shape=shape, **params)
+    want = OPS["conv2d_input_grad"].reference(grad_out[None, None], weight[None, None], shape=shape, **params)
     np.testing.assert_array_equal(out, want[0, 0])
