@@ -6,8 +6,8 @@ from polyhal.backends.common.codegen.expressions import RegisterClass, register_
 from polyhal.hal.dtypes import DType, bool_
 
 _LIBRARY = frozenset({
-    "sine", "cosine", "tangent", "error_function", "normal_distribution", "gelu_slope", "gelu_tanh_slope", "silu_slope",
-    "floor_remainder", "floor_divide", "integer_pow", "signed_power",
+    "sine", "cosine", "tangent", "error_function", "normal_distribution", "gelu_derivative", "gelu_tanh_derivative",
+    "silu_derivative", "floor_remainder", "floor_divide", "integer_pow", "signed_power",
 })  # fmt: skip
 """Functions of our own headers, one per register class."""
 

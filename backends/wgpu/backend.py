@@ -9,7 +9,8 @@ from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
 from polyhal.backends.common.launching.table import lower
 from polyhal.backends.wgpu import discovery, lowering
 from polyhal.backends.wgpu.command_buffer import record
-from polyhal.backends.wgpu.lowering.gather import dispatch as gather
+from polyhal.backends.wgpu.lowering.gather.gather import gather
+from polyhal.backends.wgpu.lowering.gather.scatter_add import scatter_add
 from polyhal.backends.wgpu.lowering.gemm.dispatch import batched
 from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise
 from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
@@ -24,8 +25,8 @@ _BUILDERS = Builders(
     fill=copy.fill,
     reduce=reduction.build,
     matmul=batched,
-    gather=gather.gather,
-    scatter_add=gather.scatter_add,
+    gather=gather,
+    scatter_add=scatter_add,
 )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from native_ops import check, lower, upload
 
-from polyhal.backends.wgpu.lowering.attention import dispatch
+from polyhal.backends.wgpu.lowering.attention import tiles
 from polyhal.hal import dtypes
 from polyhal.hal.ops import OPS
 from polyhal.hal.protocol import Declined
@@ -87,8 +87,8 @@ def test_small_tiles(device: Any, rng: Any, monkeypatch: Any) -> None:
     """For devices with little local memory."""
     if device.backend.features.cpu:
         pytest.skip("the kernels of GPUs")
-    monkeypatch.setattr(dispatch, "FORWARD", dispatch.FORWARD[-1:])
-    monkeypatch.setattr(dispatch, "BACKWARD", dispatch.BACKWARD[-1:])
+    monkeypatch.setattr(tiles, "FORWARD", tiles.FORWARD[-1:])
+    monkeypatch.setattr(tiles, "BACKWARD", tiles.BACKWARD[-1:])
     _both(device, [*_draw(rng, (2,), 70, 90, 16, 16), None], causal=True)
 
 

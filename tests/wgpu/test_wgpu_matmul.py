@@ -12,8 +12,9 @@ from native_ops import check, run
 from polyhal.backends.common.problems.gemm import describe
 from polyhal.backends.wgpu import discovery
 from polyhal.backends.wgpu.backend import open_adapter
-from polyhal.backends.wgpu.lowering.gemm import dispatch
-from polyhal.backends.wgpu.lowering.gemm.dispatch import Block, Tile
+from polyhal.backends.wgpu.lowering.gemm import blocks, tiles
+from polyhal.backends.wgpu.lowering.gemm.blocks import Block
+from polyhal.backends.wgpu.lowering.gemm.tiles import Tile
 from polyhal.hal import dtypes
 from polyhal.hal.layout import contiguous
 
@@ -117,10 +118,10 @@ def test_tiles_and_blocks_of_other_shapes(
     if isinstance(variant, Tile):
         if variant.memory(4) > device.backend.features.local_memory:
             pytest.skip("not enough workgroup memory")
-        launch = dispatch.tiles(runtime, p, variant)
+        launch = tiles.multiply(runtime, p, variant)
     else:
-        monkeypatch.setattr(dispatch, "choose_block", lambda *_: variant)
-        launch = dispatch.blocks(runtime, p)
+        monkeypatch.setattr(blocks, "choose", lambda *_: variant)
+        launch = blocks.multiply(runtime, p)
     launch(x, y, out, *[device.backend.allocate(n) for n in launch.workspace])
     np.testing.assert_allclose(device.download(out), a.astype(np.float64) @ b, rtol=0, atol=1e-4)
 

@@ -213,12 +213,12 @@ EXPRESSIONS: dict[str, Expression] = {
     "sigmoid": _float(_SIGMOID),
     "sigmoid_grad": _float("x * (y * (K(1) - y))", 2),
     "silu": _float("x / (K(1) + exp(-x))"),
-    "silu_grad": _float("x * silu_slope(y)", 2),
+    "silu_grad": _float("x * silu_derivative(y)", 2),
     "softplus": _float("select(K(0), x, x > K(0)) + log1p(exp(-fabs(x)))"),
     "gelu": _float("x * normal_distribution(x)"),
-    "gelu_grad": _float("x * gelu_slope(y)", 2),
+    "gelu_grad": _float("x * gelu_derivative(y)", 2),
     "gelu_tanh": _float(f"x / (K(1) + exp(-{_GELU_TANH_INNER}))"),
-    "gelu_tanh_grad": _float("x * gelu_tanh_slope(y)", 2),
+    "gelu_tanh_grad": _float("x * gelu_tanh_derivative(y)", 2),
     "cast": _numeric("x", 1),
 }
 

@@ -1,17 +1,20 @@
-"""Native kernels for whole ops: a table from op name to a function that builds a launch.
+"""Native kernels for whole ops: a table from op name to the function that builds a launch.
 
 To add a kernel:
 
-1. Write `shaders/wgsl/NAME.wgsl`, a Jinja2 template that renders and compiles alone (every variable has a default). It
-   declares buffers and parameters with the macros of `lib/storage.wgsl`. Shapes are parameters, not template variables: each
-   set of variables is a compilation. Arrays that are indexed in loops leave registers: unroll them in the template.
-2. Write `lowering/FAMILY.py` with functions of the type `LoweringFunction` and a dict `LOWERINGS` from op name to function.
-3. Add the module to `_FAMILIES` here.
+1. Write `shaders/wgsl/FAMILY/KERNEL.wgsl`, a Jinja2 template that renders and compiles alone (every variable has a
+   default). Declare its buffers and parameters with the macros of `lib/storage.wgsl`. Shapes are parameters, not template
+   variables, because each set of variables is compiled separately. Unroll loops over private arrays in the template:
+   dynamic indexing moves arrays out of registers.
+2. Write `lowering/FAMILY/STRATEGY.py`, which launches the kernel; give it the kernel's name if it serves only that one.
+   The family's table `LOWERINGS`, from op name to `LoweringFunction`, is in that file, or in `dispatch.py` if the family
+   chooses among several strategies.
+3. Add the module with the table to `_FAMILIES` here.
 
-A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)`. The
-parameters of a kernel are listed with the records of `backends.common.launch`, by position in the argument list
-inputs + outputs + workspace. Several launches become one with `LaunchSequence`. `runtime.features` says what the device
-is like, for choosing among kernels.
+A lowering function inspects specs only. It returns `Declined(reason)`, or a launch made with `runtime.launch(...)`. The
+parameters of a kernel are listed in their order with the records of `backends.common.launching.launch`, by index in the
+argument list inputs + outputs + workspace. `LaunchSequence` combines several launches. `runtime.features` describes the
+device, for choosing among kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.wgpu.lowering.attention import dispatch as attention
 from polyhal.backends.wgpu.lowering.conv import dispatch as conv
 from polyhal.backends.wgpu.lowering.conv import pooling
-from polyhal.backends.wgpu.lowering.gather import dispatch as gather
+from polyhal.backends.wgpu.lowering.gather import along_axis, gather, scatter_add, store_rows
 from polyhal.backends.wgpu.lowering.gemm import dispatch as gemm
 from polyhal.backends.wgpu.lowering.optim import optimizer
 from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise, random
@@ -28,11 +31,11 @@ from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
 from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, norm, softmax
 
 _FAMILIES = (
-    elementwise, copy, gather, random, reduction, pooling, softmax, optimizer, gemm, conv, norm, cross_entropy,
-    batch_norm, attention,
+    elementwise, copy, gather, scatter_add, along_axis, store_rows, random, reduction, pooling, softmax, optimizer, gemm,
+    conv, norm, cross_entropy, batch_norm, attention,
 )  # fmt: skip
 
 
 def table() -> dict[str, LoweringFunction]:
-    """Every op that has a native kernel."""
+    """Return the lowering functions of all ops that have a native kernel."""
     return merge(_FAMILIES)

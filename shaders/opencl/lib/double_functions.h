@@ -22,17 +22,17 @@ inline D error_function_double(D x) { return erf(x); }
 
 inline D normal_distribution_double(D x) { return 0.5 * erfc(x * -0.70710678118654752); }
 
-inline D gelu_slope_double(D x) {
+inline D gelu_derivative_double(D x) {
     return normal_distribution_double(x) + x * 0.39894228040143268 * exp(-0.5 * x * x);
 }
 
-inline D gelu_tanh_slope_double(D x) {
+inline D gelu_tanh_derivative_double(D x) {
     const D u = (x + 0.044715 * x * x * x) * 1.5957691216057308;
     const D s = 1.0 / (1.0 + exp(-u));
     return s + x * s * (1.0 - s) * fma((D)(0.21406444881780073), x * x, (D)(1.5957691216057308));
 }
 
-inline D silu_slope_double(D x) {
+inline D silu_derivative_double(D x) {
     const D s = 1.0 / (1.0 + exp(-x));
     return s * (x * (1.0 - s) + 1.0);
 }

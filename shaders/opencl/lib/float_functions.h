@@ -93,17 +93,17 @@ inline F normal_distribution_float(F x) {
 }
 
 // The density is 2^(-x^2 / (2 ln 2)) / sqrt(2 pi).
-inline F gelu_slope_float(F x) {
+inline F gelu_derivative_float(F x) {
     return normal_distribution_float(x) + x * 0.39894228f * small_power_of_two(x * x * -0.72134752f);
 }
 
-inline F gelu_tanh_slope_float(F x) {
+inline F gelu_tanh_derivative_float(F x) {
     const F u = (x + 0.044715f * x * x * x) * 1.5957691f;
     const F s = SIGMOID(u);
     return s + x * s * (1.0f - s) * (0.21406445f * (x * x) + 1.5957691f);
 }
 
-inline F silu_slope_float(F x) {
+inline F silu_derivative_float(F x) {
     const F s = SIGMOID(x);
     return s * (x * (1.0f - s) + 1.0f);
 }

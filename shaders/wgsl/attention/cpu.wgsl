@@ -1,5 +1,5 @@
-{#- softmax(q k^T * scale + mask) v for devices on which an invocation is a lane of a processor's vector unit: each takes R queries, which it
-    holds with their results in registers, and passes over the keys four at a time, as attention/tiles.wgsl does over more of them. -#}
+{#- softmax(q k^T * scale + mask) v for CPUs, where an invocation is a lane of a vector unit: each holds R queries and their results in
+    registers and iterates over the keys four at a time. The algorithm is that of attention/tiles.wgsl. -#}
 {% set GROUP = GROUP | default(8) %}
 {% set R = R | default(4) %}
 {% set QUADS = QUADS | default(8) %}
@@ -27,44 +27,44 @@
 {% for name in ("q", "k", "v") %}{{ tiles.reader(name) }}{% endfor %}
 {{ tiles.score_function() }}
 {{ storage.main(GROUP, tiles.four_builtins()) }}
-    let bands = (p.t + {{ GROUP * R - 1 }}u) / {{ GROUP * R }}u;
-    let head = group / bands;
+    let row_blocks = (p.t + {{ GROUP * R - 1 }}u) / {{ GROUP * R }}u;
+    let head = group_id / row_blocks;
     if (head >= p.heads) { return; }
-    let first = (bands - 1u - group % bands) * {{ GROUP * R }}u;
-{{ tiles.head_numbers() }}
-    let k_base = {{ tiles.start("k") }};
-    let v_base = {{ tiles.start("v") }};
+    let first_row = (row_blocks - 1u - group_id % row_blocks) * {{ GROUP * R }}u;
+{{ tiles.head_index() }}
+    let k_base = {{ tiles.head_offset("k") }};
+    let v_base = {{ tiles.head_offset("v") }};
 {% if MASK_DTYPE %}
-    let mask_base = {{ tiles.start("mask") }};
+    let mask_base = {{ tiles.head_offset("mask") }};
 {% endif %}
 {% if CAUSAL %}
-    let stop = u32(clamp(i32(min(first + {{ GROUP * R }}u, p.t)) + i32(p.s) - i32(p.t), 0, i32(p.s)));
+    let stop = u32(clamp(i32(min(first_row + {{ GROUP * R }}u, p.t)) + i32(p.s) - i32(p.t), 0, i32(p.s)));
 {% else %}
     let stop = p.s;
 {% endif %}
 {% for r in range(R) %}
-    let query_{{ r }} = first + lane + {{ r * GROUP }}u;
-    let q_from_{{ r }} = {{ tiles.start("q") }} + min(query_{{ r }}, p.t - 1u) * p.q_row;
+    let query_{{ r }} = first_row + local_id + {{ r * GROUP }}u;
+    let q_offset_{{ r }} = {{ tiles.head_offset("q") }} + min(query_{{ r }}, p.t - 1u) * p.q_row;
 {% for c in range(QUADS) %}
-    let q_{{ r }}_{{ c }} = q_vector(q_from_{{ r }}, {{ 4 * c }}u, p.d);
+    let q_{{ r }}_{{ c }} = q_vector(q_offset_{{ r }}, {{ 4 * c }}u, p.d);
 {% endfor %}
-    var top_{{ r }} = -infinity();
+    var maximum_{{ r }} = -infinity();
     var total_{{ r }} = 0.0f;
 {% for c in range(VALUE_QUADS) %}
     var result_{{ r }}_{{ c }} = vec4<f32>();
 {% endfor %}
 {% endfor %}
     for (var key = 0u; key < stop; key += 4u) {
-{{ tiles.four_rows("k", "key", "p.s") }}
-{{ tiles.four_rows("v", "key", "p.s") }}
+{{ tiles.four_row_offsets("k", "key", "p.s") }}
+{{ tiles.four_row_offsets("v", "key", "p.s") }}
 {% for r in range(R) %}{% for u in range(4) %}
         var score_{{ r }}_{{ u }} = 0.0f;
 {% endfor %}{% endfor %}
 {% for c in range(QUADS) %}
         {
-{{ tiles.four("k", "k", c, "p.d") }}
+{{ tiles.load_four("k", "k", c, "p.d") }}
 {% for u in range(4) %}
-            let k{{ u }} = {{ tiles.of_four("k", c, u) }};
+            let k{{ u }} = {{ tiles.row_of_four("k", c, u) }};
 {% for r in range(R) %}
             score_{{ r }}_{{ u }} = score_{{ r }}_{{ u }} + q_{{ r }}_{{ c }}.x * k{{ u }}.x + q_{{ r }}_{{ c }}.y * k{{ u }}.y + q_{{ r }}_{{ c }}.z * k{{ u }}.z + q_{{ r }}_{{ c }}.w * k{{ u }}.w;
 {% endfor %}
@@ -75,25 +75,25 @@
 {% for u in range(4) %}
         score_{{ r }}_{{ u }} = score(score_{{ r }}_{{ u }}, query_{{ r }}, key + {{ u }}u{{ ", mask_base" if MASK_DTYPE }});
 {% endfor %}
-        let higher_{{ r }} = max(top_{{ r }}, max(max(score_{{ r }}_0, score_{{ r }}_1), max(score_{{ r }}_2, score_{{ r }}_3)));
-        if (higher_{{ r }} != top_{{ r }}) {
-            let shrink = exp_nonpositive_f32(top_{{ r }} - shift_of(higher_{{ r }}));
-            top_{{ r }} = higher_{{ r }};
-            total_{{ r }} *= shrink;
+        let new_maximum_{{ r }} = max(maximum_{{ r }}, max(max(score_{{ r }}_0, score_{{ r }}_1), max(score_{{ r }}_2, score_{{ r }}_3)));
+        if (new_maximum_{{ r }} != maximum_{{ r }}) {
+            let rescale = exp_nonpositive_f32(maximum_{{ r }} - shift_of(new_maximum_{{ r }}));
+            maximum_{{ r }} = new_maximum_{{ r }};
+            total_{{ r }} *= rescale;
 {% for c in range(VALUE_QUADS) %}
-            result_{{ r }}_{{ c }} *= shrink;
+            result_{{ r }}_{{ c }} *= rescale;
 {% endfor %}
         }
 {% for u in range(4) %}
-        score_{{ r }}_{{ u }} = exp_nonpositive_f32(score_{{ r }}_{{ u }} - shift_of(top_{{ r }}));
+        score_{{ r }}_{{ u }} = exp_nonpositive_f32(score_{{ r }}_{{ u }} - shift_of(maximum_{{ r }}));
         total_{{ r }} += score_{{ r }}_{{ u }};
 {% endfor %}
 {% endfor %}
 {% for c in range(VALUE_QUADS) %}
         {
-{{ tiles.four("v", "v", c, "p.e") }}
+{{ tiles.load_four("v", "v", c, "p.e") }}
 {% for u in range(4) %}
-            let v{{ u }} = {{ tiles.of_four("v", c, u) }};
+            let v{{ u }} = {{ tiles.row_of_four("v", c, u) }};
 {% endfor %}
 {% for r in range(R) %}
             result_{{ r }}_{{ c }} = result_{{ r }}_{{ c }} + score_{{ r }}_0 * v0 + score_{{ r }}_1 * v1 + score_{{ r }}_2 * v2 + score_{{ r }}_3 * v3;
@@ -104,11 +104,11 @@
 {% for r in range(R) %}
     if (query_{{ r }} < p.t) {
         let inverse = select(1.0f / total_{{ r }}, 0.0f, total_{{ r }} == 0.0f);
-        let place = p.o_out + (head * p.t + query_{{ r }}) * p.e;
+        let out_row = p.o_out + (head * p.t + query_{{ r }}) * p.e;
 {% for c in range(VALUE_QUADS) %}
-{{ tiles.put("out", "place", "result_" ~ r ~ "_" ~ c ~ " * inverse", 4 * c ~ "u", "p.e", c + 1 < VALUE_QUADS) }}
+{{ tiles.store4("out", "out_row", "result_" ~ r ~ "_" ~ c ~ " * inverse", 4 * c ~ "u", "p.e", c + 1 < VALUE_QUADS) }}
 {% endfor %}
-        lse_set(p.o_lse + head * p.t + query_{{ r }}, log_f32(total_{{ r }}) + shift_of(top_{{ r }}));
+        lse_set(p.o_lse + head * p.t + query_{{ r }}, log_f32(total_{{ r }}) + shift_of(maximum_{{ r }}));
     }
 {% endfor %}
 }

@@ -1,5 +1,5 @@
-{#- Gradients of attention for devices on which an invocation is a lane of a processor's vector unit: as attention/tiles_grad.wgsl, but each
-    invocation holds R rows and their gradients in registers and passes over the columns four at a time. -#}
+{#- Gradients of attention for CPUs, where an invocation is a lane of a vector unit: each holds R rows and their gradients in registers and
+    iterates over the columns four at a time. The algorithm is that of attention/tiles_grad.wgsl. -#}
 {% set GROUP = GROUP | default(8) %}
 {% set R = R | default(2) %}
 {% set QUADS = QUADS | default(8) %}
@@ -9,52 +9,52 @@
 {% set MASK_DTYPE = MASK_DTYPE | default("") %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "attention/local_tile.wgsl" as tiles with context %}
-{% import "attention/score_grad.wgsl" as slopes with context %}
+{% import "attention/score_grad.wgsl" as grads with context %}
 {{ storage.enable() }}
 {{ storage.half_functions() }}
 {% include "lib/exponential.wgsl" %}
-{{ slopes.declare(storage, tiles) }}
-{{ slopes.functions(tiles) }}
+{{ grads.declare(storage, tiles) }}
+{{ grads.functions(tiles) }}
 {{ storage.main(GROUP, tiles.four_builtins()) }}
-    let bands = ({{ slopes.rows }} + {{ GROUP * R - 1 }}u) / {{ GROUP * R }}u;
-    let head = group / bands;
+    let row_blocks = ({{ grads.rows }} + {{ GROUP * R - 1 }}u) / {{ GROUP * R }}u;
+    let head = group_id / row_blocks;
     if (head >= p.heads) { return; }
-    let first = {{ "group % bands" if KEYS else "(bands - 1u - group % bands)" }} * {{ GROUP * R }}u;
-{{ tiles.head_numbers() }}
-{{ slopes.starts(tiles) }}
-{{ slopes.reach(GROUP * R) }}
+    let first_row = {{ "group_id % row_blocks" if KEYS else "(row_blocks - 1u - group_id % row_blocks)" }} * {{ GROUP * R }}u;
+{{ tiles.head_index() }}
+{{ grads.head_offsets(tiles) }}
+{{ grads.column_range(GROUP * R) }}
 {% for r in range(R) %}
-    let row_{{ r }} = first + lane + {{ r * GROUP }}u;
-    let held_{{ r }} = min(row_{{ r }}, {{ slopes.rows }} - 1u);
+    let row_{{ r }} = first_row + local_id + {{ r * GROUP }}u;
+    let clamped_row_{{ r }} = min(row_{{ r }}, {{ grads.rows }} - 1u);
 {% for c in range(QUADS) %}
-    let x_{{ r }}_{{ c }} = {{ slopes.first }}_vector({{ slopes.first }}_base + held_{{ r }} * p.{{ slopes.first }}_row, {{ 4 * c }}u, p.d);
-    var first_{{ r }}_{{ c }} = vec4<f32>();
+    let x_{{ r }}_{{ c }} = {{ grads.row_qk }}_vector({{ grads.row_qk }}_base + clamped_row_{{ r }} * p.{{ grads.row_qk }}_row, {{ 4 * c }}u, p.d);
+    var grad_{{ r }}_{{ c }} = vec4<f32>();
 {% endfor %}
 {% for c in range(VALUE_QUADS) %}
-    let y_{{ r }}_{{ c }} = {{ slopes.second }}_vector({{ slopes.second }}_base + held_{{ r }} * p.{{ slopes.second }}_row, {{ 4 * c }}u, p.e);
+    let y_{{ r }}_{{ c }} = {{ grads.row_gv }}_vector({{ grads.row_gv }}_base + clamped_row_{{ r }} * p.{{ grads.row_gv }}_row, {{ 4 * c }}u, p.e);
 {% if KEYS %}
-    var second_{{ r }}_{{ c }} = vec4<f32>();
+    var value_grad_{{ r }}_{{ c }} = vec4<f32>();
 {% endif %}
 {% endfor %}
 {% if not KEYS %}
-    let taken_{{ r }} = shift_of(lse_at(p.o_lse + head * p.t + held_{{ r }}));
-    let delta_{{ r }} = {% for c in range(VALUE_QUADS) %}{{ slopes.delta_part("y_" ~ r ~ "_" ~ c, "held_" ~ r, c ~ "u") }}{{ " + " if c + 1 < VALUE_QUADS }}{% endfor %};
+    let row_lse_{{ r }} = shift_of(lse_at(p.o_lse + head * p.t + clamped_row_{{ r }}));
+    let delta_{{ r }} = {% for c in range(VALUE_QUADS) %}{{ grads.delta_term("y_" ~ r ~ "_" ~ c, "clamped_row_" ~ r, c ~ "u") }}{{ " + " if c + 1 < VALUE_QUADS }}{% endfor %};
     if (row_{{ r }} < p.t) { delta[head * p.t + row_{{ r }}] = delta_{{ r }}; }
 {% endif %}
 {% endfor %}
     for (var column = begin; column < end; column += 4u) {
-{{ tiles.four_rows(slopes.other_first, "column", slopes.columns) }}
-{{ tiles.four_rows(slopes.other_second, "column", slopes.columns) }}
+{{ tiles.four_row_offsets(grads.column_qk, "column", grads.columns) }}
+{{ tiles.four_row_offsets(grads.column_gv, "column", grads.columns) }}
 {% for r in range(R) %}{% for u in range(4) %}
         var p_{{ r }}_{{ u }} = 0.0f;
         var ds_{{ r }}_{{ u }} = 0.0f;
 {% endfor %}{% endfor %}
-{% for sum, own, name, loaded, count, length in [("p", "x", slopes.other_first, "a", QUADS, "p.d"), ("ds", "y", slopes.other_second, "b", VALUE_QUADS, "p.e")] %}
+{% for sum, own, name, loaded, count, length in [("p", "x", grads.column_qk, "a", QUADS, "p.d"), ("ds", "y", grads.column_gv, "b", VALUE_QUADS, "p.e")] %}
 {% for c in range(count) %}
-{{ tiles.four(loaded, name, c, length) }}
+{{ tiles.load_four(loaded, name, c, length) }}
         {
 {% for u in range(4) %}
-            let z{{ u }} = {{ tiles.of_four(loaded, c, u) }};
+            let z{{ u }} = {{ tiles.row_of_four(loaded, c, u) }};
 {% for r in range(R) %}
             {{ sum }}_{{ r }}_{{ u }} = {{ sum }}_{{ r }}_{{ u }} + {{ own }}_{{ r }}_{{ c }}.x * z{{ u }}.x + {{ own }}_{{ r }}_{{ c }}.y * z{{ u }}.y + {{ own }}_{{ r }}_{{ c }}.z * z{{ u }}.z + {{ own }}_{{ r }}_{{ c }}.w * z{{ u }}.w;
 {% endfor %}
@@ -67,19 +67,19 @@
             let at = column + {{ u }}u;
 {% if KEYS %}
             let query = min(at, p.t - 1u);
-            let taken = shift_of(lse_at(p.o_lse + head * p.t + query));
-            let centre = delta[head * p.t + query];
+            let column_lse = shift_of(lse_at(p.o_lse + head * p.t + query));
+            let column_delta = delta[head * p.t + query];
 {% endif %}
 {% for r in range(R) %}
-{{ slopes.differentiate(r, u, "row_" ~ r, "at") }}
+{{ grads.differentiate(r, u, "row_" ~ r, "at") }}
 {% endfor %}
         }
 {% endfor %}
-{% for sum, weight, loaded, count in [("first", "ds", "a", QUADS), ("second", "p", "b", VALUE_QUADS if KEYS else 0)] %}
+{% for sum, weight, loaded, count in [("grad", "ds", "a", QUADS), ("value_grad", "p", "b", VALUE_QUADS if KEYS else 0)] %}
 {% for c in range(count) %}
         {
 {% for u in range(4) %}
-            let z{{ u }} = {{ tiles.of_four(loaded, c, u) }};
+            let z{{ u }} = {{ tiles.row_of_four(loaded, c, u) }};
 {% endfor %}
 {% for r in range(R) %}
             {{ sum }}_{{ r }}_{{ c }} = {{ sum }}_{{ r }}_{{ c }} + {{ weight }}_{{ r }}_0 * z0 + {{ weight }}_{{ r }}_1 * z1 + {{ weight }}_{{ r }}_2 * z2 + {{ weight }}_{{ r }}_3 * z3;
@@ -89,10 +89,10 @@
 {% endfor %}
     }
 {% for r in range(R) %}
-    if (row_{{ r }} < {{ slopes.rows }}) {
-{% for name, sum, count, length in [("dk" if KEYS else "dq", "first", QUADS, "p.d"), ("dv", "second", VALUE_QUADS if KEYS else 0, "p.e")] %}
+    if (row_{{ r }} < {{ grads.rows }}) {
+{% for name, sum, count, length in [("dk" if KEYS else "dq", "grad", QUADS, "p.d"), ("dv", "value_grad", VALUE_QUADS if KEYS else 0, "p.e")] %}
 {% for c in range(count) %}
-{{ tiles.put(name, "p.o_" ~ name ~ " + (head * " ~ slopes.rows ~ " + row_" ~ r ~ ") * " ~ length, sum ~ "_" ~ r ~ "_" ~ c, 4 * c ~ "u", length, c + 1 < count) }}
+{{ tiles.store4(name, "p.o_" ~ name ~ " + (head * " ~ grads.rows ~ " + row_" ~ r ~ ") * " ~ length, sum ~ "_" ~ r ~ "_" ~ c, 4 * c ~ "u", length, c + 1 < count) }}
 {% endfor %}
 {% endfor %}
     }

@@ -1,10 +1,11 @@
 {#- Tiles of attention's operands in workgroup memory, as vectors of four features. Import it `with context`:
 
-  - Rows of a tile are PITCH vectors apart. Vector c of row r lies at c ^ (r & 7), so that neither neighbouring rows nor neighbouring
-    vectors fall on the same banks.
-  - A group is LANES invocations across times GROUP / LANES down; `me` numbers them across and `team` down (see lib/group_reduce.wgsl). Invocation
-    (team, me) works on rows team + i * DOWN and columns me + j * LANES of a tile.
-  - Heads are numbered over AXES merged axes. `strides(name)` are the members for an operand, `start(name)` is where head `head` begins. -#}
+  - Rows of a tile are PITCH vectors apart. Vector c of row r lies at c ^ (r & 7) (XOR swizzle), so that neither neighbouring rows nor
+    neighbouring vectors share banks.
+  - A workgroup is LANES invocations across by DOWN = GROUP / LANES down (see lib/group_reduce.wgsl). Invocation (lane_group, lane_id)
+    computes rows lane_group + i * DOWN and columns lane_id + j * LANES of a tile.
+  - Heads are numbered over AXES merged axes. `strides(name)` are parameters for an operand, `head_offset(name)` is where head `head`
+    begins. -#}
 {% set GROUP = GROUP | default(64) %}
 {% set LANES = LANES | default(8) %}
 {% set DOWN = GROUP // LANES %}
@@ -21,7 +22,7 @@
 {% macro strides(name) %}{% for a in range(AXES) %}{{ name }}_batch{{ a }}: u32, {% endfor %}{{ name }}_row: u32, {% endmacro %}
 {% macro mask_members() %}{% if MASK_DTYPE %}{{ strides("mask") }}mask_column: u32, {% endif %}{% endmacro %}
 
-{% macro head_numbers() %}
+{% macro head_index() %}
 {% if AXES == 1 %}
     let i0 = head;
 {% elif AXES == 2 %}
@@ -33,9 +34,9 @@
     let i2 = head % p.batch2;
 {% endif %}
 {% endmacro %}
-{% macro start(name) %}p.o_{{ name }}{% for a in range(AXES) %} + i{{ a }} * p.{{ name }}_batch{{ a }}{% endfor %}{% endmacro %}
+{% macro head_offset(name) %}p.o_{{ name }}{% for a in range(AXES) %} + i{{ a }} * p.{{ name }}_batch{{ a }}{% endfor %}{% endmacro %}
 
-{#- Four features from `column` on of a row, with zeros past `length` where the last vector is not whole. -#}
+{#- Loads four features of a row from `column` on, with zeros past `length` if the last vector is partial. -#}
 {% macro reader(name) %}
 fn {{ name }}_vector(row: u32, column: u32, length: u32) -> vec4<f32> {
 {% if TAIL %}
@@ -48,11 +49,11 @@ fn {{ name }}_vector(row: u32, column: u32, length: u32) -> vec4<f32> {
 }
 {% endmacro %}
 
-{#- Reads `rows` rows of `quads` vectors from row `first` on into the registers PREFIX_i; rows past `limit` repeat the last one, or are
+{#- Loads `rows` rows of `quads` vectors from row `first` on into the registers PREFIXi; rows past `limit` repeat the last one, or are
     zeros. -#}
-{% macro fetch(declare, prefix, name, base, first, limit, rows, quads, length, zeros=false) %}
+{% macro load_tile(declare, prefix, name, base, first, limit, rows, quads, length, zeros=false) %}
 {% for i in range((rows * quads + GROUP - 1) // GROUP) %}
-{% set at = "(lane + " ~ i * GROUP ~ "u)" %}
+{% set at = "(local_id + " ~ i * GROUP ~ "u)" %}
 {% set row = first ~ " + " ~ at ~ " / " ~ quads ~ "u" %}
 {% set value = name ~ "_vector(" ~ base ~ " + min(" ~ row ~ ", " ~ limit ~ " - 1u) * p." ~ name ~ "_row, " ~ at ~ " % " ~ quads ~ "u * 4u, " ~ length ~ ")" %}
 {% set value = "select(vec4<f32>(), " ~ value ~ ", " ~ row ~ " < " ~ limit ~ ")" if zeros else value %}
@@ -60,34 +61,34 @@ fn {{ name }}_vector(row: u32, column: u32, length: u32) -> vec4<f32> {
 {% endfor %}
 {% endmacro %}
 
-{#- Puts what `fetch` read into the region of the tile memory that begins at vector `region`. -#}
-{% macro keep(prefix, region, rows, quads, pitch) %}
+{#- Stores what `load_tile` loaded into the region of workgroup memory that begins at vector `region`. -#}
+{% macro store_tile(prefix, region, rows, quads, pitch) %}
 {% for i in range((rows * quads + GROUP - 1) // GROUP) %}
-    {{ "if (lane < " ~ (rows * quads - i * GROUP) ~ "u) " if (i + 1) * GROUP > rows * quads }}{
-        let row = (lane + {{ i * GROUP }}u) / {{ quads }}u;
-        tile[{{ region }}u + row * {{ pitch }}u + (((lane + {{ i * GROUP }}u) % {{ quads }}u) ^ (row & 7u))] = {{ prefix }}{{ i }};
+    {{ "if (local_id < " ~ (rows * quads - i * GROUP) ~ "u) " if (i + 1) * GROUP > rows * quads }}{
+        let row = (local_id + {{ i * GROUP }}u) / {{ quads }}u;
+        tile[{{ region }}u + row * {{ pitch }}u + (((local_id + {{ i * GROUP }}u) % {{ quads }}u) ^ (row & 7u))] = {{ prefix }}{{ i }};
     }
 {% endfor %}
 {% endmacro %}
 
-{#- Where vector `c` of the rows `first` + i * step lies: NAMEk serves every i that is k modulo their number. -#}
-{% macro rows_at(name, region, first, step, pitch) %}
+{#- Swizzled offsets of vector `c` of the rows `first` + i * step: NAMEk serves every i that is k modulo their number. -#}
+{% macro swizzled_offsets(name, region, first, step, pitch) %}
 {% for k in range([8 // step, 1] | max) %}
         let {{ name }}{{ k }} = {{ region }}u + {{ first }} * {{ pitch }}u + (c ^ (({{ first }} + {{ k * step }}u) & 7u));
 {% endfor %}
 {% endmacro %}
-{% macro row(name, i, step, pitch) %}{{ name }}{{ i % ([8 // step, 1] | max) }} + {{ i * step * pitch }}u{% endmacro %}
+{% macro row_offset(name, i, step, pitch) %}{{ name }}{{ i % ([8 // step, 1] | max) }} + {{ i * step * pitch }}u{% endmacro %}
 
-{#- Adds to SUM_i_j the products of row team + i * DOWN of one region and row me + j * LANES of another, over `quads` vectors. -#}
+{#- SUM_i_j += dot product of row lane_group + i * DOWN of one region and row lane_id + j * LANES of another, over `quads` vectors. -#}
 {% macro multiply(sum, left, right, rows, columns, quads, pitch) %}
     for (var c = 0u; c < {{ quads }}u; c++) {
-{{ rows_at("left", left, "team", DOWN, pitch) }}
-{{ rows_at("right", right, "me", LANES, pitch) }}
+{{ swizzled_offsets("left", left, "lane_group", DOWN, pitch) }}
+{{ swizzled_offsets("right", right, "lane_id", LANES, pitch) }}
 {% for j in range(columns) %}
-        let y{{ j }} = tile[{{ row("right", j, LANES, pitch) }}];
+        let y{{ j }} = tile[{{ row_offset("right", j, LANES, pitch) }}];
 {% endfor %}
 {% for i in range(rows) %}
-        let x{{ i }} = tile[{{ row("left", i, DOWN, pitch) }}];
+        let x{{ i }} = tile[{{ row_offset("left", i, DOWN, pitch) }}];
 {% for j in range(columns) %}
         {{ sum }}_{{ i }}_{{ j }} = {{ sum }}_{{ i }}_{{ j }} + x{{ i }}.x * y{{ j }}.x + x{{ i }}.y * y{{ j }}.y + x{{ i }}.z * y{{ j }}.z + x{{ i }}.w * y{{ j }}.w;
 {% endfor %}
@@ -95,17 +96,17 @@ fn {{ name }}_vector(row: u32, column: u32, length: u32) -> vec4<f32> {
     }
 {% endmacro %}
 
-{#- Adds to the vectors SUM_i_j, vector me + j * LANES of row team + i * DOWN, the products of the weights in one region, a row of `terms`
-    per row, with the rows of another region. -#}
-{% macro gather(sum, weights, right, rows, vectors, terms, weights_pitch, pitch) %}
+{#- Adds to SUM_i_j, which is vector lane_id + j * LANES of row lane_group + i * DOWN, the rows of the region `right` weighted by the
+    `terms` weights of this row in the region `weights`. -#}
+{% macro weighted_sum(sum, weights, right, rows, vectors, terms, weights_pitch, pitch) %}
     for (var c = 0u; c < {{ terms // 4 }}u; c++) {
-{{ rows_at("weights", weights, "team", DOWN, weights_pitch) }}
+{{ swizzled_offsets("weights", weights, "lane_group", DOWN, weights_pitch) }}
 {% for i in range(rows) %}
-        let x{{ i }} = tile[{{ row("weights", i, DOWN, weights_pitch) }}];
+        let x{{ i }} = tile[{{ row_offset("weights", i, DOWN, weights_pitch) }}];
 {% endfor %}
 {% for j in range(vectors) %}
 {% for u in range(4) %}
-        let y{{ j }}_{{ u }} = tile[{{ right }}u + (c * 4u + {{ u }}u) * {{ pitch }}u + ((me + {{ j * LANES }}u) ^ ((c * 4u + {{ u }}u) & 7u))];
+        let y{{ j }}_{{ u }} = tile[{{ right }}u + (c * 4u + {{ u }}u) * {{ pitch }}u + ((lane_id + {{ j * LANES }}u) ^ ((c * 4u + {{ u }}u) & 7u))];
 {% endfor %}
 {% for i in range(rows) %}
         {{ sum }}_{{ i }}_{{ j }} = {{ sum }}_{{ i }}_{{ j }} + x{{ i }}.x * y{{ j }}_0 + x{{ i }}.y * y{{ j }}_1 + x{{ i }}.z * y{{ j }}_2 + x{{ i }}.w * y{{ j }}_3;
@@ -114,80 +115,80 @@ fn {{ name }}_vector(row: u32, column: u32, length: u32) -> vec4<f32> {
     }
 {% endmacro %}
 
-{#- Puts the scalars VALUE_i_j, row team + i * DOWN and column me + j * LANES, where `gather` finds them as weights. -#}
-{% macro spread(value, region, rows, columns, pitch) %}
+{#- Stores the scalars VALUE_i_j, of row lane_group + i * DOWN and column lane_id + j * LANES, as weights for `weighted_sum`. -#}
+{% macro store_weights(value, region, rows, columns, pitch) %}
 {% for i in range(rows) %}
 {% for j in range(columns) %}
-    tile[{{ region }}u + (team + {{ i * DOWN }}u) * {{ pitch }}u + (((me + {{ j * LANES }}u) / 4u) ^ ((team + {{ i * DOWN }}u) & 7u))][me % 4u] = {{ value }}_{{ i }}_{{ j }};
+    tile[{{ region }}u + (lane_group + {{ i * DOWN }}u) * {{ pitch }}u + (((lane_id + {{ j * LANES }}u) / 4u) ^ ((lane_group + {{ i * DOWN }}u) & 7u))][lane_id % 4u] = {{ value }}_{{ i }}_{{ j }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
 
-{#- The score of `query` and `key` from their product: scaled, and minus infinity where the key is not seen. -#}
+{#- The score of `query` and `key` from their product: scaled and masked; minus infinity if the key is not visible. -#}
 {% macro score_function() %}
 fn score(product: f32, query: u32, key: u32{{ ", mask_base: u32" if MASK_DTYPE }}) -> f32 {
-    var seen = query < p.t && key < p.s;
+    var visible = query < p.t && key < p.s;
     var value = product * p.scale;
 {% if CAUSAL %}
-    seen = seen && key + p.t <= query + p.s;
+    visible = visible && key + p.t <= query + p.s;
 {% endif %}
 {% if MASK_DTYPE %}
-    let place = mask_base + min(query, p.t - 1u) * p.mask_row + min(key, p.s - 1u) * p.mask_column;
+    let mask_index = mask_base + min(query, p.t - 1u) * p.mask_row + min(key, p.s - 1u) * p.mask_column;
 {% if MASK_DTYPE == "bool_" %}
-    seen = seen && mask_at(place) != 0u;
+    visible = visible && mask_at(mask_index) != 0u;
 {% else %}
-    value += mask_at(place);
+    value += mask_at(mask_index);
 {% endif %}
 {% endif %}
-    return select(-infinity(), value, seen);
+    return select(-infinity(), value, visible);
 }
-// What is taken from scores before their exponential: nothing where all of them are minus infinity.
-fn shift_of(top: f32) -> f32 { return select(top, 0.0f, top < -3.0e38f); }
+// The shift of scores before their exponential: the maximum, or 0 if all scores are minus infinity.
+fn shift_of(maximum: f32) -> f32 { return select(maximum, 0.0f, maximum < -3.0e38f); }
 {% endmacro %}
 
-{#- Stores the vector `value` from `column` on of a row of `length` that begins at `place`, as far as it exists; `complete` says that it
-    does. -#}
-{% macro put(name, place, value, column, length, complete=false) %}
+{#- Stores a vector at `column` of a row of `length` elements that begins at `row`, as far as it is in range; `complete` says that
+    all of it is. -#}
+{% macro store4(name, row, value, column, length, complete=false) %}
 {% if complete %}
-            {{ name }}_set4({{ place }} + {{ column }}, {{ value }});
+            {{ name }}_set4({{ row }} + {{ column }}, {{ value }});
 {% elif WIDTH == 4 and not TAIL %}
-            if ({{ column }} < {{ length }}) { {{ name }}_set4({{ place }} + {{ column }}, {{ value }}); }
+            if ({{ column }} < {{ length }}) { {{ name }}_set4({{ row }} + {{ column }}, {{ value }}); }
 {% else %}
             {
-                let made = {{ value }};
+                let vector = {{ value }};
 {% for k in range(4) %}
-                if ({{ column }} + {{ k }}u < {{ length }}) { {{ name }}_set({{ place }} + {{ column }} + {{ k }}u, made.{{ "xyzw"[k] }}); }
+                if ({{ column }} + {{ k }}u < {{ length }}) { {{ name }}_set({{ row }} + {{ column }} + {{ k }}u, vector.{{ "xyzw"[k] }}); }
 {% endfor %}
             }
 {% endif %}
 {% endmacro %}
 
-{#- Four rows from row `first` on of the operand `name`, for kernels that have no tiles. Because there a load costs as much as many
-    multiplications, each invocation loads one of the four where there are subgroups to exchange them. `four_rows` finds the rows,
-    `four(prefix, ...)` loads vector c of them, and `of_four(prefix, c, u)` is that of row u. -#}
+{#- Four rows of the operand `name` from row `first` on, for kernels without tiles. On CPUs a load costs as much as many multiply-adds,
+    so each invocation loads one of the four rows if subgroups can exchange them. `four_row_offsets` locates the rows,
+    `load_four(prefix, ...)` loads vector c of them, and `row_of_four(prefix, c, u)` is that of row u. -#}
 {% set BROADCAST = SUBGROUPS | default(false) %}
 {% macro four_builtins() %}{{ "@builtin(subgroup_invocation_id) subgroup_lane: u32," if BROADCAST }}{% endmacro %}
-{% macro four_rows(name, first, limit) %}
+{% macro four_row_offsets(name, first, limit) %}
 {% for u in range(1 if BROADCAST else 4) %}
         let {{ name }}_row{{ u }} = {{ name }}_base + min({{ first }} + {{ "(subgroup_lane & 3u)" if BROADCAST else u ~ "u" }}, {{ limit }} - 1u) * p.{{ name }}_row;
 {% endfor %}
 {% endmacro %}
-{% macro four(prefix, name, c, length) %}
+{% macro load_four(prefix, name, c, length) %}
 {% for u in range(1 if BROADCAST else 4) %}
         let {{ prefix }}_{{ c }}_{{ u }} = {{ name }}_vector({{ name }}_row{{ u }}, {{ 4 * c }}u, {{ length }});
 {% endfor %}
 {% endmacro %}
-{% macro of_four(prefix, c, u) %}{{ "subgroupBroadcast(" ~ prefix ~ "_" ~ c ~ "_0, " ~ u ~ "u)" if BROADCAST else prefix ~ "_" ~ c ~ "_" ~ u }}{% endmacro %}
+{% macro row_of_four(prefix, c, u) %}{{ "subgroupBroadcast(" ~ prefix ~ "_" ~ c ~ "_0, " ~ u ~ "u)" if BROADCAST else prefix ~ "_" ~ c ~ "_" ~ u }}{% endmacro %}
 
-{#- Writes the vectors VALUE_i_j times FACTOR_i as far as rows and columns exist. -#}
-{% macro write(name, value, factor, first, limit, length, rows, vectors) %}
+{#- Stores the vectors VALUE_i_j times FACTOR_i, as far as rows and columns are in range. -#}
+{% macro store_rows(name, value, factor, first, limit, length, rows, vectors) %}
 {% for i in range(rows) %}
-    if ({{ first }} + team + {{ i * DOWN }}u < {{ limit }}) {
-        let place = p.o_{{ name }} + (head * {{ limit }} + {{ first }} + team + {{ i * DOWN }}u) * {{ length }};
+    if ({{ first }} + lane_group + {{ i * DOWN }}u < {{ limit }}) {
+        let row = p.o_{{ name }} + (head * {{ limit }} + {{ first }} + lane_group + {{ i * DOWN }}u) * {{ length }};
 {% for j in range(vectors) %}
         {
-            let column = (me + {{ j * LANES }}u) * 4u;
-{{ put(name, "place", value ~ "_" ~ i ~ "_" ~ j ~ (" * " ~ factor ~ "_" ~ i if factor else ""), "column", length) }}
+            let column = (lane_id + {{ j * LANES }}u) * 4u;
+{{ store4(name, "row", value ~ "_" ~ i ~ "_" ~ j ~ (" * " ~ factor ~ "_" ~ i if factor else ""), "column", length) }}
         }
 {% endfor %}
     }

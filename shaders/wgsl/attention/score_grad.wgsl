@@ -1,13 +1,14 @@
-{#- What both kernels of attention's gradient share (see attention/tiles_grad.wgsl). Import it `with context`:
+{#- What both passes of attention's gradient share (see attention/tiles_grad.wgsl). Import it `with context`:
 
-  `first` and `second` are the operands whose rows are worked on, `other_first` and `other_second` those that are passed over; `rows` and
-  `columns` are how many rows each pair has. -#}
+  Each pass iterates over the columns of its rows of the score matrix. `row_qk` and `row_gv` are the operands of the rows, `column_qk`
+  and `column_gv` those of the columns: the scores are products of the qk operands, their gradients of the gv operands. `rows` and
+  `columns` are their numbers. -#}
 {% set KEYS = KEYS | default(true) %}
 {% set CAUSAL = CAUSAL | default(true) %}
 {% set MASK_DTYPE = MASK_DTYPE | default("") %}
 {% set DTYPE = DTYPE | default("float32") %}
 {% set WIDTH = WIDTH | default(4) %}
-{% set first, second, other_first, other_second = ("k", "v", "q", "g") if KEYS else ("q", "g", "k", "v") %}
+{% set row_qk, row_gv, column_qk, column_gv = ("k", "v", "q", "g") if KEYS else ("q", "g", "k", "v") %}
 {% set rows, columns = ("p.s", "p.t") if KEYS else ("p.t", "p.s") %}
 
 {#- The buffers and parameters: g, q, k, v, the mask, the logsumexp, the result of attention (for queries), delta, and the gradients. -#}
@@ -34,44 +35,44 @@
    ~ tiles.strides("k") ~ tiles.strides("v") ~ tiles.mask_members()) }}
 {% endmacro %}
 
-{% macro starts(tiles) %}
+{% macro head_offsets(tiles) %}
 {% for name in ("g", "q", "k", "v") %}
-    let {{ name }}_base = {{ tiles.start(name) }};
+    let {{ name }}_base = {{ tiles.head_offset(name) }};
 {% endfor %}
 {% if MASK_DTYPE %}
-    let mask_base = {{ tiles.start("mask") }};
+    let mask_base = {{ tiles.head_offset("mask") }};
 {% endif %}
 {% endmacro %}
 
-{#- The columns from `begin` to `end` that some of `count` rows from `first` on have to do with. -#}
-{% macro reach(count) %}
+{#- The columns from `begin` to `end` that are visible from any of the `count` rows from `first_row` on. -#}
+{% macro column_range(count) %}
 {% if CAUSAL and KEYS %}
-    let begin = u32(clamp(i32(first) + i32(p.t) - i32(p.s), 0, i32(p.t)));
+    let begin = u32(clamp(i32(first_row) + i32(p.t) - i32(p.s), 0, i32(p.t)));
     let end = p.t;
 {% elif CAUSAL %}
     let begin = 0u;
-    let end = u32(clamp(i32(min(first + {{ count }}u, p.t)) + i32(p.s) - i32(p.t), 0, i32(p.s)));
+    let end = u32(clamp(i32(min(first_row + {{ count }}u, p.t)) + i32(p.s) - i32(p.t), 0, i32(p.s)));
 {% else %}
     let begin = 0u;
     let end = {{ columns }};
 {% endif %}
 {% endmacro %}
 
-{#- The part of delta, the sum of g * out of a query, that vector `c` of g adds. -#}
-{% macro delta_part(g, query, c) %}
-sum_of({{ g }} * out_vector(p.o_out + (head * p.t + {{ query }}) * p.e, {{ c }} * 4u, p.e))
+{#- The contribution of vector `c` of g to delta, the sum of g * out of a query. -#}
+{% macro delta_term(g, query, c) %}
+sum_components({{ g }} * out_vector(p.o_out + (head * p.t + {{ query }}) * p.e, {{ c }} * 4u, p.e))
 {%- endmacro %}
 
 {% macro functions(tiles) %}
 {% for name in ["g", "q", "k", "v"] + ([] if KEYS else ["out"]) %}{{ tiles.reader(name) }}{% endfor %}
-fn sum_of(x: vec4<f32>) -> f32 { return (x.x + x.y) + (x.z + x.w); }
+fn sum_components(x: vec4<f32>) -> f32 { return (x.x + x.y) + (x.z + x.w); }
 {{ tiles.score_function() }}
 {% endmacro %}
 
-{#- From the products of features, p_i_j becomes the probability and ds_i_j the gradient of the score at a row and a column. What is taken
-    from scores and products is `taken` and `centre` for keys, taken_i and delta_i for queries. -#}
+{#- Turns the dot products p_i_j and ds_i_j into the probability and the gradient of the score at a row and a column. The logsumexp and delta
+    of the query are column_lse and column_delta for keys, row_lse_i and delta_i for queries. -#}
 {% macro differentiate(i, j, row, column) %}
 {% set query, key = (column, row) if KEYS else (row, column) %}
-            p_{{ i }}_{{ j }} = exp_nonpositive_f32(score(p_{{ i }}_{{ j }}, {{ query }}, {{ key }}{{ ", mask_base" if MASK_DTYPE }}) - {{ "taken" if KEYS else "taken_" ~ i }});
-            ds_{{ i }}_{{ j }} = p_{{ i }}_{{ j }} * (ds_{{ i }}_{{ j }} - {{ "centre" if KEYS else "delta_" ~ i }}) * p.scale;
+            p_{{ i }}_{{ j }} = exp_nonpositive_f32(score(p_{{ i }}_{{ j }}, {{ query }}, {{ key }}{{ ", mask_base" if MASK_DTYPE }}) - {{ "column_lse" if KEYS else "row_lse_" ~ i }});
+            ds_{{ i }}_{{ j }} = p_{{ i }}_{{ j }} * (ds_{{ i }}_{{ j }} - {{ "column_delta" if KEYS else "delta_" ~ i }}) * p.scale;
 {% endmacro %}

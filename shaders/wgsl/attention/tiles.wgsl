@@ -1,10 +1,10 @@
-{#- softmax(q k^T * scale + mask) v without ever holding the scores: a group takes ROWS queries of a head and passes over the keys COLUMNS at
-    a time, with a running maximum, sum and result per query that are rescaled when the maximum grows. Source: Dao et al.,
-    arXiv:2205.14135.
+{#- softmax(q k^T * scale + mask) v without materialising the scores (FlashAttention): a workgroup takes ROWS queries of a head and iterates over
+    the keys COLUMNS at a time, with a running maximum, sum and result per query that are rescaled when the maximum grows. Source: Dao
+    et al., arXiv:2205.14135.
 
-  An invocation makes R rows by C columns of a tile of scores. QUADS and VALUE_QUADS are the vectors of four features that a key and a
-  value take. The weights take the place of the keys in workgroup memory. WIDTH is 4 where features are read in whole vectors;
-  TAIL says that the last one is not whole. -#}
+  An invocation computes R rows by C columns of a tile of scores. QUADS and VALUE_QUADS are the vectors of four features of a key and a
+  value. The weights replace the keys in workgroup memory. WIDTH is 4 if features are loaded as vectors; TAIL says that the last one is
+  partial. -#}
 {% set ROWS = ROWS | default(64) %}
 {% set COLUMNS = COLUMNS | default(32) %}
 {% set R = R | default(4) %}
@@ -42,36 +42,36 @@
    ~ tiles.lengths() ~ tiles.strides("q") ~ tiles.strides("k") ~ tiles.strides("v") ~ tiles.mask_members()) }}
 var<workgroup> tile: array<vec4<f32>, {{ VALUE_REGION + COLUMNS * VALUE_PITCH }}>;
 {{ groups.declarations() }}
-{{ groups.reduction("row_top", "f32", "max(a, b)") }}
+{{ groups.reduction("row_max", "f32", "max(a, b)") }}
 {{ groups.reduction("row_sum", "f32", "a + b") }}
 {% for name in ("q", "k", "v") %}{{ tiles.reader(name) }}{% endfor %}
 {{ tiles.score_function() }}
 {{ storage.main(GROUP, groups.builtins()) }}
 {{ groups.begin() }}
-    let bands = (p.t + {{ ROWS - 1 }}u) / {{ ROWS }}u;
-    let head = group / bands;
+    let row_blocks = (p.t + {{ ROWS - 1 }}u) / {{ ROWS }}u;
+    let head = group_id / row_blocks;
     if (head >= p.heads) { return; }
-    // The last bands have the most keys under a causal mask, so they start first.
-    let first = (bands - 1u - group % bands) * {{ ROWS }}u;
-{{ tiles.head_numbers() }}
-    let q_base = {{ tiles.start("q") }};
-    let k_base = {{ tiles.start("k") }};
-    let v_base = {{ tiles.start("v") }};
+    // With a causal mask the last blocks of rows see the most keys, so they start first.
+    let first_row = (row_blocks - 1u - group_id % row_blocks) * {{ ROWS }}u;
+{{ tiles.head_index() }}
+    let q_base = {{ tiles.head_offset("q") }};
+    let k_base = {{ tiles.head_offset("k") }};
+    let v_base = {{ tiles.head_offset("v") }};
 {% if MASK_DTYPE %}
-    let mask_base = {{ tiles.start("mask") }};
+    let mask_base = {{ tiles.head_offset("mask") }};
 {% endif %}
 {% if CAUSAL %}
-    let stop = u32(clamp(i32(min(first + {{ ROWS }}u, p.t)) + i32(p.s) - i32(p.t), 0, i32(p.s)));
+    let stop = u32(clamp(i32(min(first_row + {{ ROWS }}u, p.t)) + i32(p.s) - i32(p.t), 0, i32(p.s)));
 {% else %}
     let stop = p.s;
 {% endif %}
     {
-{{ tiles.fetch("let", "q", "q", "q_base", "first", "p.t", ROWS, QUADS, "p.d") }}
-{{ tiles.keep("q", 0, ROWS, QUADS, PITCH) }}
+{{ tiles.load_tile("let", "q", "q", "q_base", "first_row", "p.t", ROWS, QUADS, "p.d") }}
+{{ tiles.store_tile("q", 0, ROWS, QUADS, PITCH) }}
     }
-{{ tiles.fetch("var", "k", "k", "k_base", "0u", "p.s", COLUMNS, QUADS, "p.d") }}
+{{ tiles.load_tile("var", "k", "k", "k_base", "0u", "p.s", COLUMNS, QUADS, "p.d") }}
 {% for i in range(R) %}
-    var top_{{ i }} = -infinity();
+    var maximum_{{ i }} = -infinity();
     var total_{{ i }} = 0.0f;
 {% for j in range(VECTORS) %}
     var result_{{ i }}_{{ j }} = vec4<f32>();
@@ -79,43 +79,43 @@ var<workgroup> tile: array<vec4<f32>, {{ VALUE_REGION + COLUMNS * VALUE_PITCH }}
 {% endfor %}
     for (var key = 0u; key < stop; key += {{ COLUMNS }}u) {
         workgroupBarrier();
-{{ tiles.keep("k", KEY_REGION, COLUMNS, QUADS, PITCH) }}
+{{ tiles.store_tile("k", KEY_REGION, COLUMNS, QUADS, PITCH) }}
         workgroupBarrier();
-{{ tiles.fetch("let", "v", "v", "v_base", "key", "p.s", COLUMNS, VALUE_QUADS, "p.e", true) }}
+{{ tiles.load_tile("let", "v", "v", "v_base", "key", "p.s", COLUMNS, VALUE_QUADS, "p.e", true) }}
 {% for i in range(R) %}{% for j in range(C) %}
         var score_{{ i }}_{{ j }} = 0.0f;
 {% endfor %}{% endfor %}
 {{ tiles.multiply("score", 0, KEY_REGION, R, C, QUADS, PITCH) }}
 {% for i in range(R) %}
-        let query_{{ i }} = first + team + {{ i * GROUP // LANES }}u;
+        let query_{{ i }} = first_row + lane_group + {{ i * GROUP // LANES }}u;
 {% for j in range(C) %}
-        score_{{ i }}_{{ j }} = score(score_{{ i }}_{{ j }}, query_{{ i }}, key + me + {{ j * LANES }}u{{ ", mask_base" if MASK_DTYPE }});
+        score_{{ i }}_{{ j }} = score(score_{{ i }}_{{ j }}, query_{{ i }}, key + lane_id + {{ j * LANES }}u{{ ", mask_base" if MASK_DTYPE }});
 {% endfor %}
-        let higher_{{ i }} = max(top_{{ i }}, row_top({% for j in range(C - 1) %}max(score_{{ i }}_{{ j }}, {% endfor %}score_{{ i }}_{{ C - 1 }}{{ ")" * (C - 1) }}));
-        let shrink_{{ i }} = exp_nonpositive_f32(top_{{ i }} - shift_of(higher_{{ i }}));
-        top_{{ i }} = higher_{{ i }};
-        total_{{ i }} *= shrink_{{ i }};
+        let new_maximum_{{ i }} = max(maximum_{{ i }}, row_max({% for j in range(C - 1) %}max(score_{{ i }}_{{ j }}, {% endfor %}score_{{ i }}_{{ C - 1 }}{{ ")" * (C - 1) }}));
+        let rescale_{{ i }} = exp_nonpositive_f32(maximum_{{ i }} - shift_of(new_maximum_{{ i }}));
+        maximum_{{ i }} = new_maximum_{{ i }};
+        total_{{ i }} *= rescale_{{ i }};
 {% for j in range(VECTORS) %}
-        result_{{ i }}_{{ j }} *= shrink_{{ i }};
+        result_{{ i }}_{{ j }} *= rescale_{{ i }};
 {% endfor %}
 {% for j in range(C) %}
-        score_{{ i }}_{{ j }} = exp_nonpositive_f32(score_{{ i }}_{{ j }} - shift_of(higher_{{ i }}));
+        score_{{ i }}_{{ j }} = exp_nonpositive_f32(score_{{ i }}_{{ j }} - shift_of(new_maximum_{{ i }}));
         total_{{ i }} += score_{{ i }}_{{ j }};
 {% endfor %}
 {% endfor %}
         workgroupBarrier();
-{{ tiles.spread("score", KEY_REGION, R, C, WEIGHTS_PITCH) }}
-{{ tiles.keep("v", VALUE_REGION, COLUMNS, VALUE_QUADS, VALUE_PITCH) }}
+{{ tiles.store_weights("score", KEY_REGION, R, C, WEIGHTS_PITCH) }}
+{{ tiles.store_tile("v", VALUE_REGION, COLUMNS, VALUE_QUADS, VALUE_PITCH) }}
         workgroupBarrier();
-{{ tiles.fetch("", "k", "k", "k_base", "key + " ~ COLUMNS ~ "u", "p.s", COLUMNS, QUADS, "p.d") }}
-{{ tiles.gather("result", KEY_REGION, VALUE_REGION, R, VECTORS, COLUMNS, WEIGHTS_PITCH, VALUE_PITCH) }}
+{{ tiles.load_tile("", "k", "k", "k_base", "key + " ~ COLUMNS ~ "u", "p.s", COLUMNS, QUADS, "p.d") }}
+{{ tiles.weighted_sum("result", KEY_REGION, VALUE_REGION, R, VECTORS, COLUMNS, WEIGHTS_PITCH, VALUE_PITCH) }}
     }
 {% for i in range(R) %}
-    let all_{{ i }} = row_sum(total_{{ i }});
-    let inverse_{{ i }} = select(1.0f / all_{{ i }}, 0.0f, all_{{ i }} == 0.0f);
-    if (me == 0u && first + team + {{ i * GROUP // LANES }}u < p.t) {
-        lse_set(p.o_lse + head * p.t + first + team + {{ i * GROUP // LANES }}u, log_f32(all_{{ i }}) + shift_of(top_{{ i }}));
+    let row_total_{{ i }} = row_sum(total_{{ i }});
+    let inverse_{{ i }} = select(1.0f / row_total_{{ i }}, 0.0f, row_total_{{ i }} == 0.0f);
+    if (lane_id == 0u && first_row + lane_group + {{ i * GROUP // LANES }}u < p.t) {
+        lse_set(p.o_lse + head * p.t + first_row + lane_group + {{ i * GROUP // LANES }}u, log_f32(row_total_{{ i }}) + shift_of(maximum_{{ i }}));
     }
 {% endfor %}
-{{ tiles.write("out", "result", "inverse", "first", "p.t", "p.e", R, VECTORS) }}
+{{ tiles.store_rows("out", "result", "inverse", "first_row", "p.t", "p.e", R, VECTORS) }}
 }

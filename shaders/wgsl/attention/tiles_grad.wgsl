@@ -1,9 +1,9 @@
-{#- Gradients of attention from the saved logsumexp: the probabilities are computed again, tile by tile. A group takes ROWS rows of a head
-    and passes over the columns COLUMNS at a time, adding to the rows' gradients.
+{#- Gradients of attention from the saved logsumexp: the probabilities are recomputed tile by tile. A workgroup takes ROWS rows of a head and
+    iterates over the columns COLUMNS at a time, adding to the gradients of the rows.
 
-  KEYS false: rows are queries, columns keys; a row gathers dq = sum over keys of ds * k, and delta = sum(g * out) is kept for the other
-  pass. KEYS true: rows are keys, columns queries; a row gathers dk = sum over queries of ds * q and dv = sum over queries of p * g. Here
-  p = exp(scale * q k^T + mask - lse) and ds = scale * p * (g v^T - delta). For the rest see attention/tiles.wgsl. -#}
+  KEYS false: rows are queries, columns keys; dq = sum over keys of ds * k. This pass also stores delta = sum(g * out) for the other one.
+  KEYS true: rows are keys, columns queries; dk = sum over queries of ds * q, dv = sum over queries of p * g. Here
+  p = exp(scale * q k^T + mask - lse) and ds = scale * p * (g v^T - delta). For the other parameters see attention/tiles.wgsl. -#}
 {% set ROWS = ROWS | default(32) %}
 {% set COLUMNS = COLUMNS | default(32) %}
 {% set R = R | default(4) %}
@@ -19,102 +19,102 @@
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/group_reduce.wgsl" as groups with context %}
 {% import "attention/local_tile.wgsl" as tiles with context %}
-{% import "attention/score_grad.wgsl" as slopes with context %}
+{% import "attention/score_grad.wgsl" as grads with context %}
 {% set VECTORS = (QUADS + LANES - 1) // LANES %}
 {% set VALUE_VECTORS = (VALUE_QUADS + LANES - 1) // LANES %}
 {% set PITCH = tiles.pitch(VECTORS * LANES) | int %}
 {% set VALUE_PITCH = tiles.pitch(VALUE_VECTORS * LANES) | int %}
 {% set WEIGHTS_PITCH = tiles.pitch(COLUMNS // 4) | int %}
-{% set SECOND = ROWS * PITCH %}
-{% set OTHER_FIRST = SECOND + ROWS * VALUE_PITCH %}
-{% set OTHER_SECOND = OTHER_FIRST + COLUMNS * PITCH %}
-{% set WEIGHTS = OTHER_SECOND + COLUMNS * VALUE_PITCH %}
+{% set ROW_GV = ROWS * PITCH %}
+{% set COLUMN_QK = ROW_GV + ROWS * VALUE_PITCH %}
+{% set COLUMN_GV = COLUMN_QK + COLUMNS * PITCH %}
+{% set WEIGHTS = COLUMN_GV + COLUMNS * VALUE_PITCH %}
 {{ storage.enable() }}
 {{ storage.half_functions() }}
 {% include "lib/exponential.wgsl" %}
-{{ slopes.declare(storage, tiles) }}
+{{ grads.declare(storage, tiles) }}
 var<workgroup> tile: array<vec4<f32>, {{ WEIGHTS + ROWS * WEIGHTS_PITCH }}>;
 {{ groups.declarations() }}
 {% if not KEYS %}
 {{ groups.reduction("row_sum", "f32", "a + b") }}
 {% endif %}
-{{ slopes.functions(tiles) }}
+{{ grads.functions(tiles) }}
 {{ storage.main(GROUP, groups.builtins()) }}
 {{ groups.begin() }}
-    let bands = ({{ slopes.rows }} + {{ ROWS - 1 }}u) / {{ ROWS }}u;
-    let head = group / bands;
+    let row_blocks = ({{ grads.rows }} + {{ ROWS - 1 }}u) / {{ ROWS }}u;
+    let head = group_id / row_blocks;
     if (head >= p.heads) { return; }
-    let first = {{ "group % bands" if KEYS else "(bands - 1u - group % bands)" }} * {{ ROWS }}u;
-{{ tiles.head_numbers() }}
-{{ slopes.starts(tiles) }}
-{{ slopes.reach(ROWS) }}
+    let first_row = {{ "group_id % row_blocks" if KEYS else "(row_blocks - 1u - group_id % row_blocks)" }} * {{ ROWS }}u;
+{{ tiles.head_index() }}
+{{ grads.head_offsets(tiles) }}
+{{ grads.column_range(ROWS) }}
     {
-{{ tiles.fetch("let", "x", slopes.first, slopes.first ~ "_base", "first", slopes.rows, ROWS, QUADS, "p.d") }}
-{{ tiles.keep("x", 0, ROWS, QUADS, PITCH) }}
+{{ tiles.load_tile("let", "x", grads.row_qk, grads.row_qk ~ "_base", "first_row", grads.rows, ROWS, QUADS, "p.d") }}
+{{ tiles.store_tile("x", 0, ROWS, QUADS, PITCH) }}
     }
     {
-{{ tiles.fetch("let", "x", slopes.second, slopes.second ~ "_base", "first", slopes.rows, ROWS, VALUE_QUADS, "p.e") }}
-{{ tiles.keep("x", SECOND, ROWS, VALUE_QUADS, VALUE_PITCH) }}
+{{ tiles.load_tile("let", "x", grads.row_gv, grads.row_gv ~ "_base", "first_row", grads.rows, ROWS, VALUE_QUADS, "p.e") }}
+{{ tiles.store_tile("x", ROW_GV, ROWS, VALUE_QUADS, VALUE_PITCH) }}
     }
 {% for i in range(R) %}
-    let row_{{ i }} = first + team + {{ i * DOWN }}u;
+    let row_{{ i }} = first_row + lane_group + {{ i * DOWN }}u;
 {% for j in range(VECTORS) %}
-    var first_{{ i }}_{{ j }} = vec4<f32>();
+    var grad_{{ i }}_{{ j }} = vec4<f32>();
 {% endfor %}
 {% for j in range(VALUE_VECTORS if KEYS else 0) %}
-    var second_{{ i }}_{{ j }} = vec4<f32>();
+    var value_grad_{{ i }}_{{ j }} = vec4<f32>();
 {% endfor %}
 {% if not KEYS %}
     let query_{{ i }} = min(row_{{ i }}, p.t - 1u);
-    let taken_{{ i }} = shift_of(lse_at(p.o_lse + head * p.t + query_{{ i }}));
-    var part_{{ i }} = 0.0f;
-    for (var c = me; c < {{ VALUE_QUADS }}u; c += {{ LANES }}u) {
-        part_{{ i }} += {{ slopes.delta_part("g_vector(g_base + query_" ~ i ~ " * p.g_row, c * 4u, p.e)", "query_" ~ i, "c") }};
+    let row_lse_{{ i }} = shift_of(lse_at(p.o_lse + head * p.t + query_{{ i }}));
+    var delta_partial_{{ i }} = 0.0f;
+    for (var c = lane_id; c < {{ VALUE_QUADS }}u; c += {{ LANES }}u) {
+        delta_partial_{{ i }} += {{ grads.delta_term("g_vector(g_base + query_" ~ i ~ " * p.g_row, c * 4u, p.e)", "query_" ~ i, "c") }};
     }
-    let delta_{{ i }} = row_sum(part_{{ i }});
-    if (me == 0u && row_{{ i }} < p.t) { delta[head * p.t + row_{{ i }}] = delta_{{ i }}; }
+    let delta_{{ i }} = row_sum(delta_partial_{{ i }});
+    if (lane_id == 0u && row_{{ i }} < p.t) { delta[head * p.t + row_{{ i }}] = delta_{{ i }}; }
 {% endif %}
 {% endfor %}
     for (var column = begin; column < end; column += {{ COLUMNS }}u) {
         workgroupBarrier();
         {
-{{ tiles.fetch("let", "x", slopes.other_first, slopes.other_first ~ "_base", "column", slopes.columns, COLUMNS, QUADS, "p.d", true) }}
-{{ tiles.fetch("let", "y", slopes.other_second, slopes.other_second ~ "_base", "column", slopes.columns, COLUMNS, VALUE_QUADS, "p.e", true) }}
-{{ tiles.keep("x", OTHER_FIRST, COLUMNS, QUADS, PITCH) }}
-{{ tiles.keep("y", OTHER_SECOND, COLUMNS, VALUE_QUADS, VALUE_PITCH) }}
+{{ tiles.load_tile("let", "x", grads.column_qk, grads.column_qk ~ "_base", "column", grads.columns, COLUMNS, QUADS, "p.d", true) }}
+{{ tiles.load_tile("let", "y", grads.column_gv, grads.column_gv ~ "_base", "column", grads.columns, COLUMNS, VALUE_QUADS, "p.e", true) }}
+{{ tiles.store_tile("x", COLUMN_QK, COLUMNS, QUADS, PITCH) }}
+{{ tiles.store_tile("y", COLUMN_GV, COLUMNS, VALUE_QUADS, VALUE_PITCH) }}
         }
         workgroupBarrier();
 {% for i in range(R) %}{% for j in range(C) %}
         var p_{{ i }}_{{ j }} = 0.0f;
         var ds_{{ i }}_{{ j }} = 0.0f;
 {% endfor %}{% endfor %}
-{{ tiles.multiply("p", 0, OTHER_FIRST, R, C, QUADS, PITCH) }}
-{{ tiles.multiply("ds", SECOND, OTHER_SECOND, R, C, VALUE_QUADS, VALUE_PITCH) }}
+{{ tiles.multiply("p", 0, COLUMN_QK, R, C, QUADS, PITCH) }}
+{{ tiles.multiply("ds", ROW_GV, COLUMN_GV, R, C, VALUE_QUADS, VALUE_PITCH) }}
 {% for j in range(C) %}
         {
-            let at = column + me + {{ j * LANES }}u;
+            let at = column + lane_id + {{ j * LANES }}u;
 {% if KEYS %}
             let query = min(at, p.t - 1u);
-            let taken = shift_of(lse_at(p.o_lse + head * p.t + query));
-            let centre = delta[head * p.t + query];
+            let column_lse = shift_of(lse_at(p.o_lse + head * p.t + query));
+            let column_delta = delta[head * p.t + query];
 {% endif %}
 {% for i in range(R) %}
-{{ slopes.differentiate(i, j, "row_" ~ i, "at") }}
+{{ grads.differentiate(i, j, "row_" ~ i, "at") }}
 {% endfor %}
         }
 {% endfor %}
-{{ tiles.spread("ds", WEIGHTS, R, C, WEIGHTS_PITCH) }}
+{{ tiles.store_weights("ds", WEIGHTS, R, C, WEIGHTS_PITCH) }}
         workgroupBarrier();
-{{ tiles.gather("first", WEIGHTS, OTHER_FIRST, R, VECTORS, COLUMNS, WEIGHTS_PITCH, PITCH) }}
+{{ tiles.weighted_sum("grad", WEIGHTS, COLUMN_QK, R, VECTORS, COLUMNS, WEIGHTS_PITCH, PITCH) }}
 {% if KEYS %}
         workgroupBarrier();
-{{ tiles.spread("p", WEIGHTS, R, C, WEIGHTS_PITCH) }}
+{{ tiles.store_weights("p", WEIGHTS, R, C, WEIGHTS_PITCH) }}
         workgroupBarrier();
-{{ tiles.gather("second", WEIGHTS, OTHER_SECOND, R, VALUE_VECTORS, COLUMNS, WEIGHTS_PITCH, VALUE_PITCH) }}
+{{ tiles.weighted_sum("value_grad", WEIGHTS, COLUMN_GV, R, VALUE_VECTORS, COLUMNS, WEIGHTS_PITCH, VALUE_PITCH) }}
 {% endif %}
     }
-{{ tiles.write("dk" if KEYS else "dq", "first", "", "first", slopes.rows, "p.d", R, VECTORS) }}
+{{ tiles.store_rows("dk" if KEYS else "dq", "grad", "", "first_row", grads.rows, "p.d", R, VECTORS) }}
 {% if KEYS %}
-{{ tiles.write("dv", "second", "", "first", slopes.rows, "p.e", R, VALUE_VECTORS) }}
+{{ tiles.store_rows("dv", "value_grad", "", "first_row", grads.rows, "p.e", R, VALUE_VECTORS) }}
 {% endif %}
 }

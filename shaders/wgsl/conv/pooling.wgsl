@@ -1,6 +1,6 @@
 {#- Max and average pooling of images (planes, height, width) and their gradients: OPERATION is max_pool, max_pool_grad, avg_pool or
-    avg_pool_grad. Each invocation makes LANES elements of the result; the gradients look back at all windows that hold their element,
-    so that nothing is added atomically. INCLUDE_PADDING: windows count what lies in the padding. -#}
+    avg_pool_grad. Each invocation computes LANES elements of the result. The gradients gather over all windows that contain their
+    element, so no atomic additions are needed. INCLUDE_PADDING: average pooling counts padding. -#}
 {% import "lib/storage.wgsl" as storage with context %}
 {% set OPERATION = OPERATION | default("max_pool_grad") %}
 {% set DTYPE = DTYPE | default("float32") %}
@@ -32,12 +32,12 @@ fn {{ name }}_pixel(plane: u32, y: i32, x: i32) -> f32 {
 {% endfor %}
 {% if OPERATION.startswith("max") %}
 fn inside(y: i32, x: i32) -> bool { return y >= 0 && y < p.height && x >= 0 && x < p.width; }
-// A NaN replaces anything, and nothing replaces a NaN.
+// NaN wins over any number and is never replaced.
 fn beats(value: f32, best: f32) -> bool { return (isnan_f32(value) || value > best) && !isnan_f32(best); }
 {% endif %}
 {% if OPERATION == "max_pool" %}
-fn made(plane: u32, row: i32, column: i32) -> f32 {
-    let from_plane = x_plane(plane);
+fn pool(plane: u32, row: i32, column: i32) -> f32 {
+    let plane_offset = x_plane(plane);
     let top = row * p.stride_h - p.padding_h;
     let left = column * p.stride_w - p.padding_w;
     var best = -infinity();
@@ -46,7 +46,7 @@ fn made(plane: u32, row: i32, column: i32) -> f32 {
             let y = top + r * p.dilation_h;
             let x = left + s * p.dilation_w;
             if (inside(y, x)) {
-                let value = x_pixel(from_plane, y, x);
+                let value = x_pixel(plane_offset, y, x);
                 best = select(best, value, beats(value, best));
             }
         }
@@ -54,27 +54,27 @@ fn made(plane: u32, row: i32, column: i32) -> f32 {
     return best;
 }
 {% elif OPERATION == "max_pool_grad" %}
-// The place of the first largest element of a window, which gets the window's gradient: its row and column in the kernel.
-fn largest(from_plane: u32, top: i32, left: i32) -> vec2<i32> {
-    var found = vec2<i32>();
+// Row and column, in the kernel, of the first largest element of a window, which receives the window's gradient.
+fn largest(plane_offset: u32, top: i32, left: i32) -> vec2<i32> {
+    var position = vec2<i32>();
     var best = 0.0f;
     for (var r = 0; r < p.kernel_h; r++) {
         for (var s = 0; s < p.kernel_w; s++) {
             let y = top + r * p.dilation_h;
             let x = left + s * p.dilation_w;
             var value = -infinity();
-            if (inside(y, x)) { value = x_pixel(from_plane, y, x); }
+            if (inside(y, x)) { value = x_pixel(plane_offset, y, x); }
             if (r + s == 0 || beats(value, best)) {
                 best = value;
-                found = vec2<i32>(r, s);
+                position = vec2<i32>(r, s);
             }
         }
     }
-    return found;
+    return position;
 }
-fn made(plane: u32, row: i32, column: i32) -> f32 {
-    let from_plane = x_plane(plane);
-    let g_from = g_plane(plane);
+fn pool(plane: u32, row: i32, column: i32) -> f32 {
+    let plane_offset = x_plane(plane);
+    let g_plane_offset = g_plane(plane);
     let below = row + p.padding_h;
     let right = column + p.padding_w;
     let first_y = (below - (p.kernel_h - 1) * p.dilation_h + p.stride_h - 1) / p.stride_h;
@@ -82,39 +82,39 @@ fn made(plane: u32, row: i32, column: i32) -> f32 {
     var sum = 0.0f;
     for (var y = max(first_y, 0); y < p.down && y * p.stride_h <= below; y++) {
         for (var x = max(first_x, 0); x < p.across && x * p.stride_w <= right; x++) {
-            let place = largest(from_plane, y * p.stride_h - p.padding_h, x * p.stride_w - p.padding_w);
-            if (y * p.stride_h + place.x * p.dilation_h == below && x * p.stride_w + place.y * p.dilation_w == right) {
-                sum += g_pixel(g_from, y, x);
+            let position = largest(plane_offset, y * p.stride_h - p.padding_h, x * p.stride_w - p.padding_w);
+            if (y * p.stride_h + position.x * p.dilation_h == below && x * p.stride_w + position.y * p.dilation_w == right) {
+                sum += g_pixel(g_plane_offset, y, x);
             }
         }
     }
     return sum;
 }
 {% else %}
-fn covered(start: i32, length: i32, limit: i32) -> i32 { return min(start + length, limit) - max(start, 0); }
-fn counted(top: i32, left: i32) -> f32 {
+fn overlap(start: i32, length: i32, limit: i32) -> i32 { return min(start + length, limit) - max(start, 0); }
+fn divisor(top: i32, left: i32) -> f32 {
 {% if INCLUDE_PADDING %}
     return f32(p.kernel_h * p.kernel_w);
 {% else %}
-    return f32(covered(top, p.kernel_h, p.height) * covered(left, p.kernel_w, p.width));
+    return f32(overlap(top, p.kernel_h, p.height) * overlap(left, p.kernel_w, p.width));
 {% endif %}
 }
-fn made(plane: u32, row: i32, column: i32) -> f32 {
-    let from_plane = {{ inputs[0] }}_plane(plane);
+fn pool(plane: u32, row: i32, column: i32) -> f32 {
+    let plane_offset = {{ inputs[0] }}_plane(plane);
     var sum = 0.0f;
 {% if OPERATION == "avg_pool" %}
     let top = row * p.stride_h - p.padding_h;
     let left = column * p.stride_w - p.padding_w;
     for (var y = max(top, 0); y < min(top + p.kernel_h, p.height); y++) {
-        for (var x = max(left, 0); x < min(left + p.kernel_w, p.width); x++) { sum += x_pixel(from_plane, y, x); }
+        for (var x = max(left, 0); x < min(left + p.kernel_w, p.width); x++) { sum += x_pixel(plane_offset, y, x); }
     }
-    return sum / counted(top, left);
+    return sum / divisor(top, left);
 {% else %}
     let below = row + p.padding_h;
     let right = column + p.padding_w;
     for (var y = max(0, (below - p.kernel_h + p.stride_h) / p.stride_h); y < p.down && y * p.stride_h <= below; y++) {
         for (var x = max(0, (right - p.kernel_w + p.stride_w) / p.stride_w); x < p.across && x * p.stride_w <= right; x++) {
-            sum += g_pixel(from_plane, y, x) / counted(y * p.stride_h - p.padding_h, x * p.stride_w - p.padding_w);
+            sum += g_pixel(plane_offset, y, x) / divisor(y * p.stride_h - p.padding_h, x * p.stride_w - p.padding_w);
         }
     }
     return sum;
@@ -126,10 +126,10 @@ fn element(i: u32) -> f32 {
     let across = u32({{ "p.width" if OPERATION.endswith("grad") else "p.across" }});
     let plane = i / pixels;
     let pixel = i - plane * pixels;
-    return made(plane, i32(pixel / across), i32(pixel % across));
+    return pool(plane, i32(pixel / across), i32(pixel % across));
 }
 {{ storage.main(GROUP) }}
-    let i = (group * {{ GROUP }}u + lane) * {{ LANES }}u;
+    let i = (group_id * {{ GROUP }}u + local_id) * {{ LANES }}u;
     if (i >= p.size) { return; }
 {% if LANES == 1 %}
     out_set(p.o_out + i, element(i));

@@ -1,21 +1,21 @@
-{#- Integers that number the rows of something. Import it `with context`:
+{#- Index tensors. Import it `with context`:
 
       import "gather/indices.wgsl" as indices with context
 
-  `declare(binding, dtype, storage, wrap)` declares the buffer `index` and `row_at(i, length)`, which gives element i as a row below
-  `length` <= 2^31, or NOWHERE when it is outside. With `wrap`, negative numbers count from the end. 64-bit numbers are read as
-  pairs of words, so that no 64-bit arithmetic is needed. -#}
+  `declare(binding, dtype, storage, wrap)` declares the buffer `index` and `row_at(i, length)`, which returns element i as a row below
+  `length` <= 2^31, or OUT_OF_RANGE. With `wrap`, negative indices count from the end. 64-bit indices are read as pairs of words, so that
+  no 64-bit arithmetic is needed. -#}
 {% macro declare(binding, dtype, storage, wrap=false) %}
-const NOWHERE = 0xffffffffu;
+const OUT_OF_RANGE = 0xffffffffu;
 {% if dtype in ("int64", "uint64") %}
 {{ storage.scratch(binding, "index", "vec2<u32>", "read") }}
 fn row_at(i: u32, length: u32) -> u32 {
     let words = index[i];
 {% if wrap and dtype == "int64" %}
     let row = select(words.x, words.x + length, words.y == 0xffffffffu);
-    return select(NOWHERE, row, row < length && (words.y == 0u || words.y == 0xffffffffu));
+    return select(OUT_OF_RANGE, row, row < length && (words.y == 0u || words.y == 0xffffffffu));
 {% else %}
-    return select(NOWHERE, words.x, words.x < length && words.y == 0u);
+    return select(OUT_OF_RANGE, words.x, words.x < length && words.y == 0u);
 {% endif %}
 }
 {% else %}
@@ -27,7 +27,7 @@ fn row_at(i: u32, length: u32) -> u32 {
 {% else %}
     let row = number;
 {% endif %}
-    return select(NOWHERE, row, row < length);
+    return select(OUT_OF_RANGE, row, row < length);
 }
 {% endif %}
 {% endmacro %}

@@ -1,9 +1,9 @@
-{#- Sums of rows of `source` by index, in the order of the index, so that results do not vary. A group owns one row of the result and
-    LANES * COLUMNS of its columns. It finds the indices that name its row, a block at a time, as bits in words, and hands every
-    SLOTS-th of them to the same COLUMNS invocations.
+{#- Sums of rows of `source` by index, in index order, so that results are reproducible. A workgroup owns one row of the result and
+    LANES * COLUMNS of its columns. It finds the indices equal to its row, one block at a time, as a bit mask, and assigns every
+    SUMS-th of them to the same COLUMNS invocations.
 
-  BY_ROWS: the group's number is its row, and the sum replaces the row. Otherwise it is the place of the row's first index, which leaves
-  groups with nothing to do but serves results of many rows. ACCUMULATE adds to the row. -#}
+  OWN_ROW: the workgroup's number is its row, and the sum replaces the row. Otherwise the workgroup belongs to an index, and works if that
+  is the first index of its row; this suits results of many more rows than indices. ACCUMULATE adds to the row. -#}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "gather/indices.wgsl" as indices with context %}
 {% set INDEX = INDEX | default("int64") %}
@@ -11,12 +11,12 @@
 {% set LANES = LANES | default(4) %}
 {% set GROUP = GROUP | default(256) %}
 {% set COLUMNS = COLUMNS | default(32) %}
-{% set BY_ROWS = BY_ROWS | default(true) %}
+{% set OWN_ROW = OWN_ROW | default(true) %}
 {% set ACCUMULATE = ACCUMULATE | default(false) %}
 {% set WRAP = WRAP | default(false) %}
-{% set EACH = 8 %}
-{% set WORDS = GROUP * EACH // 32 %}
-{% set SLOTS = GROUP // COLUMNS %}
+{% set UNROLL = 8 %}
+{% set WORDS = GROUP * UNROLL // 32 %}
+{% set SUMS = GROUP // COLUMNS %}
 {% set T = storage.register(DTYPE) %}
 {% set V = "vec4<" ~ T ~ ">" if LANES == 4 else T %}
 {% set suffix = "4" if LANES == 4 else "" %}
@@ -28,64 +28,64 @@
 {{ storage.parameters("o_index: u32, o_source: u32, o_out: u32, count: u32, width: u32, rows: u32, owners: u32, tiles: u32,
     index_step: u32, source_row: u32, source_column: u32") }}
 var<workgroup> matches: array<atomic<u32>, {{ WORDS }}>;
-var<workgroup> parts: array<{{ V }}, {{ GROUP }}>;
-{% if not BY_ROWS %}
+var<workgroup> partial_sums: array<{{ V }}, {{ GROUP }}>;
+{% if not OWN_ROW %}
 var<workgroup> earlier: atomic<u32>;
 {% endif %}
 {{ storage.main(GROUP) }}
-    let owner = group / p.tiles;
+    let owner = group_id / p.tiles;
     if (owner >= p.owners) { return; }
-    let slot = lane / {{ COLUMNS }}u;
-    let column = ((group % p.tiles) * {{ COLUMNS }}u + lane % {{ COLUMNS }}u) * {{ LANES }}u;
-    let inside = column < p.width;
-{% if BY_ROWS %}
+    let sum_id = local_id / {{ COLUMNS }}u;
+    let column = ((group_id % p.tiles) * {{ COLUMNS }}u + local_id % {{ COLUMNS }}u) * {{ LANES }}u;
+    let in_range = column < p.width;
+{% if OWN_ROW %}
     let row = owner;
     let begin = 0u;
 {% else %}
     let row = row_at(p.o_index + owner * p.index_step, p.rows);
     let begin = owner;
-    if (lane == 0u) { atomicStore(&earlier, 0u); }
+    if (local_id == 0u) { atomicStore(&earlier, 0u); }
     workgroupBarrier();
-    for (var i = lane; i < owner; i += {{ GROUP }}u) {
+    for (var i = local_id; i < owner; i += {{ GROUP }}u) {
         if (row_at(p.o_index + i * p.index_step, p.rows) == row) { atomicStore(&earlier, 1u); }
     }
     workgroupBarrier();
-    if (row == NOWHERE || atomicLoad(&earlier) != 0u) { return; }
+    if (row == OUT_OF_RANGE || atomicLoad(&earlier) != 0u) { return; }
 {% endif %}
-    let from_column = p.o_source + column{{ " * p.source_column" if LANES == 1 }};
+    let source_begin = p.o_source + column{{ " * p.source_column" if LANES == 1 }};
     var sum = {{ V }}();
-    var turn = 0u;
-    for (var start = begin; start < p.count; start += {{ GROUP * EACH }}u) {
-        if (lane < {{ WORDS }}u) { atomicStore(&matches[lane], 0u); }
+    var match_count = 0u;
+    for (var start = begin; start < p.count; start += {{ GROUP * UNROLL }}u) {
+        if (local_id < {{ WORDS }}u) { atomicStore(&matches[local_id], 0u); }
         workgroupBarrier();
-        for (var k = 0u; k < {{ GROUP * EACH }}u; k += {{ GROUP }}u) {
-            let i = start + k + lane;
+        for (var k = 0u; k < {{ GROUP * UNROLL }}u; k += {{ GROUP }}u) {
+            let i = start + k + local_id;
             if (i < p.count && row_at(p.o_index + i * p.index_step, p.rows) == row) {
-                atomicOr(&matches[(k + lane) / 32u], 1u << (lane % 32u));
+                atomicOr(&matches[(k + local_id) / 32u], 1u << (local_id % 32u));
             }
         }
         workgroupBarrier();
         for (var w = 0u; w < {{ WORDS }}u; w++) {
             var bits = atomicLoad(&matches[w]);
             while (bits != 0u) {
-                if (turn % {{ SLOTS }}u == slot && inside) {
+                if (match_count % {{ SUMS }}u == sum_id && in_range) {
                     let i = start + w * 32u + firstTrailingBit(bits);
-                    sum += source_at{{ suffix }}(from_column + i * p.source_row);
+                    sum += source_at{{ suffix }}(source_begin + i * p.source_row);
                 }
-                turn++;
+                match_count++;
                 bits &= bits - 1u;
             }
         }
         workgroupBarrier();
     }
-{% if SLOTS > 1 %}
-    parts[lane] = sum;
+{% if SUMS > 1 %}
+    partial_sums[local_id] = sum;
     workgroupBarrier();
-    if (slot != 0u) { return; }
-    for (var s = lane + {{ COLUMNS }}u; s < {{ GROUP }}u; s += {{ COLUMNS }}u) { sum += parts[s]; }
+    if (sum_id != 0u) { return; }
+    for (var s = local_id + {{ COLUMNS }}u; s < {{ GROUP }}u; s += {{ COLUMNS }}u) { sum += partial_sums[s]; }
 {% endif %}
-    if (inside) {
-        let place = p.o_out + row * p.width + column;
-        out_set{{ suffix }}(place, {{ "out_at" ~ suffix ~ "(place) + " if ACCUMULATE }}sum);
+    if (in_range) {
+        let at = p.o_out + row * p.width + column;
+        out_set{{ suffix }}(at, {{ "out_at" ~ suffix ~ "(at) + " if ACCUMULATE }}sum);
     }
 }

@@ -1,21 +1,21 @@
-{#- Rows of a tensor (outer, capacity, width) replaced from row `position` on by those of `value`, of `rows` rows and any layout, an
-    invocation per element of UNIT bytes. Rows that have no place are left out. -#}
+{#- Replaces rows of a tensor (outer, capacity, width) from row `position` on by the `rows` rows of `value`, which may have any strides: one
+    invocation per element of BYTES bytes. Rows out of range are skipped. -#}
 {% import "lib/storage.wgsl" as storage with context %}
-{% import "lib/copy_units.wgsl" as units with context %}
-{% set UNIT = UNIT | default(4) %}
+{% import "lib/raw_elements.wgsl" as raw with context %}
+{% set BYTES = BYTES | default(4) %}
 {% set GROUP = GROUP | default(64) %}
-{{ units.source(0, "value", UNIT, storage) }}
-{{ units.target(1, "out", UNIT, storage) }}
+{{ raw.source(0, "value", BYTES, storage) }}
+{{ raw.target(1, "out", BYTES, storage) }}
 {{ storage.parameters("o_value: u32, o_out: u32, position: i32, items: u32, rows: u32, width: u32, capacity: u32, inner: u32,
-    outer_step: u32, inner_step: u32, row_step: u32, step: u32") }}
+    outer_stride: u32, inner_stride: u32, row_stride: u32, column_stride: u32") }}
 {{ storage.main(GROUP) }}
-    let item = group * {{ GROUP }}u + lane;
+    let item = group_id * {{ GROUP }}u + local_id;
     if (item >= p.items) { return; }
     let column = item % p.width;
     let row = item / p.width % p.rows;
     let batch = item / p.width / p.rows;
     let at = p.position + i32(row);
     if (at < 0 || at >= i32(p.capacity)) { return; }
-    let source = batch / p.inner * p.outer_step + batch % p.inner * p.inner_step + row * p.row_step + column * p.step;
-    out_put(p.o_out + (batch * p.capacity + u32(at)) * p.width + column, value_unit(p.o_value + source));
+    let source = batch / p.inner * p.outer_stride + batch % p.inner * p.inner_stride + row * p.row_stride + column * p.column_stride;
+    out_store(p.o_out + (batch * p.capacity + u32(at)) * p.width + column, value_load(p.o_value + source));
 }

@@ -1,14 +1,14 @@
-{#- How two partial results `a` and `b` are joined, as WGSL expressions in the type T. largest and smallest keep a NaN from either side.
+{#- How two partial results `a` and `b` are combined, as WGSL expressions of type T. largest and smallest propagate NaN from either side.
     Import it `with context`. -#}
-{% macro joined(operation, T) %}
-{#- Both are tested for NaN, because OpenGL's compilers turn comparisons around. -#}
+{% macro combine(operation, T) %}
+{#- Both are tested for NaN, because OpenGL compilers invert comparisons. -#}
 {% set float = T == "f32" %}
 {{- {"sum": "a + b", "prod": "a * b", "either": "a | b", "both": "a & b",
      "largest": "select(b, a, isnan_f32(a) || (a > b && !isnan_f32(b)))" if float else "max(a, b)",
      "smallest": "select(b, a, isnan_f32(a) || (a < b && !isnan_f32(b)))" if float else "min(a, b)"}[operation] -}}
 {% endmacro %}
 
-{#- The value that changes nothing when it is joined. -#}
+{#- The identity element of the operation. -#}
 {% macro identity(operation, T) %}
 {%- if operation == "largest" -%}
 {{ {"f32": "-infinity()", "i32": "-2147483647 - 1", "i64": "-9223372036854775807li - 1li"}.get(T, T ~ "(0)") }}
@@ -19,17 +19,17 @@
 {%- endif -%}
 {% endmacro %}
 
-{#- Declares V, WIDTH partial results side by side, and functions on it. -#}
+{#- Declares V, a vector of partial results, and functions on it. -#}
 {% macro declarations(operation, T, register, map, width) %}
-fn joined(a: {{ T }}, b: {{ T }}) -> {{ T }} { return {{ joined(operation, T) }}; }
-fn term(v: {{ register }}) -> {{ T }} { return {{ map }}; }
+fn combine(a: {{ T }}, b: {{ T }}) -> {{ T }} { return {{ combine(operation, T) }}; }
+fn map_term(v: {{ register }}) -> {{ T }} { return {{ map }}; }
 {% if width == 4 %}
 alias V = vec4<{{ T }}>;
-fn joined_v(a: V, b: V) -> V { return V(joined(a.x, b.x), joined(a.y, b.y), joined(a.z, b.z), joined(a.w, b.w)); }
-fn terms(v: vec4<{{ register }}>) -> V { return V(term(v.x), term(v.y), term(v.z), term(v.w)); }
+fn combine_v(a: V, b: V) -> V { return V(combine(a.x, b.x), combine(a.y, b.y), combine(a.z, b.z), combine(a.w, b.w)); }
+fn map_terms(v: vec4<{{ register }}>) -> V { return V(map_term(v.x), map_term(v.y), map_term(v.z), map_term(v.w)); }
 {% else %}
 alias V = {{ T }};
-fn joined_v(a: V, b: V) -> V { return joined(a, b); }
-fn terms(v: {{ register }}) -> V { return term(v); }
+fn combine_v(a: V, b: V) -> V { return combine(a, b); }
+fn map_terms(v: {{ register }}) -> V { return map_term(v); }
 {% endif %}
 {% endmacro %}

@@ -1,4 +1,4 @@
-{#- Floats to integers by C's rules, where those leave the result open: saturating, NaN to 0, and unsigned ones wrap a negative. -#}
+{#- Float to integer conversion by C's rules, and where C leaves the result undefined: saturates, maps NaN to 0, and wraps negatives to unsigned. -#}
 fn i32_of_float(x: f32) -> i32 {
     let inside = x > -2147483648.0f && x < 2147483648.0f;
     let outside = select(select(0, 2147483647, x >= 2147483648.0f), -2147483647 - 1, x <= -2147483648.0f);

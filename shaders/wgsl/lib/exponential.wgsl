@@ -1,4 +1,4 @@
-{#- Exponentials of one f32, because WGSL's own may be off by tens of units. The polynomial is the one of Cephes (Moshier). -#}
+{#- Exponentials of f32; the error of WGSL's own exp may be tens of ulp. The polynomial is from Cephes (Moshier). -#}
 {% include "lib/special_values.wgsl" %}
 // 2^n for -126 <= n <= 127.
 fn power_of_two(n: i32) -> f32 { return bitcast<f32>(u32(n + 127) << 23u); }
@@ -16,7 +16,7 @@ fn expm1_near(r: f32) -> f32 {
     q = q * r + 5.0000001201e-1f;
     return q * r * r + r;
 }
-// x - n ln(2), in two parts of which the first has few bits.
+// x - n ln(2), with ln(2) split in two (Cody and Waite).
 fn without_ln2(x: f32, n: f32) -> f32 { return (x - n * 0.693359375f) + n * 2.12194440e-4f; }
 fn clamped(x: f32, low: f32, high: f32) -> f32 { return select(select(x, low, x < low), high, x > high); }
 fn exp_f32(x: f32) -> f32 {
@@ -25,7 +25,7 @@ fn exp_f32(x: f32) -> f32 {
     let value = scaled(1.0f + expm1_near(without_ln2(c, n)), i32(n));
     return select(value, x, isnan_f32(x));
 }
-// The same for x <= 0, without subnormal results. The comparison is one of bits, so that it is false for NaN.
+// exp(x) for x <= 0, flushing subnormal results to 0. The comparison is on bits, so that NaN fails it.
 fn exp_nonpositive_f32(x: f32) -> f32 {
     let vanishes = bitcast<u32>(x) - 0xc2ae0001u < 0x3cd20000u;
     let c = select(x, -87.0f, vanishes);
@@ -36,7 +36,7 @@ fn exp_nonpositive_f32(x: f32) -> f32 {
 fn expm1_f32(x: f32) -> f32 {
     let c = clamped(x, -18.0f, 89.0f);
     let n = round(c * 1.44269504f);
-    // 2^128 is out of reach, so that the last step of overflow is left to exp.
+    // 2^128 is not representable, so exp handles results near overflow.
     let m = min(i32(n), 127);
     let value = scaled(expm1_near(without_ln2(c, n)), m) + (power_of_two(m) - 1.0f);
     return select(select(value, exp_f32(x), x > 80.0f), x, isnan_f32(x) || fabs_f32(x) < 1.0e-8f);

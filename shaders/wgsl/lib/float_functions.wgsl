@@ -1,30 +1,30 @@
-{#- Functions of one f32. WGSL allows its own exp, log, sin and pow to be off by hundreds of units and compilers to ignore NaN, so
-    these are built from +, -, *, /, sqrt, floor and bit operations. The polynomials of the trigonometric functions are the
-    published minimax ones of Cephes (Moshier); those of erf were fitted in float64. -#}
+{#- Functions of f32. WGSL allows errors of hundreds of ulp in exp, log, sin and pow, and compilers may ignore NaN, so these are built from
+    +, -, *, /, sqrt, floor and bit operations. The polynomials of the trigonometric functions are the minimax ones of Cephes (Moshier);
+    those of erf were fitted in float64. -#}
 {% include "lib/logarithm.wgsl" %}
 {% include "lib/mul64.wgsl" %}
 {% include "lib/sincos.wgsl" %}
 var<private> two_over_pi: array<u32, 7> = array<u32, 7>(
     0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
 
-// x less a multiple of pi/2, and that multiple modulo 4 (Payne and Hanek, SIGNUM Newsletter 18, 1983).
-fn reduced_far(x: f32) -> Turn {
+// Range reduction of large x: x - n pi/2 and n modulo 4 (Payne and Hanek, SIGNUM Newsletter 18, 1983).
+fn reduced_large(x: f32) -> ReducedAngle {
     let bits = bitcast<u32>(x);
     let exponent = i32((bits >> 23u) & 0xffu) - 127;
     let mantissa = (bits & 0x7fffffu) | 0x800000u;
-    // x = mantissa 2^(exponent - 23). Take three words of 2/pi from the bit on that contributes whole quarter turns.
+    // x = mantissa 2^(exponent - 23). Take three words of 2/pi, beginning at the first bit that contributes to n modulo 4.
     let first = u32(max(exponent - 23 - 1, 0));
     let word = first / 32u;
     let shift = first % 32u;
-    var parts = array<u32, 3>();
+    var words = array<u32, 3>();
     for (var i = 0u; i < 3u; i++) {
         let high = two_over_pi[min(word + i, 6u)];
         let low = two_over_pi[min(word + i + 1u, 6u)];
-        parts[i] = select((high << shift) | (low >> (32u - max(shift, 1u))), high, shift == 0u);
+        words[i] = select((high << shift) | (low >> (32u - max(shift, 1u))), high, shift == 0u);
     }
-    let p0 = mantissa * parts[0];
-    let p1 = product(mantissa, parts[1]);
-    let p2 = product(mantissa, parts[2]);
+    let p0 = mantissa * words[0];
+    let p1 = product(mantissa, words[1]);
+    let p2 = product(mantissa, words[2]);
     let low = p1.y + p2.x;
     let high = p0 + p1.x + select(0u, 1u, low < p1.y);
     // The words hold x 2/pi from bit `first` on: 2^(exponent - 23 - first) is the weight of the last bit above the point.
@@ -37,15 +37,15 @@ fn reduced_far(x: f32) -> Turn {
     let signed = bitcast<i32>((aligned << 2u) | (rest >> 30u));
     let angle = (f32(signed) + f32((rest << 2u) >> 8u) * 5.9604645e-8f) * (1.57079633f / 4294967296.0f);
     let negative = bits >= 0x80000000u;
-    return Turn(select(angle, -angle, negative), select(quarters, -quarters, negative) & 3);
+    return ReducedAngle(select(angle, -angle, negative), select(quarters, -quarters, negative) & 3);
 }
-fn reduced(x: f32) -> Turn {
+fn reduced(x: f32) -> ReducedAngle {
     if (fabs_f32(x) < 8192.0f) {
         let n = round(x * 0.636619772f);
         let angle = ((x - n * 1.5703125f) - n * 4.837512969970703e-4f) - n * 7.549789948768648e-8f;
-        return Turn(angle, i32(n) & 3);
+        return ReducedAngle(angle, i32(n) & 3);
     }
-    return reduced_far(x);
+    return reduced_large(x);
 }
 fn sine_f32(x: f32) -> f32 {
     if (!isfinite_f32(x)) { return not_a_number(); }
@@ -53,15 +53,15 @@ fn sine_f32(x: f32) -> f32 {
 }
 fn cosine_f32(x: f32) -> f32 {
     if (!isfinite_f32(x)) { return not_a_number(); }
-    let turn = reduced(x);
-    return quarter_sine(Turn(turn.angle, turn.quarters + 1));
+    let r = reduced(x);
+    return quarter_sine(ReducedAngle(r.angle, r.quarters + 1));
 }
 fn tangent_f32(x: f32) -> f32 {
     if (!isfinite_f32(x)) { return not_a_number(); }
-    let turn = reduced(x);
-    let s = sine_near(turn.angle);
-    let c = cosine_near(turn.angle);
-    let value = select(s / c, -c / s, (turn.quarters & 1) == 1);
+    let r = reduced(x);
+    let s = sine_near(r.angle);
+    let c = cosine_near(r.angle);
+    let value = select(s / c, -c / s, (r.quarters & 1) == 1);
     return select(value, x, fabs_f32(x) < 1.0e-4f);
 }
 fn atan_f32(x: f32) -> f32 {
@@ -81,7 +81,7 @@ fn atan2_f32(y: f32, x: f32) -> f32 {
     if (isinf_f32(x) && isinf_f32(y)) { return copysign_f32(select(0.785398163f, 2.35619449f, x < 0.0f), y); }
     if (isinf_f32(y) || x == 0.0f) { return copysign_f32(1.57079633f, y); }
     if (isinf_f32(x)) { return copysign_f32(select(0.0f, pi, x < 0.0f), y); }
-    // Scaled, so that neither huge nor tiny operands leave the range of the quotient.
+    // Scaled, so that the quotient of huge or tiny operands neither overflows nor underflows.
     let big = max(fabs_f32(x), fabs_f32(y));
     let scale = select(select(1.0f, 1.0e20f, big < 1.0e-18f), 1.0e-20f, big > 1.0e18f);
     let a = atan_f32(fabs_f32((y * scale) / (x * scale)));
@@ -128,7 +128,7 @@ fn tanh_f32(x: f32) -> f32 {
     return select(copysign_f32(value, x), x, isnan_f32(x) || a < 1.0e-5f);
 }
 
-// The leading 12 bits: products of two such numbers are exact.
+// The leading 12 bits of the mantissa: products of two such numbers are exact.
 fn leading(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); }
 // a b as a rounded product and its error (Dekker, Numerische Mathematik 18, 1971).
 fn exact_product(a: f32, b: f32) -> vec2<f32> {
@@ -139,8 +139,8 @@ fn exact_product(a: f32, b: f32) -> vec2<f32> {
     let high = a * b;
     return vec2<f32>(high, ((ah * bh - high) + ah * bl + al * bh) + al * bl);
 }
-// x^y for finite x > 0: log2(x) and its product with y in two words each, because the exponent magnifies their error.
-fn power_finite(x: f32, y: f32) -> f32 {
+// x^y for finite x > 0. log2(x) and y log2(x) are double-float numbers, because the exponential magnifies their error.
+fn power_positive(x: f32, y: f32) -> f32 {
     let parts = split(x);
     let f = parts.fraction;
     let d = 2.0f + f;
@@ -174,13 +174,13 @@ fn signed_power_f32(x: f32, y: f32) -> f32 {
     } else if (size == 0.0f || isinf_f32(size)) {
         value = select(0.0f, infinity(), (size == 0.0f) == (y < 0.0f));
     } else {
-        value = power_finite(size, y);
+        value = power_positive(size, y);
     }
     if (x < 0.0f && isfinite_f32(x) && !whole) { return not_a_number(); }
     return select(value, copysign_f32(value, x), odd);
 }
 
-// log(erfc(a)) for 1 <= a <= 4, and erf(a) / a in terms of a a for a <= 1.
+// log(erfc(a)) for 1 <= a <= 4, and erf(a) / a as a polynomial in a^2 for a <= 1.
 fn log_erfc(a: f32) -> f32 {
     var p = 0.00013354658f;
     p = p * a - 0.0023899076f;
@@ -204,7 +204,7 @@ fn error_function_f32(x: f32) -> f32 {
     let far = copysign_f32(1.0f - exp_f32(log_erfc(a)), x);
     return select(select(far, x * erf_over_x(a * a), a < 1.0f), x, isnan_f32(x));
 }
-// (1 + erf(x / sqrt 2)) / 2; for x < 0 formed from erfc, so that nothing cancels.
+// (1 + erf(x / sqrt 2)) / 2; computed from erfc for x < 0 to avoid cancellation.
 fn normal_distribution_f32(x: f32) -> f32 {
     let t = x * 0.70710678f;
     let size = fabs_f32(t);
@@ -214,13 +214,13 @@ fn normal_distribution_f32(x: f32) -> f32 {
     let near = 0.5f * t * erf_over_x(a * a) + 0.5f;
     return select(select(far, 0.0f, x < -5.65f), near, a < 1.0f);
 }
-fn gelu_slope_f32(x: f32) -> f32 { return normal_distribution_f32(x) + x * 0.39894228f * exp_f32(-0.5f * x * x); }
-fn gelu_tanh_slope_f32(x: f32) -> f32 {
+fn gelu_derivative_f32(x: f32) -> f32 { return normal_distribution_f32(x) + x * 0.39894228f * exp_f32(-0.5f * x * x); }
+fn gelu_tanh_derivative_f32(x: f32) -> f32 {
     let u = (x + 0.044715f * x * x * x) * 1.5957691f;
     let s = 1.0f / (1.0f + exp_f32(-u));
     return s + x * s * (1.0f - s) * (0.21406445f * (x * x) + 1.5957691f);
 }
-fn silu_slope_f32(x: f32) -> f32 {
+fn silu_derivative_f32(x: f32) -> f32 {
     let s = 1.0f / (1.0f + exp_f32(-x));
     return s * (x * (1.0f - s) + 1.0f);
 }

@@ -1,16 +1,15 @@
-{#- Products without workgroup memory, wherever the operands come from. Import it `with context`:
+{#- Matrix products in register blocks, without workgroup memory, for any source of operands. Import it `with context`:
 
-  An invocation makes ROWS rows of QUADS times four columns straight from memory, four terms at a time. DOWN x ACROSS invocations
-  make a group. With BROADCAST each loads a quarter of the left operand, and the quarters of a subgroup exchange it: where a load
-  costs as much as many multiplications. Then DOWN is 1. Where there are few results, several groups share out the terms of each.
+  An invocation computes ROWS rows of QUADS times four columns, four terms at a time. A workgroup is DOWN x ACROSS invocations. With
+  BROADCAST, each invocation loads a quarter of the left operand and subgroups exchange the quarters: for devices on which a load costs
+  as much as many multiply-adds. DOWN is then 1. Where there are few results, split-K lets several workgroups batch_split the terms.
 
-  - `main(storage)` opens the kernel and finds the invocation's place: `row`, `column`, `batch`, `split`, and the terms from
-    `start` to `end`, of which there is at least one. It needs p.m, p.n, p.k, p.terms (per split) and p.count (the length of the
-    batch). `quarter` is the invocation's share.
+  - `main(storage)` opens the kernel and locates the invocation: `row`, `column`, `batch`, `split`, and the terms from `start` to `end`,
+    at least one. It needs p.m, p.n, p.k, p.split_length and p.count (the length of the batch). `quarter` is the invocation's quarter.
   - `product()` calls its caller for code that loads four terms from `term` on. Of the right operand, `y0_0` ... `y3_0`, `y0_1` ... are
-    four columns for each term and quad. Of the left operand, LOADED variables `x0` ... hold vectors along A_ALONG: four terms of rows
-    STEP apart from `loaded_row` on, or four rows ("places"). Of the latter, with BROADCAST, the next four rows in each
-    variable, for term number `quarter`; else one variable for each of the four terms before the next four rows.
+    four columns for each term and quad. Of the left operand, LEFT_VECTORS variables `x0` ... hold vectors along A_MAJOR: "k", four terms
+    of rows ROW_STEP apart from `loaded_row` on; or "mn", four rows. In the latter case, with BROADCAST each variable holds the next four
+    rows for term number `quarter`; without it, one variable per term holds four rows, then come the next four rows.
   - `results()` calls its caller with the number of a quad, for code that stores the four sums `sum` of row `at_row` from column
     `at_column` on. -#}
 {% set REAL = REAL | default("f32") %}
@@ -19,25 +18,25 @@
 {% set ACROSS = ACROSS | default(16) %}
 {% set DOWN = DOWN | default(4) %}
 {% set BROADCAST = BROADCAST | default(false) %}
-{#- A product of booleans is an `or` of `and`s. -#}
+{#- Boolean products: or of ands. -#}
 {% set LOGICAL = LOGICAL | default(false) %}
-{% set LOADED = ROWS // 4 if BROADCAST else ROWS %}
-{% set STEP = 4 if BROADCAST else 1 %}
-{% set A_ALONG = A_ALONG | default("terms") %}
+{% set LEFT_VECTORS = ROWS // 4 if BROADCAST else ROWS %}
+{% set ROW_STEP = 4 if BROADCAST else 1 %}
+{% set A_MAJOR = A_MAJOR | default("k") %}
 
 {% macro main(storage) %}
 {{ storage.main(ACROSS * DOWN, "@builtin(subgroup_invocation_id) subgroup_lane: u32," if BROADCAST else "") }}
     let across = (p.n + {{ 4 * QUADS * ACROSS - 1 }}u) / {{ 4 * QUADS * ACROSS }}u;
     let down = (p.m + {{ ROWS * DOWN - 1 }}u) / {{ ROWS * DOWN }}u;
-    let block = group % (across * down);
-    let share = group / (across * down);
-    let batch = share % p.count;
-    let split = share / p.count;
-    let start = split * p.terms;
+    let block = group_id % (across * down);
+    let batch_split = group_id / (across * down);
+    let batch = batch_split % p.count;
+    let split = batch_split / p.count;
+    let start = split * p.split_length;
     if (start >= p.k) { return; }
-    let end = min(start + p.terms, p.k);
-    let row = (block / across * {{ DOWN }}u + lane / {{ ACROSS }}u) * {{ ROWS }}u;
-    let column = (block % across * {{ QUADS * ACROSS }}u + lane % {{ ACROSS }}u) * 4u;
+    let end = min(start + p.split_length, p.k);
+    let row = (block / across * {{ DOWN }}u + local_id / {{ ACROSS }}u) * {{ ROWS }}u;
+    let column = (block % across * {{ QUADS * ACROSS }}u + local_id % {{ ACROSS }}u) * 4u;
 {% if BROADCAST %}
     let quarter = subgroup_lane & 3u;
     let loaded_row = row + quarter;
@@ -49,11 +48,11 @@
 
 {#- Term u of row r of the left operand. -#}
 {% macro left(r, u) %}
-{% set holder, other = (r % 4, u) if A_ALONG == "terms" else (u, r % 4) %}
+{% set vector, component = (r % 4, u) if A_MAJOR == "k" else (u, r % 4) %}
 {% if BROADCAST %}
-subgroupBroadcast(x{{ r // 4 }}.{{ "xyzw"[other] }}, {{ holder }}u)
+subgroupBroadcast(x{{ r // 4 }}.{{ "xyzw"[component] }}, {{ vector }}u)
 {%- else %}
-x{{ r // 4 * 4 + holder }}.{{ "xyzw"[other] }}
+x{{ r // 4 * 4 + vector }}.{{ "xyzw"[component] }}
 {%- endif %}
 {% endmacro %}
 
@@ -67,8 +66,8 @@ x{{ r // 4 * 4 + holder }}.{{ "xyzw"[other] }}
 {{ caller() }}
         if (term + 4u > end) {
             let inside = vec4<bool>(true, term + 1u < end, term + 2u < end, term + 3u < end);
-{% for r in range(LOADED) %}
-            x{{ r }} = select(vec4<{{ REAL }}>(), x{{ r }}, {{ "inside" if A_ALONG == "terms" else "inside[quarter]" if BROADCAST else "inside." ~ "xyzw"[r % 4] }});
+{% for r in range(LEFT_VECTORS) %}
+            x{{ r }} = select(vec4<{{ REAL }}>(), x{{ r }}, {{ "inside" if A_MAJOR == "k" else "inside[quarter]" if BROADCAST else "inside." ~ "xyzw"[r % 4] }});
 {% endfor %}
 {% for u in range(1, 4) %}
 {% for q in range(QUADS) %}

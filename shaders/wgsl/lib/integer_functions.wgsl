@@ -1,4 +1,4 @@
-{#- Functions of one integer of type T (i32, u32, i64 or u64). -#}
+{#- Functions of one integer type T (i32, u32, i64 or u64). -#}
 {% set T = T | default("i32") %}
 {% set signed = T in ("i32", "i64") %}
 {% set one = T ~ "(1)" %}
@@ -22,7 +22,7 @@ fn floor_remainder_{{ T }}(x: {{ T }}, y: {{ T }}) -> {{ T }} {
     return select(moved, {{ zero }}, y == {{ zero }} || y == {{ T }}(-1));
 }
 {% endif %}
-// By squaring. Negative exponents give 0, as the truncated reciprocal would.
+// Exponentiation by squaring. Negative exponents give 0, the truncated reciprocal.
 fn integer_pow_{{ T }}(x: {{ T }}, y: {{ T }}) -> {{ T }} {
 {% if signed %}
     if (y < {{ zero }}) { return {{ zero }}; }

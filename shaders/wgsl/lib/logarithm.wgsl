@@ -1,4 +1,4 @@
-{#- Logarithms and exponentials of one f32. The polynomial is the published minimax one of FreeBSD's msun. -#}
+{#- Logarithms and exponentials of f32. The polynomial is the minimax one of FreeBSD's msun. -#}
 {% include "lib/exponential.wgsl" %}
 struct Split { fraction: f32, exponent: f32 }
 // x = (1 + fraction) 2^exponent with sqrt(1/2) <= 1 + fraction < sqrt(2), for finite x > 0.
@@ -32,8 +32,8 @@ fn log2_f32(x: f32) -> f32 {
     return log_special(x, value);
 }
 fn log10_f32(x: f32) -> f32 { return log_special(x, log_finite(x) * 0.434294482f); }
-// Near 0 the fraction of 1 + x is x itself; farther away the rounding of 1 + x is small beside the logarithm. The usual correction
-// x - (u - 1) is of no use here, because compilers may take it for 0.
+// Near 0 the fraction of 1 + x is x itself; elsewhere the rounding error of 1 + x is small relative to the logarithm. The usual
+// correction x - (u - 1) does not work, because compilers may simplify it to 0.
 fn log1p_f32(x: f32) -> f32 {
     let s = x / (2.0f + x);
     let square = 0.5f * x * x;

@@ -1,4 +1,4 @@
-{#- The 64-bit product of two words, high half first. -#}
+{#- The 64-bit product of two words, as (high, low). -#}
 fn product(a: u32, b: u32) -> vec2<u32> {
 {% if INT64 | default(false) %}
     let p = u64(a) * u64(b);

@@ -1,9 +1,10 @@
-{#- Several tensors in one launch. They are given in SLOTS slots of OPERANDS each and cut into chunks of CHUNK elements; the chunks of all
-    slots are numbered one after the other, and each group of GROUP invocations takes one. Import it `with context`:
+{#- Several tensors in one launch: SLOTS slots of one tensor per operand in OPERANDS, divided into chunks of CHUNK elements. The chunks of all
+    slots are numbered consecutively; each workgroup of GROUP invocations processes one. Import it `with context`:
 
-  - `declare(storage)` declares the buffers of slot s as NAMEs, from binding 0 on; `buffers` is how many there are.
-  - `members()` are the parameters: for each slot the offsets of its tensors and its size.
-  - `each()` is called around what is to be done for the four elements from `i` on of slot s, of which `left` exist. -#}
+  - `declare(storage)` declares the buffers of slot s as NAMEs, from binding 0 on; `buffers` is their number.
+  - `members()` are parameters: for each slot the offsets of its tensors and its size.
+  - `for_elements()` repeats its block for the four elements at `i` of slot s; `remaining` of them and of those that follow exist.
+  - `load(name, s)` and `store(name, s, values)` access these four elements; `store` skips those out of range. -#}
 {% set OPERANDS = OPERANDS | default([]) %}
 {% set SLOTS = SLOTS | default(2) %}
 {% set WIDTH = WIDTH | default(4) %}
@@ -24,36 +25,34 @@
 {% for s in range(SLOTS) %}{% for o in OPERANDS %}o_{{ o.name ~ s }}: u32, {% endfor %}size{{ s }}: u32, {% endfor %}
 {% endmacro %}
 
-{% macro each() %}
+{% macro for_elements() %}
     let end0 = (p.size0 + {{ CHUNK - 1 }}u) / {{ CHUNK }}u;
 {% for s in range(1, SLOTS) %}
     let end{{ s }} = end{{ s - 1 }} + (p.size{{ s }} + {{ CHUNK - 1 }}u) / {{ CHUNK }}u;
 {% endfor %}
 {% for s in range(SLOTS) %}
-    {{ "else " if s }}if (group < end{{ s }}) {
-        let begin = (group{{ " - end" ~ (s - 1) if s }}) * {{ CHUNK }}u;
+    {{ "else " if s }}if (group_id < end{{ s }}) {
+        let begin = (group_id{{ " - end" ~ (s - 1) if s }}) * {{ CHUNK }}u;
         let stop = min(begin + {{ CHUNK }}u, p.size{{ s }});
-        for (var i = begin + lane * 4u; i < stop; i += {{ GROUP * 4 }}u) {
-            let left = stop - i;
+        for (var i = begin + local_id * 4u; i < stop; i += {{ GROUP * 4 }}u) {
+            let remaining = stop - i;
 {{ caller(s) }}
         }
     }
 {% endfor %}
 {% endmacro %}
 
-{#- Writes the first `left` of four elements. -#}
-{% macro put(name, s, values) %}
-            if (left >= 4u) {
+{% macro store(name, s, values) %}
+            if (remaining >= 4u) {
                 {{ name ~ s }}_set4(p.o_{{ name ~ s }} + i, {{ values }});
             } else {
 {% for k in range(3) %}
-                if (left > {{ k }}u) { {{ name ~ s }}_set(p.o_{{ name ~ s }} + i + {{ k }}u, {{ values }}[{{ k }}]); }
+                if (remaining > {{ k }}u) { {{ name ~ s }}_set(p.o_{{ name ~ s }} + i + {{ k }}u, {{ values }}[{{ k }}]); }
 {% endfor %}
             }
 {% endmacro %}
 
-{#- Four elements, of which those past the end are whatever lies there. -#}
-{% macro get(name, s) %}
+{% macro load(name, s) %}
 {%- set x = name ~ s -%}
 {%- if WIDTH == 4 -%}
 {{ x }}_at4(p.o_{{ x }} + i)

@@ -1,4 +1,4 @@
-{#- Philox4x32-10: four random words for a counter and a key, both low word first. Source: Salmon et al., Parallel random numbers: as
+{#- Philox4x32-10: four random words from a counter and a key, both low word first. Source: Salmon et al., Parallel random numbers: as
     easy as 1, 2, 3 (SC 2011). -#}
 {% include "lib/mul64.wgsl" %}
 fn philox(counter: vec2<u32>, seed: vec2<u32>) -> vec4<u32> {
@@ -12,7 +12,7 @@ fn philox(counter: vec2<u32>, seed: vec2<u32>) -> vec4<u32> {
 {% endfor %}
     return c;
 }
-// The counter `block` places after `first`.
+// The counter `first` + `block`.
 fn counter_at(first: vec2<u32>, block: u32) -> vec2<u32> {
     let low = first.x + block;
     return vec2<u32>(low, first.y + select(0u, 1u, low < block));

@@ -1,5 +1,5 @@
-{#- Infinities, NaN, rounding to whole numbers, quotients and roots of one f32. Compilers may ignore NaN, so it is told by its bits. -#}
-// Not constants, so that no compiler folds them into an error.
+{#- Infinities, NaN, rounding to integers, quotients and square roots of f32. Compilers may assume that there is no NaN, so it is tested by its bits. -#}
+// Variables, because compilers reject constant expressions that are infinite or NaN.
 var<private> infinity_bits: u32 = 0x7f800000u;
 var<private> nan_bits: u32 = 0x7fc00000u;
 
@@ -17,7 +17,7 @@ fn ceil_f32(x: f32) -> f32 { return select(copysign_f32(ceil(x), x), x, !(fabs_f
 fn trunc_f32(x: f32) -> f32 { return select(copysign_f32(trunc(x), x), x, !(fabs_f32(x) < 8388608.0f)); }
 fn rint_f32(x: f32) -> f32 { return select(copysign_f32(round(x), x), x, !(fabs_f32(x) < 8388608.0f)); }
 
-// One Newton step brings the driver's quotient, off by up to 2.5 units, to within about one, and exact quotients to exact.
+// One Newton step improves the driver's quotient from 2.5 ulp to about one, and makes representable quotients exact.
 fn quotient_f32(x: f32, y: f32) -> f32 {
     let q = x / y;
     let size = fabs_f32(y);

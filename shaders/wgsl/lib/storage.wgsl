@@ -1,19 +1,20 @@
-{#- How dtypes lie in storage buffers, and how they are read and written. Import it `with context`:
+{#- Layout of dtypes in storage buffers, and how to load and store elements. Import it `with context`:
 
       import "lib/storage.wgsl" as storage with context
 
   - `enable()` comes first in every kernel file.
-  - `input(binding, name, dtype, lanes)` declares a buffer that is read and the functions `NAME_at(i)` for element i and
-    `NAME_at4(i)` for four elements from i on. With lanes = 4 the latter is one load and i must be a multiple of 4.
-  - `output(binding, name, dtype, lanes)` declares one that is written, `NAME_set(i, value)` and `NAME_set4(i, values)`.
+  - `input(binding, name, dtype, lanes)` declares a read-only buffer and the functions `NAME_at(i)` for element i and `NAME_at4(i)` for
+    four elements from i on. With lanes = 4 the latter is one load, and i must be a multiple of 4.
+  - `output(binding, name, dtype, lanes)` declares a write-only buffer, `NAME_set(i, value)` and `NAME_set4(i, values)`.
   - `inout(...)` declares both.
   - `scratch(binding, name, type, access)` declares workspace of plain WGSL elements.
-  - `parameters(members)` declares the struct of numbers `p`.
-  - `register(dtype)` is the type in which an element is computed: f32, i32, u32, i64 or u64; a bool is a u32 of 0 or 1.
-  - `main(size, builtins)` opens the kernel: `group` numbers the group, `lane` the invocation in it; `builtins` declares more.
+  - `parameters(members)` declares the parameter struct `p`.
+  - `register(dtype)` is the type in which elements are computed: f32, i32, u32, i64 or u64; a bool is a u32 of 0 or 1.
+  - `main(size, builtins)` opens the kernel: `group_id` is the linear index of the workgroup, `local_id` that of the invocation in it;
+    `builtins` declares more arguments.
 
-  Types smaller than a word share words. Each invocation then changes its own bytes only, atomically, so that neighbours
-  may be written by others. -#}
+  Elements smaller than a word share words. A store changes its own bytes with atomic operations, because other invocations may store
+  the neighbours. -#}
 {% set REGISTERS = {
   "float32": "f32", "float16": "f32", "bfloat16": "f32", "int8": "i32", "int16": "i32", "int32": "i32", "int64": "i64",
   "uint8": "u32", "uint16": "u32", "uint32": "u32", "uint64": "u64", "bool_": "u32"} %}
@@ -158,13 +159,13 @@ var<immediate> p: Parameters;
 {% macro main(size, builtins="") %}
 @compute @workgroup_size({{ size }})
 fn main(
-    @builtin(workgroup_id) group_place: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32, {{ builtins }}
+    @builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) local_id: u32, {{ builtins }}
 ) {
-    let group = group_place.y * grid.x + group_place.x;
+    let group_id = workgroup.y * grid.x + workgroup.x;
 {% endmacro %}
 
-{#- Rounding to nearest, ties to even, on the bits; a NaN stays one. Only where a 16-bit float is stored in words. -#}
+{#- Round to nearest, ties to even, on the bits; NaN stays NaN. Used only where 16-bit floats are stored in words. -#}
 {% macro half_functions() %}
 fn bfloat16_bits(value: f32) -> u32 {
     let bits = bitcast<u32>(value);
@@ -175,7 +176,7 @@ fn float16_bits(value: f32) -> u32 {
     let bits = bitcast<u32>(value);
     let sign = (bits >> 16u) & 0x8000u;
     let size = bits & 0x7fffffffu;
-    // Normal results keep 10 of 23 fraction bits; smaller ones count units of 2^-24.
+    // Normal results keep 10 of 23 fraction bits; subnormal ones are multiples of 2^-24.
     let normal = (size - 0x38000000u + 0xfffu + ((size >> 13u) & 1u)) >> 13u;
     let small = u32(round(bitcast<f32>(size) * 16777216.0));
     let finite = select(select(normal, small, size < 0x38800000u), 0x7c00u, size >= 0x477ff000u);

@@ -1,5 +1,4 @@
-{#- Several tensors times one factor that lies in device memory, in place. A factor of 1, as of gradients that need no clipping,
-    costs nothing. -#}
+{#- Multiplies several tensors in place by a factor in device memory. A factor of 1, as for gradients that need no clipping, costs nothing. -#}
 {% set OPERANDS = OPERANDS | default([{"name": "x", "dtype": "float32"}]) %}
 {% set GROUP = GROUP | default(64) %}
 {% set FACTOR_DTYPE = FACTOR_DTYPE | default("float32") %}
@@ -11,10 +10,10 @@
 {{ storage.input(slots.buffers, "factor", FACTOR_DTYPE) }}
 {{ storage.parameters(slots.members() ~ "o_factor: u32") }}
 {{ storage.main(GROUP) }}
-    let by = factor_at(p.o_factor);
-    if (by == 1.0) { return; }
-{% call(s) slots.each() %}
-            let scaled = {{ slots.get("x", s) }} * by;
-{{ slots.put("x", s, "scaled") }}
+    let scale = factor_at(p.o_factor);
+    if (scale == 1.0) { return; }
+{% call(s) slots.for_elements() %}
+            let scaled = {{ slots.load("x", s) }} * scale;
+{{ slots.store("x", s, "scaled") }}
 {% endcall %}
 }

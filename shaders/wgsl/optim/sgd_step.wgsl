@@ -1,5 +1,5 @@
-{#- One step of gradient descent for several parameters, in place, as PyTorch's SGD: with MOMENTUM there is a buffer `b` per parameter.
-    With COUNTED the number of the step lies in device memory: the first gradient enters the buffer whole, step 0 changes nothing. -#}
+{#- One SGD step for several parameters, in place, as in PyTorch. With MOMENTUM there is a momentum buffer `b` per parameter. With COUNTED the
+    step count is in device memory: step 1 initialises the buffer with the gradient, step 0 changes nothing. -#}
 {% set OPERANDS = OPERANDS | default([
   {"name": "p", "dtype": "float32"}, {"name": "g", "dtype": "float32", "read_only": true}, {"name": "b", "dtype": "float32"}]) %}
 {% set GROUP = GROUP | default(64) %}
@@ -14,26 +14,26 @@
 {% if COUNTED %}
 {{ storage.input(slots.buffers, "step_count", STEP_COUNT_DTYPE | default("float32")) }}
 {% endif %}
-{{ storage.parameters(slots.members() ~ ("o_step_count: u32, " if COUNTED else "") ~ "rate: f32, decay: f32, momentum: f32, fresh: f32") }}
+{{ storage.parameters(slots.members() ~ ("o_step_count: u32, " if COUNTED else "") ~ "rate: f32, decay: f32, momentum: f32, gradient_weight: f32") }}
 {{ storage.main(GROUP) }}
 {% if COUNTED %}
     let t = step_count_at(p.o_step_count);
     if (t == 0.0) { return; }
-    let fresh = select(p.fresh, 1.0, t == 1.0);
+    let gradient_weight = select(p.gradient_weight, 1.0, t == 1.0);
 {% else %}
-    let fresh = p.fresh;
+    let gradient_weight = p.gradient_weight;
 {% endif %}
-{% call(s) slots.each() %}
-            let value = {{ slots.get("p", s) }};
-            let slope = {{ slots.get("g", s) }} + value * p.decay;
+{% call(s) slots.for_elements() %}
+            let value = {{ slots.load("p", s) }};
+            let grad = {{ slots.load("g", s) }} + value * p.decay;
 {% if MOMENTUM %}
-            let kept = {{ slots.get("b", s) }} * p.momentum + slope * fresh;
-            let direction = {{ "slope + kept * p.momentum" if NESTEROV else "kept" }};
-{{ slots.put("b", s, "kept") }}
+            let buffer = {{ slots.load("b", s) }} * p.momentum + grad * gradient_weight;
+            let direction = {{ "grad + buffer * p.momentum" if NESTEROV else "buffer" }};
+{{ slots.store("b", s, "buffer") }}
 {% else %}
-            let direction = slope;
+            let direction = grad;
 {% endif %}
-            let stepped = value - direction * p.rate;
-{{ slots.put("p", s, "stepped") }}
+            let updated = value - direction * p.rate;
+{{ slots.store("p", s, "updated") }}
 {% endcall %}
 }

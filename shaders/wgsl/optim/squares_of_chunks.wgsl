@@ -1,4 +1,4 @@
-{#- The sum of the squares of each chunk of several tensors; that of chunk n goes to sums[place + n]. -#}
+{#- Sums of squares of the chunks of several tensors; the sum of chunk n goes to sums[first_sum + n]. -#}
 {% set OPERANDS = OPERANDS | default([{"name": "x", "dtype": "float32", "read_only": true}]) %}
 {% set GROUP = GROUP | default(64) %}
 {% import "lib/storage.wgsl" as storage with context %}
@@ -7,16 +7,16 @@
 {{ storage.enable() }}
 {{ slots.declare(storage) }}
 {{ storage.scratch(slots.buffers, "sums", "f32") }}
-{{ storage.parameters(slots.members() ~ "place: u32") }}
+{{ storage.parameters(slots.members() ~ "first_sum: u32") }}
 {{ groups.declarations() }}
 {{ groups.reduction("group_sum", "f32", "a + b") }}
 {{ storage.main(GROUP, groups.builtins()) }}
 {{ groups.begin() }}
     var squares = vec4<f32>();
-{% call(s) slots.each() %}
-            let x = select(vec4<f32>(), {{ slots.get("x", s) }}, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(left));
+{% call(s) slots.for_elements() %}
+            let x = select(vec4<f32>(), {{ slots.load("x", s) }}, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(remaining));
             squares += x * x;
 {% endcall %}
     let sum = group_sum((squares.x + squares.y) + (squares.z + squares.w));
-    if (lane == 0u) { sums[p.place + group] = sum; }
+    if (local_id == 0u) { sums[p.first_sum + group_id] = sum; }
 }

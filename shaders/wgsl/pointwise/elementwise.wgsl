@@ -1,9 +1,9 @@
-{#- One elementwise op, or a fused group of them, over operands of any layout.
+{#- One elementwise op, or a fused group of them, over operands of any strides.
 
-  The iteration space is rows x inner elements; an invocation takes WIDTH neighbours of one row. OPERANDS lists the tensors with their
+  The iteration space is rows x inner elements; an invocation computes WIDTH neighbours of one row. OPERANDS lists the tensors with their
   name, dtype, role (input or output), access along the inner axis (contiguous, strided or broadcast) and lanes per load. NUMBERS declares
-  parameters, PREPARE gives every Python number a register, and COMPUTE evaluates one element from registers named like the inputs, to
-  registers that RESULTS lists. The defaults add two contiguous arrays of floats. -#}
+  scalar parameters, PREPARE loads them into registers, and COMPUTE evaluates one element, from registers named like the inputs to the
+  registers listed in RESULTS. The defaults add two contiguous arrays of floats. -#}
 {% import "lib/storage.wgsl" as storage with context %}
 {% set WIDTH = WIDTH | default(4) %}
 {% set AXES = AXES | default(1) %}
@@ -41,7 +41,7 @@ fn compute({% for o in inputs %}r_{{ o.name }}: {{ storage.register(o.dtype) }},
     return Results({{ RESULTS | join(", ") }});
 }
 {{ storage.main(GROUP) }}
-    let item = group * {{ GROUP }}u + lane;
+    let item = group_id * {{ GROUP }}u + local_id;
     if (item >= p.items) { return; }
 {% if AXES == 1 %}
     let column = item * {{ WIDTH }}u;
@@ -63,7 +63,7 @@ fn compute({% for o in inputs %}r_{{ o.name }}: {{ storage.register(o.dtype) }},
     {{ o.name }}_set(q_{{ o.name }}, result.{{ o.name }});
 {% endfor %}
 {% else %}
-    // Elements past the end of a row are read, which is harmless, and not written.
+    // Elements past the end of a row may be read, but are not written.
 {% for o in inputs %}
 {% set T = storage.register(o.dtype) %}
 {% if o.access == "broadcast" %}

@@ -1,4 +1,4 @@
-{#- Random tensors from Philox: an invocation makes the four elements of one block. DISTRIBUTION is bits (the words themselves), uniform
+{#- Random tensors from Philox: an invocation writes the four elements of one block. DISTRIBUTION is bits (the words themselves), uniform
     (in [0, 1)) or normal. -#}
 {% import "lib/storage.wgsl" as storage with context %}
 {% set DTYPE = DTYPE | default("float32") %}
@@ -12,18 +12,18 @@
 {% if DISTRIBUTION == "normal" %}
 {% include "lib/logarithm.wgsl" %}
 {% include "lib/sincos.wgsl" %}
-// Two numbers from two words (Box and Muller). The first becomes a number in (0, 1], so that its logarithm is finite; the second an
-// angle, as exact quarter turns and what is left.
-fn pair(a: u32, b: u32) -> vec2<f32> {
+// Two numbers from two words (Box and Muller). The first word is mapped to (0, 1], so that its logarithm is finite; the second to an
+// angle, split into exact quarter turns and a remainder.
+fn box_muller(a: u32, b: u32) -> vec2<f32> {
     let radius = sqrt_f32(-2.0f * log_f32(f32((a >> 8u) + 1u) * 5.9604645e-8f));
     let quarters = (b + 0x20000000u) >> 30u;
     let angle = f32(bitcast<i32>(b - (quarters << 30u)) >> 8u) * (6.28318531f / 16777216.0f);
     let n = i32(quarters);
-    return radius * vec2<f32>(quarter_sine(Turn(angle, n + 1)), quarter_sine(Turn(angle, n)));
+    return radius * vec2<f32>(quarter_sine(ReducedAngle(angle, n + 1)), quarter_sine(ReducedAngle(angle, n)));
 }
 {% endif %}
 {{ storage.main(GROUP) }}
-    let block = group * {{ GROUP }}u + lane;
+    let block = group_id * {{ GROUP }}u + local_id;
     let i = block * 4u;
     if (i >= p.size) { return; }
     let words = philox(counter_at(vec2<u32>(p.offset, p.offset_high), block), vec2<u32>(p.seed, p.seed_high));
@@ -32,7 +32,7 @@ fn pair(a: u32, b: u32) -> vec2<f32> {
 {% elif DISTRIBUTION == "uniform" %}
     let values = vec4<f32>(words >> vec4<u32>(8u)) * 5.9604645e-8f;
 {% else %}
-    let values = vec4<f32>(pair(words.x, words.y), pair(words.z, words.w));
+    let values = vec4<f32>(box_muller(words.x, words.y), box_muller(words.z, words.w));
 {% endif %}
     if (i + 4u <= p.size) {
         out_set4(p.o_out + i, values);

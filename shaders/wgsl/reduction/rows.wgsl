@@ -1,9 +1,9 @@
-{#- Reduction of runs of neighbouring elements: a team of LANES invocations takes one part of the terms of one result.
+{#- Row reduction: one lane group per split of the terms of one result.
 
-  Results are numbered over two kept axes (the inner of length k1 and stride k1s, the outer, with OUTER, of stride k0s), terms over two
-  reduced axes, as lib/runs.wgsl walks them. With SPLIT, part n of `parts` takes the terms from n * part_length on. It goes to
-  out[result_outer * q0 + result_inner * q1 + part]. WIDTH terms are read at once; MAP turns an element `v` into a partial result of
-  the type T, RESULT a partial result `total` into an element of `out`. -#}
+  Results are numbered over two kept axes (the inner of length k1 and stride k1s; with OUTER also an outer one of stride k0s), terms over
+  two reduced axes (see lib/term_iterator.wgsl). With SPLIT, split n of `splits` begins at term n * split_length. Its partial result goes
+  to out[result_outer * q0 + result_inner * q1 + split]. WIDTH terms are read at once; MAP converts an element `v` to a partial result of
+  type T, RESULT a partial result `total` to an element of `out`. -#}
 {% set DTYPE = DTYPE | default("float32") %}
 {% set OUT_DTYPE = OUT_DTYPE | default("float32") %}
 {% set T = T | default("f32") %}
@@ -12,13 +12,13 @@
 {% set OPERATION = OPERATION | default("sum") %}
 {% set WIDTH = WIDTH | default(4) %}
 {% set OUTER = OUTER | default(true) %}
-{% set RUNS = RUNS | default(true) %}
+{% set TWO_AXES = TWO_AXES | default(true) %}
 {% set SPLIT = SPLIT | default(true) %}
 {% set GROUP = GROUP | default(64) %}
 {% set LANES = LANES | default(GROUP) %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/group_reduce.wgsl" as groups with context %}
-{% import "lib/runs.wgsl" as runs with context %}
+{% import "lib/term_iterator.wgsl" as terms with context %}
 {% import "lib/combine.wgsl" as operations with context %}
 {% set STEP = LANES * WIDTH %}
 {% set UNROLL = 4 %}
@@ -29,56 +29,56 @@
 {{ storage.half_functions() }}
 {{ storage.input(0, "x", DTYPE, WIDTH) }}
 {{ storage.output(1, "out", OUT_DTYPE) }}
-{{ storage.parameters("o_x: u32, o_out: u32, tasks: u32, k1: u32, k0s: u32, k1s: u32, " ~ runs.members(["x"])
-   ~ "length: u32, parts: u32, part_length: u32, q0: u32, q1: u32, divisor: f32") }}
+{{ storage.parameters("o_x: u32, o_out: u32, tasks: u32, k1: u32, k0s: u32, k1s: u32, " ~ terms.members(["x"])
+   ~ "length: u32, splits: u32, split_length: u32, q0: u32, q1: u32, divisor: f32") }}
 {{ groups.declarations() }}
-{{ runs.declarations(["x"]) }}
+{{ terms.declarations(["x"]) }}
 {{ operations.declarations(OPERATION, T, storage.register(DTYPE), MAP, WIDTH) }}
-{{ groups.reduction("team_total", T, "joined(a, b)") }}
-fn fetch(walk: Walk) -> V { return terms({{ "x_at4" if WIDTH == 4 else "x_at" }}(walk.at)); }
+{{ groups.reduction("group_total", T, "combine(a, b)") }}
+fn load_terms(iterator: TermIterator) -> V { return map_terms({{ "x_at4" if WIDTH == 4 else "x_at" }}(iterator.at)); }
 {{ storage.main(GROUP, groups.builtins()) }}
 {{ groups.begin() }}
-    let wanted = group * {{ GROUP // LANES }}u + team;
-    // Superfluous teams go along, because the others count on their presence.
-    let task = min(wanted, p.tasks - 1u);
-    let row = task{{ " / p.parts" if SPLIT }};
-    let part = {{ "task % p.parts" if SPLIT else "0u" }};
+    let index = group_id * {{ GROUP // LANES }}u + lane_group;
+    // Surplus lane groups stay active, because the whole workgroup must reach the barriers.
+    let task = min(index, p.tasks - 1u);
+    let row = task{{ " / p.splits" if SPLIT }};
+    let split = {{ "task % p.splits" if SPLIT else "0u" }};
     let row_0 = {{ "row / p.k1" if OUTER else "0u" }};
     let row_1 = {{ "row % p.k1" if OUTER else "row" }};
-    var t = part * p.part_length;
-    let end = min(t + p.part_length, p.length);
-    t += me * {{ WIDTH }}u;
+    var t = split * p.split_length;
+    let end = min(t + p.split_length, p.length);
+    t += lane_id * {{ WIDTH }}u;
     let base = p.o_x + row_0 * p.k0s + row_1 * p.k1s;
-    var walk = walk_x(base, t);
+    var iterator = begin_x(base, t);
     let identity = {{ operations.identity(OPERATION, T) }};
     var totals = V(identity);
     while (t + {{ (UNROLL - 1) * STEP + WIDTH - 1 }}u < end) {
         // Short chains keep the rounding error of sums low.
         var block = V(identity);
         for (var count = 0; count < {{ BLOCK }} && t + {{ (UNROLL - 1) * STEP + WIDTH - 1 }}u < end; count++) {
-            let walk1 = next_x(walk);
-            let walk2 = next_x(walk1);
-            let walk3 = next_x(walk2);
-            block = joined_v(block, joined_v(joined_v(fetch(walk), fetch(walk1)), joined_v(fetch(walk2), fetch(walk3))));
-            walk = next_x(walk3);
+            let iterator1 = next_x(iterator);
+            let iterator2 = next_x(iterator1);
+            let iterator3 = next_x(iterator2);
+            block = combine_v(block, combine_v(combine_v(load_terms(iterator), load_terms(iterator1)), combine_v(load_terms(iterator2), load_terms(iterator3))));
+            iterator = next_x(iterator3);
             t += {{ UNROLL * STEP }}u;
         }
-        totals = joined_v(totals, block);
+        totals = combine_v(totals, block);
     }
     for (; t < end; t += {{ STEP }}u) {
-        let last = fetch(walk);
+        let last = load_terms(iterator);
 {% if WIDTH == 4 %}
-        let inside = vec4<u32>(t) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(end);
-        totals = joined_v(totals, select(V(identity), last, inside));
+        let in_range = vec4<u32>(t) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(end);
+        totals = combine_v(totals, select(V(identity), last, in_range));
 {% else %}
-        totals = joined_v(totals, last);
+        totals = combine_v(totals, last);
 {% endif %}
-        walk = next_x(walk);
+        iterator = next_x(iterator);
     }
 {% if WIDTH == 4 %}
-    let total = team_total(joined(joined(totals.x, totals.y), joined(totals.z, totals.w)));
+    let total = group_total(combine(combine(totals.x, totals.y), combine(totals.z, totals.w)));
 {% else %}
-    let total = team_total(totals);
+    let total = group_total(totals);
 {% endif %}
-    if (me == 0u && wanted < p.tasks) { out_set(p.o_out + row_0 * p.q0 + row_1 * p.q1 + part, {{ RESULT }}); }
+    if (lane_id == 0u && index < p.tasks) { out_set(p.o_out + row_0 * p.q0 + row_1 * p.q1 + split, {{ RESULT }}); }
 }

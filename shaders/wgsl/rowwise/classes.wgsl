@@ -1,17 +1,17 @@
-{#- The class of a row for cross entropy, from the input `labels` of INDEX_DTYPE. Import it `with context`.
+{#- The target class of a row of cross entropy, from the input `labels` of INDEX_DTYPE. Import it `with context`.
 
-  - `declarations()` declares class_of(row), which is p.length where the class is ignored or outside. Of the parameters it uses o_labels,
+  - `declarations()` declares class_of(row): the class, or p.length if it is ignored or out of range. It uses the parameters o_labels,
     labels_step, ignored_low, ignored_high and length. -#}
 {% set INDEX_DTYPE = INDEX_DTYPE | default("int32") %}
 {% macro declarations() %}
 fn class_of(row: u32) -> u32 {
-    let picked = labels_at(p.o_labels + row * p.labels_step);
+    let label = labels_at(p.o_labels + row * p.labels_step);
 {% if INDEX_DTYPE in ("int64", "uint64") %}
     let ignored = (u64(p.ignored_high) << 32u) | u64(p.ignored_low);
-    let bits = u64(picked);
+    let bits = u64(label);
 {% else %}
     let ignored = p.ignored_low;
-    let bits = u32(picked);
+    let bits = u32(label);
 {% endif %}
     return select(u32(bits), p.length, bits == ignored || bits >= {{ "u64" if INDEX_DTYPE in ("int64", "uint64") else "u32" }}(p.length));
 }

@@ -1,10 +1,10 @@
-{#- Cross entropy of rows of logits with integer classes, and the logsumexp of each row. With SMOOTHED also the row's mean counts. Rows
-    whose class is ignored or outside give 0. -#}
+{#- Cross entropy of rows of logits with integer classes, and the logsumexp of each row. With SMOOTHED (label smoothing) the mean of the row
+    counts too. Rows whose class is ignored or out of range give 0. -#}
 {% set DTYPE = DTYPE | default("float32") %}
 {% set INDEX_DTYPE = INDEX_DTYPE | default("int32") %}
 {% set SMOOTHED = SMOOTHED | default(false) %}
 {% set WIDTH = WIDTH | default(4) %}
-{% set HELD = HELD | default(2) %}
+{% set ROW_VECTORS = ROW_VECTORS | default(2) %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/rows.wgsl" as rows with context %}
 {% import "rowwise/classes.wgsl" as classes with context %}
@@ -22,26 +22,26 @@
 {{ exponentials.declarations() }}
 {{ classes.declarations() }}
 {{ rows.main(["x"]) }}
-{{ rows.hold("x") }}
+{{ rows.load_row("x") }}
 {% if SMOOTHED %}
     var logits = V();
-{% call(k) rows.each() %}
+{% call(k) rows.for_vectors() %}
         logits += {{ rows.value("x", k) }};
 {% endcall %}
-    let mean = team_sum(lanes_sum(logits)) / f32(p.length);
+    let mean = group_sum(lanes_sum(logits)) / f32(p.length);
 {% endif %}
 {{ exponentials.statistics("x") }}
-    if (me == 0u && {{ rows.live() }}) {
-        let all = log_f32(total) + shift;
-        let picked = class_of(row);
+    if (lane_id == 0u && {{ rows.in_range() }}) {
+        let logsumexp = log_f32(total) + shift;
+        let label = class_of(row);
         var value = 0.0f;
-        if (picked < p.length) {
-            value = (1.0f - p.smoothing) * (all - x_at(at_x + picked * p.x_step));
+        if (label < p.length) {
+            value = (1.0f - p.smoothing) * (logsumexp - x_at(at_x + label * p.x_step));
 {% if SMOOTHED %}
-            value += p.smoothing * (all - mean);
+            value += p.smoothing * (logsumexp - mean);
 {% endif %}
         }
         loss_set(p.o_loss + row, value);
-        lse_set(p.o_lse + row, all);
+        lse_set(p.o_lse + row, logsumexp);
     }
 }

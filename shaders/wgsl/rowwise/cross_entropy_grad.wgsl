@@ -21,19 +21,19 @@
 {{ exponentials.exponential() }}
 {{ classes.declarations() }}
 {{ rows.main(["x", "dx"]) }}
-{{ rows.hold("x") }}
-    let picked = class_of(row);
-    let slope = g_at(p.o_g + row * p.g_step);
-    let total = lse_at(p.o_lse + row * p.lse_step);
-    let spread = p.smoothing / f32(p.length);
-    let most = 1.0f - p.smoothing;
-{% call(k) rows.each() %}
-        var value = exp_v({{ rows.value("x", k) }} - total) - spread;
+{{ rows.load_row("x") }}
+    let label = class_of(row);
+    let grad = g_at(p.o_g + row * p.g_step);
+    let logsumexp = lse_at(p.o_lse + row * p.lse_step);
+    let smoothed = p.smoothing / f32(p.length);
+    let confidence = 1.0f - p.smoothing;
+{% call(k) rows.for_vectors() %}
+        var value = exp_v({{ rows.value("x", k) }} - logsumexp) - smoothed;
 {% if WIDTH == 4 %}
-        value -= select(V(), V(most), vec4<u32>({{ rows.place(k) }}) + vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(picked));
+        value -= select(V(), V(confidence), vec4<u32>({{ rows.index(k) }}) + vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(label));
 {% else %}
-        value -= select(0.0f, most, {{ rows.place(k) }} == picked);
+        value -= select(0.0f, confidence, {{ rows.index(k) }} == label);
 {% endif %}
-{{ rows.write("dx", k, "select(V(), value * slope, picked < p.length)") }}
+{{ rows.write("dx", k, "select(V(), value * grad, label < p.length)") }}
 {% endcall %}
 }

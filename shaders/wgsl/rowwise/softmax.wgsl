@@ -1,9 +1,9 @@
-{#- Softmax, or with LOG its logarithm, of rows. Subtracting the row's largest element keeps the exponentials from overflowing; a NaN
+{#- Softmax, or with LOG its logarithm, of rows. Subtracting the largest element of the row keeps the exponentials from overflowing; a NaN
     makes the whole row NaN through the sum. -#}
 {% set DTYPE = DTYPE | default("float32") %}
 {% set LOG = LOG | default(false) %}
 {% set WIDTH = WIDTH | default(4) %}
-{% set HELD = HELD | default(2) %}
+{% set ROW_VECTORS = ROW_VECTORS | default(2) %}
 {% import "lib/storage.wgsl" as storage with context %}
 {% import "lib/rows.wgsl" as rows with context %}
 {% import "rowwise/row_exponentials.wgsl" as exponentials with context %}
@@ -16,21 +16,21 @@
 {{ rows.declarations() }}
 {{ exponentials.declarations() }}
 {{ rows.main(["x", "out"]) }}
-{{ rows.hold("x") }}
+{{ rows.load_row("x") }}
 {{ exponentials.statistics("x", not LOG) }}
 {% if LOG %}
-    let tail = log_f32(total);
+    let log_total = log_f32(total);
 {% else %}
     let scale = 1.0f / total;
 {% endif %}
-{% call(k) rows.each() %}
+{% call(k) rows.for_vectors() %}
 {% set value = rows.value("x", k) %}
 {% if LOG %}
-{{ rows.write("out", k, value ~ " - shift - tail") }}
-{% elif HELD %}
+{{ rows.write("out", k, value ~ " - shift - log_total") }}
+{% elif ROW_VECTORS %}
 {{ rows.write("out", k, value ~ " * scale") }}
 {% else %}
-{{ rows.write("out", k, "part_v(" ~ value ~ " - shift) * scale") }}
+{{ rows.write("out", k, "exp_shifted(" ~ value ~ " - shift) * scale") }}
 {% endif %}
 {% endcall %}
 }

@@ -1,4 +1,4 @@
-"""Max and average pooling and their gradients."""
+"""Max and average pooling and their gradients. Kernel: shaders/wgsl/conv/pooling.wgsl."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
             return pooling
         if too_large(runtime, out, *(s for s in inputs if isinstance(s, Spec))):
             return Declined("an operand is larger than what a kernel can see at once")
-        # Elements smaller than a word are written four at a time, because alone they would take two atomic operations.
+        # Elements smaller than a word are stored four at a time: a single one would need two atomic operations.
         lanes = 4 if out.dtype.itemsize < 4 and out.aligned else 1
         group = runtime.features.group_size
         definitions = {

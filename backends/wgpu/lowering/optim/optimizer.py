@@ -1,4 +1,7 @@
-"""Optimizer steps and gradient scaling over many tensors, a launch for as many as its buffers and parameters hold."""
+"""Optimizer steps and gradient scaling over many tensors: each launch takes as many as its buffers and parameters hold.
+
+Kernels: shaders/wgsl/optim/adam_step.wgsl, sgd_step.wgsl, scale_all.wgsl and squares_of_chunks.wgsl.
+"""
 
 from __future__ import annotations
 
@@ -17,95 +20,99 @@ from polyhal.backends.common.problems.multi_tensor import (
 from polyhal.backends.common.problems.reduction import Axes
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.pointwise import copy
-from polyhal.backends.wgpu.lowering.reduction import passes
+from polyhal.backends.wgpu.lowering.reduction import single_pass
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import ALIGNMENT, Ref, contiguous
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
-_MOST_SLOTS = 8
-_WORDS = 32
-"""Parameters that every device takes with a launch."""
+_MAX_SLOTS = 8
+_MAX_WORDS = 32
+"""Parameter words per launch that every device supports."""
 _CPU_CHUNK = 16384
 _GPU_CHUNK = 4096
 
 
 def _over_slots(
-    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], more: ExtraParameters
+    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: ExtraParameters
 ) -> tuple[list[Launch], int]:
     launches: list[Launch] = []
     chunks = 0
-    room = (runtime.features.max_binding - 256) // max(o.dtype.itemsize for o in kernel.operands)
+    max_elements = (runtime.features.max_binding - 256) // max(o.dtype.itemsize for o in kernel.operands)
     for aligned in (True, False):
-        chosen = [s for s in slots if s.aligned is aligned and s.size <= room]
-        per_launch = _slots_per_launch(runtime, len(kernel.operands), more(0))
-        for at in range(0, len(chosen), per_launch):
-            launch, groups = _launch(runtime, kernel, chosen[at : at + per_launch], more(chunks))
+        bindable = [s for s in slots if s.aligned is aligned and s.size <= max_elements]
+        per_launch = _slots_per_launch(runtime, len(kernel.operands), extra(0))
+        for start in range(0, len(bindable), per_launch):
+            launch, groups = _launch(runtime, kernel, bindable[start : start + per_launch], extra(chunks))
             launches.append(launch)
             chunks += groups
     for slot in slots:
-        step = room // ALIGNMENT * ALIGNMENT
-        for at in range(0, slot.size if slot.size > room else 0, step):
-            piece = TensorSlot(tuple(Tensor(g.index) for g in slot.tensors), min(step, slot.size - at), slot.aligned)
-            launch, groups = _launch(runtime, kernel, [piece], more(chunks))
-            launches.append(_moved(launch, kernel, piece, at))
+        step = max_elements // ALIGNMENT * ALIGNMENT
+        for start in range(0, slot.size if slot.size > max_elements else 0, step):
+            window = TensorSlot(
+                tuple(Tensor(t.index) for t in slot.tensors), min(step, slot.size - start), slot.aligned
+            )
+            launch, groups = _launch(runtime, kernel, [window], extra(chunks))
+            launches.append(_on_window(launch, kernel, window, start))
             chunks += groups
     return launches, chunks
 
 
 def _launch(
-    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], more: Sequence[Parameter]
-) -> tuple[Launch, int]:  # fmt: skip
-    """One launch over slots of equal alignment, and its number of groups."""
+    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: Sequence[Parameter]
+) -> tuple[Launch, int]:
+    """Return one launch over slots of equal alignment, and its number of workgroups."""
     chunk = _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
     groups = sum(ceil_div(s.size, chunk) for s in slots)
     parameters = [p for s in slots for p in (*_with_offsets(s), Constant(s.size, "uint"))]
     definitions = {**_definitions(runtime, kernel, slots[0].aligned), "SLOTS": len(slots), "CHUNK": chunk}
-    return runtime.launch(kernel.name, f"optim/{kernel.name}", definitions, [*parameters, *more], groups), groups
+    return runtime.launch(kernel.name, f"optim/{kernel.name}", definitions, [*parameters, *extra], groups), groups
 
 
-def _moved(launch: Launch, kernel: MultiTensorKernel, piece: TensorSlot, at: int) -> Launch:
-    """A launch on the part from element `at` on of tensors that a kernel cannot see whole."""
+def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, start: int) -> Launch:
+    """Return the launch on the elements from `start` on of tensors that are too large to bind whole."""
 
     def run(*args: Any) -> None:
-        given = list(args)
-        for operand, place in zip(kernel.operands, piece.tensors, strict=True):
-            whole = given[place.index]
+        arguments = list(args)
+        for operand, tensor in zip(kernel.operands, window.tensors, strict=True):
+            whole = arguments[tensor.index]
             handle, offset = (whole.handle, whole.offset) if isinstance(whole, Ref) else (whole, 0)
-            given[place.index] = Ref(handle, contiguous(operand.dtype, (piece.size,)), offset + at)
-        launch(*given)
+            arguments[tensor.index] = Ref(handle, contiguous(operand.dtype, (window.size,)), offset + start)
+        launch(*arguments)
 
     return SimpleLaunch(launch.name, run)
 
 
-def _slots_per_launch(runtime: Runtime, operands: int, more: Sequence[Parameter]) -> int:
-    buffers = sum(isinstance(p, (Tensor, Workspace)) for p in more)
-    words = sum(not isinstance(p, Workspace) for p in more)
+def _slots_per_launch(runtime: Runtime, operands: int, extra: Sequence[Parameter]) -> int:
+    buffers = sum(isinstance(p, (Tensor, Workspace)) for p in extra)
+    words = sum(not isinstance(p, Workspace) for p in extra)
     return min(
-        _MOST_SLOTS, (runtime.features.max_buffers - buffers) // operands, (_WORDS - words) // (operands + 1)
+        _MAX_SLOTS, (runtime.features.max_buffers - buffers) // operands, (_MAX_WORDS - words) // (operands + 1)
     )  # fmt: skip
 
 
 def _definitions(runtime: Runtime, kernel: MultiTensorKernel, aligned: bool) -> dict[str, Any]:
     operands = [{"name": o.name, "dtype": o.dtype.name, "read_only": o.read_only} for o in kernel.operands]
     size = runtime.features.group_size
-    placed = group_reduce.definitions(runtime, size, size)
-    return {**placed, **kernel.definitions, "OPERANDS": operands, "WIDTH": 4 if aligned else 1}
+    return {
+        **group_reduce.definitions(runtime, size, size), **kernel.definitions, "OPERANDS": operands,
+        "WIDTH": 4 if aligned else 1,
+    }  # fmt: skip
 
 
 def _with_offsets(slot: TensorSlot) -> list[Parameter]:
-    """A workspace brings no offset; kernels over slots expect one."""
-    out: list[Parameter] = []
-    for given in slot.tensors:
-        out += [given, Constant(0, "uint")] if isinstance(given, Workspace) else [given]
-    return out
+    """Return the slot's parameters: kernels expect an offset per tensor, which a workspace lacks."""
+    parameters: list[Parameter] = []
+    for tensor in slot.tensors:
+        parameters += [tensor, Constant(0, "uint")] if isinstance(tensor, Workspace) else [tensor]
+    return parameters
 
 
 def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Launch:
     axes = Axes(((1, 0), (1, 0)), ((1, 0), (count, 1)))
-    target = passes.Target(passes.Operand(out, dtypes.float32), (0, 0))
-    return passes.one_pass(runtime, "sum", passes.Operand(partial, dtypes.float32), axes, target)
+    target = single_pass.Target(single_pass.Operand(out, dtypes.float32), (0, 0))
+    return single_pass.reduce(runtime, "sum", single_pass.Operand(partial, dtypes.float32), axes, target)
 
 
 LOWERINGS = optim.lowerings(MultiTensorBuilders(copy.copy, _over_slots, _total))

@@ -1,4 +1,7 @@
-"""Copies between any layouts with a cast, and fills: `copy` and `fill` of the contract."""
+"""Copies between any strides and dtypes, and fills: `copy` and `fill` of the contract.
+
+Transpositions have kernels of their own: shaders/wgsl/pointwise/transpose_local.wgsl and cpu_transpose.wgsl.
+"""
 
 from __future__ import annotations
 
@@ -18,31 +21,33 @@ LOWERINGS: dict[str, LoweringFunction] = {}
 
 _LOCAL_TILE, _BLOCK = 32, 4
 _BLOCKS_PER_GROUP = 64
-_UNITS = {4: "u32", 8: "vec2<u32>"}
+_ELEMENTS = {4: "u32", 8: "vec2<u32>"}
 
 
 def copy(runtime: Runtime, source: Spec, target: Spec) -> Launch:
-    """A launch (source, target) for equal shapes of any strides and dtypes."""
+    """Return a launch (source, target) for equal shapes of any strides and dtypes."""
     return _transpose(runtime, source, target) or group(runtime, "copy", (source,), (target,), (), (0,))
 
 
 def fill(runtime: Runtime, target: Spec) -> Launch:
-    """A launch (number, target) for any strides."""
+    """Return a launch (number, target) for any strides."""
     number = dtypes.float32 if target.dtype.kind == "float" else target.dtype
     return group(runtime, "fill", (ScalarSpec(number),), (target,), (), (0,))
 
 
 def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
-    """A tiled kernel where the source's neighbours lie along another axis than the target's, or None."""
+    """Return the launch of a tiled kernel if the copy is a transposition, else None."""
     t = transpose.match(source, target)
-    unit = "f16" if source.dtype is dtypes.float16 and runtime.features.float16 else _UNITS.get(source.dtype.itemsize)
-    if t is None or unit is None or too_large(runtime, source, target):
+    element = (
+        "f16" if source.dtype is dtypes.float16 and runtime.features.float16 else _ELEMENTS.get(source.dtype.itemsize)
+    )
+    if t is None or element is None or too_large(runtime, source, target):
         return None
     tiles = t.tiles(_BLOCK if runtime.features.cpu else _LOCAL_TILE)
     sizes = (t.rows, t.columns, t.source_step, t.target_step, t.batch[1], *t.source_batch, *t.target_batch, tiles)
     parameters: list[Parameter] = [Tensor(0), Tensor(1), *[Constant(v, "uint") for v in sizes]]
     if runtime.features.cpu:
-        definitions = {"UNIT": unit, "SIZE": _BLOCK}
+        definitions = {"ELEMENT": element, "SIZE": _BLOCK}
         groups = ceil_div(tiles, _BLOCKS_PER_GROUP)
         return runtime.launch("transpose", "pointwise/cpu_transpose", definitions, parameters, groups)
-    return runtime.launch("transpose", "pointwise/transpose_local", {"UNIT": unit}, parameters, tiles)
+    return runtime.launch("transpose", "pointwise/transpose_local", {"ELEMENT": element}, parameters, tiles)

@@ -1,7 +1,8 @@
 """Elementwise ops, alone or as a fused group, over operands of any layout: one generated kernel per pattern.
 
-A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, how it walks the
-innermost axis. Shapes, strides and offsets are parameters, so one pipeline serves every size.
+A pattern is the list of steps, the dtypes, the number of axes left after merging and, per operand, its access along the
+innermost axis. Shapes, strides and offsets are parameters, so one pipeline serves every size. Template:
+shaders/wgsl/pointwise/elementwise.wgsl.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import InputSpec, Launch
 
 _LANES = 4
-_SMALLEST = 8
-"""Elements of the innermost axis below which four of them at a time do not pay."""
+_MIN_INNER = 8
+"""Elements of the innermost axis below which vectors do not pay."""
 
 
 @dataclass(slots=True)
 class _Body:
-    """The generated part of a kernel: how one element is computed. A `Writer` of `backends.common.steps`."""
+    """The generated part of a kernel: how one element is computed. A `Writer` of `backends.common.codegen.statements`."""
 
     dialect: WGSLDialect = field(default_factory=WGSLDialect)
     numbers: list[str] = field(default_factory=list)
@@ -69,21 +70,21 @@ def group(
     steps: Sequence[ExpressionStep],
     results: Sequence[int],
 ) -> Launch:
-    """A launch that evaluates `steps` and writes value `results[i]` to output i.
+    """Return a launch that evaluates `steps` and writes value `results[i]` to output i.
 
     Outputs have one shape, to which inputs broadcast, and may have any strides; absent inputs are None. An output may
-    be exactly an input. Raises KernelBuildError.
+    alias an input of the same layout. Raises KernelBuildError.
     """
     parts = split(runtime, inputs, outputs)
     if parts is not None:
-        launches = [part.around(group(runtime, name, part.inputs, part.outputs, steps, results)) for part in parts]
+        launches = [part.bind(group(runtime, name, part.inputs, part.outputs, steps, results)) for part in parts]
         return LaunchSequence(name, launches)
     axes, operands = merge_axes(inputs, outputs)
     width, lanes = _width(axes, operands, len(inputs))
     body = _Body()
     values = evaluate(body, steps, [_input(body, i, s, runtime.features.int64) for i, s in enumerate(inputs)])
     targets = [o for o in operands if o.position >= len(inputs)]
-    written = [cast(body, values[i], o.dtype) for i, o in zip(results, targets, strict=True)]
+    stored = [cast(body, values[i], o.dtype) for i, o in zip(results, targets, strict=True)]
     size = runtime.features.group_size
     definitions: dict[str, Any] = {
         "WIDTH": width,
@@ -102,7 +103,7 @@ def group(
         "NUMBERS": ", ".join(body.numbers),
         "PREPARE": body.prepare,
         "COMPUTE": body.compute,
-        "RESULTS": written,
+        "RESULTS": stored,
         "INTEGER_LIBRARIES": sorted(type_name(c) for c in body.dialect.libraries - _FLOAT),
     }
     chunks = ceil_div(axes[-1], width)
@@ -123,22 +124,22 @@ _FLOAT: frozenset[RegisterClass] = frozenset({"float", "bool"})
 
 
 def _width(axes: tuple[int, ...], operands: Sequence[ElementwiseOperand], inputs: int) -> tuple[int, dict[int, int]]:
-    """Elements per invocation, and for each operand, by position, how many of them one access moves.
+    """Return the elements per invocation and, for each operand by position, the lanes per load or store.
 
-    Four at a time pay where all operands are walked in whole vectors, and where outputs are smaller than a word, which
-    would otherwise be written byte by byte.
+    Vectors pay if all operands are vectorizable, and if outputs are smaller than a word, which would otherwise be
+    written byte by byte.
     """
     scalar = dict.fromkeys((o.position for o in operands), 1)
-    if axes[-1] < _SMALLEST:
+    if axes[-1] < _MIN_INNER:
         return 1, scalar
-    whole = {o.position: o.vectorizable(_LANES) for o in operands}
+    vectorizable = {o.position: o.vectorizable(_LANES) for o in operands}
     targets = [o for o in operands if o.position >= inputs]
-    if not all(whole[o.position] for o in targets):
+    if not all(vectorizable[o.position] for o in targets):
         return 1, scalar
-    vectors = all(whole[o.position] or o.access == "broadcast" for o in operands)
-    if not vectors and all(o.dtype.itemsize >= 4 for o in targets):
+    all_vectors = all(vectorizable[o.position] or o.access == "broadcast" for o in operands)
+    if not all_vectors and all(o.dtype.itemsize >= 4 for o in targets):
         return 1, scalar
-    return _LANES, {o.position: _LANES if whole[o.position] and o.dtype.itemsize <= 4 else 1 for o in operands}
+    return _LANES, {o.position: _LANES if vectorizable[o.position] and o.dtype.itemsize <= 4 else 1 for o in operands}
 
 
 def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> RegisterValue:
@@ -148,21 +149,20 @@ def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> R
         return RegisterValue(f"r_a{position}", spec.dtype)
     dtype = dtypes.float32 if spec.dtype.kind == "float" else spec.dtype
     if dtype.itemsize == 8 and not int64:
-        # Such a device has no tensor in which the upper half could show.
+        # Without 64-bit tensors, the upper half cannot reach a result.
         dtype = dtypes.int32
     return _number(body, position, dtype)
 
 
 def _number(body: _Body, position: int, dtype: DType) -> RegisterValue:
-    # Integers wrap to the width of their register instead of failing to pack.
     cls = register_class(dtype)
     name, register = f"x{position}", f"r_x{position}"
-    wire: ScalarType = "uint" if cls == "bool" else cls
-    body.bindings.append(Number(position, wire))
-    if wire in ("long", "ulong"):
+    scalar: ScalarType = "uint" if cls == "bool" else cls
+    body.bindings.append(Number(position, scalar))
+    if scalar in ("long", "ulong"):
         body.numbers.append(f"{name}_low: u32, {name}_high: u32")
-        held = type_name(cls)
-        body.prepare.append(f"let {register} = {held}((u64(p.{name}_high) << 32u) | u64(p.{name}_low));")
+        type_ = type_name(cls)
+        body.prepare.append(f"let {register} = {type_}((u64(p.{name}_high) << 32u) | u64(p.{name}_low));")
     else:
         body.numbers.append(f"{name}: {type_name(cls)}")
         body.prepare.append(f"let {register} = p.{name};")

@@ -1,4 +1,4 @@
-"""Random numbers and dropout, from Philox."""
+"""Random numbers and dropout, from Philox. Kernels: shaders/wgsl/pointwise/random.wgsl and dropout.wgsl."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DISTRIBUTIONS = {"random_bits": "bits", "uniform": "uniform", "normal": "normal
 
 
 def _refusal(runtime: Runtime, out: Spec, *inputs: Spec) -> str:
-    """Why the kernels cannot take these operands; empty when they can."""
+    """Why the kernels cannot take these operands; empty if they can."""
     if too_large(runtime, out, *inputs):
         return "an operand is larger than what a kernel can see at once"
-    return "" if out.aligned else "the output begins at an odd place"
+    return "" if out.aligned else "the output is not aligned"
 
 
 def _lowering(op: str) -> LoweringFunction:

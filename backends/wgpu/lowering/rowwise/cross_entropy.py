@@ -1,4 +1,4 @@
-"""Cross entropy by rows and its gradient."""
+"""Cross entropy of rows, and its gradient. Kernels: shaders/wgsl/rowwise/cross_entropy.wgsl and cross_entropy_grad.wgsl."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
-_CUT_OFF = "a row is larger than what a kernel can see at once"
+_ROW_TOO_LARGE = "a row is larger than what a kernel can see at once"
 
 
 def _forward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    found = cross_entropy.forward(inputs)
-    if isinstance(found, Declined):
-        return found
-    logits, target = found
+    operands = cross_entropy.forward(inputs)
+    if isinstance(operands, Declined):
+        return operands
+    logits, target = operands
     if too_large(runtime, logits):
         if logits.shape[0] == 1:
-            return Declined(_CUT_OFF)
+            return Declined(_ROW_TOO_LARGE)
         return rows.in_halves("cross_entropy", runtime, _forward, inputs, outputs, params, 0)
     arranged = rows.arrange(runtime, (logits,), 1)
     if isinstance(arranged, Declined):
@@ -43,15 +43,15 @@ def _forward(
 def _backward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
 ) -> Launch | Declined:
-    found = cross_entropy.backward(inputs)
-    if isinstance(found, Declined):
-        return found
-    g, logits, target, lse = found
+    operands = cross_entropy.backward(inputs)
+    if isinstance(operands, Declined):
+        return operands
+    g, logits, target, lse = operands
     if params["columns"]:
         return Declined("rows with more columns than classes")
     if too_large(runtime, logits, outputs[0]):
         if logits.shape[0] == 1:
-            return Declined(_CUT_OFF)
+            return Declined(_ROW_TOO_LARGE)
         return rows.in_halves("cross_entropy_grad", runtime, _backward, inputs, outputs, params, 0)
     arranged = rows.arrange(runtime, (logits, outputs[0]), 1)
     if isinstance(arranged, Declined):
@@ -61,10 +61,10 @@ def _backward(
     return runtime.launch("cross_entropy_grad", "rowwise/cross_entropy_grad", definitions, parameters, arranged.groups)
 
 
-def _numbers(steps: tuple[Spec, ...], params: Mapping[str, Any]) -> list[Parameter]:
-    """The steps of the operands with one element per row, the class to ignore, and the smoothing."""
+def _numbers(per_row: tuple[Spec, ...], params: Mapping[str, Any]) -> list[Parameter]:
+    """Return the strides of operands with one element per row, the ignored class, and the label smoothing."""
     return [
-        *(Constant(s.strides[0], "uint") for s in steps),
+        *(Constant(s.strides[0], "uint") for s in per_row),
         Constant(params["ignore_index"], "long"),
         Constant(params["label_smoothing"], "float"),
     ]

@@ -1,4 +1,4 @@
-"""Softmax, its logarithm and their gradients."""
+"""Softmax, log softmax and their gradients. Kernels: shaders/wgsl/rowwise/softmax.wgsl and softmax_grad.wgsl."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _lowering(kernel: str, operands: int, log: bool) -> LoweringFunction:
         if any(s.dtype is not specs[0].dtype for s in specs):
             return Declined("operands of different dtypes")
         if too_large(runtime, *specs):
-            others = [i for i in range(specs[0].ndim) if i != params["axis"] and specs[0].shape[i] > 1]
-            if not others:
+            axes = [i for i in range(specs[0].ndim) if i != params["axis"] and specs[0].shape[i] > 1]
+            if not axes:
                 return Declined("a row is larger than what a kernel can see at once")
-            farthest = max(others, key=lambda i: max(specs[0].shape[i] * abs(s.strides[i]) for s in specs))
-            return rows.in_halves(kernel, runtime, lower, inputs, outputs, params, farthest)
+            widest = max(axes, key=lambda i: max(specs[0].shape[i] * abs(s.strides[i]) for s in specs))
+            return rows.in_halves(kernel, runtime, lower, inputs, outputs, params, widest)
         arranged = rows.arrange(runtime, specs, params["axis"], operands)
         if isinstance(arranged, Declined):
             return arranged

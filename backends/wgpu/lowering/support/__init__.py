@@ -1,1 +1,1 @@
-"""What lowering functions share; the templates are in shaders/wgsl/lib."""
+"""What lowering functions share; the corresponding templates are in shaders/wgsl/lib."""

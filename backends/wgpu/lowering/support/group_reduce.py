@@ -1,4 +1,4 @@
-"""How a workgroup's invocations divide the rows and columns that they reduce (see shaders/wgsl/lib/group_reduce.wgsl)."""
+"""How the invocations of a workgroup share rows and columns that they reduce (shaders/wgsl/lib/group_reduce.wgsl)."""
 
 from __future__ import annotations
 
@@ -10,86 +10,89 @@ from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at
 from polyhal.backends.wgpu.runtime import Runtime
 
 _GPU_INVOCATIONS = 1 << 18
-"""What fills a large GPU, at several loads under way in each of them."""
+"""Invocations that fill a large GPU, given several loads in flight per invocation."""
 _GPU_GROUP = 128
 _GROUPS_PER_CORE = 4
-_WALKS = 4
-"""Times that a kernel walks a row at most, and one for its other loops."""
+_LOOPS = 4
+"""Loops over a row that a kernel contains at most, plus one for its other loops."""
 _SHORT = 16
-"""Vectors that one invocation of a CPU takes rather than sharing them."""
-_LEAST_WIDE = 32
-"""Vectors of columns side by side that a group of a GPU takes at least, where there are so many: whole lines of memory."""
-_STRIPS = 4
-"""Vectors of columns side by side that each invocation of a CPU takes, so that more than a line of each row is used."""
+"""Vectors of a row up to which a CPU gives the whole row to one invocation."""
+_MIN_GPU_COLUMNS = 32
+"""Adjacent vectors per workgroup of a GPU in column reductions, if there are so many: whole cache lines."""
+_CPU_STRIPS = 4
+"""Adjacent vectors per invocation of a CPU in column reductions, so that more than one cache line of each row is used."""
 
 
-def workers(runtime: Runtime) -> int:
-    """Invocations that keep the device busy."""
+def busy_invocations(runtime: Runtime) -> int:
+    """Return the number of invocations that keep the device busy."""
     if runtime.features.cpu:
-        return _groups(runtime) * runtime.features.group_size
+        return _busy_groups(runtime) * runtime.features.group_size
     return _GPU_INVOCATIONS
 
 
-def _groups(runtime: Runtime) -> int:
+def _busy_groups(runtime: Runtime) -> int:
     return _GROUPS_PER_CORE * (os.cpu_count() or 1)
 
 
 def cpu_lanes(runtime: Runtime, vectors: int) -> int:
-    """Invocations that share a row of so many vectors on a CPU: one, or those that a vector unit takes in step."""
+    """Return the lanes for a row of `vectors` vectors on a CPU: one, or a whole vector unit."""
     return 1 if vectors <= _SHORT else enough_lanes(runtime, runtime.features.subgroup_sizes[0], vectors)
 
 
 def enough_lanes(runtime: Runtime, lanes: int, vectors: int) -> int:
-    """`lanes` or more, so that none walks its share of a row, up to three times, in more turns than the driver allows."""
-    most = runtime.features.quirks.loop_limit // _WALKS
-    while most and ceil_div(vectors, lanes) > most and lanes < runtime.features.max_group_size:
+    """Return at least `lanes` lanes, so that no invocation exceeds the driver's limit of loop iterations."""
+    limit = runtime.features.quirks.loop_limit // _LOOPS
+    while limit and ceil_div(vectors, lanes) > limit and lanes < runtime.features.max_group_size:
         lanes *= 2
     return lanes
 
 
 def group_size(runtime: Runtime, lanes: int, count: int) -> int:
-    """The group for `count` teams of `lanes`."""
+    """Return the workgroup size for `count` lane groups of `lanes`."""
     features = runtime.features
     if features.cpu:
-        return max(lanes, min(features.group_size, power_of_two_at_least(ceil_div(count * lanes, _groups(runtime)))))
+        balanced = power_of_two_at_least(ceil_div(count * lanes, _busy_groups(runtime)))
+        return max(lanes, min(features.group_size, balanced))
     return max(lanes, min(_GPU_GROUP, features.group_size))
 
 
 def definitions(runtime: Runtime, lanes: int, group: int) -> dict[str, Any]:
-    """The constants of lib/group_reduce.wgsl."""
+    """Return the template variables of lib/group_reduce.wgsl."""
     features = runtime.features
     return {"LANES": lanes, "GROUP": group, "SUBGROUP": features.subgroup_sizes[0] if features.subgroups else 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """What a group takes of columns: `wide` times `strips` vectors side by side, the terms of each by `tall` invocations."""
+class ColumnGroup:
+    """The workgroup of a column reduction: `rows` x `columns` invocations, each for `strips` vectors of columns."""
 
-    wide: int
-    tall: int
+    columns: int
+    rows: int
     strips: int
 
     @property
     def group(self) -> int:
-        return self.wide * self.tall
+        """Invocations."""
+        return self.columns * self.rows
 
     @property
     def vectors(self) -> int:
-        """Vectors side by side."""
-        return self.wide * self.strips
+        """Adjacent vectors of columns."""
+        return self.columns * self.strips
 
     @property
     def definitions(self) -> dict[str, Any]:
-        return {"GROUP": self.group, "TALL": self.tall, "STRIPS": self.strips}
+        return {"GROUP": self.group, "GROUP_ROWS": self.rows, "STRIPS": self.strips}
 
 
-def block(runtime: Runtime, vectors: int, terms: int) -> Block:
-    """The block for `vectors` columns of `terms` terms each."""
+def column_group(runtime: Runtime, vectors: int, terms: int) -> ColumnGroup:
+    """Return the workgroup for `vectors` vectors of columns with `terms` terms each."""
     if runtime.features.cpu:
-        simd = runtime.features.subgroup_sizes[0]
-        wide = min(simd, power_of_two_at_least(vectors))
-        return Block(wide, simd // wide, min(_STRIPS, power_of_two_at_most(max(1, vectors // wide))))
+        lanes = runtime.features.subgroup_sizes[0]
+        columns = min(lanes, power_of_two_at_least(vectors))
+        strips = min(_CPU_STRIPS, power_of_two_at_most(max(1, vectors // columns)))
+        return ColumnGroup(columns, lanes // columns, strips)
     group = runtime.features.group_size
-    narrowest = max(_LEAST_WIDE, group // power_of_two_at_most(max(1, terms // 4)))
-    wide = min(power_of_two_at_least(vectors), narrowest)
-    return Block(wide, group // wide, 1)
+    narrowest = max(_MIN_GPU_COLUMNS, group // power_of_two_at_most(max(1, terms // 4)))
+    columns = min(power_of_two_at_least(vectors), narrowest)
+    return ColumnGroup(columns, group // columns, 1)

@@ -1,4 +1,4 @@
-"""Launches over rows: operands walked along one axis, with the other axes numbered (see shaders/wgsl/lib/rows.wgsl)."""
+"""Launches over rows along one axis, with the other axes merged (shaders/wgsl/lib/rows.wgsl)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.rows import rows_along
+from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.lowering.support.windows import halves
@@ -18,17 +18,17 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _VECTOR = 4
-_REGISTERS = 32
+_GPU_ELEMENTS = 32
 """Elements of a row that an invocation of a GPU keeps in registers."""
-_SCALARS = 16
-"""The same where they are read one at a time."""
-_CPU_REGISTERS = 48
+_GPU_SCALARS = 16
+"""The same if it loads single elements."""
+_CPU_ELEMENTS = 48
 _CPU_SCALARS = 16
-"""What an invocation of a CPU keeps; more would take long to compile."""
+"""The same for CPUs, where more would take long to compile."""
 _COALESCED = 32
-"""Invocations of a GPU whose accesses go to memory together: shorter rows share such a run."""
-_MANY = 4096
-"""Rows that fill a GPU when each is taken by one invocation."""
+"""Invocations of a GPU whose memory accesses coalesce; shorter rows share them."""
+_MANY_ROWS = 4096
+"""Rows that fill a GPU with one invocation per row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,53 +44,63 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """Elements in a vector."""
+        """Elements of a vector."""
         return int(self.definitions["WIDTH"])
 
 
-def arrange(runtime: Runtime, specs: Sequence[Spec], axis: int, held: int = 1) -> Rows | Declined:
-    """Rows along `axis` of operands of equal shape, of which `held` are kept in registers where they fit there."""
-    found = rows_along(specs, axis)
-    if isinstance(found, Declined):
-        return found
-    whole = found.contiguous and found.length % _VECTOR == 0 and all(s.aligned for s in specs)
-    width = _VECTOR if whole and all(t % _VECTOR == 0 for s in found.strides for t in s) else 1
-    vectors = found.length // width
-    lanes = _lanes(runtime, vectors, width, found.count, held, found.contiguous)
-    kept = ceil_div(vectors, lanes)
-    if kept > _most(runtime, width, held):
-        kept = 0
-    group = group_reduce.group_size(runtime, lanes, found.count)
+def arrange(runtime: Runtime, specs: Sequence[Spec], axis: int, kept: int = 1) -> Rows | Declined:
+    """Arrange rows along `axis` of operands of equal shape; the kernel keeps `kept` of them in registers if they fit."""
+    strided = rows_along(specs, axis)
+    if isinstance(strided, Declined):
+        return strided
+    width = _width(strided, specs)
+    vectors = strided.length // width
+    lanes = _lanes(runtime, strided, width, kept)
+    row_vectors = ceil_div(vectors, lanes)
+    if row_vectors > _max_row_vectors(runtime, width, kept):
+        row_vectors = 0
+    group = group_reduce.group_size(runtime, lanes, strided.count)
     definitions = {
-        **group_reduce.definitions(runtime, lanes, group), "DTYPE": specs[0].dtype.name, "WIDTH": width, "HELD": kept,
-        "FULL": kept * lanes == vectors, "AXES": 3 - sum(n == 1 for n in found.outer[:2]),
+        **group_reduce.definitions(runtime, lanes, group), "DTYPE": specs[0].dtype.name, "WIDTH": width,
+        "ROW_VECTORS": row_vectors, "FULL": row_vectors * lanes == vectors,
+        "AXES": 3 - sum(n == 1 for n in strided.outer[:2]),
     }  # fmt: skip
-    numbers = [found.count, found.length, *found.outer[1:]]
-    for step, stride in zip(found.steps, found.strides, strict=True):
+    numbers = [strided.count, strided.length, *strided.outer[1:]]
+    for step, stride in zip(strided.steps, strided.strides, strict=True):
         numbers += [*stride, step]
     parameters = tuple(Constant(n, "uint") for n in numbers)
-    return Rows(found.count, found.length, definitions, parameters, ceil_div(found.count * lanes, group))
+    return Rows(strided.count, strided.length, definitions, parameters, ceil_div(strided.count * lanes, group))
 
 
-def _most(runtime: Runtime, width: int, held: int) -> int:
-    """Vectors that an invocation may keep of each operand."""
+def _width(strided: StridedRows, specs: Sequence[Spec]) -> int:
+    """Return the elements per load: 4 if aligned vectors cover all rows."""
+    vectors = strided.contiguous and strided.length % _VECTOR == 0 and all(s.aligned for s in specs)
+    return _VECTOR if vectors and all(t % _VECTOR == 0 for s in strided.strides for t in s) else 1
+
+
+def _max_row_vectors(runtime: Runtime, width: int, kept: int) -> int:
+    """Return the vectors of each operand that fit in an invocation's registers."""
     if runtime.features.cpu:
-        return (_CPU_REGISTERS if width > 1 else _CPU_SCALARS) // width
-    return (_REGISTERS if width > 1 else _SCALARS) // (width * held)
+        return (_CPU_ELEMENTS if width > 1 else _CPU_SCALARS) // width
+    return (_GPU_ELEMENTS if width > 1 else _GPU_SCALARS) // (width * kept)
 
 
-def _lanes(runtime: Runtime, vectors: int, width: int, rows: int, held: int, contiguous: bool) -> int:
-    """Invocations that share a row of so many vectors."""
+def _lanes(runtime: Runtime, strided: StridedRows, width: int, kept: int) -> int:
+    """Return the number of invocations that share a row."""
     features = runtime.features
+    vectors = strided.length // width
+    max_row_vectors = _max_row_vectors(runtime, width, kept)
     if features.cpu:
         lanes = group_reduce.cpu_lanes(runtime, vectors)
-        # Rows that do not fit in registers are walked by one invocation each, if that leaves none without work.
-        alone = vectors > _most(runtime, width, held) * lanes and rows >= group_reduce.workers(runtime) // 2
+        # Rows that do not fit in registers get one invocation each, if that keeps the device busy.
+        alone = (
+            vectors > max_row_vectors * lanes and strided.count >= group_reduce.busy_invocations(runtime) // 2
+        )  # fmt: skip
         return group_reduce.enough_lanes(runtime, 1, vectors) if alone else lanes
-    if not contiguous and rows >= _MANY:
-        # Neighbouring rows are then neighbours in memory, as neighbouring invocations are.
+    if not strided.contiguous and strided.count >= _MANY_ROWS:
+        # Adjacent rows are then adjacent in memory, so that accesses of adjacent invocations coalesce.
         return 1
-    fitting = power_of_two_at_least(ceil_div(vectors, _most(runtime, width, held)))
+    fitting = power_of_two_at_least(ceil_div(vectors, max_row_vectors))
     return min(features.max_group_size, max(fitting, min(_COALESCED, power_of_two_at_least(vectors))))
 
 
@@ -98,11 +108,11 @@ def in_halves(
     name: str, runtime: Runtime, lower: LoweringFunction, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...],
     params: Mapping[str, Any], axis: int, whole: frozenset[int] = frozenset(),
 ) -> Launch | Declined:  # fmt: skip
-    """An op over rows whose operands are too large for one kernel: half of `axis` at a time, but for operands `whole`."""
+    """Lower an op over rows beyond the binding size limit: half of `axis` at a time, with the operands `whole` undivided."""
     launches = []
-    for part in halves(inputs, outputs, axis, whole):
-        launch = lower(runtime, part.inputs, part.outputs, params)
+    for half in halves(inputs, outputs, axis, whole):
+        launch = lower(runtime, half.inputs, half.outputs, params)
         if isinstance(launch, Declined):
             return launch
-        launches.append(part.around(launch))
+        launches.append(half.bind(launch))
     return LaunchSequence(name, launches)

@@ -1,4 +1,4 @@
-"""Operands larger than what a kernel can see at once: the work is split along the longest axis of the output."""
+"""Operands beyond the binding size limit: a launch is split into sub-launches that each bind a window of the operands."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from polyhal.hal.protocol import InputSpec, Launch
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One piece of a split launch: its specs, and how far each tensor moved inside its own."""
+class SubLaunch:
+    """One part of a split launch: its specs, and the offset of each tensor in the original one."""
 
     inputs: tuple[InputSpec | None, ...]
     outputs: tuple[Spec, ...]
     offsets: tuple[int, ...]
 
-    def around(self, launch: Launch) -> Callable[..., None]:
-        """The launch of this piece as a function of the whole's arguments."""
+    def bind(self, launch: Launch) -> Callable[..., None]:
+        """Return `launch`, made for these specs, as a function of the arguments of the whole launch."""
         specs = (*self.inputs, *self.outputs)
 
         def run(*args: Any) -> None:
@@ -34,57 +34,58 @@ class Part:
 
 
 def too_large(runtime: Runtime, *specs: Spec) -> bool:
-    """Whether some operand spans more bytes than a kernel can see."""
-    # The window of a binding starts at a multiple of 256 bytes, which may cost up to that much.
+    """Whether an operand spans more bytes than a kernel can bind."""
+    # Binding offsets are multiples of 256 bytes, so up to 256 bytes of a window may be lost.
     limit = runtime.features.max_binding - 256
     return any(_span(s) * s.dtype.itemsize > limit for s in specs)
 
 
-def split(runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> list[Part] | None:
-    """The pieces of an elementwise launch, or None where every operand fits."""
+def split(runtime: Runtime, inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> list[SubLaunch] | None:
+    """Split an elementwise launch in two, or return None if every operand fits."""
     specs = [*inputs, *outputs]
     if not too_large(runtime, *[s for s in specs if isinstance(s, Spec)]):
         return None
     shape = outputs[0].shape
     strides = [broadcast_strides(s.shape, s.strides, shape) if isinstance(s, Spec) else () for s in specs]
-    # Splitting the axis on which the largest operand reaches farthest shrinks its span the most.
+    # Splitting the axis along which the largest operand spans the most shrinks its span the most.
     largest = max((i for i, s in enumerate(specs) if isinstance(s, Spec)), key=lambda i: _span(specs[i]))
     axis = max(range(len(shape)), key=lambda a: (shape[a] - 1) * abs(strides[largest][a]))
-    strided = [
+    broadcast = [
         Spec(s.dtype, shape, t, s.aligned) if isinstance(s, Spec) else s for s, t in zip(specs, strides, strict=True)
     ]
-    return _halves(strided, len(inputs), axis, frozenset())
+    return _halves(broadcast, len(inputs), axis, frozenset())
 
 
 def halves(
     inputs: Sequence[InputSpec | None], outputs: Sequence[Spec], axis: int, whole: frozenset[int] = frozenset()
-) -> list[Part]:
-    """The two pieces of a launch along `axis` of every tensor but those at the positions `whole`, which both receive."""
+) -> list[SubLaunch]:
+    """Split a launch in two along `axis` of every tensor, except those with indices in `whole`, which both parts receive."""
     return _halves([*inputs, *outputs], len(inputs), axis, whole)
 
 
-def _halves(specs: Sequence[InputSpec | None], inputs: int, axis: int, whole: frozenset[int]) -> list[Part]:
+def _halves(specs: Sequence[InputSpec | None], inputs: int, axis: int, whole: frozenset[int]) -> list[SubLaunch]:
     length = next(s.shape[axis] for i, s in enumerate(specs) if isinstance(s, Spec) and i not in whole)
     half = ceil_div(ceil_div(length, 2), ALIGNMENT) * ALIGNMENT
     if half >= length:
         half = ceil_div(length, 2)
     parts = []
     for start, stop in ((0, half), (half, length)):
-        made: list[Any] = []
-        moved = []
+        part_specs: list[Any] = []
+        offsets = []
         for i, spec in enumerate(specs):
             if not isinstance(spec, Spec) or i in whole:
-                made.append(spec)
-                moved.append(0)
+                part_specs.append(spec)
+                offsets.append(0)
                 continue
-            move = spec.strides[axis] * start
-            cut = (*spec.shape[:axis], stop - start, *spec.shape[axis + 1 :])
-            made.append(Spec(spec.dtype, cut, spec.strides, spec.aligned and move % ALIGNMENT == 0))
-            moved.append(move)
-        parts.append(Part(tuple(made[:inputs]), tuple(made[inputs:]), tuple(moved)))
+            offset = spec.strides[axis] * start
+            shape = (*spec.shape[:axis], stop - start, *spec.shape[axis + 1 :])
+            part_specs.append(Spec(spec.dtype, shape, spec.strides, spec.aligned and offset % ALIGNMENT == 0))
+            offsets.append(offset)
+        parts.append(SubLaunch(tuple(part_specs[:inputs]), tuple(part_specs[inputs:]), tuple(offsets)))
     return parts
 
 
 def _span(spec: Any) -> int:
+    """Elements from the lowest to the highest address of a spec."""
     low, high = extent(spec.shape, spec.strides)
     return int(high - low + 1)

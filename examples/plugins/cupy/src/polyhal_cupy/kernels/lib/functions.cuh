@@ -1,37 +1,36 @@
-// What the expression tables call and CUDA's own functions lack, and conversions between registers.
+// Functions of the expression templates that CUDA lacks, and conversions between registers.
 
 #ifndef POLYHAL_FUNCTIONS
 #define POLYHAL_FUNCTIONS
 
 #include "lib/dtypes.cuh"
 
-// Towards zero. C leaves NaN and values out of range open: here NaN gives 0, and unsigned types wrap negative values.
+// Truncates towards zero. Where C leaves the result undefined: NaN gives 0, and unsigned types wrap negative values.
 template <typename I, typename F> inline I truncated(F value) {
     if (!(value == value)) return 0;
     return (I)-1 < 0 || value >= 0 ? (I)value : (I)(int64)value;
 }
 
-// Words of the expression tables that are operators here.
+// Functions of the expression templates that are operators in CUDA.
 template <typename F> inline F quotient(F x, F y) { return x / y; }
 template <typename I> inline I shift_left(I x, I n) { return x << n; }
 template <typename I> inline I shift_right(I x, I n) { return x >> n; }
 
-inline float32 gelu_slope(float32 x) { return normcdf(x) + x * 0.39894228f * exp(-0.5f * x * x); }
-inline float64 gelu_slope(float64 x) { return normcdf(x) + x * 0.39894228040143268 * exp(-0.5 * x * x); }
+inline float32 gelu_derivative(float32 x) { return normcdf(x) + x * 0.39894228f * exp(-0.5f * x * x); }
+inline float64 gelu_derivative(float64 x) { return normcdf(x) + x * 0.39894228040143268 * exp(-0.5 * x * x); }
 
-template <typename F> inline F gelu_tanh_slope(F x) {
+template <typename F> inline F gelu_tanh_derivative(F x) {
     const F u = (x + (F)0.044715 * x * x * x) * (F)1.5957691216057308;
     const F s = 1 / (1 + exp(-u));
     return s + x * s * (1 - s) * ((F)0.21406444881780073 * (x * x) + (F)1.5957691216057308);
 }
 
-template <typename F> inline F silu_slope(F x) {
+template <typename F> inline F silu_derivative(F x) {
     const F s = 1 / (1 + exp(-x));
     return s * (x * (1 - s) + 1);
 }
 
-// Division that rounds down, and its remainder, which has the sign of the divisor. x / 0 is 0, and the smallest
-// integer / -1 wraps.
+// Floor division, and its remainder, which has the sign of the divisor. x / 0 is 0, and INT_MIN / -1 wraps.
 template <typename I> inline I floor_divide(I x, I y) {
     if (y == 0) return 0;
     if (y == (I)-1 && (I)-1 < 0) return -x;
@@ -53,7 +52,7 @@ template <typename F> inline F float_remainder(F x, F y) {
 inline float32 floor_remainder(float32 x, float32 y) { return float_remainder(x, y); }
 inline float64 floor_remainder(float64 x, float64 y) { return float_remainder(x, y); }
 
-// Square and multiply. Negative exponents give 0, as the truncated reciprocal would.
+// Exponentiation by squaring. Negative exponents give 0, the truncated reciprocal.
 template <typename I> inline I integer_pow(I x, I y) {
     if (y < 0) return 0;
     I result = 1;

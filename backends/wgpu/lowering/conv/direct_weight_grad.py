@@ -1,0 +1,28 @@
+"""Convolutions with few results and many terms, as the weight gradient of a depthwise convolution: a workgroup per column.
+
+Kernel: shaders/wgsl/conv/direct_weight_grad.wgsl.
+"""
+
+from __future__ import annotations
+
+from polyhal.backends.common.problems.conv import Correlation
+from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.wgpu.lowering.conv.arguments import parameters
+from polyhal.backends.wgpu.lowering.gemm.arguments import definitions
+from polyhal.backends.wgpu.lowering.support import group_reduce
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.protocol import Launch
+
+_GROUP = 128
+_GROUP_CPU = 8
+
+
+def build(runtime: Runtime, name: str, c: Correlation, p: Product) -> Launch:
+    """Return the launch `name` of a correlation; `p` is the same product with its arguments."""
+    group = _GROUP_CPU if runtime.features.cpu else _GROUP
+    variables = {
+        **definitions(p, split=False), **group_reduce.definitions(runtime, group, group), "ROWS": c.m, "OUT_LANES": 1
+    }  # fmt: skip
+    return runtime.launch(
+        name, "conv/direct_weight_grad", variables, parameters(c, p, c.k, split=False), c.groups * c.n
+    )

@@ -1,0 +1,95 @@
+"""Elements along an axis by index: gathered, or added in index order without atomics on floats.
+
+Kernels: shaders/wgsl/gather/take_along_axis.wgsl and scatter_along_axis.wgsl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.gather import outer_axis_inner
+from polyhal.backends.wgpu.lowering.gather.gather import Inputs, uints
+from polyhal.backends.wgpu.lowering.gather.scatter_add import (
+    RowSums,
+    add_rows,
+    after_zeros,
+    is_half,
+    within_loop_limit,
+)
+from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.layout import Spec, contiguous
+from polyhal.hal.protocol import Declined, Launch
+
+
+def _numbers(data: Spec, index: Spec, axis: int, length: int) -> tuple[int, ...] | None:
+    """Return lengths and strides of (data, index), or None if the axes on one side cannot be merged."""
+    merged_data, merged_index = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
+    if merged_data is None or merged_index is None:
+        return None
+    _, data_strides = merged_data
+    (_, index_length, inner), index_strides = merged_index
+    return index_length, inner, length, *data_strides, *index_strides
+
+
+def _launch(runtime: Runtime, name: str, definitions: Mapping[str, Any], items: int, numbers: Sequence[int]) -> Launch:
+    """Return a launch (data, index, out) over `items` elements or lines."""
+    size = runtime.features.group_size
+    parameters = [Tensor(0), Tensor(1), Tensor(2), *uints(items, *numbers)]
+    return runtime.launch(name, f"gather/{name}", {**definitions, "GROUP": size}, parameters, ceil_div(items, size))
+
+
+def _take_along_axis(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, index = inputs
+    (out,) = outputs
+    if not isinstance(x, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    if too_large(runtime, x, index, out):
+        return Declined("an operand is larger than what a kernel can see at once")
+    numbers = _numbers(x, index, params["axis"], x.shape[params["axis"]])
+    if numbers is None:
+        return Declined("the axes beside the indexed one cannot be merged")
+    definitions = {"BYTES": out.dtype.itemsize, "INDEX": index.dtype.name}
+    return _launch(runtime, "take_along_axis", definitions, out.size, numbers)
+
+
+def _scatter_along_axis(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    src, index = inputs
+    (out,) = outputs
+    if not isinstance(src, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    axis, length = params["axis"], params["length"]
+    if is_half(out.dtype) and index.shape[axis] > 1:
+        return Declined(f"sums of {out.dtype.name} would be rounded at every step")
+    if too_large(runtime, src, index, out):
+        return Declined("an operand is larger than what a kernel can see at once")
+    lines = index.size // index.shape[axis]
+    if lines == 1 and not runtime.features.cpu:
+        # One invocation per line would leave a GPU idle: treat the elements of a single line as rows of one column.
+        column = contiguous(out.dtype, (length, 1))._replace(aligned=out.aligned)
+        line = Spec(index.dtype, (index.size,), (index.strides[axis],), index.aligned)
+        sums = RowSums(line, src, src.strides[axis], 1, column, (1, 0, 2), wrap=True)
+        return add_rows(runtime, sums, accumulate=False)
+    numbers = _numbers(src, index, axis, length)
+    if numbers is None:
+        return Declined("the axes beside the indexed one cannot be merged")
+    definitions = {"DTYPE": out.dtype.name, "INDEX": index.dtype.name}
+
+    def launch(first: int, last: int) -> Launch:
+        return _launch(runtime, "scatter_along_axis", definitions, lines, (*numbers, first, last))
+
+    return after_zeros(runtime, within_loop_limit(index.shape[axis], launch), out, 2)
+
+
+LOWERINGS: dict[str, LoweringFunction] = {
+    "take_along_axis": _take_along_axis,
+    "scatter_along_axis": _scatter_along_axis,
+}

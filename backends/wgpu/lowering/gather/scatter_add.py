@@ -1,0 +1,150 @@
+"""Sums of rows by index, in index order and without atomics on floats, so that results are reproducible.
+
+Kernels: shaders/wgsl/gather/scatter_add.wgsl on GPUs, cpu_scatter_add.wgsl on CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.gather import flat_stride, row_stride
+from polyhal.backends.wgpu.launch import Parameter
+from polyhal.backends.wgpu.lowering.gather.gather import MAX_LENGTH, Inputs, Places, uints
+from polyhal.backends.wgpu.lowering.pointwise import copy
+from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
+
+_LANES = 4
+_MAX_LOOP = 1 << 15
+"""Indices that an invocation processes per launch, below every driver's limit for loops (`loop_limit` in quirks.py)."""
+_FEW_COLUMNS = 32
+_FEW_OWNERS = 2048
+"""Rows of the output below which each gets more workgroups, to keep the device busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSums:
+    """Rows of `source` that are added to the rows `index` of `out`. `places` are the argument indices of these three."""
+
+    index: Spec
+    source: Spec
+    row_step: int
+    column_step: int
+    """Strides of the source."""
+    out: Spec
+    places: Places
+    wrap: bool = False
+    """Whether negative indices count from the end."""
+
+    def definitions(self, runtime: Runtime) -> dict[str, Any]:
+        """Return the template variables that all kernels share."""
+        return {
+            "INDEX": self.index.dtype.name, "DTYPE": self.out.dtype.name, "GROUP": runtime.features.group_size,
+            "WRAP": self.wrap,
+        }  # fmt: skip
+
+    def tensors(self) -> list[Parameter]:
+        return [Tensor(i) for i in self.places]
+
+
+def add_rows(runtime: Runtime, sums: RowSums, *, accumulate: bool) -> Launch | Declined:
+    """Return the launch that adds the sums to the output, or with `accumulate` false replaces the output by them."""
+    step = flat_stride(sums.index)
+    if step is None:
+        return Declined("the index is not evenly spaced")
+    count, (length, width) = sums.index.size, sums.out.shape
+    if max(count, length, width) >= MAX_LENGTH or too_large(runtime, sums.index, sums.source, sums.out):
+        return Declined("an operand is larger than what a kernel can see at once")
+    if runtime.features.cpu:
+        launch = _invocation_per_column(runtime, sums, step)
+    elif length <= 2 * count:
+        return _group_per_owner(runtime, sums, step, length, OWN_ROW=True, ACCUMULATE=accumulate)
+    else:
+        launch = _group_per_owner(runtime, sums, step, count, OWN_ROW=False, ACCUMULATE=True)
+    return launch if accumulate else after_zeros(runtime, launch, sums.out, sums.places[2])
+
+
+def _group_per_owner(runtime: Runtime, sums: RowSums, step: int, owners: int, **flags: bool) -> Launch:
+    """One workgroup per row of the output, or per index if there are many more rows than indices."""
+    length, width = sums.out.shape
+    vectors = (
+        sums.source.aligned and sums.out.aligned and sums.column_step == 1 and sums.row_step % _LANES == 0
+        and width % _LANES == 0 and sums.out.dtype.itemsize <= 4
+    )  # fmt: skip
+    lanes = _LANES if vectors else 1
+    row_vectors = width // lanes
+    columns = power_of_two_at_least(row_vectors)
+    columns = min(columns, runtime.features.group_size if owners >= _FEW_OWNERS else _FEW_COLUMNS)
+    tiles = ceil_div(row_vectors, columns)
+    definitions = {**sums.definitions(runtime), "LANES": lanes, "COLUMNS": columns, **flags}
+    numbers = (sums.index.size, width, length, owners, tiles, step, sums.row_step, sums.column_step)
+    parameters = [*sums.tensors(), *uints(*numbers)]
+    return runtime.launch("scatter_rows", "gather/scatter_add", definitions, parameters, owners * tiles)
+
+
+def _invocation_per_column(runtime: Runtime, sums: RowSums, step: int) -> Launch:
+    """One invocation per column. Callers exclude half precision, which would be rounded after every addition."""
+    length, width = sums.out.shape
+    groups = ceil_div(width, runtime.features.group_size)
+    numbers = (width, length, step, sums.row_step, sums.column_step)
+
+    def launch(first: int, last: int) -> Launch:
+        parameters = [*sums.tensors(), *uints(*numbers, first, last)]
+        return runtime.launch(
+            "scatter_columns", "gather/cpu_scatter_add", sums.definitions(runtime), parameters, groups
+        )
+
+    return within_loop_limit(sums.index.size, launch)
+
+
+def within_loop_limit(count: int, launch: Callable[[int, int], Launch]) -> Launch:
+    """Return consecutive launches `launch(first, last)` of at most as many indices as one invocation may loop over."""
+    launches = [launch(first, min(first + _MAX_LOOP, count)) for first in range(0, count, _MAX_LOOP)]
+    return launches[0] if len(launches) == 1 else LaunchSequence(launches[0].name, launches)
+
+
+def after_zeros(runtime: Runtime, launch: Launch, out: Spec, place: int) -> Launch:
+    """Return `launch`, preceded by filling its argument `place` with zeros."""
+    zero = copy.fill(runtime, out)
+    return LaunchSequence(launch.name, (lambda *args: zero(0, args[place]), launch))
+
+
+def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:
+    """Return a launch (index, source, out) that adds rows in index order. All are contiguous."""
+    sums = RowSums(index, source, source.strides[0], source.strides[1], out, (0, 1, 2))
+    launch = add_rows(runtime, sums, accumulate=True)
+    assert not isinstance(launch, Declined), launch.reason
+    return launch
+
+
+def is_half(dtype: DType) -> bool:
+    """Whether sums of this dtype would be rounded after every addition."""
+    return dtype.is_floating_point and dtype.itemsize < dtypes.float32.itemsize
+
+
+def _scatter_rows(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    src, index = inputs
+    (out,) = outputs
+    if not isinstance(src, Spec) or not isinstance(index, Spec):
+        return Declined("an operand is a number")
+    if runtime.features.cpu and is_half(out.dtype):
+        return Declined(f"sums of {out.dtype.name} would be rounded at every step")
+    step = row_stride(src)
+    if step is None:
+        return Declined("the rows of the source are not evenly spaced")
+    column_step = src.strides[-1] if src.shape[-1] > 1 else 1
+    return add_rows(runtime, RowSums(index, src, step, column_step, out, (1, 0, 2)), accumulate=False)
+
+
+LOWERINGS: dict[str, LoweringFunction] = {"scatter_rows": _scatter_rows}

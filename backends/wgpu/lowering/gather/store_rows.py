@@ -1,0 +1,45 @@
+"""Rows of a tensor replaced from a position on, as in a key-value cache. Kernel: shaders/wgsl/gather/store_rows.wgsl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import LaunchSequence, Number, Tensor
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
+from polyhal.backends.wgpu.launch import Parameter
+from polyhal.backends.wgpu.lowering.gather.gather import Inputs, uints
+from polyhal.backends.wgpu.lowering.pointwise import copy
+from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
+
+_AXES = 4
+
+
+def _store_rows(
+    runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, value, _ = inputs
+    (out,) = outputs
+    if not isinstance(x, Spec) or not isinstance(value, Spec) or value.dtype is not x.dtype:
+        return Declined("rows of another dtype")
+    if value.ndim > _AXES or too_large(runtime, value, out):
+        return Declined(f"more than {_AXES} axes, or an operand is larger than what a kernel can see at once")
+    rows, width = value.shape[-2:]
+    inner = value.shape[-3] if value.ndim > 2 else 1
+    strides = (0,) * (_AXES - value.ndim) + value.strides
+    size = runtime.features.group_size
+    parameters: list[Parameter] = [
+        Tensor(1), Tensor(3), Number(2, "int"), *uints(value.size, rows, width, x.shape[-2], inner, *strides),
+    ]  # fmt: skip
+    definitions = {"BYTES": out.dtype.itemsize, "GROUP": size}
+    store = runtime.launch("store_rows", "gather/store_rows", definitions, parameters, ceil_div(value.size, size))
+    copy_in = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)
+    return LaunchSequence("store_rows", (copy_in, store))
+
+
+LOWERINGS: dict[str, LoweringFunction] = {"store_rows": _store_rows}

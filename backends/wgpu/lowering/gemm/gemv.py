@@ -1,0 +1,36 @@
+"""Matrix-vector products on GPUs, and products of a few vectors with a matrix: the matrix is read once, along k.
+
+Kernel: shaders/wgsl/gemm/gemv.wgsl.
+"""
+
+from __future__ import annotations
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.wgpu.lowering.gemm.arguments import definitions, layouts, parameters
+from polyhal.backends.wgpu.lowering.support import group_reduce
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.protocol import Launch
+
+MAX_VECTORS = 4
+"""Rows or columns up to which a product is bound by reading the matrix."""
+_MIN_TERMS = 512
+"""Terms below which a workgroup cannot share them profitably."""
+_GROUP = 128
+_COLUMNS = 4
+
+
+def build(runtime: Runtime, p: Product) -> Launch | None:
+    """Return a launch if one side has few vectors and both operands are contiguous along k, else None."""
+    if min(p.m, p.n) > MAX_VECTORS:
+        return None
+    if p.m > p.n:
+        p = p.transposed()
+    if p.right.row != 1 or p.left.column != 1 or p.k < _MIN_TERMS:
+        return None
+    variables = {
+        **definitions(p, split=False), **group_reduce.definitions(runtime, _GROUP, _GROUP), **layouts(p),
+        "OUT_LANES": 1, "ROWS": 1 if p.m == 1 else MAX_VECTORS, "COLUMNS": _COLUMNS,
+    }  # fmt: skip
+    groups = ceil_div(p.n, _COLUMNS) * p.count
+    return runtime.launch("matvec", "gemm/gemv", variables, parameters(p, p.k, split=False), groups)

@@ -1,0 +1,52 @@
+"""Split-K: workgroups share the terms of a product with too few results, and a second launch adds their partial sums.
+
+Kernel: shaders/wgsl/gemm/split_k_reduce.wgsl.
+"""
+
+from __future__ import annotations
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.common.launching.split_k import SplitK, split_k
+from polyhal.backends.common.problems.gemm import Product
+from polyhal.backends.wgpu.launch import DispatchLaunch
+from polyhal.backends.wgpu.lowering.gemm.arguments import definitions, targets, uints
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.protocol import Launch
+
+MIN_TERMS = 256
+"""Terms of a split below which it costs more than it saves, for tiles."""
+_MIN_BLOCK_TERMS = 64
+"""The same for register blocks."""
+BUSY_GROUPS = 192
+"""Workgroups that keep a large GPU busy; WebGPU does not report the number of compute units."""
+_BUSY_BLOCKS = 1024
+_BUSY_CPU = 4
+_MULTIPLE = 16
+"""Splits are multiples of this many terms, which the k-tiles of every kernel divide."""
+_GROUP = 64
+
+
+def choose(runtime: Runtime, p: Product, groups: int, *, blocks: bool) -> SplitK:
+    """Return the splits that keep the device busy, given `groups` workgroups per split."""
+    busy = _BUSY_CPU if runtime.features.cpu else _BUSY_BLOCKS if blocks else 2 * BUSY_GROUPS
+    min_terms = _MIN_BLOCK_TERMS if blocks else MIN_TERMS
+    max_splits = runtime.features.max_binding // (p.count * p.m * p.n * p.sum_dtype.itemsize)
+    return split_k(p.k, groups, busy, max_splits, min_terms=min_terms, multiple=_MULTIPLE)
+
+
+def reduce(runtime: Runtime, p: Product, splits: int) -> Launch:
+    """Return the launch that adds the partial sums in the first workspace."""
+    size = p.count * p.m * p.n
+    buffers, numbers = targets(p)
+    variables = {**definitions(p, split=False), "GROUP": _GROUP, "OUT_LANES": 1}
+    parameters = [Workspace(p.workspace), *buffers, *uints(p.m, p.n, size, splits), *numbers]
+    return runtime.launch("matmul_sum", "gemm/split_k_reduce", variables, parameters, ceil_div(size, _GROUP))
+
+
+def with_reduction(runtime: Runtime, p: Product, multiply: DispatchLaunch, splits: int) -> Launch:
+    """Return `multiply`, followed by the reduction of its splits if there are several."""
+    if splits == 1:
+        return multiply
+    nbytes = splits * p.count * p.m * p.n * p.sum_dtype.itemsize
+    return LaunchSequence(multiply.name, (multiply, reduce(runtime, p, splits)), (nbytes,))

@@ -1,0 +1,32 @@
+"""argmax and argmin. Kernel: shaders/wgsl/reduction/arg.wgsl."""
+
+from __future__ import annotations
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.problems.reduction import Axes
+from polyhal.backends.wgpu.lowering.reduction.single_pass import has_two_axes, iterator_members, row_lanes, uints
+from polyhal.backends.wgpu.lowering.support import group_reduce
+from polyhal.backends.wgpu.lowering.support.windows import too_large
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Launch
+
+
+def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Launch | Declined:
+    """Return the launch (x, out) of `op`, with one lane group per result."""
+    if too_large(runtime, x, out):
+        return Declined("an operand is larger than what a kernel can see at once")
+    (k0, k0s), (k1, k1s) = axes.kept
+    lanes = row_lanes(runtime, axes.length)
+    group = group_reduce.group_size(runtime, lanes, axes.results)
+    definitions = {
+        **group_reduce.definitions(runtime, lanes, group), "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name,
+        "BETTER": ">" if op == "argmax" else "<", "OUTER": k0 > 1, "TWO_AXES": has_two_axes(axes),
+    }  # fmt: skip
+    parameters = [
+        Tensor(0), Tensor(1), *uints(axes.results, k1, k0s, k1s), *iterator_members(axes, lanes),
+        Constant(axes.length, "uint"),
+    ]  # fmt: skip
+    groups = ceil_div(axes.results * lanes, group)
+    return runtime.launch(f"reduce.{op}", "reduction/arg", definitions, parameters, groups)

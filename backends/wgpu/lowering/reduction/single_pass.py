@@ -1,0 +1,152 @@
+"""Reductions in one pass: a lane group or a column of invocations reduces each split of each result.
+
+Kernels: shaders/wgsl/reduction/rows.wgsl and columns.wgsl.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from polyhal.backends.common.codegen.expressions import register_class
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
+from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.problems.reduction import COMBINE, Axes, Operation, accumulator
+from polyhal.backends.wgpu.dialect import convert, type_name
+from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
+from polyhal.backends.wgpu.lowering.support import group_reduce, term_iterator
+from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+
+_VECTOR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor argument, or workspace from element `start` on."""
+
+    memory: Tensor | Workspace
+    dtype: DType
+    aligned: bool = True
+    start: int = 0
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        if isinstance(self.memory, Tensor):
+            return [self.memory]
+        return [self.memory, Constant(self.start, "uint")]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where results go: the strides of the two kept axes, and the number of splits of each result."""
+
+    operand: Operand
+    strides: tuple[int, int]
+    splits: int = 1
+    divisor: int = 0
+    """What sums are finally divided by; 0 for nothing."""
+
+
+def reduce(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
+    """Return the launch that reduces every split of every result."""
+    return (_rows if axes.by_rows else _columns)(runtime, op, x, axes, target)
+
+
+def partial_dtype(op: Operation, dtype: DType, out: DType) -> DType:
+    """Return the dtype of partial results: u32 for conditions, and 32 bits for sums that wrap to 32 bits in the end."""
+    if op in ("any", "all"):
+        return dtypes.uint32
+    partial = accumulator(op, dtype)
+    return dtypes.int32 if partial.itemsize == 8 and out.itemsize <= 4 else partial
+
+
+def _definitions(op: Operation, x: Operand, target: Target) -> dict[str, Any]:
+    out = target.operand.dtype
+    partial = partial_dtype(op, x.dtype, out)
+    read = dtypes.bool_ if op in ("any", "all") else partial
+    total = "quotient_f32(total, p.divisor)" if target.divisor else "total"
+    return {
+        "DTYPE": x.dtype.name,
+        "OUT_DTYPE": out.name,
+        "T": type_name(register_class(partial)),
+        "MAP": convert("v", x.dtype, read),
+        "RESULT": convert(total, partial, out),
+        "OPERATION": COMBINE[op],
+    }
+
+
+def _last_parameters(axes: Axes, target: Target, split_length: int) -> list[Parameter]:
+    numbers = (axes.length, target.splits, split_length, *target.strides)
+    return [*(Constant(n, "uint") for n in numbers), Constant(float(target.divisor or 1), "float")]
+
+
+def uints(*values: int) -> list[Parameter]:
+    """Return unsigned constants; negative strides wrap."""
+    return [Constant(v, "uint") for v in values]
+
+
+def has_two_axes(axes: Axes) -> bool:
+    """Whether the reduced terms need two axes."""
+    return axes.reduced[0][0] > 1
+
+
+def iterator_members(axes: Axes, step: int) -> list[Parameter]:
+    """Return the parameters of lib/term_iterator.wgsl for steps of `step` terms."""
+    (_, outer), (length, inner) = axes.reduced
+    return term_iterator.members(length if has_two_axes(axes) else 0, step, (outer, inner))
+
+
+def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
+    (k0, k0s), (k1, k1s) = axes.kept
+    (_, r0s), (r1, r1s) = axes.reduced
+    strides = (k0s, k1s, r0s, r1 if has_two_axes(axes) else 0)
+    vectors = x.aligned and r1s == 1 and all(s % _VECTOR == 0 for s in strides)
+    width = _VECTOR if vectors and axes.length >= _VECTOR else 1
+    tasks = axes.results * target.splits
+    lanes = row_lanes(runtime, ceil_div(ceil_div(axes.length, target.splits), width))
+    group = group_reduce.group_size(runtime, lanes, tasks)
+    definitions = {
+        **_definitions(op, x, target), **group_reduce.definitions(runtime, lanes, group), "WIDTH": width, "OUTER": k0 > 1,
+        "TWO_AXES": has_two_axes(axes), "SPLIT": target.splits > 1,
+    }  # fmt: skip
+    split_length = round_up(ceil_div(axes.length, target.splits), width)
+    parameters = [
+        *x.parameters, *target.operand.parameters, *uints(tasks, k1, k0s, k1s), *iterator_members(axes, lanes * width),
+        *_last_parameters(axes, target, split_length),
+    ]  # fmt: skip
+    return runtime.launch(f"reduce.{op}", "reduction/rows", definitions, parameters, ceil_div(tasks * lanes, group))
+
+
+def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
+    (k0, k0s), (k1, _) = axes.kept
+    width = column_width(x, axes)
+    vectors = ceil_div(k1, width)
+    group = group_reduce.column_group(runtime, vectors, ceil_div(axes.length, target.splits))
+    column_blocks = ceil_div(vectors, group.vectors)
+    slices = k0 * target.splits
+    q0, q1 = target.strides
+    out_vectors = target.operand.aligned and target.splits == 1 and q1 == 1 and q0 % _VECTOR == 0
+    definitions = {
+        **_definitions(op, x, target), **group.definitions, "WIDTH": width, "TWO_AXES": has_two_axes(axes),
+        "OUT_WIDTH": _VECTOR if out_vectors and width == _VECTOR else 1,
+    }  # fmt: skip
+    parameters = [
+        *x.parameters, *target.operand.parameters, *uints(column_blocks, slices, k1, k0s),
+        *iterator_members(axes, group.rows), *_last_parameters(axes, target, ceil_div(axes.length, target.splits)),
+    ]  # fmt: skip
+    return runtime.launch(f"reduce.{op}", "reduction/columns", definitions, parameters, column_blocks * slices)
+
+
+def column_width(x: Operand, axes: Axes) -> int:
+    """Return the adjacent results per vector in a column reduction."""
+    steps = (axes.kept[0][1], axes.reduced[0][1], axes.reduced[1][1], axes.kept[1][0])
+    return _VECTOR if x.aligned and all(s % _VECTOR == 0 for s in steps) else 1
+
+
+def row_lanes(runtime: Runtime, vectors: int) -> int:
+    """Return the number of invocations that share a row of `vectors` vectors."""
+    if runtime.features.cpu:
+        return group_reduce.cpu_lanes(runtime, vectors)
+    return min(runtime.features.group_size, power_of_two_at_least(ceil_div(vectors, 4)))
