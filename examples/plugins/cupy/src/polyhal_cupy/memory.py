@@ -15,7 +15,7 @@ import numpy as np
 from cupy.cuda import runtime as cuda
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal_cupy import faults
+from polyhal_cupy import error_mapping
 from polyhal_cupy.runtime import Runtime
 
 _CHUNK = 8 * 2**20
@@ -37,8 +37,8 @@ class StreamEvent:
         """Block until everything before the event is done. Raises the typed error of work that failed."""
         try:
             self._event.synchronize()
-        except faults.ERRORS as error:
-            raise faults.translate(error, "waiting for a transfer", self._runtime.info.name) from error
+        except error_mapping.ERRORS as error:
+            raise error_mapping.translate(error, "waiting for a transfer", self._runtime.info.name) from error
         self._keep = None
 
     def is_complete(self) -> bool:
@@ -64,8 +64,8 @@ class Memory:
         try:
             cuda.setDevice(self._runtime.number)
             handle: int = cuda.malloc(nbytes)
-        except faults.ERRORS as error:
-            raise faults.translate(error, f"allocating {nbytes} bytes", self._runtime.info.name) from error
+        except error_mapping.ERRORS as error:
+            raise error_mapping.translate(error, f"allocating {nbytes} bytes", self._runtime.info.name) from error
         return handle
 
     def deallocate(self, handle: int) -> None:
@@ -105,8 +105,8 @@ class Memory:
         try:
             cuda.setDevice(self._runtime.number)
             return work()
-        except faults.ERRORS as error:
-            raise faults.translate(error, action, self._runtime.info.name) from error
+        except error_mapping.ERRORS as error:
+            raise error_mapping.translate(error, action, self._runtime.info.name) from error
 
     def _ring(self) -> _StagingRing:
         with self._lock:

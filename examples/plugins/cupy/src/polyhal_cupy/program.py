@@ -12,7 +12,7 @@ from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
 from polyhal.backends.common.launching.disk_cache import DiskCache
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.settings import env
-from polyhal_cupy import faults
+from polyhal_cupy import error_mapping
 
 KERNELS = "polyhal_cupy.kernels"
 OPTIONS = ("-std=c++17", "--device-as-default-execution-space")
@@ -57,8 +57,8 @@ class ProgramStore:
         module = Module()
         try:
             module.load(code)
-        except faults.ERRORS as error:
-            raise faults.translate(error, f"loading {label}", self._name) from error
+        except error_mapping.ERRORS as error:
+            raise error_mapping.translate(error, f"loading {label}", self._name) from error
         return module
 
 

@@ -10,7 +10,7 @@ from cupy.cuda import runtime as cuda
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
-from polyhal_cupy import faults
+from polyhal_cupy import error_mapping
 from polyhal_cupy.blas import Blas
 from polyhal_cupy.capabilities import capabilities
 from polyhal_cupy.launch import KernelLaunch, Parameter
@@ -30,8 +30,8 @@ class Runtime:
             cuda.setDevice(number)
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self.blas = Blas(self.stream)
-        except faults.ERRORS as error:
-            raise faults.translate(error, "opening the device", info.name) from error
+        except error_mapping.ERRORS as error:
+            raise error_mapping.translate(error, "opening the device", info.name) from error
         self.programs = ProgramStore(10 * properties["major"] + properties["minor"], info.name)
         self._profile: list[tuple[str, cupy.cuda.Event, cupy.cuda.Event]] | None = None
         self._origin: cupy.cuda.Event | None = None
@@ -70,9 +70,9 @@ class Runtime:
                 return
             with self._timed(name):
                 function(blocks, threads, values, 0, self.stream)
-        except faults.ERRORS as error:
+        except error_mapping.ERRORS as error:
             action = f"launching {name} with {blocks[0]} blocks of {threads[0]} threads"
-            raise faults.translate(error, action, self.info.name) from error
+            raise error_mapping.translate(error, action, self.info.name) from error
 
     def call(self, name: str, work: Any) -> None:
         """Have a library enqueue something on the stream: `work` is called with the device current."""
@@ -85,8 +85,8 @@ class Runtime:
                     return
                 with self._timed(name):
                     work()
-        except faults.ERRORS as error:
-            raise faults.translate(error, f"calling {name}", self.info.name) from error
+        except error_mapping.ERRORS as error:
+            raise error_mapping.translate(error, f"calling {name}", self.info.name) from error
 
     def _timed(self, name: str) -> _Timed:
         assert self._profile is not None
@@ -118,8 +118,8 @@ class Runtime:
         try:
             cuda.setDevice(self.number)
             self.stream.synchronize()
-        except faults.ERRORS as error:
-            raise faults.translate(error, "waiting for the device", self.info.name) from error
+        except error_mapping.ERRORS as error:
+            raise error_mapping.translate(error, "waiting for the device", self.info.name) from error
 
 
 class _Timed:

@@ -1,11 +1,16 @@
 """Native kernels for whole ops: a table from op name to a function that builds a launch.
 
-A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)` from a
-file of `kernels/`. Shapes are kernel arguments and not definitions, because each set of definitions is a compilation.
-Parameters are pointers, numbers and constants (see launch.py), by position in the argument list inputs + outputs +
-workspace. Several launches become one with `LaunchSequence`.
+A lowering function inspects specs only. It returns `Declined(reason)`, or a launch made with `runtime.launch(...)` from a
+file of `kernels/`. Shapes are kernel arguments, not definitions, because each set of definitions is compiled separately.
+The parameters of a kernel are listed in its order (see launch.py): pointers, numbers and constants, by index in the argument
+list inputs + outputs + workspace. `LaunchSequence` combines several launches.
 
-To add a kernel: write `kernels/NAME.cu`, a lowering function, and an entry in the module's `LOWERINGS`.
+To add a kernel:
+
+1. Write `kernels/FAMILY/KERNEL.cu`, which compiles alone (every constant has a default).
+2. Write `lowering/FAMILY/STRATEGY.py`, which launches it; give it the kernel's name if it serves only that one. The family's
+   table `LOWERINGS`, from op name to function, is in that file, or in `dispatch.py` if there are several strategies.
+3. Add the module with the table to `_FAMILIES` here.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal_cupy.lowering.attention import dispatch as attention
 from polyhal_cupy.lowering.conv import dispatch as conv
 from polyhal_cupy.lowering.conv import pooling
-from polyhal_cupy.lowering.gather import dispatch as gather
+from polyhal_cupy.lowering.gather import along_axis, gather, scatter_add
 from polyhal_cupy.lowering.gemm import dispatch as gemm
 from polyhal_cupy.lowering.optim import optimizer
 from polyhal_cupy.lowering.pointwise import elementwise, random
@@ -22,11 +27,11 @@ from polyhal_cupy.lowering.reduction import dispatch as reduction
 from polyhal_cupy.lowering.rowwise import batch_norm, cross_entropy, norm, softmax
 
 _FAMILIES = (
-    elementwise, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention, random, conv, pooling,
-    batch_norm,
+    elementwise, reduction, gather, scatter_add, along_axis, gemm, softmax, norm, cross_entropy, optimizer, attention,
+    random, conv, pooling, batch_norm,
 )  # fmt: skip
 
 
 def table() -> dict[str, LoweringFunction]:
-    """Every op that has a native kernel. Raises ValueError when two families claim one op."""
+    """Return the lowering functions of all native ops. Raises ValueError if two families claim the same op."""
     return merge(_FAMILIES)

@@ -1,24 +1,23 @@
-// Convolutions as matrix products: im2col lays the windows of images out as columns, col2im adds columns up to the
-// images they came from.
+// im2col copies the windows of images to the columns of a matrix; col2im adds the columns to the images they came from.
 //
-// Row p of the columns is (channel, kernel row, kernel column), its element l the window (row, column) of an image.
-// Element (p, n, l) lies at p * p_step + n * n_step + l.
+// Row p of the columns is (channel, kernel row, kernel column), its element l the window (row, column) of an image. Element
+// (p, n, l) lies at p * p_step + n * n_step + l.
 
 #ifndef DTYPE
 #define DTYPE float32
 #endif
-// The type of the columns that are added up.
+// The dtype of the columns that col2im adds.
 #ifndef COLUMN_DTYPE
 #define COLUMN_DTYPE float32
 #endif
 #ifndef REAL
 #define REAL float32
 #endif
-// Threads that share the windows of one row and image.
-#ifndef LINE
-#define LINE 64
+// Threads per row of the columns and image.
+#ifndef ROW_THREADS
+#define ROW_THREADS 64
 #endif
-// Windows lie next to each other.
+// Whether the stride is 1.
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
 #endif
@@ -35,7 +34,7 @@
 
 KERNEL im2col(const DTYPE *x, DTYPE *columns, GEOMETRY, const int64 x_image, const int64 x_channel, const int64 x_row,
               const int64 x_column) {
-    const uint64 item = (uint64)blockIdx.x * (BLOCK / LINE) + threadIdx.x / LINE;
+    const uint64 item = (uint64)blockIdx.x * (BLOCK / ROW_THREADS) + threadIdx.x / ROW_THREADS;
     if (item >= items) return;
     const uint32 n = item % images, p = item / images;
     const int32 s = p % kernel_w, r = p / kernel_w % kernel_h;
@@ -43,7 +42,7 @@ KERNEL im2col(const DTYPE *x, DTYPE *columns, GEOMETRY, const int64 x_image, con
     x += (int64)n * x_image + (int64)(p / kernel_w / kernel_h) * x_channel;
     columns += (int64)p * p_step + (int64)n * n_step;
 #pragma unroll 4
-    for (int32 l = threadIdx.x % LINE; l < down * across; l += LINE) {
+    for (int32 l = threadIdx.x % ROW_THREADS; l < down * across; l += ROW_THREADS) {
         const int32 row = l / across, y = row * stride_h + top, at = (l - row * across) * stride_w + left;
         DTYPE element = {};
         if (y >= 0 && y < height && at >= 0 && at < width) element = x[y * x_row + at * x_column];

@@ -1,5 +1,5 @@
-// Max and average pooling of images (planes, height, width) and their gradients. A thread makes one element of the
-// result; the gradients look back at all windows that hold their element, so that nothing is added atomically.
+// Max and average pooling of images (planes, height, width) and their gradients. A thread computes one element of the result.
+// The gradients gather over all windows that contain their element, so no atomic additions are needed.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -7,7 +7,7 @@
 #ifndef REAL
 #define REAL float32
 #endif
-// Windows count what lies in the padding.
+// Whether average pooling counts padding.
 #ifndef INCLUDE_PADDING
 #define INCLUDE_PADDING 1
 #endif
@@ -23,24 +23,24 @@
 #define STEPS(name) \
     const int64 name##_image, const int64 name##_channel, const int64 name##_row, const int64 name##_column
 #define PLANE_OF(name) (name + (plane / channels) * name##_image + (plane % channels) * name##_channel)
-// The element of the result that is this thread's: (y, x) of `plane`, whose images have `columns` columns.
+// Locates this thread's element of the result: (own_y, own_x) of `plane`, whose images have `columns` columns.
 #define LOCATE(lines, columns) \
     const uint64 item = (uint64)blockIdx.x * BLOCK + threadIdx.x; \
     if (item >= items) return; \
     const int64 plane = item / ((uint64)(lines) * (columns)); \
-    const int32 pixel = item % ((uint64)(lines) * (columns)), my_y = pixel / (columns), my_x = pixel % (columns);
+    const int32 pixel = item % ((uint64)(lines) * (columns)), own_y = pixel / (columns), own_x = pixel % (columns);
 
 typedef REAL real;
 
 inline int32 smaller(int32 a, int32 b) { return a < b ? a : b; }
 inline int32 larger(int32 a, int32 b) { return a > b ? a : b; }
-// Whether a value takes the place of the best so far: a NaN replaces anything, and nothing replaces a NaN.
+// Whether a value replaces the best so far. NaN wins over any number and is never replaced.
 inline bool replaces(real value, real best) { return !(value <= best) && best == best; }
 
 KERNEL max_pool(const DTYPE *x, DTYPE *out, GEOMETRY, STEPS(x)) {
     LOCATE(down, across)
     x = PLANE_OF(x);
-    const int32 top = my_y * stride_h - padding_h, left = my_x * stride_w - padding_w;
+    const int32 top = own_y * stride_h - padding_h, left = own_x * stride_w - padding_w;
     real best = -INFINITY;
     for (int32 r = 0; r < kernel_h; r++)
         for (int32 s = 0; s < kernel_w; s++) {
@@ -52,7 +52,7 @@ KERNEL max_pool(const DTYPE *x, DTYPE *out, GEOMETRY, STEPS(x)) {
     out[item] = narrow<DTYPE>(best);
 }
 
-// A window's gradient goes to its first largest element, a NaN counting as largest.
+// The gradient of a window goes to its first largest element; NaN counts as largest.
 KERNEL max_pool_grad(const DTYPE *g, const DTYPE *x, DTYPE *dx, GEOMETRY, STEPS(g), STEPS(x)) {
     LOCATE(height, width)
     g = PLANE_OF(g);
@@ -61,11 +61,11 @@ KERNEL max_pool_grad(const DTYPE *g, const DTYPE *x, DTYPE *dx, GEOMETRY, STEPS(
     for (int32 r = 0; r < kernel_h; r++)
         for (int32 s = 0; s < kernel_w; s++) {
             // The window in which this element is at (r, s).
-            const int32 top = my_y + padding_h - r * dilation_h, left = my_x + padding_w - s * dilation_w;
+            const int32 top = own_y + padding_h - r * dilation_h, left = own_x + padding_w - s * dilation_w;
             if (top < 0 || left < 0 || top % stride_h || left % stride_w) continue;
             const int32 py = top / stride_h, px = left / stride_w;
             if (py >= down || px >= across) continue;
-            int32 found = 0;
+            int32 position = 0;
             real best = 0;
             for (int32 i = 0; i < kernel_h * kernel_w; i++) {
                 const int32 ty = top - padding_h + i / kernel_w * dilation_h,
@@ -74,26 +74,26 @@ KERNEL max_pool_grad(const DTYPE *g, const DTYPE *x, DTYPE *dx, GEOMETRY, STEPS(
                 const real value = inside ? (real)widen(x[ty * x_row + tx * x_column]) : -INFINITY;
                 if (i == 0 || replaces(value, best)) {
                     best = value;
-                    found = i;
+                    position = i;
                 }
             }
-            if (found == r * kernel_w + s) sum += (real)widen(g[py * g_row + px * g_column]);
+            if (position == r * kernel_w + s) sum += (real)widen(g[py * g_row + px * g_column]);
         }
     dx[item] = narrow<DTYPE>(sum);
 }
 
-inline int32 covered(int32 from, int32 length, int32 limit) { return smaller(from + length, limit) - larger(from, 0); }
+inline int32 overlap(int32 start, int32 length, int32 limit) { return smaller(start + length, limit) - larger(start, 0); }
 
 #if INCLUDE_PADDING
 #define COUNT(top, left) (kernel_h * kernel_w)
 #else
-#define COUNT(top, left) (covered(top, kernel_h, height) * covered(left, kernel_w, width))
+#define COUNT(top, left) (overlap(top, kernel_h, height) * overlap(left, kernel_w, width))
 #endif
 
 KERNEL avg_pool(const DTYPE *x, DTYPE *out, GEOMETRY, STEPS(x)) {
     LOCATE(down, across)
     x = PLANE_OF(x);
-    const int32 top = my_y * stride_h - padding_h, left = my_x * stride_w - padding_w;
+    const int32 top = own_y * stride_h - padding_h, left = own_x * stride_w - padding_w;
     real sum = 0;
     for (int32 ty = larger(top, 0); ty < smaller(top + kernel_h, height); ty++)
         for (int32 tx = larger(left, 0); tx < smaller(left + kernel_w, width); tx++)
@@ -104,7 +104,7 @@ KERNEL avg_pool(const DTYPE *x, DTYPE *out, GEOMETRY, STEPS(x)) {
 KERNEL avg_pool_grad(const DTYPE *g, DTYPE *dx, GEOMETRY, STEPS(g)) {
     LOCATE(height, width)
     g = PLANE_OF(g);
-    const int32 y = my_y + padding_h, x = my_x + padding_w;
+    const int32 y = own_y + padding_h, x = own_x + padding_w;
     real sum = 0;
     for (int32 py = larger(0, (y - kernel_h + stride_h) / stride_h); py < down && py * stride_h <= y; py++)
         for (int32 px = larger(0, (x - kernel_w + stride_w) / stride_w); px < across && px * stride_w <= x; px++)

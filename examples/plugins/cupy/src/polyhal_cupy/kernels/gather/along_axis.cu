@@ -1,10 +1,10 @@
-// Elements along one axis by number: take copies x[.., index, ..] to out, scatter adds src atomically to out[..,
-// index, ..], which has been zeroed. Tensors count as (outer, axis, inner); numbers from the end are negative, and
-// those outside are 0 or skipped.
+// Elements along an axis by index. Tensors are (outer, axis, inner). take copies x[.., index, ..] to out; scatter adds src
+// atomically to out[.., index, ..], which has been zeroed. Negative indices count from the end; indices out of range give 0 or
+// are skipped.
 
 #ifndef DTYPE
 #define DTYPE float32
-// The type by whose atomic addition DTYPE is added, where there is one.
+// The type whose atomicAdd adds DTYPE, if there is one.
 #define ATOMIC float32
 #endif
 #ifndef INDEX_DTYPE
@@ -16,27 +16,27 @@
 #include "lib/dtypes.cuh"
 
 #define GEOMETRY \
-    const uint64 size, const uint64 picked, const uint64 inner, const int64 length, const int64 data_outer, \
+    const uint64 size, const uint64 index_length, const uint64 inner, const int64 length, const int64 data_outer, \
         const int64 data_axis, const int64 data_inner, const int64 index_outer, const int64 index_axis, \
         const int64 index_inner
-// The place (o, a, i) of this thread's index, and the number `at` that it holds.
+// The position (o, a, i) of this thread's index, and its value `at`.
 #define LOCATE \
     const uint64 item = (uint64)blockIdx.x * BLOCK + threadIdx.x; \
     if (item >= size) return; \
-    const int64 i = item % inner, a = item / inner % picked, o = item / inner / picked; \
+    const int64 i = item % inner, a = item / inner % index_length, o = item / inner / index_length; \
     int64 at = (int64)widen(index[o * index_outer + a * index_axis + i * index_inner]); \
     if (at < 0) at += length; \
-    const bool inside = at >= 0 && at < length;
+    const bool in_range = at >= 0 && at < length;
 
 KERNEL take_along_axis(const DTYPE *x, const INDEX_DTYPE *index, DTYPE *out, GEOMETRY) {
     LOCATE
-    out[item] = inside ? x[o * data_outer + at * data_axis + i * data_inner] : DTYPE();
+    out[item] = in_range ? x[o * data_outer + at * data_axis + i * data_inner] : DTYPE();
 }
 
 #ifdef ATOMIC
 KERNEL scatter_along_axis(const DTYPE *src, const INDEX_DTYPE *index, DTYPE *out, GEOMETRY) {
     LOCATE
     const DTYPE value = src[o * data_outer + a * data_axis + i * data_inner];
-    if (inside) atomicAdd((ATOMIC *)(out + (o * length + at) * inner + i), *(const ATOMIC *)&value);
+    if (in_range) atomicAdd((ATOMIC *)(out + (o * length + at) * inner + i), *(const ATOMIC *)&value);
 }
 #endif

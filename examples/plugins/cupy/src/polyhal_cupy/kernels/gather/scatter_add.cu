@@ -1,11 +1,11 @@
-// out[index[i], :] += source[i, :]; an index out of range is skipped.
+// out[index[i], :] += source[i, :]; indices out of range are skipped.
 //
-// scatter_add adds atomically, so that all rows are added at once, in an order that varies. scatter_ordered is for
-// types without atomic addition: a thread owns a column and walks down the index.
+// scatter_add adds all rows at once with atomics, in varying order. scatter_ordered is for types without atomicAdd: one thread
+// per column adds in index order.
 
 #ifndef DTYPE
 #define DTYPE float32
-// The type by whose atomic addition DTYPE is added, where there is one.
+// The type whose atomicAdd adds DTYPE, if there is one.
 #define ATOMIC float32
 #endif
 #ifndef INDEX_DTYPE

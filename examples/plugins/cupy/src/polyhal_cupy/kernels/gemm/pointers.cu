@@ -1,5 +1,5 @@
-// Addresses of the matrices of batched products, for cuBLAS: of each operand the base plus a step per axis of the
-// batch, in bytes. Matrix i of operand o goes to out[o * count + i].
+// Pointer arrays for batched cuBLAS calls: the base address of each operand plus a stride per batch axis, in bytes. Matrix i of
+// operand o goes to out[o * count + i].
 
 #ifndef OPERANDS
 #define OPERANDS 3

@@ -1,6 +1,5 @@
-// out = a x b for matrices of any strides and of the types that cuBLAS does not take: integers, which wrap, and
-// booleans, of which a product is an `or` of `and`s. A block makes a TILE x TILE square of one matrix, and stages as
-// wide strips of both operands.
+// out = a b for matrices of any strides, for dtypes that cuBLAS lacks: integers, which wrap, and booleans, as or of ands. A block
+// computes a TILE x TILE tile and stages k-tiles of the same width in shared memory.
 
 #ifndef DTYPE
 #define DTYPE int32
@@ -23,9 +22,9 @@ KERNEL matmul(const DTYPE *a, const DTYPE *b, DTYPE *out, const uint32 m, const 
               const int64 b_batch0, const int64 b_batch1, const int64 b_batch2) {
     __shared__ T left[TILE][TILE], right[TILE][TILE];
     const uint32 across = (n + TILE - 1) / TILE, down = (m + TILE - 1) / TILE;
-    const uint32 square = blockIdx.x % (across * down), batch = blockIdx.x / (across * down);
+    const uint32 tile = blockIdx.x % (across * down), batch = blockIdx.x / (across * down);
     const uint32 x = threadIdx.x % TILE, y = threadIdx.x / TILE;
-    const uint32 row = square / across * TILE + y, column = square % across * TILE + x;
+    const uint32 row = tile / across * TILE + y, column = tile % across * TILE + x;
     const int64 i2 = batch % batch2, i1 = batch / batch2 % batch1, i0 = batch / batch2 / batch1;
     a += i0 * a_batch0 + i1 * a_batch1 + i2 * a_batch2;
     b += i0 * b_batch0 + i1 * b_batch1 + i2 * b_batch2;

@@ -1,7 +1,7 @@
-// Element types under the framework's names: how each lies in memory, and the register in which it is computed.
+// Element types under Polyhal's names: their storage, and the register type in which they are computed.
 //
-// Register<T> is the type of such a register; widen() fills one from an element, narrow<T>() makes an element of one.
-// Half precision computes in float32 and is rounded to nearest even on the way out; small integers compute in 32 bits.
+// Register<T> is that type; widen() converts an element to it, narrow<T>() converts back. Half precision computes in float32
+// and is rounded to nearest even when stored; small integers compute in 32 bits.
 
 #ifndef POLYHAL_DTYPES
 #define POLYHAL_DTYPES
@@ -36,15 +36,15 @@ typedef double float64;
 #define NAN __int_as_float(0x7fffffff)
 #endif
 
-template <typename T> struct Held { typedef T type; };
-template <> struct Held<bool_> { typedef int32 type; };
-template <> struct Held<uint8> { typedef uint32 type; };
-template <> struct Held<uint16> { typedef uint32 type; };
-template <> struct Held<int8> { typedef int32 type; };
-template <> struct Held<int16> { typedef int32 type; };
-template <> struct Held<float16> { typedef float32 type; };
-template <> struct Held<bfloat16> { typedef float32 type; };
-template <typename T> using Register = typename Held<T>::type;
+template <typename T> struct RegisterOf { typedef T type; };
+template <> struct RegisterOf<bool_> { typedef int32 type; };
+template <> struct RegisterOf<uint8> { typedef uint32 type; };
+template <> struct RegisterOf<uint16> { typedef uint32 type; };
+template <> struct RegisterOf<int8> { typedef int32 type; };
+template <> struct RegisterOf<int16> { typedef int32 type; };
+template <> struct RegisterOf<float16> { typedef float32 type; };
+template <> struct RegisterOf<bfloat16> { typedef float32 type; };
+template <typename T> using Register = typename RegisterOf<T>::type;
 
 #include "lib/half.cuh"
 
@@ -63,7 +63,7 @@ template <> struct Narrow<float16> {
     static inline float16 of(float32 value) { return {half_of_float(value)}; }
 };
 template <> struct Narrow<bfloat16> {
-    // A NaN keeps its sign and becomes quiet instead of rounding to infinity.
+    // A NaN keeps its sign and becomes quiet; rounding could turn it into infinity.
     static inline bfloat16 of(float32 value) {
         const uint32 bits = __float_as_uint(value);
         const uint32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -72,7 +72,7 @@ template <> struct Narrow<bfloat16> {
 };
 template <typename T> inline T narrow(Register<T> value) { return Narrow<T>::of(value); }
 
-// N neighbours, moved in one transaction; their address must be a multiple of their size.
+// N neighbours, loaded or stored in one transaction; the address must be a multiple of their total size.
 template <typename T, int N> struct alignas(sizeof(T) * N) Pack {
     T at[N];
 };

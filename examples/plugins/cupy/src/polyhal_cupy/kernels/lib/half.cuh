@@ -1,4 +1,4 @@
-// Conversions of float16, by the instructions that every CUDA device has.
+// Conversions of float16 by PTX instructions that every CUDA device has.
 
 #ifndef POLYHAL_HALF
 #define POLYHAL_HALF

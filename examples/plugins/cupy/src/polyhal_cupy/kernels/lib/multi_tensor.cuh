@@ -1,6 +1,5 @@
-// Several tensors in one launch. Slot s holds a tensor per operand, given by addresses in the kernel's parameters, and
-// is cut into chunks of CHUNK elements; the chunks of all slots are numbered one after the other, and each block takes
-// one.
+// Several tensors in one launch. A slot holds one tensor per operand, given by addresses in the kernel's parameters, and is
+// divided into chunks of CHUNK elements. The chunks of all slots are numbered consecutively; each block processes one.
 
 #ifndef POLYHAL_SLOTS
 #define POLYHAL_SLOTS
@@ -28,7 +27,7 @@ template <int OPERANDS> struct Slots {
     uint32 sizes[SLOTS];
     uint32 starts[SLOTS];  // the first chunk of each slot; unused slots start past the last chunk
 
-    inline uint32 of(uint32 chunk) const {
+    inline uint32 find(uint32 chunk) const {
         uint32 low = 0, high = SLOTS;
         while (high - low > 1) {
             const uint32 middle = (low + high) / 2;
@@ -39,11 +38,11 @@ template <int OPERANDS> struct Slots {
     }
 };
 
-// The elements of one operand that this block takes, and whether whole vectors of them are aligned.
-template <typename T> struct Part {
+// This block's chunk of one operand.
+template <typename T> struct Chunk {
     T *at;
 
-    template <int OPERANDS> inline Part(const Slots<OPERANDS> &slots, int operand, uint32 slot) {
+    template <int OPERANDS> inline Chunk(const Slots<OPERANDS> &slots, int operand, uint32 slot) {
         at = (T *)slots.addresses[operand][slot] + (uint64)(blockIdx.x - slots.starts[slot]) * CHUNK;
     }
     inline bool aligned() const { return (uint64)at % sizeof(Pack<T, WIDTH>) == 0; }
@@ -62,12 +61,12 @@ template <typename T> struct Part {
     inline void store(real value, uint32 i) const { at[i] = narrow<T>((Register<T>)value); }
 };
 
-template <int OPERANDS> inline uint32 elements(const Slots<OPERANDS> &slots, uint32 slot) {
-    const uint32 left = slots.sizes[slot] - (blockIdx.x - slots.starts[slot]) * CHUNK;
-    return left < CHUNK ? left : CHUNK;
+template <int OPERANDS> inline uint32 chunk_size(const Slots<OPERANDS> &slots, uint32 slot) {
+    const uint32 remaining = slots.sizes[slot] - (blockIdx.x - slots.starts[slot]) * CHUNK;
+    return remaining < CHUNK ? remaining : CHUNK;
 }
 
-// The sum over the block, known to its first thread.
+// The sum over the block; valid in its first thread.
 inline real block_sum(real value) {
     __shared__ real shared[BLOCK];
     shared[threadIdx.x] = value;

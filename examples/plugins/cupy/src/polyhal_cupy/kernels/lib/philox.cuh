@@ -1,4 +1,4 @@
-// Philox4x32-10: four random words for a counter and a key. Source: Salmon et al., Parallel random numbers: as easy as
+// Philox4x32-10: four random words from a counter and a key. Source: Salmon et al., Parallel random numbers: as easy as
 // 1, 2, 3 (SC 2011).
 
 #ifndef POLYHAL_PHILOX

@@ -1,5 +1,5 @@
-// One step of Adam for several parameters, in place. The host has folded the corrections of the moments' start into
-// `step` and `correction`: p -= step * m / (sqrt(v) * correction + eps).
+// One Adam step for several parameters, in place. The host folds the learning rate and the bias corrections into `step` and
+// `correction`: p -= step * m / (sqrt(v) * correction + eps).
 
 #ifndef PARAMETER_DTYPE
 #define PARAMETER_DTYPE float32
@@ -13,22 +13,22 @@
 #include "lib/multi_tensor.cuh"
 
 KERNEL adam_step(const __grid_constant__ Slots<4> slots, const real step, const real correction, const real eps,
-                 const real shrink, const real coupled, const real beta1, const real rest1, const real beta2,
-                 const real rest2) {
-    const uint32 slot = slots.of(blockIdx.x), count = elements(slots, slot);
-    const Part<PARAMETER_DTYPE> parameters(slots, 0, slot);
-    const Part<GRADIENT_DTYPE> gradients(slots, 1, slot);
-    const Part<STATE_DTYPE> firsts(slots, 2, slot), seconds(slots, 3, slot);
+                 const real shrink, const real coupled, const real beta1, const real one_minus_beta1, const real beta2,
+                 const real one_minus_beta2) {
+    const uint32 slot = slots.find(blockIdx.x), count = chunk_size(slots, slot);
+    const Chunk<PARAMETER_DTYPE> parameters(slots, 0, slot);
+    const Chunk<GRADIENT_DTYPE> gradients(slots, 1, slot);
+    const Chunk<STATE_DTYPE> firsts(slots, 2, slot), seconds(slots, 3, slot);
     const auto update = [&](real &p, real g, real &m, real &v) {
         g += p * coupled;
-        m = m * beta1 + g * rest1;
-        v = v * beta2 + g * g * rest2;
+        m = m * beta1 + g * one_minus_beta1;
+        v = v * beta2 + g * g * one_minus_beta2;
         p = p * shrink - m * step / (sqrt(v) * correction + eps);
     };
-    uint32 whole = 0;
+    uint32 vectorized = 0;
     if (parameters.aligned() && gradients.aligned() && firsts.aligned() && seconds.aligned()) {
-        whole = count / WIDTH * WIDTH;
-        for (uint32 i = threadIdx.x * WIDTH; i < whole; i += BLOCK * WIDTH) {
+        vectorized = count / WIDTH * WIDTH;
+        for (uint32 i = threadIdx.x * WIDTH; i < vectorized; i += BLOCK * WIDTH) {
             real p[WIDTH], g[WIDTH], m[WIDTH], v[WIDTH];
             parameters.load(p, i);
             gradients.load(g, i);
@@ -41,7 +41,7 @@ KERNEL adam_step(const __grid_constant__ Slots<4> slots, const real step, const 
             seconds.store(v, i);
         }
     }
-    for (uint32 i = whole + threadIdx.x; i < count; i += BLOCK) {
+    for (uint32 i = vectorized + threadIdx.x; i < count; i += BLOCK) {
         real p = parameters.load(i), m = firsts.load(i), v = seconds.load(i);
         update(p, gradients.load(i), m, v);
         parameters.store(p, i);

@@ -1,4 +1,4 @@
-// Several tensors times one factor that lies in device memory, in place.
+// Multiplies several tensors in place scale a factor in device memory.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -9,8 +9,8 @@
 #include "lib/multi_tensor.cuh"
 
 KERNEL scale_all(const __grid_constant__ Slots<1> slots, const FACTOR_DTYPE *factor) {
-    const uint32 slot = slots.of(blockIdx.x), count = elements(slots, slot);
-    const Part<DTYPE> x(slots, 0, slot);
-    const real by = (real)widen(*factor);
-    for (uint32 i = threadIdx.x; i < count; i += BLOCK) x.store(x.load(i) * by, i);
+    const uint32 slot = slots.find(blockIdx.x), count = chunk_size(slots, slot);
+    const Chunk<DTYPE> x(slots, 0, slot);
+    const real scale = (real)widen(*factor);
+    for (uint32 i = threadIdx.x; i < count; i += BLOCK) x.store(x.load(i) * scale, i);
 }

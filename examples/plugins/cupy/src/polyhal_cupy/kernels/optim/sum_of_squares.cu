@@ -1,5 +1,5 @@
-// The sum of the squares of all elements of several tensors, in two stages of fixed order: one partial sum per chunk,
-// from place `first` on, then their sum by one block.
+// The sum of squares of all elements of several tensors, in two stages of fixed order: one partial sum per chunk, from index
+// `first` on, then their sum by one block.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -7,8 +7,8 @@
 #include "lib/multi_tensor.cuh"
 
 KERNEL squares_of_chunks(const __grid_constant__ Slots<1> slots, float32 *partial, const uint32 first) {
-    const uint32 slot = slots.of(blockIdx.x), count = elements(slots, slot);
-    const Part<DTYPE> x(slots, 0, slot);
+    const uint32 slot = slots.find(blockIdx.x), count = chunk_size(slots, slot);
+    const Chunk<DTYPE> x(slots, 0, slot);
     real sum = 0;
     for (uint32 i = threadIdx.x; i < count; i += BLOCK) {
         const real value = x.load(i);

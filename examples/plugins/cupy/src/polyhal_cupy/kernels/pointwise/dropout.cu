@@ -1,5 +1,5 @@
-// x with elements zeroed at random and the others scaled. A thread takes the four elements of one block of words, so
-// that the same seed and offset drop the same elements in the gradient.
+// x with elements zeroed at random and the others scaled. A thread processes the four elements of one Philox block, so that the
+// same seed and offset drop the same elements in the gradient.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -7,11 +7,11 @@
 #ifndef REAL
 #define REAL float32
 #endif
-// 0: x is contiguous; 1: it has up to three axes, of which the last two have these lengths.
+// 0: x is contiguous; 1: it has up to three axes, the last two of lengths length1 and length2.
 #ifndef STRIDED
 #define STRIDED 0
 #endif
-// Whether whole blocks of four elements are aligned in both tensors.
+// Whether blocks of four elements are aligned in both tensors.
 #ifndef ALIGNED
 #define ALIGNED 1
 #endif
@@ -30,13 +30,13 @@ KERNEL dropout(const DTYPE *x, DTYPE *out, const uint64 size, const uint64 seed,
     if (first >= size) return;
     uint32 words[4];
     philox(offset + item, seed, words);
-    const bool whole = ALIGNED && !STRIDED && first + 4 <= size;
+    const bool vectorized = ALIGNED && !STRIDED && first + 4 <= size;
     Four four = {};
-    if (whole) four = *(const Four *)(x + first);
+    if (vectorized) four = *(const Four *)(x + first);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const uint64 at = first + i;
-        if (!whole && at < size) {
+        if (!vectorized && at < size) {
 #if STRIDED
             const uint64 row = at / length2;
             four.at[i] =
@@ -46,7 +46,7 @@ KERNEL dropout(const DTYPE *x, DTYPE *out, const uint64 size, const uint64 seed,
 #endif
         }
         four.at[i] = narrow<DTYPE>(words[i] >= threshold ? (REAL)widen(four.at[i]) * scale : (REAL)0);
-        if (!whole && at < size) out[at] = four.at[i];
+        if (!vectorized && at < size) out[at] = four.at[i];
     }
-    if (whole) *(Four *)(out + first) = four;
+    if (vectorized) *(Four *)(out + first) = four;
 }

@@ -1,14 +1,13 @@
-// One elementwise op, or a fused group of them, over operands of any layout.
+// One elementwise op, or a fused group of them, over operands of any strides.
 //
-// The iteration space is rows of `inner` elements; a thread takes WIDTH neighbours of one row. What varies with the op
-// is generated (see lowering/elementwise.py): PARAMETERS declares operands and numbers, LOCATE turns the row into an
-// address per operand, LOAD reads the elements of the inputs, COMPUTE evaluates one lane, STORE writes. The defaults
-// add two contiguous arrays.
+// The iteration space is rows of `inner` elements; a thread computes WIDTH neighbours of one row. The op-specific parts are
+// generated (see lowering/pointwise/elementwise.py): PARAMETERS declares operands and scalars, LOCATE computes an address per
+// operand, LOAD loads the inputs, COMPUTE evaluates one lane, STORE stores the outputs. The defaults add two contiguous arrays.
 
 #ifndef WIDTH
 #define WIDTH 4
 #endif
-// Whether full vectors may be moved as such.
+// Whether full vectors may be loaded and stored at once.
 #ifndef ALIGNED
 #define ALIGNED 1
 #endif
@@ -28,50 +27,50 @@
 #ifndef PARAMETERS
 #define PARAMETERS const float32 *p0, const float32 *p1, float32 *p2
 #define LOCATE const float32 *q0 = p0; const float32 *q1 = p1; float32 *q2 = p2;
-#define LOAD const Vector<float32> v0 = load_unit(q0, at, left), v1 = load_unit(q1, at, left); Vector<float32> v2;
+#define LOAD const Vector<float32> v0 = load_contiguous(q0, at, remaining), v1 = load_contiguous(q1, at, remaining); Vector<float32> v2;
 #define COMPUTE v2.at[j] = widen(v0.at[j]) + widen(v1.at[j]);
-#define STORE store_unit(q2, at, left, v2);
+#define STORE store_contiguous(q2, at, remaining, v2);
 #endif
 
 template <typename T> using Vector = Pack<T, WIDTH>;
 
-template <typename T> inline Vector<T> load_unit(const T *from, INDEX at, int left) {
-    if (ALIGNED && left == WIDTH) return *(const Vector<T> *)(from + at);
+template <typename T> inline Vector<T> load_contiguous(const T *source, INDEX at, int remaining) {
+    if (ALIGNED && remaining == WIDTH) return *(const Vector<T> *)(source + at);
     Vector<T> v;
 #pragma unroll
-    for (int j = 0; j < WIDTH; j++) v.at[j] = j < left ? from[at + j] : T();
+    for (int j = 0; j < WIDTH; j++) v.at[j] = j < remaining ? source[at + j] : T();
     return v;
 }
 
-template <typename T> inline Vector<T> load_splat(const T *from) {
+template <typename T> inline Vector<T> load_broadcast(const T *source) {
     Vector<T> v;
-    const T element = *from;
+    const T element = *source;
 #pragma unroll
     for (int j = 0; j < WIDTH; j++) v.at[j] = element;
     return v;
 }
 
-template <typename T> inline Vector<T> load_step(const T *from, INDEX at, OFFSET step, int left) {
+template <typename T> inline Vector<T> load_strided(const T *source, INDEX at, OFFSET step, int remaining) {
     Vector<T> v;
 #pragma unroll
-    for (int j = 0; j < WIDTH; j++) v.at[j] = j < left ? from[(OFFSET)(at + j) * step] : T();
+    for (int j = 0; j < WIDTH; j++) v.at[j] = j < remaining ? source[(OFFSET)(at + j) * step] : T();
     return v;
 }
 
-template <typename T> inline void store_unit(T *to, INDEX at, int left, const Vector<T> &v) {
-    if (ALIGNED && left == WIDTH) {
-        *(Vector<T> *)(to + at) = v;
+template <typename T> inline void store_contiguous(T *target, INDEX at, int remaining, const Vector<T> &v) {
+    if (ALIGNED && remaining == WIDTH) {
+        *(Vector<T> *)(target + at) = v;
         return;
     }
 #pragma unroll
     for (int j = 0; j < WIDTH; j++)
-        if (j < left) to[at + j] = v.at[j];
+        if (j < remaining) target[at + j] = v.at[j];
 }
 
-template <typename T> inline void store_step(T *to, INDEX at, OFFSET step, int left, const Vector<T> &v) {
+template <typename T> inline void store_strided(T *target, INDEX at, OFFSET step, int remaining, const Vector<T> &v) {
 #pragma unroll
     for (int j = 0; j < WIDTH; j++)
-        if (j < left) to[(OFFSET)(at + j) * step] = v.at[j];
+        if (j < remaining) target[(OFFSET)(at + j) * step] = v.at[j];
 }
 
 KERNEL elementwise(PARAMETERS, const INDEX inner, const INDEX chunks, const INDEX items) {
@@ -83,7 +82,7 @@ KERNEL elementwise(PARAMETERS, const INDEX inner, const INDEX chunks, const INDE
     INDEX row = item / chunks;
     const INDEX at = (item - row * chunks) * WIDTH;
 #endif
-    const int left = inner - at < WIDTH ? (int)(inner - at) : WIDTH;
+    const int remaining = inner - at < WIDTH ? (int)(inner - at) : WIDTH;
     LOCATE
     LOAD
 #pragma unroll

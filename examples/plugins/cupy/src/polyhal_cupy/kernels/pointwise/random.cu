@@ -1,4 +1,4 @@
-// Random tensors from Philox: a thread makes the four elements of one block of words.
+// Random tensors from Philox: a thread computes the four elements of one block.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
@@ -20,13 +20,13 @@ KERNEL random(OUT_DTYPE *out, const uint64 size, const uint64 seed, const uint64
     philox(offset + item, seed, words);
     Register<OUT_DTYPE> values[4];
 #if DISTRIBUTION == 2
-    // Box and Muller. The first word of a pair becomes a number in (0, 1], so that its logarithm is finite.
+    // Box and Muller. The first word of a pair is mapped to (0, 1], so that its logarithm is finite.
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
         const float radius = sqrtf(-2.0f * logf((float)((words[i] >> 8) + 1) * 0x1p-24f));
-        const float turns = (float)(words[i + 1] >> 8) * 0x1p-23f;
-        values[i] = radius * cospif(turns);
-        values[i + 1] = radius * sinpif(turns);
+        const float angle = (float)(words[i + 1] >> 8) * 0x1p-23f;
+        values[i] = radius * cospif(angle);
+        values[i + 1] = radius * sinpif(angle);
     }
 #elif DISTRIBUTION == 1
 #pragma unroll

@@ -1,8 +1,8 @@
-// out[b, r, c] = x[b, c, r]: a block moves a TILE x TILE square through shared memory, so that both the loads along r
-// and the stores along c are coalesced. Elements are moved as bits; strides are in elements.
+// out[b, r, c] = x[b, c, r]: a block transposes a TILE x TILE tile in shared memory, so that loads along r and stores along c
+// coalesce. Elements are moved as raw bits; strides are in elements.
 
-#ifndef UNIT
-#define UNIT uint32
+#ifndef ELEMENT
+#define ELEMENT uint32
 #endif
 #ifndef TILE
 #define TILE 32
@@ -12,14 +12,14 @@
 #endif
 #include "lib/dtypes.cuh"
 
-KERNEL transpose(const UNIT *x, UNIT *out, const uint32 rows, const uint32 columns, const int64 x_column,
+KERNEL transpose(const ELEMENT *x, ELEMENT *out, const uint32 rows, const uint32 columns, const int64 x_column,
                  const int64 out_row, const uint32 b1, const int64 x_b0, const int64 x_b1, const int64 out_b0,
                  const int64 out_b1) {
-    // One column more than needed keeps a column's elements in different banks.
-    __shared__ UNIT tile[TILE][TILE + 1];
+    // Rows are padded by one element to avoid bank conflicts along columns.
+    __shared__ ELEMENT tile[TILE][TILE + 1];
     const uint32 across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
-    const uint32 square = blockIdx.x % (across * down), batch = blockIdx.x / (across * down);
-    const uint32 first_row = square / across * TILE, first_column = square % across * TILE;
+    const uint32 tile_index = blockIdx.x % (across * down), batch = blockIdx.x / (across * down);
+    const uint32 first_row = tile_index / across * TILE, first_column = tile_index % across * TILE;
     x += (int64)(batch / b1) * x_b0 + (int64)(batch % b1) * x_b1;
     out += (int64)(batch / b1) * out_b0 + (int64)(batch % b1) * out_b1;
     const uint32 fast = threadIdx.x % TILE;

@@ -1,6 +1,6 @@
-// Position of the first extreme element: LANES threads share a row and keep, each, the best term and its position.
+// argmax or argmin: the index of the first extreme element. LANES threads share a row; each keeps its best term and its index.
 //
-// Rows are numbered over two kept axes, terms over two reduced axes, in the order in which positions count (see
+// Rows are numbered over two kept axes, terms over two reduced axes, in the order in which indices count (see
 // reduction/terms.cuh). A NaN counts as the extreme.
 
 #ifndef DTYPE
@@ -13,7 +13,7 @@
 #ifndef LANES
 #define LANES 32
 #endif
-// The reduced axes are one.
+// Whether there is only one reduced axis.
 #ifndef FLAT
 #define FLAT 0
 #endif
@@ -22,10 +22,10 @@
 #endif
 #include "lib/dtypes.cuh"
 
-#define NOWHERE (~(uint64)0)
+#define NO_INDEX (~(uint64)0)
 typedef Register<DTYPE> T;
 
-// Whether term (a, i) comes before (b, j): NaN first, then the extreme, then the smaller position.
+// Whether term (a, i) comes before (b, j): NaN first, then the extreme, then the smaller index.
 inline bool precedes(T a, uint64 i, T b, uint64 j) {
     const bool a_nan = a != a, b_nan = b != b;
     if (a_nan != b_nan) return a_nan;
@@ -38,7 +38,7 @@ KERNEL reduce_arg(const DTYPE *x, OUT_DTYPE *out, const uint64 k0, const int64 k
     const uint32 lane = threadIdx.x % LANES;
     const bool active = row < k0 * k1;
     T best = 0;
-    uint64 place = NOWHERE;
+    uint64 index = NO_INDEX;
     if (active) {
         x += (int64)(row / k1) * k0s + (int64)(row % k1) * k1s;
         for (uint64 i = lane; i < length; i += LANES) {
@@ -47,29 +47,29 @@ KERNEL reduce_arg(const DTYPE *x, OUT_DTYPE *out, const uint64 k0, const int64 k
 #else
             const T value = widen(x[(int64)(i / r1) * r0s + (int64)(i % r1) * r1s]);
 #endif
-            // Later positions win only by a better value, or by being the first NaN.
-            if (place == NOWHERE || value BETTER best || (value != value && best == best)) {
+            // A later index wins only with a better value, or with the first NaN.
+            if (index == NO_INDEX || value BETTER best || (value != value && best == best)) {
                 best = value;
-                place = i;
+                index = i;
             }
         }
     }
 #if LANES > 1
     __shared__ T values[BLOCK];
-    __shared__ uint64 places[BLOCK];
-    const uint32 me = threadIdx.x;
-    values[me] = best;
-    places[me] = place;
+    __shared__ uint64 indices[BLOCK];
+    const uint32 thread = threadIdx.x;
+    values[thread] = best;
+    indices[thread] = index;
     for (uint32 distance = LANES / 2; distance > 0; distance /= 2) {
         __syncthreads();
-        const uint32 other = me + distance;
-        if (lane < distance && places[other] != NOWHERE &&
-            (places[me] == NOWHERE || precedes(values[other], places[other], values[me], places[me]))) {
-            values[me] = values[other];
-            places[me] = places[other];
+        const uint32 other = thread + distance;
+        if (lane < distance && indices[other] != NO_INDEX &&
+            (indices[thread] == NO_INDEX || precedes(values[other], indices[other], values[thread], indices[thread]))) {
+            values[thread] = values[other];
+            indices[thread] = indices[other];
         }
     }
-    place = places[me];
+    index = indices[thread];
 #endif
-    if (active && lane == 0) out[row] = narrow<OUT_DTYPE>((Register<OUT_DTYPE>)place);
+    if (active && lane == 0) out[row] = narrow<OUT_DTYPE>((Register<OUT_DTYPE>)index);
 }

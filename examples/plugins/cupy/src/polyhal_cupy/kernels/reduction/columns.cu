@@ -1,11 +1,10 @@
-// Reduction across rows: a block owns SPAN neighbouring columns, WIDTH per thread, and its ROWS lines of threads walk
-// down one part of their terms together. Columns lie side by side (k1s is 1). Result (part, row) goes to out[part * k0
-// * k1 + row].
+// Column reduction: a block owns SPAN adjacent columns, WIDTH per thread; its ROWS rows of threads share the terms of one split.
+// Columns are adjacent in memory (k1s is 1). Result (split, row) goes to out[split * k0 * k1 + row].
 
 #ifndef SPAN_THREADS
 #define SPAN_THREADS 32
 #endif
-// The reduced axes are one.
+// Whether there is only one reduced axis.
 #ifndef FLAT
 #define FLAT 0
 #endif
@@ -16,17 +15,17 @@
 
 KERNEL reduce_columns(const DTYPE *x, OUT_DTYPE *out, GEOMETRY) {
     __shared__ ACCUMULATOR shared[ROWS][SPAN];
-    const uint64 chunks = (k1 + SPAN - 1) / SPAN;
-    const uint64 slab = blockIdx.x / chunks, part = slab / k0, outer_kept = slab - part * k0;
-    const uint32 me = threadIdx.x % SPAN_THREADS, line = threadIdx.x / SPAN_THREADS;
-    const uint64 column = (blockIdx.x - slab * chunks) * SPAN + me * WIDTH;
+    const uint64 spans = (k1 + SPAN - 1) / SPAN;
+    const uint64 slice = blockIdx.x / spans, split = slice / k0, outer_kept = slice - split * k0;
+    const uint32 column_id = threadIdx.x % SPAN_THREADS, row_id = threadIdx.x / SPAN_THREADS;
+    const uint64 column = (blockIdx.x - slice * spans) * SPAN + column_id * WIDTH;
     ACCUMULATOR total[WIDTH];
 #pragma unroll
     for (int j = 0; j < WIDTH; j++) total[j] = IDENTITY;
     if (column < k1) {
         x += (int64)outer_kept * k0s + (int64)column;
-        const uint64 end = smaller((part + 1) * part_length, length);
-        for (uint64 first = part * part_length + line; first < end; first += CHAIN * ROWS) {
+        const uint64 end = smaller((split + 1) * split_length, length);
+        for (uint64 first = split * split_length + row_id; first < end; first += CHAIN * ROWS) {
             ACCUMULATOR chain[WIDTH];
 #pragma unroll
             for (int j = 0; j < WIDTH; j++) chain[j] = IDENTITY;
@@ -34,33 +33,33 @@ KERNEL reduce_columns(const DTYPE *x, OUT_DTYPE *out, GEOMETRY) {
 #pragma unroll 4
             for (uint64 at = first; at < stop; at += ROWS) {
 #if FLAT
-                const DTYPE *from = x + (int64)at * r1s;
+                const DTYPE *source = x + (int64)at * r1s;
 #else
                 const uint64 outer = at / r1;
-                const DTYPE *from = x + (int64)outer * r0s + (int64)(at - outer * r1) * r1s;
+                const DTYPE *source = x + (int64)outer * r0s + (int64)(at - outer * r1) * r1s;
 #endif
-                const Pack<DTYPE, WIDTH> v = *(const Pack<DTYPE, WIDTH> *)from;
+                const Pack<DTYPE, WIDTH> v = *(const Pack<DTYPE, WIDTH> *)source;
 #pragma unroll
-                for (int j = 0; j < WIDTH; j++) chain[j] = join(chain[j], term(v.at[j]));
+                for (int j = 0; j < WIDTH; j++) chain[j] = combine(chain[j], term(v.at[j]));
             }
 #pragma unroll
-            for (int j = 0; j < WIDTH; j++) total[j] = join(total[j], chain[j]);
+            for (int j = 0; j < WIDTH; j++) total[j] = combine(total[j], chain[j]);
         }
     }
 #pragma unroll
-    for (int j = 0; j < WIDTH; j++) shared[line][j * SPAN_THREADS + me] = total[j];
+    for (int j = 0; j < WIDTH; j++) shared[row_id][j * SPAN_THREADS + column_id] = total[j];
     for (uint32 distance = ROWS / 2; distance > 0; distance /= 2) {
         __syncthreads();
-        if (line < distance)
+        if (row_id < distance)
 #pragma unroll
             for (int j = 0; j < WIDTH; j++) {
-                const uint32 k = j * SPAN_THREADS + me;
-                shared[line][k] = join(shared[line][k], shared[line + distance][k]);
+                const uint32 k = j * SPAN_THREADS + column_id;
+                shared[row_id][k] = combine(shared[row_id][k], shared[row_id + distance][k]);
             }
     }
-    if (line == 0 && column < k1) {
-        out += part * k0 * k1 + outer_kept * k1 + column;
+    if (row_id == 0 && column < k1) {
+        out += split * k0 * k1 + outer_kept * k1 + column;
 #pragma unroll
-        for (int j = 0; j < WIDTH; j++) out[j] = finished(shared[0][j * SPAN_THREADS + me], divisor);
+        for (int j = 0; j < WIDTH; j++) out[j] = finish(shared[0][j * SPAN_THREADS + column_id], divisor);
     }
 }

@@ -1,5 +1,5 @@
-// Batch norm of x (images, channels, inner), inner being contiguous. A block gathers the statistics of one channel,
-// the variance around the mean in a second pass; then other launches apply them, a thread per element.
+// Batch norm of x (images, channels, inner) with contiguous `inner`, and its gradient. One block per channel reduces the
+// statistics, the variance around the mean in a second pass; other launches apply them with a thread per element.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -33,7 +33,7 @@
 #define SHAPE const uint32 images, const uint32 channels, const uint32 inner
 #define STEPS(name) const int64 name##_image, const int64 name##_channel
 
-// Calls f(image, i) for every element of a channel that is this thread's.
+// Calls f(image, i) for each element of a channel that belongs to this thread.
 template <typename F> inline void for_channel(uint32 images, uint32 inner, F f) {
     const uint64 count = (uint64)images * inner;
 #pragma unroll 4
@@ -57,7 +57,7 @@ KERNEL batch_statistics(const DTYPE *x, real *means, real *variances, SHAPE, STE
     variances[channel] = variance;
 }
 
-// The element of a contiguous result that is this thread's.
+// Locates this thread's element of a contiguous result.
 #define LOCATE \
     const uint64 item = (uint64)blockIdx.x * BLOCK + threadIdx.x; \
     if (item >= (uint64)images * channels * inner) return; \
@@ -84,26 +84,26 @@ KERNEL batch_apply(const DTYPE *x,
     out[item] = narrow<DTYPE>((value - means[channel]) * scale + shift);
 }
 
-// Per channel the sums of g * (x - mean) * scale and of g: the gradients of weight and bias, kept in `sums` too.
+// Sums of g * (x - mean) * scale and of g per channel: the gradients of weight and bias, also stored in `sums`.
 KERNEL batch_sums(const DTYPE *g, const DTYPE *x, const real *means, const real *variances, GRADIENT_DTYPE *dweight,
                   GRADIENT_DTYPE *dbias, real *sums, const real eps, SHAPE, STEPS(g), STEPS(x)) {
     const uint32 channel = blockIdx.x;
     g += channel * g_channel;
     x += channel * x_channel;
     const real mean = means[channel];
-    real product = 0, slope = 0;
+    real product_sum = 0, grad_sum = 0;
     for_channel(images, inner, [&](int64 image, uint32 i) {
         const real value = (real)widen(g[image * g_image + i]);
-        product += value * ((real)widen(x[image * x_image + i]) - mean);
-        slope += value;
+        product_sum += value * ((real)widen(x[image * x_image + i]) - mean);
+        grad_sum += value;
     });
-    product = group_sum(product) / sqrt(variances[channel] + eps);
-    slope = group_sum(slope);
+    product_sum = group_sum(product_sum) / sqrt(variances[channel] + eps);
+    grad_sum = group_sum(grad_sum);
     if (threadIdx.x != 0) return;
-    sums[channel] = product;
-    sums[channels + channel] = slope;
-    dweight[channel] = narrow<GRADIENT_DTYPE>((Register<GRADIENT_DTYPE>)product);
-    dbias[channel] = narrow<GRADIENT_DTYPE>((Register<GRADIENT_DTYPE>)slope);
+    sums[channel] = product_sum;
+    sums[channels + channel] = grad_sum;
+    dweight[channel] = narrow<GRADIENT_DTYPE>((Register<GRADIENT_DTYPE>)product_sum);
+    dbias[channel] = narrow<GRADIENT_DTYPE>((Register<GRADIENT_DTYPE>)grad_sum);
 }
 
 KERNEL batch_input_grad(const DTYPE *g, const DTYPE *x,
@@ -113,13 +113,13 @@ KERNEL batch_input_grad(const DTYPE *g, const DTYPE *x,
                         const real *means, const real *variances, DTYPE *dx, const real *sums, const real eps, SHAPE,
                         STEPS(g), STEPS(x)) {
     LOCATE
-    const real count = (real)images * inner, deviation = 1 / sqrt(variances[channel] + eps);
-    real scale = deviation;
+    const real count = (real)images * inner, inverse_deviation = 1 / sqrt(variances[channel] + eps);
+    real scale = inverse_deviation;
 #if WEIGHT
     scale *= (real)widen(weight[channel]);
 #endif
-    const real product = sums[channel] / count * deviation, slope = sums[channels + channel] / count;
+    const real product_sum = sums[channel] / count * inverse_deviation, grad_sum = sums[channels + channel] / count;
     const real value = (real)widen(x[image * x_image + channel * x_channel + i]) - means[channel];
     dx[item] =
-        narrow<DTYPE>(((real)widen(g[image * g_image + channel * g_channel + i]) - slope - value * product) * scale);
+        narrow<DTYPE>(((real)widen(g[image * g_image + channel * g_channel + i]) - grad_sum - value * product_sum) * scale);
 }

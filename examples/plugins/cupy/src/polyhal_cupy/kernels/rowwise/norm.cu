@@ -1,5 +1,5 @@
-// Layer norm (CENTRED 1) and root-mean-square norm (CENTRED 0) of rows with the statistics that the gradient needs,
-// and the gradient with respect to the input. The variance is taken around the mean: sums of squares would cancel.
+// Layer norm (CENTRED 1) and RMS norm (CENTRED 0) of rows with the statistics that the gradient needs, and the gradient with
+// respect to the input. The variance is computed around the mean, because sums of squares would cancel.
 
 #ifndef CENTRED
 #define CENTRED 1
@@ -30,9 +30,9 @@ KERNEL norm_rows(const DTYPE *x,
                  real *means,
 #endif
                  real *scales, const real eps, ROW_PARAMETERS, STRIDES(x), STRIDES(out)) {
-    const uint64 number = row_number();
-    if (number >= rows) return;
-    const Row<DTYPE> row(ROW_OF(x, number), x_step, length);
+    const uint64 row_index = row_id();
+    if (row_index >= rows) return;
+    const Row<DTYPE> row(ROW_OF(x, row_index), x_step, length);
     real mean = 0, variance = 0;
 #if CENTRED
     for_row(length, [&](int slot, uint32 i) { mean += row(slot, i); });
@@ -43,7 +43,7 @@ KERNEL norm_rows(const DTYPE *x,
         variance += centred * centred;
     });
     const real scale = 1 / sqrt(group_sum(variance) / length + eps);
-    write_row(ROW_OF(out, number), out_step, length, [&](int slot, uint32 i) {
+    write_row(ROW_OF(out, row_index), out_step, length, [&](int slot, uint32 i) {
         real value = (row(slot, i) - mean) * scale;
 #if WEIGHT
         value *= (real)widen(weight[i]);
@@ -53,15 +53,15 @@ KERNEL norm_rows(const DTYPE *x,
 #endif
         return value;
     });
-    if (lane() != 0) return;
+    if (lane_id() != 0) return;
 #if CENTRED
-    means[number] = mean;
+    means[row_index] = mean;
 #endif
-    scales[number] = scale;
+    scales[row_index] = scale;
 }
 
-// With n = (x - mean) * scale and s = g * weight, each row gives scale * (s - mean(s) - n * mean(s * n)), without the
-// second term when the norm does not centre.
+// With n = (x - mean) * scale and s = g * weight, each row gives scale * (s - mean(s) - n * mean(s * n)); RMS norm lacks
+// the second term.
 KERNEL norm_rows_grad(const DTYPE *g, const DTYPE *x,
 #if WEIGHT
                       const WEIGHT_DTYPE *weight,
@@ -70,20 +70,20 @@ KERNEL norm_rows_grad(const DTYPE *g, const DTYPE *x,
                       const real *means,
 #endif
                       const real *scales, DTYPE *dx, ROW_PARAMETERS, STRIDES(g), STRIDES(x), STRIDES(dx)) {
-    const uint64 number = row_number();
-    if (number >= rows) return;
+    const uint64 row_index = row_id();
+    if (row_index >= rows) return;
 #if CENTRED
-    const real mean = means[number];
+    const real mean = means[row_index];
 #else
     const real mean = 0;
 #endif
-    const real scale = scales[number];
-    const Row<DTYPE> slopes(ROW_OF(g, number), g_step, length), row(ROW_OF(x, number), x_step, length);
+    const real scale = scales[row_index];
+    const Row<DTYPE> gradients(ROW_OF(g, row_index), g_step, length), row(ROW_OF(x, row_index), x_step, length);
     const auto scaled = [&](int slot, uint32 i) {
 #if WEIGHT
-        return slopes(slot, i) * (real)widen(weight[i]);
+        return gradients(slot, i) * (real)widen(weight[i]);
 #else
-        return slopes(slot, i);
+        return gradients(slot, i);
 #endif
     };
     real sum = 0, product = 0;
@@ -94,6 +94,6 @@ KERNEL norm_rows_grad(const DTYPE *g, const DTYPE *x,
     });
     product = group_sum(product) * scale * scale / length;
     sum = CENTRED ? group_sum(sum) / length : 0;
-    write_row(ROW_OF(dx, number), dx_step, length,
+    write_row(ROW_OF(dx, row_index), dx_step, length,
               [&](int slot, uint32 i) { return (scaled(slot, i) - sum - (row(slot, i) - mean) * product) * scale; });
 }

@@ -1,6 +1,6 @@
 // Gradients of rowwise/norm.cu with respect to weight and bias: sums over all rows of g * (x - mean) * scale and of g, in two
-// stages of fixed order. In the first a block sums `chunk` rows of SPAN columns into partial (chunk, 2, length); the
-// second adds up the chunks.
+// stages of fixed order. In the first, a block adds one split of `split_length` rows of SPAN columns into partial (split, 2,
+// length); the second adds the splits.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -24,7 +24,7 @@
 
 #define SPAN_THREADS 32
 #define SPAN (SPAN_THREADS * WIDTH)
-#define LINES (BLOCK / SPAN_THREADS)
+#define ROWS (BLOCK / SPAN_THREADS)
 
 typedef REAL real;
 
@@ -33,17 +33,17 @@ KERNEL norm_weight_partial(const DTYPE *g, const DTYPE *x,
                            const real *means,
 #endif
                            const real *scales, real *partial, const uint32 rows, const uint32 length,
-                           const uint32 chunk, const int64 g_row, const int64 x_row) {
-    __shared__ real shared[2][LINES][SPAN];
-    const uint32 spans = (length + SPAN - 1) / SPAN, part = blockIdx.x / spans;
-    const uint32 me = threadIdx.x % SPAN_THREADS, line = threadIdx.x / SPAN_THREADS;
-    const uint32 column = (blockIdx.x % spans) * SPAN + me * WIDTH;
-    const uint32 last = (part + 1) * chunk < rows ? (part + 1) * chunk : rows;
+                           const uint32 split_length, const int64 g_row, const int64 x_row) {
+    __shared__ real shared[2][ROWS][SPAN];
+    const uint32 spans = (length + SPAN - 1) / SPAN, split = blockIdx.x / spans;
+    const uint32 column_id = threadIdx.x % SPAN_THREADS, row_id = threadIdx.x / SPAN_THREADS;
+    const uint32 column = (blockIdx.x % spans) * SPAN + column_id * WIDTH;
+    const uint32 last = (split + 1) * split_length < rows ? (split + 1) * split_length : rows;
     real weights[WIDTH] = {}, biases[WIDTH] = {};
     if (column < length) {
 #pragma unroll 4
-        for (uint32 row = part * chunk + line; row < last; row += LINES) {
-            const Pack<DTYPE, WIDTH> slopes = *(const Pack<DTYPE, WIDTH> *)(g + row * g_row + column);
+        for (uint32 row = split * split_length + row_id; row < last; row += ROWS) {
+            const Pack<DTYPE, WIDTH> gradients = *(const Pack<DTYPE, WIDTH> *)(g + row * g_row + column);
             const Pack<DTYPE, WIDTH> values = *(const Pack<DTYPE, WIDTH> *)(x + row * x_row + column);
 #if CENTRED
             const real mean = means[row];
@@ -53,26 +53,26 @@ KERNEL norm_weight_partial(const DTYPE *g, const DTYPE *x,
             const real scale = scales[row];
 #pragma unroll
             for (int j = 0; j < WIDTH; j++) {
-                const real slope = (real)widen(slopes.at[j]);
-                weights[j] += slope * (((real)widen(values.at[j]) - mean) * scale);
-                biases[j] += slope;
+                const real gradient = (real)widen(gradients.at[j]);
+                weights[j] += gradient * (((real)widen(values.at[j]) - mean) * scale);
+                biases[j] += gradient;
             }
         }
     }
 #pragma unroll
     for (int j = 0; j < WIDTH; j++) {
-        shared[0][line][j * SPAN_THREADS + me] = weights[j];
-        shared[1][line][j * SPAN_THREADS + me] = biases[j];
+        shared[0][row_id][j * SPAN_THREADS + column_id] = weights[j];
+        shared[1][row_id][j * SPAN_THREADS + column_id] = biases[j];
     }
     __syncthreads();
-    if (line > 1 || column >= length) return;
-    // The first line of threads finishes the weights, the second the biases.
+    if (row_id > 1 || column >= length) return;
+    // The first row of threads finishes the weights, the second the biases.
 #pragma unroll
     for (int j = 0; j < WIDTH; j++) {
         real sum = 0;
 #pragma unroll
-        for (int k = 0; k < LINES; k++) sum += shared[line][k][j * SPAN_THREADS + me];
-        partial[((uint64)part * 2 + line) * length + column + j] = sum;
+        for (int k = 0; k < ROWS; k++) sum += shared[row_id][k][j * SPAN_THREADS + column_id];
+        partial[((uint64)split * 2 + row_id) * length + column + j] = sum;
     }
 }
 
@@ -80,27 +80,27 @@ KERNEL norm_weight_total(const real *partial, OUT_DTYPE *weight,
 #if CENTRED
                          OUT_DTYPE *bias,
 #endif
-                         const uint32 length, const uint32 parts) {
-    __shared__ real shared[2][LINES][SPAN_THREADS];
-    const uint32 me = threadIdx.x % SPAN_THREADS, line = threadIdx.x / SPAN_THREADS;
-    const uint32 column = blockIdx.x * SPAN_THREADS + me;
+                         const uint32 length, const uint32 splits) {
+    __shared__ real shared[2][ROWS][SPAN_THREADS];
+    const uint32 column_id = threadIdx.x % SPAN_THREADS, row_id = threadIdx.x / SPAN_THREADS;
+    const uint32 column = blockIdx.x * SPAN_THREADS + column_id;
     real w = 0, b = 0;
     if (column < length) {
 #pragma unroll 4
-        for (uint32 part = line; part < parts; part += LINES) {
-            w += partial[(uint64)part * 2 * length + column];
-            b += partial[((uint64)part * 2 + 1) * length + column];
+        for (uint32 split = row_id; split < splits; split += ROWS) {
+            w += partial[(uint64)split * 2 * length + column];
+            b += partial[((uint64)split * 2 + 1) * length + column];
         }
     }
-    shared[0][line][me] = w;
-    shared[1][line][me] = b;
+    shared[0][row_id][column_id] = w;
+    shared[1][row_id][column_id] = b;
     __syncthreads();
-    if (line > CENTRED || column >= length) return;
+    if (row_id > CENTRED || column >= length) return;
     real sum = 0;
 #pragma unroll
-    for (int k = 0; k < LINES; k++) sum += shared[line][k][me];
+    for (int k = 0; k < ROWS; k++) sum += shared[row_id][k][column_id];
 #if CENTRED
-    OUT_DTYPE *out = line ? bias : weight;
+    OUT_DTYPE *out = row_id ? bias : weight;
 #else
     OUT_DTYPE *out = weight;
 #endif

@@ -1,0 +1,109 @@
+"""The steps of a convolution as matrix products: im2col and col2im launches, copies and cuBLAS calls.
+
+Kernel: kernels/conv/im2col.cu.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
+from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.problems.conv import Geometry
+from polyhal.hal.dtypes import DType, accumulator
+from polyhal.hal.layout import Ref, Spec, contiguous
+from polyhal.hal.protocol import Declined, Launch
+from polyhal_cupy.launch import Parameter, Pointer, ints, longs, uints, ulongs
+from polyhal_cupy.lowering.gemm.cublas import BatchedGemm, Step, multiply
+from polyhal_cupy.lowering.pointwise.copy import copy as copy_launch
+from polyhal_cupy.lowering.support import rows
+from polyhal_cupy.runtime import Runtime
+
+_BLOCK = 256
+_WARP = 32
+
+
+class ConvSteps:
+    """Steps over one argument list, with workspaces from index `first` on."""
+
+    def __init__(self, runtime: Runtime, geometry: Geometry, first: int) -> None:
+        self._runtime = runtime
+        self._geometry = geometry
+        self._first = first
+        self._steps: list[Step] = []
+        self._sizes: list[int] = []
+        self._failed = False
+
+    def workspace(self, nbytes: int) -> int:
+        """Add a workspace, and return its argument index."""
+        self._sizes.append(nbytes)
+        return self._first + len(self._sizes) - 1
+
+    def add(self, step: Step) -> None:
+        self._steps.append(step)
+
+    def multiply(self, product: BatchedGemm, name: str) -> None:
+        """Add a product."""
+        step = multiply(self._runtime, product, name)
+        if step is None:
+            self._failed = True
+        else:
+            self._steps.append(step)
+
+    def make_contiguous(self, place: int, spec: Spec) -> int:
+        """Return the index of a contiguous form of an argument: its own, or that of a copy."""
+        return place if spec.is_contiguous else self.copy(place, spec, contiguous(spec.dtype, spec.shape))
+
+    def copy(self, place: int, view: Spec, target: Spec, offset: int = 0) -> int:
+        """Copy a view of an argument, `offset` elements in it, to a new workspace, and return its index."""
+        copy = copy_launch(self._runtime, view, target)
+        workspace = self.workspace(target.nbytes)
+
+        def run(*args: Any) -> None:
+            source = args[place]
+            copy(Ref(source.handle, view, source.offset + offset), Ref(args[workspace], target))
+
+        self._steps.append(run)
+        return workspace
+
+    def im2col(self, x: Spec, place: int, target: int, part: tuple[int, int], p_step: int, n_step: int) -> None:
+        """Add im2col of a part of the images: (first image, number of images)."""
+        g = self._geometry
+        first, images = part
+        row_threads = min(_BLOCK, max(_WARP, power_of_two_at_least(g.pixels)))
+        items = g.groups * g.taps * images
+        operands: list[Parameter] = [Pointer(place, first * x.strides[0] * x.dtype.itemsize), Pointer(target)]
+        blocks = ceil_div(items, _BLOCK // row_threads)
+        strides = longs(*x.strides)
+        self._launch("im2col", x.dtype, operands, items, images, p_step, n_step, blocks, strides, row_threads)
+
+    def col2im(self, dx: Spec, source: int, target: int, part: tuple[int, int], p_step: int, n_step: int) -> None:
+        """Add col2im to a part of the images: (first image, number of images)."""
+        first, images = part
+        size = dx.size // dx.shape[0]
+        operands: list[Parameter] = [Pointer(source), Pointer(target, first * size * dx.dtype.itemsize)]
+        blocks = ceil_div(images * size, _BLOCK)
+        self._launch("col2im", dx.dtype, operands, images * size, images, p_step, n_step, blocks, [], _WARP)
+
+    def _launch(
+        self, kernel: str, dtype: DType, operands: list[Parameter], items: int, images: int, p_step: int, n_step: int,
+        blocks: int, strides: list[Parameter], row_threads: int,
+    ) -> None:  # fmt: skip
+        g = self._geometry
+        definitions: dict[str, str | int | bool] = {
+            "DTYPE": dtype.name, "COLUMN_DTYPE": accumulator(dtype).name, "REAL": rows.real_type(dtype), "BLOCK": _BLOCK,
+            "ROW_THREADS": row_threads, "UNIT_STRIDE": g.stride == (1, 1),
+        }  # fmt: skip
+        parameters = [
+            *operands, *ulongs(items), *uints(images, g.groups * g.channels),
+            *ints(*g.size, *g.result, *g.kernel, *g.stride, *g.padding, *g.dilation), *longs(p_step, n_step), *strides,
+        ]  # fmt: skip
+        self._steps.append(
+            self._runtime.launch(kernel, "conv/im2col", definitions, parameters, blocks, _BLOCK, kernel=kernel)
+        )
+
+    def build(self, name: str) -> Launch | Declined:
+        """Return the launch, unless cuBLAS does not support the strides of an operand."""
+        if self._failed:
+            return Declined("cuBLAS does not support the strides of an operand")
+        return LaunchSequence(name, self._steps, tuple(self._sizes))
