@@ -1,6 +1,6 @@
-// Sorting on CPUs, first part: a work-item sorts one block of SIZE elements of a row by a bitonic network whose comparisons
-// all point the same way (the first of each merge mirrors the second half). Items go to items[row * length + i]. Rows and
-// strides as in lib/rows.h. With LAST a block holds a whole row, and the first `keep` values and positions are written instead.
+// Merge sort on CPUs, first part: a work-item sorts one block of SIZE elements of a row in registers, by a bitonic network whose
+// comparisons all point the same way (the first step of each merge mirrors the second half). `blocks` to a row. Items go to
+// items[row][position]; with LAST a block holds a whole row, and the first `keep` values and their indices are written instead.
 
 #ifndef SIZE
 #define SIZE 16
@@ -10,24 +10,21 @@
 #endif
 #include "sort/items.h"
 
-__kernel void sort_cpu_blocks(OPERAND(x),
+__kernel void sort_cpu_blocks(X_PARAMETER,
 #if LAST
-                          RESULT(values), __global long *indices, const ulong indices_offset,
+                              RESULT_PARAMETERS,
 #else
-                          __global ITEM *items,
+                              __global ITEM *items,
 #endif
-                          ROW_PARAMETERS, STRIDES(x),
-#if LAST
-                          STRIDES(values), STRIDES(indices), const uint keep,
-#endif
-                          const uint blocks) {
+                              const uint blocks, const SortGeometry geometry) {
+    UNPACK_GEOMETRY
     ITEM block[SIZE];
     const ulong row = get_global_id(0) / blocks;
     const uint begin = get_global_id(0) % blocks * SIZE;
-    const long x_at = ROW_OF(x, row);
+    x += ROW_BEGIN(x, row);
     for (uint i = 0; i < SIZE; i++) {
-        const uint place = begin + i;
-        block[i] = place < length ? item_of(RAW_AT(x, x_at + (long)place * x_step), place) : LAST_ITEM;
+        const uint position = begin + i;
+        block[i] = position < length ? item_of(x[(long)position * x_step], position) : LAST_ITEM;
     }
     for (uint run = 2; run <= SIZE; run *= 2) {
         for (uint reach = run / 2; reach > 0; reach /= 2) {
@@ -42,11 +39,12 @@ __kernel void sort_cpu_blocks(OPERAND(x),
         }
     }
 #if LAST
-    const long values_at = ROW_OF(values, row), indices_at = ROW_OF(indices, row);
+    values += ROW_BEGIN(values, row);
+    indices += ROW_BEGIN(indices, row);
     for (uint i = 0; i < keep; i++) {
-        const uint place = PLACE_OF(block[i]);
-        PUT_RAW(values, values_at + (long)i * values_step, RAW_AT(x, x_at + (long)place * x_step));
-        indices[indices_at + (long)i * indices_step] = place;
+        const uint position = POSITION_OF(block[i]);
+        values[(long)i * values_step] = x[(long)position * x_step];
+        indices[(long)i * indices_step] = position;
     }
 #else
     for (uint i = 0; i < SIZE && begin + i < length; i++) items[row * length + begin + i] = block[i];

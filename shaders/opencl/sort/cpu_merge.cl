@@ -1,8 +1,9 @@
-// Sorting on CPUs, second part: sorted runs of `run` items of a row are merged in pairs, of which only the first `keep` items
-// count, in the runs and in the result. A work-item makes CHUNK neighbouring items: it finds where they begin in both runs by
-// bisection along the diagonal of the merge (Odeh et al., Merge Path, 2012), then takes the smaller item each time.
+// Merge sort on CPUs, second part: sorted runs of `run` items of a row are merged in pairs, `pairs` to a row. Only the first `keep`
+// items count, in the runs and in the result. A work-item merges CHUNK consecutive items, `chunks` to a pair: it finds where they
+// begin in both runs by bisection along the diagonal of the merge (Odeh et al., Merge Path, 2012), then takes the smaller item
+// each time.
 //
-// Items as in sort/cpu_blocks.cl. With LAST one pair is left, and the values and positions themselves are written.
+// Items as in sort/cpu_blocks.cl. With LAST one pair is left, and values and indices are written.
 
 #ifndef CHUNK
 #define CHUNK 8
@@ -14,15 +15,12 @@
 
 __kernel void sort_cpu_merge(__global const ITEM *items,
 #if LAST
-                         OPERAND(x), RESULT(values), __global long *indices, const ulong indices_offset,
+                             X_PARAMETER, RESULT_PARAMETERS,
 #else
-                         __global ITEM *merged,
+                             __global ITEM *merged,
 #endif
-                         ROW_PARAMETERS,
-#if LAST
-                         STRIDES(x), STRIDES(values), STRIDES(indices),
-#endif
-                         const uint run, const uint keep, const uint pairs, const uint chunks) {
+                             const uint run, const uint pairs, const uint chunks, const SortGeometry geometry) {
+    UNPACK_GEOMETRY
     const ulong task = get_global_id(0) / chunks;
     const uint from = get_global_id(0) % chunks * CHUNK;
     const ulong row = task / pairs;
@@ -36,22 +34,24 @@ __kernel void sort_cpu_merge(__global const ITEM *items,
     __global const ITEM *a = items + begin, *b = items + middle;
     uint low = from > b_length ? from - b_length : 0, high = min(from, a_length);
     while (low < high) {
-        const uint half_way = (low + high) / 2;
-        if (PRECEDES(a[half_way], b[from - 1 - half_way])) low = half_way + 1;
-        else high = half_way;
+        const uint middle_a = (low + high) / 2;
+        if (PRECEDES(a[middle_a], b[from - 1 - middle_a])) low = middle_a + 1;
+        else high = middle_a;
     }
     uint i = low, j = from - low;
-    ITEM next_a = i < a_length ? a[i] : LAST_ITEM, next_b = j < b_length ? b[j] : LAST_ITEM;
+    ITEM head_a = i < a_length ? a[i] : LAST_ITEM, head_b = j < b_length ? b[j] : LAST_ITEM;
 #if LAST
-    const long x_at = ROW_OF(x, row), values_at = ROW_OF(values, row), indices_at = ROW_OF(indices, row);
+    x += ROW_BEGIN(x, row);
+    values += ROW_BEGIN(values, row);
+    indices += ROW_BEGIN(indices, row);
 #endif
     for (uint k = from; k < to; k++) {
-        const bool first = PRECEDES(next_a, next_b);
-        const ITEM item = first ? next_a : next_b;
+        const bool first = PRECEDES(head_a, head_b);
+        const ITEM item = first ? head_a : head_b;
 #if LAST
-        const uint place = PLACE_OF(item);
-        PUT_RAW(values, values_at + (long)k * values_step, RAW_AT(x, x_at + (long)place * x_step));
-        indices[indices_at + (long)k * indices_step] = place;
+        const uint position = POSITION_OF(item);
+        values[(long)k * values_step] = x[(long)position * x_step];
+        indices[(long)k * indices_step] = position;
 #else
         merged[row * length + begin + k] = item;
 #endif
@@ -59,7 +59,7 @@ __kernel void sort_cpu_merge(__global const ITEM *items,
         j += !first;
         const bool more = first ? i < a_length : j < b_length;
         const ITEM loaded = more ? (first ? a[i] : b[j]) : LAST_ITEM;
-        next_a = first ? loaded : next_a;
-        next_b = first ? next_b : loaded;
+        head_a = first ? loaded : head_a;
+        head_b = first ? head_b : loaded;
     }
 }

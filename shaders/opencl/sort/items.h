@@ -1,10 +1,14 @@
-// Elements of the sorting kernels, as their bits: KEY_OF gives unsigned numbers of as many bits, RAW, that order as wanted.
-// The sign bit of integers is flipped; floats of either sign are made to count upwards, -0 counts as 0 and NaN as the
-// largest; DESCENDING inverts all. Bits are moved unchanged, because through a register of another type a NaN might not come
-// back the same.
+// What all sorting kernels share: rows in memory, and keys whose unsigned order is the order wanted.
 //
-// An ITEM is a key with a position, which makes every item differ: their order is stable, whatever a network does. It fits in
-// 64 bits where PACKED. RAW_AT(x, at) reads an element of operand x of lib/rows.h.
+// x and both results, values and indices, are rows along one axis, numbered over up to three outer axes of lengths
+// (.., rows1, rows2). Kernels declare the operands that they use, take a SortGeometry, and begin with UNPACK_GEOMETRY; then
+// ROW_BEGIN(x, row) is where a row begins and x_step the stride along it.
+//
+// RAW is an unsigned type as wide as an element. key_of flips the sign bit of integers; floats of either sign are made to count
+// upwards, -0 counts as 0 and NaN as the largest; DESCENDING inverts all bits. Elements move as bits: in a register of a
+// floating-point type a NaN might change.
+//
+// An ITEM is a key with a position, so no two items are equal and any sorting network is stable. It takes 64 bits where PACKED.
 
 #ifndef POLYHAL_SORT_ITEMS
 #define POLYHAL_SORT_ITEMS
@@ -15,8 +19,27 @@
 #ifndef DESCENDING
 #define DESCENDING 0
 #endif
-#define WIDTH 1
-#include "lib/rows.h"
+#include "lib/dtypes.h"
+
+typedef struct {
+    long x_strides[4], values_strides[4], indices_strides[4];  // of the three outer axes, then along a row; in elements
+    ulong rows;
+    uint length;        // elements of a row
+    uint keep;          // of which so many are wanted, the first in order
+    uint rows1, rows2;  // lengths of the last two outer axes
+} SortGeometry;
+
+// Into variables first, so that no compiler reads the struct again after each store.
+#define UNPACK_GEOMETRY \
+    const ulong rows = geometry.rows; \
+    const uint length = geometry.length, keep = geometry.keep, rows1 = geometry.rows1, rows2 = geometry.rows2; \
+    const long x_step = geometry.x_strides[3], values_step = geometry.values_strides[3], \
+               indices_step = geometry.indices_strides[3];
+#define ROW_BEGIN(name, row) \
+    ((long)name##_offset + (long)((row) / rows2 / rows1) * geometry.name##_strides[0] + \
+     (long)((row) / rows2 % rows1) * geometry.name##_strides[1] + (long)((row) % rows2) * geometry.name##_strides[2])
+#define X_PARAMETER __global const RAW *x, const ulong x_offset
+#define RESULT_PARAMETERS __global RAW *values, const ulong values_offset, __global long *indices, const ulong indices_offset
 
 #define RAW_BITS_bool_ 8
 #define RAW_BITS_uint8 8
@@ -48,7 +71,7 @@
 #define SIGNED_float64 1
 #define SIGNED CONCAT(SIGNED_, DTYPE)
 
-// The bits of infinity, of floats; larger magnitudes are NaN.
+// The bits of infinity where DTYPE is a float; larger magnitudes are NaN.
 #define INFINITE_float16 0x7c00
 #define INFINITE_bfloat16 0x7f80
 #define INFINITE_float32 0x7f800000
@@ -69,9 +92,6 @@
 #define RAW ulong
 #endif
 
-#define RAW_AT(name, at) (((__global const RAW *)name)[at])
-#define PUT_RAW(name, at, bits) (((__global RAW *)name)[at] = (bits))
-
 // Only the sign bit.
 #define SIGN ((RAW)((RAW)1 << (RAW_BITS - 1)))
 
@@ -91,7 +111,7 @@ inline RAW key_of(RAW bits) {
     return key;
 }
 
-// The bits of an element that no other one comes after.
+// The bits of an element that comes after all others.
 #if !SIGNED
 #define LAST_BITS (DESCENDING ? (RAW)0 : (RAW)~(RAW)0)
 #elif INFINITE != 0
@@ -104,20 +124,20 @@ inline RAW key_of(RAW bits) {
 #if PACKED
 #define ITEM ulong
 #define PRECEDES(a, b) ((a) < (b))
-#define PLACE_OF(item) ((uint)(item))
+#define POSITION_OF(item) ((uint)(item))
 #define LAST_ITEM ULONG_MAX
 #else
 #define ITEM ulong2
 #define PRECEDES(a, b) ((a).x < (b).x || ((a).x == (b).x && (a).y < (b).y))
-#define PLACE_OF(item) ((uint)(item).y)
+#define POSITION_OF(item) ((uint)(item).y)
 #define LAST_ITEM ((ulong2)(ULONG_MAX))
 #endif
 
-inline ITEM item_of(RAW bits, uint place) {
+inline ITEM item_of(RAW bits, uint position) {
 #if PACKED
-    return (ulong)key_of(bits) << 32 | place;
+    return (ulong)key_of(bits) << 32 | position;
 #else
-    return (ITEM)(key_of(bits), place);
+    return (ITEM)(key_of(bits), position);
 #endif
 }
 

@@ -1,10 +1,9 @@
 // Tiles of elements that a group of GROUP work-items sorts in local memory, stably and by four bits at a time (Satish et al.,
-// Designing Efficient Sorting Algorithms for Manycore GPUs, 2009). What is moved are words, of a digit of eight bits and the
-// number of its element in the tile; the elements themselves stay in `bits`. Elements from `count` on, past the end of a row,
-// stay behind all others.
+// Designing Efficient Sorting Algorithms for Manycore GPUs, 2009). The elements stay in `bits`; what moves are words that hold an
+// 8-bit digit and the element's number in the tile. Elements from `count` on, past the end of a row, sort last.
 //
-// Work-item i holds words i * EACH and following. EACH is odd, so that work-items side by side are in different banks of
-// local memory, and at most 15, so that the sixteen counters of a work-item fit in a register of 64 bits.
+// Work-item i holds words i * EACH and following. EACH is odd, so that neighbouring work-items access different banks of local
+// memory, and at most 15, so that the sixteen counters of a work-item fit in a register of 64 bits.
 
 #ifndef POLYHAL_SORT_ROUNDS
 #define POLYHAL_SORT_ROUNDS
@@ -26,7 +25,7 @@
 #define TILE (GROUP * EACH)
 #define DIGITS 256
 #define DIGIT_BITS 8
-#define ME ((uint)get_local_id(0))
+#define LANE_ID ((uint)get_local_id(0))
 #define FOR_EACH(j) _Pragma("unroll") for (uint j = 0; j < EACH; j++)
 #define DIGIT_IN(word) ((word) % DIGITS)
 #define NUMBER_IN(word) ((word) / DIGITS)
@@ -41,24 +40,24 @@
 
 inline uint digit_of(RAW bits, uint shift) { return (uint)(key_of(bits) >> shift) % DIGITS; }
 
-// The sum of the values of all work-items before this one; `all` becomes that of the whole group.
-inline uint sum_before(uint mine, __local uint *sums, uint *all) {
+// Exclusive scan over the work-items of the group; `all` becomes the total.
+inline uint exclusive_scan(uint mine, __local uint *sums, uint *all) {
     uint side = 0, sum = mine;
     barrier(CLK_LOCAL_MEM_FENCE);
-    sums[ME] = mine;
+    sums[LANE_ID] = mine;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint reach = 1; reach < GROUP; reach *= 2) {
-        if (ME >= reach) sum += sums[side + ME - reach];
+        if (LANE_ID >= reach) sum += sums[side + LANE_ID - reach];
         side = GROUP - side;
-        sums[side + ME] = sum;
+        sums[side + LANE_ID] = sum;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     *all = sums[side + GROUP - 1];
     return sum - mine;
 }
 
-// Moves all words to where they belong by four bits of their digits, from `shift` on. They must have been taken from `slots`
-// before.
+// Moves all words to their places in the order of four bits of their digits, from `shift` on. They must have been read from
+// `slots` before.
 inline void sort_round(const uint *words, uint shift, __local uint *slots, __local uint *counters, __local uint *sums) {
     ulong seen = 0;
     uint ranks[EACH];
@@ -68,70 +67,67 @@ inline void sort_round(const uint *words, uint shift, __local uint *slots, __loc
         seen += 1UL << at;
     }
     for (uint k = 0; k < PAIRS; k++) {
-        counters[COUNTER(k * GROUP + ME)] = ((uint)(seen >> 4 * k) & 15) | ((uint)(seen >> (4 * k + 32)) & 15) << 16;
+        counters[COUNTER(k * GROUP + LANE_ID)] = ((uint)(seen >> 4 * k) & 15) | ((uint)(seen >> (4 * k + 32)) & 15) << 16;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     uint before[PAIRS], mine = 0, all;
     for (uint k = 0; k < PAIRS; k++) {
         before[k] = mine;
-        mine += counters[COUNTER(ME * PAIRS + k)];
+        mine += counters[COUNTER(LANE_ID * PAIRS + k)];
     }
-    mine = sum_before(mine, sums, &all);
+    mine = exclusive_scan(mine, sums, &all);
     mine += all << 16;  // in the upper halves are the larger digits, which come after all of the smaller ones
-    for (uint k = 0; k < PAIRS; k++) counters[COUNTER(ME * PAIRS + k)] = before[k] + mine;
+    for (uint k = 0; k < PAIRS; k++) counters[COUNTER(LANE_ID * PAIRS + k)] = before[k] + mine;
     barrier(CLK_LOCAL_MEM_FENCE);
     FOR_EACH(j) {
         const uint digit = words[j] >> shift & 15;
-        const uint pair = counters[COUNTER(digit % PAIRS * GROUP + ME)];
+        const uint pair = counters[COUNTER(digit % PAIRS * GROUP + LANE_ID)];
         slots[ranks[j] + (digit < PAIRS ? pair & 0xffff : pair >> 16)] = words[j];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-// Takes the words of the work-item; a barrier must come before they are put back.
-#define TAKE(words) FOR_EACH(j) words[j] = slots[ME * EACH + j];
-// Sorts words by their digits: afterwards they lie in `slots`.
+// Reads the words of the work-item; a barrier must follow before they are written back.
+#define READ_WORDS(words) FOR_EACH(j) words[j] = slots[LANE_ID * EACH + j];
+// Sorts words by their digits, into `slots`.
 #define SORT_WORDS(words) \
     { \
         sort_round(words, 0, slots, counters, sums); \
-        TAKE(words) \
+        READ_WORDS(words) \
         sort_round(words, 4, slots, counters, sums); \
     }
 
-// Source: x in the first pass, later arrays (rows, length) of bits and positions. Target: the results in the last pass, of
-// which the first `keep` of each row are wanted, before that arrays (rows, keep).
+// The source is x in the first pass, later arrays (rows, length) of bits and positions. The target is the results in the last
+// pass, of each row the first `keep`, and before that arrays (rows, keep).
 #if FIRST
-#define SOURCE OPERAND(x)
-#define SOURCE_STRIDES STRIDES(x),
-#define SOURCE_ROW(row) const long x_at = ROW_OF(x, row);
-#define BITS_AT(i) RAW_AT(x, x_at + (long)(i) * x_step)
-#define PLACE_AT(i) ((uint)(i))
+#define SOURCE X_PARAMETER
+#define SOURCE_ROW(row) const long x_begin = ROW_BEGIN(x, row);
+#define BITS_AT(i) x[x_begin + (long)(i) * x_step]
+#define POSITION_AT(i) ((uint)(i))
 #else
-#define SOURCE __global const RAW *source_bits, __global const uint *source_places
-#define SOURCE_STRIDES
-#define SOURCE_ROW(row) const ulong source_at = (row) * length;
-#define BITS_AT(i) source_bits[source_at + (i)]
-#define PLACE_AT(i) source_places[source_at + (i)]
+#define SOURCE __global const RAW *source_bits, __global const uint *source_positions
+#define SOURCE_ROW(row) const ulong source_begin = (row) * length;
+#define BITS_AT(i) source_bits[source_begin + (i)]
+#define POSITION_AT(i) source_positions[source_begin + (i)]
 #endif
 #if LAST
-#define TARGET RESULT(values), __global long *indices, const ulong indices_offset
-#define TARGET_STRIDES STRIDES(values), STRIDES(indices),
-#define TARGET_ROW(row) const long values_at = ROW_OF(values, row), indices_at = ROW_OF(indices, row);
-#define WRITE_BITS(i, bits) PUT_RAW(values, values_at + (long)(i) * values_step, bits)
-#define WRITE_PLACE(i, place) (indices[indices_at + (long)(i) * indices_step] = (place))
+#define TARGET RESULT_PARAMETERS
+#define TARGET_ROW(row) const long values_begin = ROW_BEGIN(values, row), indices_begin = ROW_BEGIN(indices, row);
+#define WRITE_BITS(i, bits) (values[values_begin + (long)(i) * values_step] = (bits))
+#define WRITE_POSITION(i, position) (indices[indices_begin + (long)(i) * indices_step] = (position))
 #else
-#define TARGET __global RAW *target_bits, __global uint *target_places
-#define TARGET_STRIDES
-#define TARGET_ROW(row) const ulong target_at = (row) * keep;
-#define WRITE_BITS(i, bits) (target_bits[target_at + (i)] = (bits))
-#define WRITE_PLACE(i, place) (target_places[target_at + (i)] = (place))
+#define TARGET TARGET_ARRAYS
+#define TARGET_ROW(row) const ulong target_begin = (row) * keep;
+#define WRITE_BITS(i, bits) (target_bits[target_begin + (i)] = (bits))
+#define WRITE_POSITION(i, position) (target_positions[target_begin + (i)] = (position))
 #endif
+#define TARGET_ARRAYS __global RAW *target_bits, __global uint *target_positions
 
-// Elements `begin` and following of a row, as many as there are before `end`.
+// Reads elements `begin` and following of a row, up to `end`.
 #define READ_TILE(begin, end) \
     { \
         FOR_EACH(j) { \
-            const uint i = j * GROUP + ME; \
+            const uint i = j * GROUP + LANE_ID; \
             bits[i] = begin + i < end ? BITS_AT(begin + i) : (RAW)0; \
         } \
         barrier(CLK_LOCAL_MEM_FENCE); \

@@ -1,51 +1,51 @@
-"""Sorting without local memory: short blocks sorted in registers, then merged in pairs. Best on CPUs, and runs anywhere."""
+"""Merge sort without local memory: short blocks sorted in registers, then merged in pairs. Best on CPUs; runs on any device."""
 
 from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
-from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering.sort.problem import FIRST_WORKSPACE, INDICES, VALUES, Sorting, X
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
+from polyhal.backends.opencl.lowering.sort.problem import FIRST_WORKSPACE, INDICES, VALUES, SortProblem, X
 from polyhal.hal.protocol import Launch
 
 _BLOCK = 16
-"""Elements that a network sorts. It is quadratic in the logarithm, where merging is linear; so few fit in registers."""
+"""Elements of a sorting network. Its work is quadratic in the logarithm, that of merging linear; so few fit in registers."""
 _CHUNK = 1024
-"""Neighbouring elements that a work-item merges."""
+"""Consecutive elements that a work-item merges."""
+_RESULTS: Arguments = {"x": Tensor(X), "values": Tensor(VALUES), "indices": Tensor(INDICES)}
 
 
-def build(job: Sorting) -> Launch:
-    """Raises KernelBuildError."""
-    blocks = ceil_div(job.length, _BLOCK)
+def build(problem: SortProblem) -> Launch:
+    """Build the launches. Raises KernelBuildError."""
+    blocks = ceil_div(problem.length, _BLOCK)
     if blocks == 1:
-        return _sort_blocks(job, 1, last=True)
-    launches: list[Launch] = [_sort_blocks(job, blocks, last=False)]
+        return _sort_blocks(problem, 1, last=True)
+    launches: list[Launch] = [_sort_blocks(problem, blocks, last=False)]
     run, source, target = _BLOCK, Workspace(FIRST_WORKSPACE), Workspace(FIRST_WORKSPACE + 1)
-    while run < job.length:
-        launches.append(_merge(job, run, source, target, last=2 * run >= job.length))
+    while run < problem.length:
+        launches.append(_merge(problem, run, source, target, last=2 * run >= problem.length))
         run, source, target = 2 * run, target, source
-    item = 16 if job.dtype.itemsize == 8 else 8
-    size = job.rows * job.length * item
-    return LaunchSequence(job.name, launches, (size, size))
+    itemsize = 16 if problem.dtype.itemsize == 8 else 8
+    nbytes = problem.rows * problem.length * itemsize
+    return LaunchSequence(problem.name, launches, (nbytes, nbytes))
 
 
-def _sort_blocks(job: Sorting, blocks: int, last: bool) -> Launch:
-    results: list[Parameter] = [Tensor(VALUES), Tensor(INDICES)] if last else [Workspace(FIRST_WORKSPACE)]
-    after = [*job.strides(VALUES, INDICES), Constant(job.keep, "uint")] if last else []
-    return job.runtime.launch(
-        job.name, "sort/cpu_blocks", {**job.definitions, "SIZE": _BLOCK, "LAST": last},
-        [Tensor(X), *results, *job.numbers(job.length), *job.strides(X), *after, Constant(blocks, "uint")],
-        (job.rows * blocks,), (1,),
+def _sort_blocks(problem: SortProblem, blocks: int, last: bool) -> Launch:
+    memory: Arguments = _RESULTS if last else {"x": Tensor(X), "items": Workspace(FIRST_WORKSPACE)}
+    return problem.runtime.launch(
+        problem.name, "sort/cpu_blocks", {**problem.definitions, "SIZE": _BLOCK, "LAST": last},
+        {**memory, "blocks": blocks, **problem.geometry(problem.length, problem.keep)}, (problem.rows * blocks,), (1,),
     )  # fmt: skip
 
 
-def _merge(job: Sorting, run: int, source: Workspace, target: Workspace, last: bool) -> Launch:
-    pairs = ceil_div(job.length, 2 * run)
-    chunks = ceil_div(min(2 * run, job.keep), _CHUNK)
-    results: list[Parameter] = [Tensor(X), Tensor(VALUES), Tensor(INDICES)] if last else [target]
-    strides = job.strides(X, VALUES, INDICES) if last else []
-    numbers = [Constant(v, "uint") for v in (run, job.keep, pairs, chunks)]
-    return job.runtime.launch(
-        job.name, "sort/cpu_merge", {**job.definitions, "CHUNK": _CHUNK, "LAST": last},
-        [source, *results, *job.numbers(job.length), *strides, *numbers], (job.rows * pairs * chunks,), (1,),
+def _merge(problem: SortProblem, run: int, source: Workspace, target: Workspace, last: bool) -> Launch:
+    pairs = ceil_div(problem.length, 2 * run)
+    chunks = ceil_div(min(2 * run, problem.keep), _CHUNK)
+    memory: Arguments = _RESULTS if last else {"merged": target}
+    return problem.runtime.launch(
+        problem.name, "sort/cpu_merge", {**problem.definitions, "CHUNK": _CHUNK, "LAST": last},
+        {
+            "items": source, **memory, "run": run, "pairs": pairs, "chunks": chunks,
+            **problem.geometry(problem.length, problem.keep),
+        },
+        (problem.rows * pairs * chunks,), (1,),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sorting and the largest few along any axis: by digits on GPUs, by merging on CPUs and where local memory is scarce."""
+"""Sorting and top-k along any axis: radix sort on GPUs; merge sort on CPUs and where local memory is scarce."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ from typing import Any
 
 from polyhal.backends.common.problems.rows import rows_along
 from polyhal.backends.opencl.lowering.sort import cpu_merge, radix
-from polyhal.backends.opencl.lowering.sort.problem import Sorting
+from polyhal.backends.opencl.lowering.sort.problem import SortProblem
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
-
-def _sort(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    return _ordered(runtime, "sort", inputs[0], outputs, params["axis"], params["descending"])
+Inputs = tuple[InputSpec | None, ...]
 
 
-def _topk(
-    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
-) -> Launch | Declined:
-    return _ordered(runtime, "topk", inputs[0], outputs, params["axis"], params["largest"])
+def _sort(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+    return _lower(runtime, "sort", inputs[0], outputs, params["axis"], params["descending"])
 
 
-def _ordered(
+def _topk(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
+    return _lower(runtime, "topk", inputs[0], outputs, params["axis"], params["largest"])
+
+
+def _lower(
     runtime: Runtime, name: str, x: InputSpec | None, outputs: tuple[Spec, ...], axis: int, descending: bool
 ) -> Launch | Declined:
-    """The first of each row in order, as many as `outputs` hold."""
-    assert isinstance(x, Spec)
-    kept = Spec(x.dtype, outputs[0].shape, x.strides, x.aligned)
-    found = rows_along((kept, *outputs), axis)
-    if isinstance(found, Declined):
-        return found
-    job = Sorting(runtime, name, found, x.shape[axis], x.strides[axis], x.dtype, descending)
-    return radix.build(job) if radix.suits(job) else cpu_merge.build(job)
+    """Sort each row; the results have as many elements to a row as are wanted."""
+    if not isinstance(x, Spec):
+        return Declined("the operand is a number")
+    kept = rows_along((Spec(x.dtype, outputs[0].shape, x.strides, x.aligned), *outputs), axis)
+    if isinstance(kept, Declined):
+        return kept
+    problem = SortProblem(runtime, name, kept, x.shape[axis], x.strides[axis], x.dtype, descending)
+    return radix.build(problem) if radix.fits(problem) else cpu_merge.build(problem)
 
 
 LOWERINGS = {"sort_pairs": _sort, "topk": _topk}

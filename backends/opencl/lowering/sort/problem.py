@@ -1,12 +1,11 @@
-"""Rows to be sorted, and how kernels are told of them."""
+"""Rows to be sorted, and the kernel arguments that describe them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.launching.launch import Constant
+from polyhal.backends.common.launching.launch import Argument
 from polyhal.backends.common.problems.rows import StridedRows
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
 
@@ -15,43 +14,38 @@ X, VALUES, INDICES, FIRST_WORKSPACE = range(4)
 
 
 @dataclass(frozen=True, slots=True)
-class Sorting:
+class SortProblem:
     """Rows of x, of which the first `keep` elements in order are wanted, with their positions."""
 
     runtime: Runtime
     name: str
-    found: StridedRows
+    kept: StridedRows
     """x and both results, with as many elements to a row as are kept."""
     length: int
+    """Elements of a row of x."""
     step: int
-    """Elements from one element of a row of x to the next."""
+    """Stride along a row of x."""
     dtype: DType
     descending: bool
 
     @property
     def rows(self) -> int:
-        return self.found.count
+        return self.kept.count
 
     @property
     def keep(self) -> int:
-        return self.found.length
+        return self.kept.length
 
     @property
     def definitions(self) -> dict[str, str | int | bool]:
-        """What sort/items.h wants to know."""
+        """Definitions for sort/items.h."""
         return {"DTYPE": self.dtype.name, "DESCENDING": self.descending}
 
-    def numbers(self, length: int) -> list[Parameter]:
-        """ROW_PARAMETERS, for rows of that length."""
-        return [
-            Constant(self.rows, "ulong"), Constant(length, "uint"), Constant(1, "uint"),
-            Constant(self.found.outer[1], "uint"), Constant(self.found.outer[2], "uint"),
-        ]  # fmt: skip
-
-    def strides(self, *operands: int) -> list[Parameter]:
-        """STRIDES of x and of the results."""
-        found: list[Parameter] = []
-        for operand in operands:
-            step = self.step if operand == X else self.found.steps[operand]
-            found += [Constant(v, "long") for v in (*self.found.strides[operand], step)]
-        return found
+    def geometry(self, length: int, keep: int) -> dict[str, Argument]:
+        """Return the members of SortGeometry for rows of `length` elements, of which `keep` are wanted."""
+        steps = self.step, *self.kept.steps[1:]
+        x, values, indices = ((*outer, step) for outer, step in zip(self.kept.strides, steps, strict=True))
+        return {
+            "x_strides": x, "values_strides": values, "indices_strides": indices, "rows": self.rows, "length": length,
+            "keep": keep, "rows1": self.kept.outer[1], "rows2": self.kept.outer[2],
+        }  # fmt: skip

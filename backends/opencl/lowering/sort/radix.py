@@ -1,22 +1,21 @@
-"""Sorting on GPUs, by digits: short rows within a group's local memory, long ones in passes over them all.
+"""Radix sort on GPUs: short rows within a group's local memory, long ones in passes over global memory.
 
-Where few of many elements are wanted, most are left out first: the first ones of all lie in the pieces that begin with them
-(see shaders/opencl/sort/top_k.cl), and so does a problem of the size of a square root.
+Where few of many elements are wanted, most are pruned first: all results lie in the pieces with the best minima (see
+shaders/opencl/sort/top_k.cl), which leaves a problem of about the square root in size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.reduction.scan import scan
-from polyhal.backends.opencl.lowering.sort.problem import FIRST_WORKSPACE, INDICES, VALUES, Sorting, X
+from polyhal.backends.opencl.lowering.sort.problem import FIRST_WORKSPACE, INDICES, VALUES, SortProblem, X
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.kernels.tuning import Family, size_class
@@ -25,27 +24,27 @@ from polyhal.hal.protocol import Declined, Launch
 
 _DIGITS = 256
 _DIGIT_BITS = 8
-_FEW = 16
-"""Elements of a row for each that is kept, from which on pieces are worth their launches."""
-_MOST = 1024
+_PRUNE_FROM = 16
+"""Elements of a row per element that is kept, from which on pruning is worth its launches."""
+_MAX_PRUNED_KEEP = 1024
 """Elements that may be kept for it."""
-_PIECE_EACH, _TAKEN_EACH = 4, 16
-"""Elements that a work-item looks at in a piece, and that it copies of those that are taken."""
-_LEAST_PIECE, _MOST_PIECE = 8, 1024
-_MOST_LANES = 32
-_GROUP = 128
-"""Work-items that look for the first elements of pieces together."""
+_PIECE_EACH, _COPIED_EACH = 4, 16
+"""Elements of a piece that a work-item compares, and elements that it copies."""
+_MIN_PIECE, _MAX_PIECE = 8, 1024
+_MAX_LANES = 32
+_PRUNING_GROUP = 128
+"""Work-items of a group that finds or copies pieces."""
 _LONG_TILE = 256 * 11
-"""Elements of a tile in passes over long rows. Tiles of twice and of two thirds as many were as fast, larger ones slower."""
+"""Elements of a tile in passes over long rows. Tiles of twice and of two thirds the size were as fast, larger ones slower."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """What a group sorts in its local memory, and how many groups each compute unit gets for long rows."""
+class SortTile:
+    """Elements that a group sorts in local memory, and the number of groups per compute unit for long rows."""
 
     group: int
     each: int
-    """Elements of a work-item; odd, and at most 15 (see sort/tile_rounds.h)."""
+    """Elements per work-item; odd, and at most 15 (see sort/tile_rounds.h)."""
     groups_per_unit: int = 16
 
     @property
@@ -53,161 +52,157 @@ class Tile:
         return self.group * self.each
 
     def local_memory(self, itemsize: int) -> int:
-        """Bytes: elements and words, counters of digits, sums; and where runs of digits begin, in passes over long rows."""
+        """Bytes: elements and words, counters, scan; and, for long rows, the places of digits and the starts of runs."""
         return self.size * (itemsize + 4) + 4 * (9 * self.group + 2 * self.group + 2 * _DIGITS)
 
     def fits(self, features: OpenCLFeatures, itemsize: int) -> bool:
-        """Whether a device has room for it."""
+        """Whether a device has enough local memory and large enough groups."""
         return self.group <= features.max_group_size and self.local_memory(itemsize) <= features.static_local_memory
 
 
 _TILES = tuple(
-    Tile(group, each)
+    SortTile(group, each)
     for group, each in (
         (64, 3), (64, 7), (64, 11), (64, 15), (128, 11), (128, 15), (256, 11), (256, 15), (512, 11), (512, 15)
     )
 )  # fmt: skip
 """By size."""
 
-DIGITS = Family[Tile](
+DIGITS = Family[SortTile](
     "sort_digits", {"group": (128, 256, 512), "each": (7, 11, 15), "groups_per_unit": (4, 8, 16)},
     lambda features, tile: tile.fits(features, 8),
 )  # fmt: skip
 
 
-def suits(job: Sorting) -> bool:
+def fits(problem: SortProblem) -> bool:
     """Whether the device is a GPU with room for the smallest tile."""
-    features = job.runtime.features
-    return not features.cpu and bool(_fitting(features, job.dtype.itemsize))
+    features = problem.runtime.features
+    return not features.cpu and bool(_fitting(features, problem.dtype.itemsize))
 
 
-def _fitting(features: OpenCLFeatures, itemsize: int) -> list[Tile]:
+def _fitting(features: OpenCLFeatures, itemsize: int) -> list[SortTile]:
     return [t for t in _TILES if t.fits(features, itemsize)]
 
 
-def build(job: Sorting) -> Launch:
-    """Raises KernelBuildError."""
-    steps = _Steps(job)
-    steps.order(None, job.length, None)
-    if len(steps.launches) == 1:
-        return steps.launches[0]
-    return LaunchSequence(job.name, steps.launches, tuple(steps.workspace))
+def build(problem: SortProblem) -> Launch:
+    """Build the launches. Raises KernelBuildError."""
+    builder = _RadixSort(problem)
+    builder.sort(_X, problem.length, _RESULTS)
+    if len(builder.launches) == 1:
+        return builder.launches[0]
+    return LaunchSequence(problem.name, builder.launches, tuple(builder.workspace))
 
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Elements of all rows in temporary memory: their bits, and their numbers in what they were taken from."""
+    """Bits of elements and their positions in the rows that they come from, as the source or the target of a kernel."""
 
-    bits: Workspace
-    numbers: Workspace
+    source: Arguments
+    target: Arguments
+    positions: Workspace | None = None
+    """None for x and the results."""
+
+    @classmethod
+    def in_workspace(cls, bits: Workspace, positions: Workspace) -> _Elements:
+        source: Arguments = {"source_bits": bits, "source_positions": positions}
+        target: Arguments = {"target_bits": bits, "target_positions": positions}
+        return cls(source, target, positions)
 
 
-_Place = _Elements | None
-"""None: x, as a source; the results, as a target."""
+_X = _Elements({"x": Tensor(X)}, {})
+_RESULTS = _Elements({}, {"values": Tensor(VALUES), "indices": Tensor(INDICES)})
 
 
-class _Steps:
-    """The launches that sort, and their temporary memory."""
+class _RadixSort:
+    """The launches that sort, and their workspace."""
 
-    def __init__(self, job: Sorting) -> None:
-        self._job = job
+    def __init__(self, problem: SortProblem) -> None:
+        self._problem = problem
         self.launches: list[Launch] = []
         self.workspace: list[int] = []
-        self._tiles = _fitting(job.runtime.features, job.dtype.itemsize)
+        self._tiles = _fitting(problem.runtime.features, problem.dtype.itemsize)
 
-    def order(self, source: _Place, length: int, target: _Place) -> None:
-        """The first elements of the rows of a source, in order."""
+    def sort(self, source: _Elements, length: int, target: _Elements) -> None:
+        """Append launches that write the first elements, in order, of each row of `length` elements."""
+        keep = self._problem.keep
         if length <= self._tiles[-1].size:
-            self._within_tiles(source, length, target)
-        elif self._job.keep <= min(length // _FEW, _MOST):
-            self._by_pieces(source, length, target)
+            tile = next(t for t in self._tiles if t.size >= length)
+            args = {**source.source, **target.target, **self._problem.geometry(length, keep)}
+            self._launch("sort/tiles", "sort_tiles", tile, args, self._problem.rows)
+        elif keep <= min(length // _PRUNE_FROM, _MAX_PRUNED_KEEP):
+            self._sort_pruned(source, length, target)
         else:
-            self._by_digits(source, length, target)
+            self._sort_by_digits(source, length, target)
 
-    def _within_tiles(self, source: _Place, length: int, target: _Place) -> None:
-        tile = next(t for t in self._tiles if t.size >= length)
-        keep = [Constant(self._job.keep, "uint")]
-        self._launch("sort_tiles", "sort/tiles", tile, source, target, length, self._job.rows, keep)
-
-    def _by_digits(self, source: _Place, length: int, target: _Place) -> None:
-        job = self._job
+    def _sort_by_digits(self, source: _Elements, length: int, target: _Elements) -> None:
+        p = self._problem
         default = next(t for t in reversed(self._tiles) if t.size <= _LONG_TILE)
-        tile = job.runtime.tuning.choose(DIGITS, size_class(job.rows, length), default)
-        wanted = max(1, tile.groups_per_unit * job.runtime.features.compute_units // job.rows)
-        part = round_up(ceil_div(length, min(wanted, ceil_div(length, tile.size))), tile.size)
-        parts = ceil_div(length, part)
-        counts = self._allocate(4 * job.rows * _DIGITS * parts)
-        passes = job.dtype.itemsize * 8 // _DIGIT_BITS
-        between = [self._elements(length) for _ in range(min(passes - 1, 2))]
-        for turn in range(passes):
-            last = turn == passes - 1
-            to = target if last else between[turn % 2]
-            numbers: list[Parameter] = [Constant(v, "uint") for v in (parts, part, _DIGIT_BITS * turn)]
-            groups = job.rows * parts
+        tile = p.runtime.tuning.choose(DIGITS, size_class(p.rows, length), default)
+        max_parts = max(1, tile.groups_per_unit * p.runtime.features.compute_units // p.rows)
+        part_length = round_up(ceil_div(length, min(max_parts, ceil_div(length, tile.size))), tile.size)
+        parts = ceil_div(length, part_length)
+        counts = self._allocate(4 * p.rows * _DIGITS * parts)
+        passes = p.dtype.itemsize * 8 // _DIGIT_BITS
+        buffers = [self._elements(length) for _ in range(min(passes - 1, 2))]
+        for i in range(passes):
+            last = i == passes - 1
+            to = target if last else buffers[i % 2]
+            digits = {"parts": parts, "part_length": part_length, "shift": _DIGIT_BITS * i}
+            args = {**source.source, **digits, **p.geometry(length, p.keep if last else length)}
             self._launch(
-                "count_digits", "sort/radix", tile, source, to, length, groups, numbers, [counts], writes=False
+                "sort/radix", "radix_histogram", tile, {**args, "counts": counts}, p.rows * parts, last=to is _RESULTS
             )
             if parts > 1:
-                self.launches.append(_running_sums(job.runtime, job.rows * _DIGITS, parts, counts))
-            moved = [Constant(job.keep if last else length, "uint"), *numbers]
-            self._launch("move_digits", "sort/radix", tile, source, to, length, groups, moved, [counts])
+                self.launches.append(_inclusive_scan(p.runtime, p.rows * _DIGITS, parts, counts))
+            self._launch("sort/radix", "radix_scatter", tile, {**args, **to.target, "totals": counts}, p.rows * parts)
             source = to
 
-    def _by_pieces(self, source: _Place, length: int, target: _Place) -> None:
-        job = self._job
-        piece = power_of_two_at_least(math.isqrt(length // job.keep))
-        piece = min(max(piece, _LEAST_PIECE), _MOST_PIECE)
-        lanes = min(piece // _PIECE_EACH, _MOST_LANES)
+    def _sort_pruned(self, source: _Elements, length: int, target: _Elements) -> None:
+        p = self._problem
+        piece = power_of_two_at_least(math.isqrt(length // p.keep))
+        piece = min(max(piece, _MIN_PIECE), _MAX_PIECE)
+        lanes = min(piece // _PIECE_EACH, _MAX_LANES)
         pieces = ceil_div(length, piece)
-        best, chosen = self._elements(pieces), self._elements(job.keep)
-        taken = self._elements(job.keep * piece)
-        tile = Tile(min(_GROUP, job.runtime.features.max_group_size), 1)
-        more: dict[str, str | int | bool] = {"PIECE": piece, "LANES": lanes, "MOST": _MOST}
-        groups = ceil_div(job.rows * pieces * lanes, tile.group)
-        count: list[Parameter] = [Constant(pieces, "uint")]
-        self._launch("best_of_pieces", "sort/top_k", tile, source, best, length, groups, count, more=more)
-        self.order(best, pieces, chosen)
-        groups = ceil_div(job.keep * piece, tile.group * _TAKEN_EACH)
-        numbers: list[Parameter] = [Constant(job.keep, "uint"), Constant(groups, "uint")]
-        self._launch(
-            "take_pieces", "sort/top_k", tile, source, taken, length, job.rows * groups, numbers, [chosen.numbers], more
-        )  # fmt: skip
-        self.order(taken, job.keep * piece, target)
+        minima, chosen, pruned = self._elements(pieces), self._elements(p.keep), self._elements(p.keep * piece)
+        tile = SortTile(min(_PRUNING_GROUP, p.runtime.features.max_group_size), 1)
+        defined = {"PIECE": piece, "LANES": lanes, "MAX_KEEP": _MAX_PRUNED_KEEP}
+        args = {**source.source, **p.geometry(length, p.keep)}
+        groups = ceil_div(p.rows * pieces * lanes, tile.group)
+        self._launch("sort/top_k", "piece_minima", tile, {**args, **minima.target, "pieces": pieces}, groups, defined)
+        self.sort(minima, pieces, chosen)
+        groups = ceil_div(p.keep * piece, tile.group * _COPIED_EACH)
+        assert chosen.positions is not None
+        args = {**args, **pruned.target, "chosen": chosen.positions, "groups": groups}
+        self._launch("sort/top_k", "copy_pieces", tile, args, p.rows * groups, defined)
+        self.sort(pruned, p.keep * piece, target)
 
     def _launch(
-        self, kernel: str, file: str, tile: Tile, source: _Place, target: _Place, length: int, groups: int,
-        numbers: Sequence[Parameter], after: Sequence[Parameter] = (), more: Mapping[str, str | int | bool] | None = None,
-        *, writes: bool = True,
+        self, file: str, kernel: str, tile: SortTile, args: Arguments, groups: int,
+        more: Mapping[str, int] | None = None, *, last: bool | None = None,
     ) -> None:  # fmt: skip
-        """One kernel: its source and, if it `writes` to it, its target; what follows `after` them; and its last parameters."""
-        job = self._job
-        ends: list[Parameter] = [Tensor(X)] if source is None else [source.bits, source.numbers]
-        strides = job.strides(X) if source is None else []
-        if writes:
-            ends += [Tensor(VALUES), Tensor(INDICES)] if target is None else [target.bits, target.numbers]
-            strides += job.strides(VALUES, INDICES) if target is None else []
+        """Append a launch. FIRST and LAST follow from `args`; a kernel without a target gets `last`, to share its program."""
         definitions = {
-            **job.definitions, "GROUP": tile.group, "EACH": tile.each, "FIRST": source is None, "LAST": target is None,
-            **(more or {}),
+            **self._problem.definitions, "GROUP": tile.group, "EACH": tile.each, "FIRST": "x" in args,
+            "LAST": "values" in args if last is None else last, **(more or {}),
         }  # fmt: skip
-        self.launches.append(
-            job.runtime.launch(
-                job.name, file, definitions, [*ends, *after, *job.numbers(length), *strides, *numbers], (groups * tile.group,),
-                (tile.group,), kernel=kernel,
-            )
-        )  # fmt: skip
+        launch = self._problem.runtime.launch(
+            self._problem.name, file, definitions, args, (groups * tile.group,), (tile.group,), kernel=kernel
+        )
+        self.launches.append(launch)
 
     def _allocate(self, nbytes: int) -> Workspace:
         self.workspace.append(nbytes)
         return Workspace(FIRST_WORKSPACE + len(self.workspace) - 1)
 
     def _elements(self, length: int) -> _Elements:
-        count = self._job.rows * length
-        return _Elements(self._allocate(count * self._job.dtype.itemsize), self._allocate(count * 4))
+        """Allocate workspace for `length` elements per row."""
+        count = self._problem.rows * length
+        bits = self._allocate(count * self._problem.dtype.itemsize)
+        return _Elements.in_workspace(bits, self._allocate(count * 4))
 
 
-def _running_sums(runtime: Runtime, rows: int, length: int, place: Workspace) -> Launch:
-    """Sums in place of counts (rows, length): each becomes that of all up to itself."""
+def _inclusive_scan(runtime: Runtime, rows: int, length: int, place: Workspace) -> Launch:
+    """Build a launch that replaces counts (rows, length) by their inclusive scan along rows."""
     spec = contiguous(dtypes.int32, (rows, length))
     launch = scan(runtime, "sum", spec, spec, 1, spec.dtype)
     assert not isinstance(launch, Declined)
