@@ -15,7 +15,7 @@ from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
 from polyhal.hal.memory.streams import Stream
 from polyhal.hal.planning.plan import PlanCache
-from polyhal.hal.protocol import ComputeBackend, Feature, features_of
+from polyhal.hal.protocol import ComputeBackend, Feature, SupportsFlush, features_of
 
 if TYPE_CHECKING:
     from polyhal.hal.planning.planner import Planner
@@ -33,6 +33,8 @@ class Device:
     plans: PlanCache
     planner: Planner
     pool: Pool
+    _flushing_backend: SupportsFlush | None
+    """The backend, where it supports `flush`. Kept because every replay of a captured step asks for it."""
 
     def __new__(cls, name: str | Device | None = None) -> Device:
         """Open the device called `name`: "opencl", "opencl:1", "numpy", "cpu", "gpu", ...; None means the default.
@@ -61,6 +63,7 @@ class Device:
         self.name = name
         self.backend = backend
         self.features = features_of(backend)
+        self._flushing_backend = backend if isinstance(backend, SupportsFlush) else None
         self.pool = Pool(backend, name)
         self.plans = PlanCache()
         self.planner = Planner(self)
@@ -85,8 +88,8 @@ class Device:
 
     def flush(self) -> None:
         """Submit everything enqueued on this device without waiting for it."""
-        if self.features & Feature.FLUSH:
-            self.backend.flush()  # type: ignore[attr-defined]
+        if self._flushing_backend is not None:
+            self._flushing_backend.flush()
 
     def stream(self) -> Stream:
         """Make a stream, whose work may run concurrently with that of other streams: `with device.stream(): ...`."""

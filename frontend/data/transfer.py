@@ -17,7 +17,7 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.memory.streams import Stream
-from polyhal.hal.protocol import Event, Feature
+from polyhal.hal.protocol import Event, SupportsPinnedMemory, SupportsStreams
 from polyhal.tensor import Tensor, wrap
 
 _ALIGNMENT = 64
@@ -96,8 +96,9 @@ class PinnedSlot:
     retained: ClassVar[int] = 0
     gathers = False
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, backend: SupportsPinnedMemory) -> None:
         self._device = device
+        self._pinned = backend
         self._memory: memoryview | None = None
         self._staged: Any = None
         self._events: list[Event] = []
@@ -138,7 +139,7 @@ class PinnedSlot:
         map_arrays(batch, lambda array: sizes.append(array.nbytes))
         starts = [0, *accumulate(-(-n // _ALIGNMENT) * _ALIGNMENT for n in sizes)]
         if self._memory is None or self._memory.nbytes < starts[-1]:
-            self._memory = self._device.backend.allocate_pinned(max(starts[-1], 1))  # type: ignore[attr-defined]
+            self._memory = self._pinned.allocate_pinned(max(starts[-1], 1))
         pinned = np.frombuffer(self._memory, np.uint8)
         return (pinned[start : start + n] for start, n in zip(starts, sizes, strict=False))
 
@@ -147,9 +148,8 @@ class PinnedSlot:
         spec = _spec(self._device, array)
         buffer = self._memory_for(bucket(spec.nbytes))
         if array.size:
-            backend: Any = self._device.backend
             source = byte_view(np.ascontiguousarray(array))
-            self._events.append(backend.copy_to_device_async(source, buffer.handle, 0))
+            self._events.append(self._pinned.copy_to_device_async(source, buffer.handle, 0))
         return wrap(self._device, buffer, Ref(buffer.handle, spec, 0))
 
     def _memory_for(self, size: int) -> Buffer:
@@ -165,9 +165,9 @@ class StreamSlot(PinnedSlot):
 
     retained: ClassVar[int] = 2
 
-    def __init__(self, device: Device, stream: Stream) -> None:
-        super().__init__(device)
-        self._backend: Any = device.backend
+    def __init__(self, device: Device, backend: SupportsPinnedMemory, streams: SupportsStreams, stream: Stream) -> None:
+        super().__init__(device, backend)
+        self._streams = streams
         self._stream = stream
         # Page-locked memory speeds up transfers over a bus; with unified memory it would only add a copy.
         self.gathers = not device.capabilities.unified_memory
@@ -182,7 +182,7 @@ class StreamSlot(PinnedSlot):
         dependencies = [] if self._done is None else [self._done]
         if self._allocate(batch):
             # Work of previous owners of the new memory may be in flight.
-            dependencies.append(self._backend.mark())
+            dependencies.append(self._streams.mark())
         self._unused = iter(self._buffers)
         if self.gathers:
             spans = self._spans(batch)
@@ -192,9 +192,9 @@ class StreamSlot(PinnedSlot):
             transfer = self._send
         with self._stream.selected():
             for event in dependencies:
-                self._backend.wait_for(event)
+                self._streams.wait_for(event)
             self._batch = map_arrays(batch, transfer)
-            self._ready = self._backend.mark()
+            self._ready = self._streams.mark()
 
     def release_memory(self) -> None:
         self._buffers = []
@@ -206,19 +206,20 @@ class StreamSlot(PinnedSlot):
         buffer = self._memory_for(bucket(spec.nbytes))
         for start, end in _staging(x, staged):
             chunk = byte_view(staged[start:end])
-            self._events.append(self._backend.copy_to_device_async(chunk, buffer.handle, start))
+            self._events.append(self._pinned.copy_to_device_async(chunk, buffer.handle, start))
         return wrap(self._device, buffer, Ref(buffer.handle, spec, 0))
 
     def deliver(self) -> Any:
         batch, self._batch = self._batch, None
-        self._backend.wait_for(self._ready)
+        if self._ready is not None:
+            self._streams.wait_for(self._ready)
         return batch
 
     def release(self) -> None:
         buffers = self._buffers
         # One reference is in the list, one is the argument of getrefcount.
         self._buffers = [buffers[i] for i in range(len(buffers)) if sys.getrefcount(buffers[i]) <= 2]
-        self._done = self._backend.mark()
+        self._done = self._streams.mark()
 
     def _allocate(self, staged: Any) -> bool:
         """Provide device memory for each array, in order. Returns whether some of it is new."""
@@ -263,9 +264,10 @@ def _spec(device: Device, array: np.ndarray | LazyRows) -> Spec:
 
 def slot_factory(device: Device) -> Callable[[], BatchSlot]:
     """Return the function that makes the slots of one loader."""
-    if not device.features & Feature.PINNED_MEMORY:
+    backend = device.backend
+    if not isinstance(backend, SupportsPinnedMemory):
         return lambda: UploadSlot(device)
-    if not device.features & Feature.STREAMS:
-        return lambda: PinnedSlot(device)
+    if not isinstance(backend, SupportsStreams):
+        return lambda: PinnedSlot(device, backend)
     stream = device.stream()
-    return lambda: StreamSlot(device, stream)
+    return lambda: StreamSlot(device, backend, backend, stream)

@@ -16,7 +16,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.protocol import Feature
+from polyhal.hal.protocol import SupportsProfiling
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Event:
+class TraceEvent:
     """One op call or one kernel: name, start and duration in nanoseconds, on the host's or the device's clock."""
 
     name: str
@@ -56,7 +56,7 @@ class Profile:
     devices: list[Device] = field(default_factory=list)
     ops: dict[str, Row] = field(default_factory=dict)
     kernels: dict[str, Row] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
+    events: list[TraceEvent] = field(default_factory=list)
     elapsed: int = 0
     _begun: int = 0
     _previous: dispatch.Executor = dispatch.EAGER
@@ -70,7 +70,7 @@ class Profile:
         self._begun = time.perf_counter_ns()
         return self
 
-    def add(self, event: Event, device: Device, flops: int) -> None:
+    def add(self, event: TraceEvent, device: Device, flops: int) -> None:
         """Count one op call on `device`."""
         if device not in self._active:
             self._watch(device)
@@ -79,17 +79,17 @@ class Profile:
 
     def _watch(self, device: Device) -> None:
         self._active.append(device)
-        if device.features & Feature.PROFILING:
-            device.backend.start_profiling()  # type: ignore[attr-defined]
+        if isinstance(device.backend, SupportsProfiling):
+            device.backend.start_profiling()
 
     def __exit__(self, *exc: Any) -> None:
         dispatch.thread.executor = self._previous
         for device in self._active:
             device.synchronize()
-            if device.features & Feature.PROFILING:
-                for name, start, end in device.backend.stop_profiling():  # type: ignore[attr-defined]
+            if isinstance(device.backend, SupportsProfiling):
+                for name, start, end in device.backend.stop_profiling():
                     self.kernels.setdefault(name, Row(name)).add(end - start)
-                    self.events.append(Event(name, start, end - start, device.name))
+                    self.events.append(TraceEvent(name, start, end - start, device.name))
         self.elapsed = time.perf_counter_ns() - self._begun
         self._active.clear()
 
@@ -136,7 +136,7 @@ class _TimingExecutor(dispatch.ForwardingExecutor):
         result = self.base.apply(op, inputs, params, device)
         elapsed = time.perf_counter_ns() - begin
         first = result[0] if isinstance(result, tuple) else result
-        self._profile.add(Event(op.name, begin, elapsed), first.device, _flops(op, inputs, params, result))
+        self._profile.add(TraceEvent(op.name, begin, elapsed), first.device, _flops(op, inputs, params, result))
         return result
 
 

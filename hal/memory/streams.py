@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from polyhal.hal.memory.pool import Pool
-from polyhal.hal.protocol import Feature
+from polyhal.hal.protocol import SupportsStreams
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -41,10 +41,9 @@ class Stream:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._backend: Any = None
-        if device.features & Feature.STREAMS:
-            self._backend = device.backend
-            opened = _take_idle(device)
+        self._backend = device.backend if isinstance(device.backend, SupportsStreams) else None
+        if self._backend is not None:
+            opened = _take_idle(self._backend, device)
             self._stream, self._pool = opened
             weakref.finalize(self, device.idle_streams.append, opened)
         self._entered = _EnteredBlocks()
@@ -95,9 +94,9 @@ class Stream:
             event.wait()
 
 
-def _take_idle(device: Device) -> tuple[Any, Pool]:
+def _take_idle(backend: SupportsStreams, device: Device) -> tuple[Any, Pool]:
     """An unused stream of the backend with its pool. They stay together, as the order of one makes the other's reuse safe."""
     try:
         return device.idle_streams.pop()
     except IndexError:
-        return device.backend.open_stream(), device.pool.stream_pool()  # type: ignore[attr-defined]
+        return backend.open_stream(), device.pool.stream_pool()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from polyhal.hal import dispatch
 from polyhal.hal.ir.graph import Node
-from polyhal.hal.protocol import TRANSFER, Feature
+from polyhal.hal.protocol import TRANSFER, SupportsProfiling
 
 if TYPE_CHECKING:
     from polyhal.hal.scheduler.executable import Partition
@@ -58,8 +58,8 @@ class StepProfile:
         """Run a step once. Called by its executable."""
         self.runs += 1
         for partition in partitions:
-            backend: Any = partition.device.backend
-            if not partition.device.features & Feature.PROFILING:
+            backend = partition.device.backend
+            if not isinstance(backend, SupportsProfiling):
                 partition.device.synchronize()
                 start = time.perf_counter_ns()
                 partition.run()

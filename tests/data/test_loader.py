@@ -167,7 +167,7 @@ def test_pinned_slots_are_reused_only_when_free(monkeypatch: pytest.MonkeyPatch)
     device = ph.Device("numpy")
     backend = PinnedBackend()
     monkeypatch.setattr(device, "backend", backend)
-    monkeypatch.setattr("polyhal.data.loader.slot_factory", lambda device: lambda: PinnedSlot(device))
+    monkeypatch.setattr("polyhal.data.loader.slot_factory", lambda device: lambda: PinnedSlot(device, backend))
     loader = DataLoader(DATA, 3, shuffle=True, seed=1, device=device, prefetch=2)
     expected = numbers(DataLoader(DATA, 3, shuffle=True, seed=1, device=device, prefetch=0))
     assert numbers(loader) == expected

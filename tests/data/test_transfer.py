@@ -94,7 +94,7 @@ def test_copies_run_beside_kernels(streaming: ph.Device) -> None:
 def test_page_locked_memory_is_filled_and_sent_in_chunks(streaming: ph.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on devices with a bus, for read and unread arrays, with rows in any order."""
     monkeypatch.setattr(streaming.backend, "capabilities", replace(streaming.capabilities, unified_memory=False))
-    monkeypatch.setattr("polyhal.data.transfer._PIECE", 1000)
+    monkeypatch.setattr("polyhal.data.transfer._CHUNK", 1000)
     labels = np.arange(24)
     for data in (TensorDataset(_DATA, labels), Subset(TensorDataset(_DATA, labels), np.arange(24) - 24)):
         loader = DataLoader(data, 5, shuffle=True, seed=3, device=streaming)
