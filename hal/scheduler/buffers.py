@@ -17,7 +17,7 @@ from polyhal.hal.ops.traits import Trait
 
 
 @dataclass(slots=True)
-class Allocation:
+class BufferAllocation:
     """Memory that is needed from step `first` to step `last`; that of an input from before step 0."""
 
     spec: Spec
@@ -34,7 +34,7 @@ class Allocation:
 class BufferAssignment:
     """Where values lie. A slice is the number of an allocation and an offset in elements."""
 
-    allocations: list[Allocation]
+    allocations: list[BufferAllocation]
     slices: list[tuple[int, int] | None]
     """Per value; None for numbers."""
     aliases: list[tuple[int, ...]]
@@ -76,7 +76,7 @@ class _Assigner:
         self._idle = {k for k, node in enumerate(graph.nodes) if graph.is_view(node)}
         """Nodes for which nothing runs: views, and concatenations whose operands are computed in place."""
         self._end = len(graph.nodes)
-        self._allocations: list[Allocation] = []
+        self._allocations: list[BufferAllocation] = []
         self._of = [-1] * count
         """The allocation of each root."""
         self._holds: list[int] = []
@@ -162,7 +162,7 @@ class _Assigner:
         if high >= spec.size:
             spec = contiguous(spec.dtype, (high + 1,))
         self._of[root] = len(self._allocations)
-        self._allocations.append(Allocation(spec, self._device_of(root), first, self._last[root], source))
+        self._allocations.append(BufferAllocation(spec, self._device_of(root), first, self._last[root], source))
         self._holds.append(root)
 
     def _fits_input(self, value: int, source: int) -> bool:
