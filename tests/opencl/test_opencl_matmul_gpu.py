@@ -16,7 +16,7 @@ from polyhal.backends.common.problems import gemm
 from polyhal.backends.common.problems.gemm import Addend, Epilogue, Matrix, Product
 from polyhal.backends.opencl import discovery, ptx
 from polyhal.backends.opencl.backend import OpenCLBackend
-from polyhal.backends.opencl.lowering.gemm import dispatch, sliced_k, tensor_cores, tile_configs
+from polyhal.backends.opencl.lowering.gemm import dispatch, mma, sliced_k, tensor_cores, tile_configs, wgmma
 from polyhal.backends.opencl.lowering.gemm import tiles as local_tiles
 from polyhal.backends.opencl.lowering.gemm.tile_configs import WarpgroupTile, WarpTile
 from polyhal.backends.opencl.lowering.gemm.tiles import SimtTile
@@ -38,8 +38,8 @@ def tiles(asynchronous: bool) -> Method:
     return lambda runtime, p: local_tiles.multiply(runtime, p, SimtTile(1, 1, 16, 2), asynchronous=asynchronous)
 
 
-def wgmma(bf16_terms: int) -> Method:
-    return lambda runtime, p: tensor_cores.by_wgmma(runtime, p, _WARPGROUPS[bf16_terms])
+def by_wgmma(bf16_terms: int) -> Method:
+    return lambda runtime, p: wgmma.build(runtime, p, _WARPGROUPS[bf16_terms])
 
 
 METHODS: dict[str, tuple[Method, DType, float]] = {
@@ -48,13 +48,13 @@ METHODS: dict[str, tuple[Method, DType, float]] = {
     "tiles": (tiles(False), dtypes.float32, 2.0**-22),
     "tiles, asynchronous": (tiles(True), dtypes.float32, 2.0**-22),
     "tiles, half": (tiles(False), dtypes.float16, 2.0**-10),
-    "mma, half": (lambda r, p: tensor_cores.by_mma(r, p, _HALVES), dtypes.float16, 2.0**-10),
-    "mma, bfloat16": (lambda r, p: tensor_cores.by_mma(r, p, _HALVES), dtypes.bfloat16, 2.0**-7),
-    "mma, rounded": (lambda r, p: tensor_cores.by_mma(r, p, _SINGLES), dtypes.float32, 2.0**-10),
-    "mma, split": (lambda r, p: tensor_cores.by_mma(r, p, _SINGLES, 2), dtypes.float32, 2.0**-21),
-    "wgmma, half": (wgmma(1), dtypes.float16, 2.0**-10),
-    "wgmma, split": (wgmma(3), dtypes.float32, 2.0**-21),
-    "wgmma, rounded": (wgmma(1), dtypes.float32, 2.0**-7),
+    "mma, half": (lambda r, p: mma.build(r, p, _HALVES), dtypes.float16, 2.0**-10),
+    "mma, bfloat16": (lambda r, p: mma.build(r, p, _HALVES), dtypes.bfloat16, 2.0**-7),
+    "mma, rounded": (lambda r, p: mma.build(r, p, _SINGLES), dtypes.float32, 2.0**-10),
+    "mma, split": (lambda r, p: mma.build(r, p, _SINGLES, 2), dtypes.float32, 2.0**-21),
+    "wgmma, half": (by_wgmma(1), dtypes.float16, 2.0**-10),
+    "wgmma, split": (by_wgmma(3), dtypes.float32, 2.0**-21),
+    "wgmma, rounded": (by_wgmma(1), dtypes.float32, 2.0**-7),
 }
 """Each with its dtype and the error it may make, in units of the sum of the products' magnitudes."""
 # Edges in all directions; whole copies of 16 bytes and single elements; split terms.
@@ -254,7 +254,7 @@ def test_candidates_of_a_search(device: Any, rng: Any, tile: Any) -> None:
     x, y = draw(rng, dtypes.float16, False, 2, 130, 200), draw(rng, dtypes.float16, True, 2, 200, 72)
     runtime = device.backend.runtime
     runtime.features = replace(runtime.features, compute_units=1)
-    by: Any = tensor_cores.by_mma if isinstance(tile, WarpTile) else tensor_cores.by_wgmma
+    by: Any = mma.build if isinstance(tile, WarpTile) else wgmma.build
     got = multiply(device, lambda r, p: by(r, p, {tile: 1.0}), x, y)
     np.testing.assert_allclose(got, x.astype(np.float64) @ y.astype(np.float64), rtol=0, atol=4 * 2.0**-10 * 200)
 
@@ -266,15 +266,18 @@ def test_candidates_follow_dtype_and_precision(device: Any) -> None:
         spec = Spec(dtype, (size, size), (size, 1))
         p = gemm.describe(spec, spec, spec, (0, 1, None, 2, 3))
         assert isinstance(p, Product)
-        return [w.func.__name__ for w in tensor_cores.candidates(runtime, replace(p, precision=precision))]  # type: ignore[attr-defined]
+        return [
+            c.func.__module__.rpartition(".")[2]
+            for c in tensor_cores.candidates(runtime, replace(p, precision=precision))
+        ]  # type: ignore[attr-defined]
 
-    assert names(dtypes.float16, "highest", 90) == ["by_wgmma", "by_mma"]
-    assert names(dtypes.bfloat16, "highest", 80) == ["by_mma"]
-    assert names(dtypes.float16, "highest", 90, 64) == ["by_mma"]
+    assert names(dtypes.float16, "highest", 90) == ["wgmma", "mma"]
+    assert names(dtypes.bfloat16, "highest", 80) == ["mma"]
+    assert names(dtypes.float16, "highest", 90, 64) == ["mma"]
     assert names(dtypes.float32, "highest", 90) == []
-    assert names(dtypes.float32, "high", 90) == ["by_wgmma", "by_mma"]
-    assert names(dtypes.float32, "high", 90, 256) == ["by_mma"]
-    assert names(dtypes.float32, "medium", 86) == ["by_mma"]
+    assert names(dtypes.float32, "high", 90) == ["wgmma", "mma"]
+    assert names(dtypes.float32, "high", 90, 256) == ["mma"]
+    assert names(dtypes.float32, "medium", 86) == ["mma"]
     assert names(dtypes.int32, "high", 90) == []
 
 

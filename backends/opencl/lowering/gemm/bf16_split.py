@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from polyhal.backends.common.launching.geometry import ceil_div, round_up
+from polyhal.backends.common.launching.geometry import round_up
 from polyhal.backends.common.launching.launch import Strided, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import BATCH_AXES, Matrix, Product, padded
-from polyhal.backends.opencl.lowering.gemm.arguments import geometry
-from polyhal.backends.opencl.lowering.support.epilogue import epilogue
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
@@ -22,10 +20,6 @@ _CHUNK = 8
 _PER_ITEM = 4
 """Elements that a work-item splits."""
 _GROUP = (32, 8, 1)
-_REPAIR_PER_ITEM = 4
-"""Results that a work-item of bf16_repair.cl checks at a time."""
-_REPAIR_GROUPS = 16
-"""Groups of bf16_repair.cl per compute unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +61,3 @@ def split(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], 
     row, column = (pitch, 1) if row_major else (1, pitch)
     repacked = Matrix(place, row, column, padded(tuple(batch), 0), aligned=True)
     return SplitOperand(launch, repacked, term_stride, terms * term_stride * 2)
-
-
-def repair(runtime: Runtime, p: Product) -> Launch:
-    """Build the launch that recomputes results which splitting made infinite or NaN. Raises KernelBuildError."""
-    macros, epilogue_args = epilogue(p)
-    size = p.count * p.m * p.n
-    group = runtime.features.group_size
-    items = min(
-        round_up(ceil_div(size, _REPAIR_PER_ITEM), group), runtime.features.compute_units * _REPAIR_GROUPS * group
-    )
-    return runtime.launch(
-        "matmul_repair", "gemm/bf16_repair", {"REAL": "float", "WIDTH": 1, **macros},
-        {**geometry(p), **epilogue_args, "out": Tensor(p.out.place), "size": size},
-        (items,), (group,),
-    )  # fmt: skip

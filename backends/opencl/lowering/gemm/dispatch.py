@@ -11,13 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.common.problems import fused_gemm, gemm
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.opencl.lowering.gemm import cpu_panels, gemv, sliced_k, tensor_cores, tiles
-from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
-from polyhal.backends.opencl.lowering.support.epilogue import epilogue
+from polyhal.backends.opencl.lowering.gemm import cpu_panels, gemv, sliced_k, strided, tensor_cores, tiles
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.protocol import Declined, Launch
@@ -26,24 +22,21 @@ _SMALL = 1 << 15
 """Multiply-adds below which packing or tiling costs more than it saves."""
 _NARROW = 16
 """Rows or columns below which a tile of tensor cores is mostly padding."""
-_STRIDED_GROUP = 16
-_STRIDED_ROWS = 4
-"""Results per work-item of gemm/strided.cl."""
 
 
 def build(runtime: Runtime, p: Product) -> Launch:
     """Build the launch for a product. Raises KernelBuildError."""
     if p.dtype.kind == "bool":
-        return _strided(runtime, p)
+        return strided.build(runtime, p)
     vector = gemv.build(runtime, p)
     if vector is not None:
         return vector
     if p.count * p.m * p.n * p.k <= _SMALL:
-        return _strided(runtime, p)
+        return strided.build(runtime, p)
     if runtime.features.cpu:
         return cpu_panels.build(runtime, p)
     if runtime.features.max_group_size < tiles.GROUP:
-        return _strided(runtime, p)
+        return strided.build(runtime, p)
     if _prefers_sliced_k(runtime, p):
         return sliced_k.build(runtime, p)
     narrow = _is_narrow(p)
@@ -70,15 +63,6 @@ def _with_row_sums(runtime: Runtime, p: Product) -> Launch | Declined:
     elif _prefers_sliced_k(runtime, p):
         return sliced_k.build(runtime, p)
     return Declined("the kernel for this product computes no row sums")
-
-
-def _strided(runtime: Runtime, p: Product) -> Launch:
-    """Build a launch that reads operands straight from global memory. Raises KernelBuildError."""
-    macros, epilogue_args = epilogue(p)
-    args = {**geometry(p), **epilogue_args, "out": Tensor(p.out.place)}
-    items = (p.n, ceil_div(p.m, _STRIDED_ROWS), p.count)
-    defined = definitions(p, macros, ROWS=_STRIDED_ROWS, LOGICAL=p.out_dtype.kind == "bool")
-    return runtime.launch("matmul_small", "gemm/strided", defined, args, items, (_STRIDED_GROUP, 1, 1))
 
 
 batched = partial(gemm.batched, build)

@@ -12,8 +12,11 @@ from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.lowering.gemm import split_k
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
 from polyhal.hal.kernels.tuning import Family, size_class
 
+HALF_DTYPES = (dtypes.float16, dtypes.bfloat16)
+"""Dtypes that tensor cores multiply as they are."""
 _WGMMA_DEPTH = 64
 """Terms of a k-tile of gemm/wgmma.cl."""
 _MAX_ITEMS = 512
