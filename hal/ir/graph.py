@@ -102,25 +102,18 @@ class _Uses(NamedTuple):
     live_outs: frozenset[int]
 
 
-class _Views(NamedTuple):
-    """Per node its view offset; per value the value whose memory it is a view of, and its offset in elements."""
-
-    offsets: list[int | None]
-    roots: list[int]
-    distances: list[int]
-
-
 class Graph:
     """Values 0..n-1, the inputs first; nodes in execution order; outputs.
 
     `updates` maps inputs to the values that replace them in their memory after a run. The last inputs may be `constants`,
-    which passes computed. Questions about uses and views are answered for a complete graph, from tables built once.
+    which passes computed. Questions about uses are answered for a complete graph, from tables built once.
     """
 
     __slots__ = (
         "_producers",
+        "_roots",
         "_uses",
-        "_views",
+        "_view_offsets",
         "constants",
         "inputs",
         "names",
@@ -141,7 +134,10 @@ class Graph:
         """Names of inputs and outputs, for those that have one."""
         self._producers = [-1] * self.inputs
         self._uses: _Uses | None = None
-        self._views: _Views | None = None
+        self._view_offsets: dict[int, int | None] = {}
+        """By the output of a node."""
+        self._roots: dict[int, tuple[int, int]] = {}
+        """Values with their roots and the offsets in these, as far as they were asked for."""
 
     # --- building ---------------------------------------------------------------------------------------------------
 
@@ -172,7 +168,7 @@ class Graph:
         self._producers += [len(self.nodes)] * len(specs)
         self.nodes.append(node)
         self.specs += specs
-        self._uses = self._views = None
+        self._uses = None
 
     def returning(self, count: int) -> Graph:
         """The same graph with only the first `count` outputs."""
@@ -259,11 +255,16 @@ class Graph:
 
     def view_offset(self, node: Node) -> int | None:
         """Elements between the first element of a view and that of its operand; None for a node that writes memory."""
-        return self._viewed().offsets[self._producers[node.outputs[0]]]
+        out = node.outputs[0]
+        if node.op.view is None:
+            return None
+        if out not in self._view_offsets:
+            self._view_offsets[out] = self._offset(node)
+        return self._view_offsets[out]
 
     def is_view(self, node: Node) -> bool:
         """Whether a node makes a view, so that nothing runs for it."""
-        return self._viewed().offsets[self._producers[node.outputs[0]]] is not None
+        return self.view_offset(node) is not None
 
     def viewed(self, node: Node) -> int | None:
         """The value of which a node makes a view; None for a node that writes memory."""
@@ -271,30 +272,28 @@ class Graph:
 
     def root(self, value: int) -> int:
         """The value in whose memory `value` is a view, through any number of views; itself if it is none."""
-        return self._viewed().roots[value]
+        return self._rooted(value)[0]
 
     def root_offset(self, value: int) -> int:
         """Elements between the first element of `value` and that of its root."""
-        return self._viewed().distances[value]
+        return self._rooted(value)[1]
 
-    def _viewed(self) -> _Views:
-        if self._views is None:
-            views = _Views([], list(range(len(self.specs))), [0] * len(self.specs))
-            for node in self.nodes:
-                offset = self._offset(node)
-                views.offsets.append(offset)
-                if offset is not None:
-                    out, base = node.outputs[0], node.value(0)
-                    views.roots[out] = views.roots[base]
-                    views.distances[out] = views.distances[base] + offset
-            self._views = views
-        return self._views
+    def _rooted(self, value: int) -> tuple[int, int]:
+        found = self._roots.get(value)
+        if found is None:
+            node = self.producer(value)
+            offset = None if node is None else self.view_offset(node)
+            if node is None or offset is None:
+                found = value, 0
+            else:
+                root, distance = self._rooted(node.value(0))
+                found = root, distance + offset
+            self._roots[value] = found
+        return found
 
     def _offset(self, node: Node) -> int | None:
-        if node.op.view is None:
-            return None
         spec = self.spec_of(node.inputs[0])
-        view = node.op.view(spec, node.bound) if isinstance(spec, Spec) else None
+        view = node.op.view(spec, node.bound) if node.op.view is not None and isinstance(spec, Spec) else None
         return None if view is None else view.offset
 
     def __str__(self) -> str:

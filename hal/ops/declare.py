@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, Unpack
 
 from polyhal.hal.dtypes import DType
+from polyhal.hal.ops.fusion import Epilogue, Pattern
 from polyhal.hal.ops.lowering import (
     AsView,
     CoreCall,
@@ -37,6 +38,7 @@ class OpOptions(TypedDict, total=False):
     traits: Trait
     autocast: Autocast
     spellings: Sequence[Callable[..., Any]]
+    fuses: Pattern | Epilogue
     settings: tuple[str, ...]
     flops: CostRule
     public: bool
@@ -82,6 +84,7 @@ def declare(
             promotion=promotion,
             autocast=options.get("autocast", Autocast.INHERIT),
             spellings=options.get("spellings", ()),
+            fuses=options.get("fuses"),
             settings=options.get("settings", ()),
             flops=options.get("flops"),
             public=options.get("public", True),

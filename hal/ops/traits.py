@@ -25,6 +25,8 @@ class Trait(enum.Flag):
     """The result consists of its operands, copied: each may be computed directly in its region of the result."""
     INPLACE = enum.auto()
     """An output may be written over the input that it replaces: each element is read before it is written."""
+    COMMUTATIVE = enum.auto()
+    """The two operands may be exchanged."""
     PRODUCT = enum.auto()
     """Matrix product, whose result may pass through a fused epilogue before it is stored."""
     CREATION = enum.auto()

@@ -9,8 +9,7 @@ from polyhal.hal.ir.graph import Graph
 from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
-from polyhal.hal.passes.fuse.match_patterns import match_patterns
-from polyhal.hal.passes.fuse.norm_relu import fuse_norm_relu
+from polyhal.hal.passes.fuse.patterns import match_patterns
 from polyhal.hal.passes.layout.pad_gemm import pad_gemm
 from polyhal.hal.passes.layout.propagate_layouts import propagate_layouts
 from polyhal.hal.passes.layout.sink_reshapes import sink_reshapes
@@ -31,7 +30,6 @@ PASSES = (
     simplify_views,
     pad_gemm,
     fuse_epilogues,
-    fuse_norm_relu,
     simplify_views,
     sink_reshapes,
     simplify_views,

@@ -8,8 +8,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.passes.decompose import decompose
 from polyhal.hal.passes.fuse.elementwise import fuse_elementwise
 from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
-from polyhal.hal.passes.fuse.match_patterns import match_patterns
-from polyhal.hal.passes.fuse.norm_relu import fuse_norm_relu
+from polyhal.hal.passes.fuse.patterns import match_patterns
 from polyhal.hal.passes.layout.sink_reshapes import sink_reshapes
 
 from .golden import check
@@ -218,10 +217,10 @@ def test_relu_joins_batch_norm() -> None:
     %8, %9, %10 = batch_norm_grad(%7, %0, %1, %5, %6, eps=1e-05): float32[4, 3], float32[3], float32[3]
     return %4, %8, %9, %10
     """
-    check(fuse_norm_relu, text, _JOINED_NORM.rstrip() + both)
-    check(fuse_norm_relu, text, _JOINED_NORM.rstrip() + forward, rich_device("batch_norm_relu_grad"))
-    check(fuse_norm_relu, text, text, rich_device("batch_norm_relu"))
-    check(fuse_norm_relu, read, read)
+    check(match_patterns, text, _JOINED_NORM.rstrip() + both)
+    check(match_patterns, text, _JOINED_NORM.rstrip() + forward, rich_device("batch_norm_relu_grad"))
+    check(match_patterns, text, text, rich_device("batch_norm_relu"))
+    check(match_patterns, read, read)
 
 
 def test_a_device_without_epilogues_keeps_products() -> None:

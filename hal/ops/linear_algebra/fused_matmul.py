@@ -26,6 +26,8 @@ from polyhal.hal.ops.declare import (
     declare,
     first_tensor,
 )
+from polyhal.hal.ops.fusion import Epilogue
+from polyhal.hal.ops.layout.views import permute
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, call_steps, reference_steps, values_of
 
@@ -64,6 +66,12 @@ _SCALED_RESIDUAL: tuple[GroupStep, ...] = (("multiply", (0, 3), ()), ("add", (4,
 _GELU_GRAD: tuple[GroupStep, ...] = (("gelu_grad", (0, 1), ("tanh",)),)
 
 
+def _linear(x: Any, weight: Any, bias: Any) -> Any:
+    """The product of `linear`, whose bias is the first addend."""
+    out = op_matmul(x, permute(weight, (1, 0)))
+    return out if bias is None else out + bias
+
+
 def _samples(rng: np.random.Generator) -> list[Sample]:
     def draw(*shape: int) -> Any:
         return rng.uniform(-1, 1, shape)
@@ -90,6 +98,7 @@ fused_matmul = declare(
     infer=_infer,
     lowering=Decompose(_decomposed),
     settings=("precision",),
+    fuses=Epilogue("matmul", {"linear": _linear}, max_steps=8, max_operands=4),
     autocast=Autocast.HALF,
     flops=lambda specs, outs, params: 2 * math.prod(outs[0].shape) * first_tensor(specs).shape[-1],
     public=False,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.ops.declare import OPS, Decompose, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.dtypes import accumulator
+from polyhal.hal.layout import Spec, contiguous
+from polyhal.hal.ops.declare import OPS, Decompose, Output, Params, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.fusion import ANY_NUMBER, Pattern, Spelling
 from polyhal.hal.ops.nn.batch_norm import batch_norm, batch_norm_grad, np_per_channel, per_channel
 from polyhal.hal.ops.nn.norm import all_elements
 from polyhal.hal.ops.pointwise.activation import relu, relu_grad
@@ -26,6 +31,27 @@ def _batch_norm_relu(x: Any, weight: Any = None, bias: Any = None, *, eps: float
 def _decomposed(x: Any, weight: Any, bias: Any, *, eps: float) -> Any:
     out, mu, var = batch_norm(x, weight, bias, eps)
     return relu(out), mu, var
+
+
+def _calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
+    """With scale and shift or without."""
+    if x.ndim > 1:
+        channels = contiguous(x.dtype, x.shape[1:2])
+        for weight, bias in itertools.product((channels, None), repeat=2):
+            yield (x, weight, bias), {"eps": ANY_NUMBER}
+
+
+def _recorded_grad(g: Any, x: Any, weight: Any, bias: Any, mu: Any, var: Any, *, eps: float) -> Spelling:
+    """As the tape records it: from the result and the statistics of the forward pass, which stays."""
+    out, mu, var = batch_norm_relu(x, weight, bias, eps)
+    results = batch_norm_grad(relu_grad(g, out), x, weight, mu, var, eps)
+    return Spelling(results, (g, x, weight, bias, mu, var))
+
+
+def _grad_calls(dx: Spec) -> Iterator[tuple[Specs, Params]]:
+    for inputs, params in _calls(dx):
+        statistic = contiguous(accumulator(dx.dtype), dx.shape[1:2])
+        yield (dx, *inputs, statistic, statistic), params
 
 
 def _batch_norm_relu_grad(
@@ -76,6 +102,7 @@ batch_norm_relu = declare(
     samples=_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
+    fuses=Pattern(_calls),
 )
 batch_norm_relu_grad = declare(
     _batch_norm_relu_grad,
@@ -88,4 +115,6 @@ batch_norm_relu_grad = declare(
     samples=_grad_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=all_elements),
+    spellings=[_recorded_grad],
+    fuses=Pattern(_grad_calls),
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
-from polyhal.hal.layout import Spec
+from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
@@ -23,9 +25,10 @@ from polyhal.hal.ops.declare import (
     first_tensor,
     tensor_at,
 )
+from polyhal.hal.ops.fusion import ANY_NUMBER, Pattern
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.exponential import rsqrt
-from polyhal.hal.ops.reductions.sums import mean, sum_
+from polyhal.hal.ops.reductions.sums import mean, sum_, var
 
 
 def float_input(specs: Specs) -> Spec:
@@ -117,6 +120,29 @@ def _layer_norm_decomposed(x: Any, weight: Any, bias: Any, *, axes: int, eps: fl
     return out if bias is None else out + bias, mu, r
 
 
+def _normalized(x: Any, weight: Any, bias: Any, *, axes: int, eps: float, variance: Any) -> Any:
+    out = (x - mean(x, _trailing(axes), True)) * rsqrt(variance + eps)
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
+def _by_variance(x: Any, weight: Any, bias: Any, *, axes: int, eps: float) -> Any:
+    return _normalized(x, weight, bias, axes=axes, eps=eps, variance=var(x, _trailing(axes), True))
+
+
+def _by_variance_of_centred(x: Any, weight: Any, bias: Any, *, axes: int, eps: float) -> Any:
+    over = _trailing(axes)
+    return _normalized(x, weight, bias, axes=axes, eps=eps, variance=var(x - mean(x, over, True), over, True))
+
+
+def _layer_norm_calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
+    """Over any number of trailing axes, with scale and shift or without."""
+    for axes in range(1, x.ndim + 1):
+        tail = contiguous(x.dtype, x.shape[x.ndim - axes :])
+        for weight, bias in itertools.product((tail, None), repeat=2):
+            yield (x, weight, bias), {"axes": axes, "eps": ANY_NUMBER}
+
+
 def _layer_norm_grad(grad: Any, x: Any, weight: Any = None, mu: Any = None, r: Any = None, *, axes: int = 1) -> Any:
     """Gradients of layer_norm with respect to input, weight and bias, from the saved statistics."""
     over = _trailing(axes)
@@ -201,6 +227,8 @@ layer_norm = declare(
     outputs=("out", "mean", "rstd"),
     lowering=Decompose(_layer_norm_decomposed),
     gradient=_layer_norm_rule,
+    spellings=[_by_variance, _by_variance_of_centred],
+    fuses=Pattern(_layer_norm_calls),
     samples=_norm_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=2.0, terms=_width),
@@ -235,6 +263,12 @@ def _rms_norm_decomposed(x: Any, weight: Any, *, axes: int, eps: float) -> Any:
     r = rsqrt(mean(x * x, _trailing(axes)) + eps)
     out = x * _unsqueezed(r, axes)
     return out if weight is None else out * weight, r
+
+
+def _rms_norm_calls(x: Spec) -> Iterator[tuple[Specs, Params]]:
+    for (_, weight, bias), params in _layer_norm_calls(x):
+        if bias is None:
+            yield (x, weight), params
 
 
 def _rms_norm_grad(grad: Any, x: Any, weight: Any = None, r: Any = None, *, axes: int = 1) -> Any:
@@ -295,6 +329,7 @@ rms_norm = declare(
     outputs=("out", "rstd"),
     lowering=Decompose(_rms_norm_decomposed),
     gradient=_rms_norm_rule,
+    fuses=Pattern(_rms_norm_calls),
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=2.0, terms=_width),
     samples=lambda rng: [Sample(s.inputs[:2], s.params) for s in _norm_samples(rng) if s.inputs[2] is None],

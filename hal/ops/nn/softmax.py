@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
-from polyhal.hal.layout import normalize_axis
+from polyhal.hal.layout import Spec, normalize_axis
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
@@ -21,6 +21,7 @@ from polyhal.hal.ops.declare import (
     declare,
     first_tensor,
 )
+from polyhal.hal.ops.fusion import Pattern
 from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.rounding import isfinite
 from polyhal.hal.ops.pointwise.selection import where
@@ -83,6 +84,11 @@ def _softmax_decomposed(x: Any, *, axis: int) -> Any:
     return e / sum_(e, axis, True)
 
 
+def _calls(x: Spec) -> list[tuple[Specs, Params]]:
+    """Along every axis."""
+    return [((x,), {"axis": axis}) for axis in range(x.ndim)]
+
+
 def _softmax_grad(grad: Any, y: Any, *, axis: int = -1) -> Any:
     """Gradient of softmax from its result."""
     return y * (grad - np.sum(grad * y, axis=axis, keepdims=True))
@@ -109,6 +115,7 @@ softmax = declare(
     errors=_ERRORS,
     lowering=Decompose(_softmax_decomposed),
     gradient=lambda g, out, *, axis: softmax_grad(g, out, axis),
+    fuses=Pattern(_calls),
     # exp turns the rounding of x - max, at most 160 on the samples, into a relative error of as many units.
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
     autocast=Autocast.FLOAT32,
@@ -126,6 +133,12 @@ def _log_softmax(x: Any, *, axis: int = -1) -> Any:
 def _log_softmax_decomposed(x: Any, *, axis: int) -> Any:
     top = max_(x, axis, True)
     shifted = x - where(isfinite(top), top, 0.0)
+    return shifted - log(sum_(exp(shifted), axis, True))
+
+
+def _plain_log_softmax(x: Any, *, axis: int) -> Any:
+    """Without the care for rows of infinities."""
+    shifted = x - max_(x, axis, True)
     return shifted - log(sum_(exp(shifted), axis, True))
 
 
@@ -154,6 +167,8 @@ log_softmax = declare(
     errors=_ERRORS,
     lowering=Decompose(_log_softmax_decomposed),
     gradient=lambda g, out, *, axis: log_softmax_grad(g, out, axis),
+    spellings=[_plain_log_softmax],
+    fuses=Pattern(_calls),
     tolerance=Tolerance(8.0, floor=4.0, terms=_length),
     autocast=Autocast.FLOAT32,
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.ops.declare import Autocast, OpFunction, Sample, Tolerance
+from polyhal.hal.ops.fusion import Pattern
 from polyhal.hal.ops.pointwise import polynomials
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.elementwise import elementwise
@@ -16,6 +17,7 @@ from polyhal.hal.ops.pointwise.elementwise_samples import SPECIAL, Uniform
 from polyhal.hal.ops.pointwise.exponential import exp, expm1, log1p
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
+from polyhal.hal.ops.pointwise.trigonometry import tanh
 
 
 def _away_from_zero(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -163,6 +165,18 @@ def _gelu(x: Any, *, approximate: str) -> Any:
     return x * (erf(x * math.sqrt(0.5)) + 1.0) * 0.5
 
 
+def _gelu_by_tanh(x: Any, *, approximate: str) -> Any:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + tanh(_SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)))
+    return None
+
+
+def _gelu_by_tanh_factored(x: Any, *, approximate: str) -> Any:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + tanh(_SQRT_2_OVER_PI * x * (1 + _CUBIC * x * x)))
+    return None
+
+
 def _np_gelu_grad(grad: Any, x: Any, *, approximate: str = "none") -> Any:
     x = np.asarray(x, np.float64)
     if approximate == "tanh":
@@ -210,6 +224,8 @@ gelu = elementwise(
     decompose=_gelu,
     samples=_gelu_samples,
     gradient=lambda g, x, *, approximate: gelu_grad(g, x, approximate),
+    spellings=[_gelu_by_tanh, _gelu_by_tanh_factored],
+    fuses=Pattern(lambda x: [((x,), {"approximate": a}) for a in ("none", "tanh")]),
     # 1 + erf cancels for negative x: the absolute error is that of numbers near 1, times |x| / 2.
     tolerance=Tolerance(8.0, floor=2.0),
     flops_per_element=12,

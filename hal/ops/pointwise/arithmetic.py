@@ -12,12 +12,16 @@ from polyhal.hal.ops.pointwise.elementwise_samples import Uniform
 from polyhal.hal.ops.pointwise.logic import equal, less
 from polyhal.hal.ops.pointwise.selection import where
 
-add = elementwise("add", np.add, "Sum `x + y`.", gradient=lambda g: (g, g), traits=Trait.CHEAP)
+add = elementwise("add", np.add, "Sum `x + y`.", gradient=lambda g: (g, g), traits=Trait.CHEAP | Trait.COMMUTATIVE)
 subtract = elementwise(
     "subtract", np.subtract, "Difference `x - y`.", promotion="numeric", gradient=lambda g: (g, -g), traits=Trait.CHEAP
 )
 multiply = elementwise(
-    "multiply", np.multiply, "Product `x * y`.", gradient=lambda g, x, y: (g * y, g * x), traits=Trait.CHEAP
+    "multiply",
+    np.multiply,
+    "Product `x * y`.",
+    gradient=lambda g, x, y: (g * y, g * x),
+    traits=Trait.CHEAP | Trait.COMMUTATIVE,
 )
 
 

@@ -9,14 +9,14 @@ from polyhal.hal.ops.declare import OpFunction, Sample, Trait
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 
 _B = dtypes.bool_
-equal = elementwise("equal", np.equal, "True where `x == y`.", result=_B, traits=Trait.CHEAP)
+equal = elementwise("equal", np.equal, "True where `x == y`.", result=_B, traits=Trait.CHEAP | Trait.COMMUTATIVE)
 not_equal = elementwise(
     "not_equal",
     np.not_equal,
     "True where `x != y`.",
     result=_B,
     decompose=lambda x, y: logical_not(equal(x, y)),
-    traits=Trait.CHEAP,
+    traits=Trait.CHEAP | Trait.COMMUTATIVE,
 )
 less = elementwise("less", np.less, "True where `x < y`.", result=_B, traits=Trait.CHEAP)
 greater = elementwise(
@@ -39,10 +39,20 @@ greater_equal = elementwise(
     traits=Trait.CHEAP,
 )
 logical_and = elementwise(
-    "logical_and", np.logical_and, "True where both are non-zero.", promotion="bool", result=_B, traits=Trait.CHEAP
+    "logical_and",
+    np.logical_and,
+    "True where both are non-zero.",
+    promotion="bool",
+    result=_B,
+    traits=Trait.CHEAP | Trait.COMMUTATIVE,
 )
 logical_or: OpFunction = elementwise(
-    "logical_or", np.logical_or, "True where either is non-zero.", promotion="bool", result=_B, traits=Trait.CHEAP
+    "logical_or",
+    np.logical_or,
+    "True where either is non-zero.",
+    promotion="bool",
+    result=_B,
+    traits=Trait.CHEAP | Trait.COMMUTATIVE,
 )
 logical_xor = elementwise(
     "logical_xor", np.logical_xor, "True where exactly one is non-zero.", promotion="bool", result=_B

@@ -163,33 +163,41 @@ class _Grouping:
         nodes = [self._graph.nodes[k] for k in group.nodes]
         end = nodes.pop() if group.shape is None else None
         results = self._results(group.nodes[: len(nodes)])
-        steps, numbers, operands = grouped(nodes)
-        inputs = [rewriter.operand(x) for x in operands]
+        made = {v for n in nodes for v in n.outputs}
+        operands: dict[Any, Operand] = {}
+        for x in (x for n in nodes for x in n.inputs):
+            if x is not None and not (isinstance(x, Value) and x.index in made):
+                operands.setdefault(operand_key(x), x)
+        numbers = {key: i for i, key in enumerate(operands)}
+        steps = numbered_steps(nodes, numbers)
+        inputs = [rewriter.operand(x) for x in operands.values()]
         reduction = None if end is None else (end.op.name, end.bound["axis"], end.bound["keepdims"])
-        params = (steps, tuple(numbers[v] for v in results), reduction)
+        params = (steps, tuple(numbers[Value(v)] for v in results), reduction)
         op, origin = OPS["fused_elementwise"], nodes[0].place
         if not rewriter.has_kernel(op, inputs, params, origin):
             return False
-        made = rewriter.add(op, inputs, params, origin)
-        for v, value in zip(results if end is None else end.outputs, made, strict=True):
+        fused = rewriter.add(op, inputs, params, origin)
+        for v, value in zip(results if end is None else end.outputs, fused, strict=True):
             rewriter.replace_all_uses(v, value)
         return True
 
 
-def grouped(nodes: Sequence[Node]) -> tuple[tuple[GroupStep, ...], dict[int, int], list[Operand]]:
-    """Pointwise nodes as the steps of one op: the steps, the number of each node's result in the group, and the operands."""
-    made = {v for n in nodes for v in n.outputs}
-    operands: dict[Any, Operand] = {}
-    for x in (x for n in nodes for x in n.inputs):
-        if x is not None and not (isinstance(x, Value) and x.index in made):
-            operands.setdefault(operand_key(x), x)
-    numbers = {key: i for i, key in enumerate(operands)}
+def numbered_steps(nodes: Sequence[Node], numbers: dict[Any, int]) -> tuple[GroupStep, ...]:
+    """Pointwise nodes as the steps of one op. `numbers` has those of all operands by key, and gets those of results.
+
+    A reshape between them is no step: its result has the number of its operand.
+    """
     steps: list[GroupStep] = []
+    first = len(numbers)
     for node in nodes:
         arguments = tuple(None if x is None else numbers[operand_key(x)] for x in node.inputs)
-        steps.append((node.op.name, arguments, node.params))
-        numbers[Value(node.outputs[0])] = len(operands) + len(steps) - 1
-    return tuple(steps), {v: numbers[Value(v)] for v in made}, list(operands.values())
+        out = Value(node.outputs[0])
+        if Trait.POINTWISE in node.op.traits:
+            numbers[out] = first + len(steps)
+            steps.append((node.op.name, arguments, node.params))
+        else:
+            numbers[out] = numbers[operand_key(node.inputs[0])]
+    return tuple(steps)
 
 
 def broadcasts(small: tuple[int, ...], large: tuple[int, ...]) -> bool:

@@ -1,0 +1,58 @@
+"""What a fused op replaces: declared beside the op, read by the passes that fuse (`hal.passes.fuse`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polyhal.hal.layout import Spec
+
+if TYPE_CHECKING:
+    from polyhal.hal.ops.schema import Params, Specs
+
+
+class AnyNumber:
+    """Stands for a parameter that is read off the matched formula, such as `eps`."""
+
+    def __repr__(self) -> str:
+        return "any number"
+
+
+ANY_NUMBER = AnyNumber()
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A formula in plain ops that becomes the op: its decomposition, or one of its `spellings`, in any order of operands.
+
+    The functions are traced, so that nothing has to be written twice. Inner values must have no other users.
+    """
+
+    calls: Callable[[Spec], Iterable[tuple[Specs, Params]]]
+    """Given the spec of a first result, the calls that may give it: specs of all inputs, and parameters or ANY_NUMBER."""
+    example: tuple[int, ...] = (2, 3)
+    """The shape of a result for which there are such calls."""
+
+
+class Spelling(NamedTuple):
+    """What a spelling returns if the op's operands are not just its own arguments. A node that makes an operand stays."""
+
+    results: tuple[Any, ...]
+    operands: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """A chain of pointwise ops on the result of one op becomes the op, with parameters `steps` and `numbers`.
+
+    The op's operands are those of the root, then the further tensors of the chain.
+    """
+
+    root: str
+    """The op at the start of the chain, such as `matmul`."""
+    spellings: Mapping[str, Callable[..., Any]]
+    """Other ops that start a chain, as functions that apply the root and pointwise ops."""
+    max_steps: int
+    max_operands: int
+    """Tensors beside those of the root. Each takes registers for its address in the innermost part of every kernel."""
