@@ -39,6 +39,14 @@ _KIT = {
     "docs/streams.md": "assert abs(c[0, 0].item() - 66.71828) < 1e-3",
     "docs/memory.md": "assert more.batch_size >= found.batch_size > 64",
     "docs/tour.md": "",
+    "docs/adding-a-fusion.md": """
+import polyhal
+from polyhal.hal.testing import Scope, cases
+made = [c for c in cases(polyhal.Device("numpy"), Scope()) if c.id.split("/")[1] == "squared_relu"]
+assert len(made) >= 8, [c.id for c in made]
+for case in made:
+    case.run()
+""",
     "docs/adding-an-op.md": """
 from polyhal.hal.testing import Scope, cases
 device = polyhal.Device("numpy")

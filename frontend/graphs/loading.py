@@ -19,7 +19,7 @@ from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, ShapeErr
 from polyhal.hal.ir.graph import Graph
 from polyhal.hal.ir.serialize import build
 from polyhal.hal.layout import ALIGNMENT, Ref, ScalarSpec, Spec, extent
-from polyhal.hal.ops.opdef import OPS
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.scheduler.executable import Executable
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.random import Generator
@@ -221,7 +221,7 @@ def _input_devices(graph: Graph, target: Device | None) -> list[Any]:
     """The device of each input: `target`, or that of the first node that uses it, preferably not for a transfer."""
     devices: list[Any] = [target] * graph.inputs
     if target is None:
-        for node in sorted(graph.nodes, key=lambda n: n.op is OPS["transfer"]):
+        for node in sorted(graph.nodes, key=lambda n: Trait.CROSS_DEVICE in n.op.traits):
             for value in node.reads:
                 if value < graph.inputs and devices[value] is None and node.origin is not None:
                     devices[value] = node.device

@@ -9,7 +9,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.capture.result import InputSource, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scopes import Scopes
-from polyhal.hal.ir.graph import Graph, Node, Operand, Origin, Value, infer_results
+from polyhal.hal.ir.graph import Graph, Node, Operand, NodeOrigin, Value, infer_results
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import InputSpec
@@ -69,7 +69,7 @@ class IncrementalGraph:
         first = len(self._specs)
         self._specs.extend(results)
         outputs = tuple(range(first, first + len(results)))
-        origin = Origin(device, settings.key, self._scopes.module, self._scopes.recomputation)
+        origin = NodeOrigin(device, settings.key, self._scopes.module, self._scopes.recomputation)
         self._nodes.append(Node(op, operands, tuple(bound.values()), outputs, origin, replaces))
         return outputs, None if view is None else view.offset
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from polyhal.hal import dispatch
 from polyhal.hal.errors import CorruptFileError, message
-from polyhal.hal.ir.graph import Graph, Operand, Origin, Value, infer_results
+from polyhal.hal.ir.graph import Graph, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.protocol import InputSpec
@@ -51,7 +51,7 @@ class GraphBuilder:
         operands: Sequence[Operand],
         params: Mapping[str, Any],
         results: Sequence[Spec],
-        origin: Origin | None,
+        origin: NodeOrigin | None,
         replaces: tuple[int, ...],
     ) -> tuple[int, ...]:
         """Add a node that the description says has these `results`. Returns its outputs."""

@@ -31,7 +31,7 @@ Operand = Value | Number | None
 """A value, a literal Python number, or an absent optional input."""
 
 
-class Origin(NamedTuple):
+class NodeOrigin(NamedTuple):
     """Where a node of a captured step was recorded, and what was in force there."""
 
     device: Device
@@ -55,7 +55,7 @@ class Node(NamedTuple):
     inputs: tuple[Operand, ...]
     params: tuple[Any, ...]
     outputs: tuple[int, ...]
-    origin: Origin | None = None
+    origin: NodeOrigin | None = None
     replaces: tuple[int, ...] = ()
     """Per output, the operand whose buffer it may reuse if that operand is dead; -1 for none."""
 
@@ -77,7 +77,7 @@ class Node(NamedTuple):
         return self.op.bind(self.params)
 
     @property
-    def place(self) -> Origin:
+    def place(self) -> NodeOrigin:
         """The origin of a captured node. Raises TypeError for a node of a decomposition, which has none."""
         if self.origin is None:
             raise TypeError(f"{self.op} of a decomposition has no origin")
@@ -154,7 +154,7 @@ class Graph:
         inputs: tuple[Operand, ...],
         params: tuple[Any, ...],
         specs: Sequence[InputSpec | None],
-        origin: Origin | None = None,
+        origin: NodeOrigin | None = None,
         replaces: tuple[int, ...] = (),
     ) -> tuple[int, ...]:
         """Append a node whose outputs have `specs`. Returns the outputs."""
@@ -337,4 +337,4 @@ def postorder(number: int, needs: Callable[[int], Iterable[int]], done: set[int]
             yield top
 
 
-__all__ = ["Graph", "Node", "Operand", "Origin", "Value", "infer_results", "operand_key", "postorder"]
+__all__ = ["Graph", "Node", "NodeOrigin", "Operand", "Value", "infer_results", "operand_key", "postorder"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.ir.builder import GraphBuilder
-from polyhal.hal.ir.graph import Graph, Operand, Origin, Value
+from polyhal.hal.ir.graph import Graph, NodeOrigin, Operand, Value
 from polyhal.hal.ir.text import NOWHERE
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous_strides
 from polyhal.hal.protocol import InputSpec
@@ -119,7 +119,7 @@ class _Parser:
         over = tuple(line.literal()) if line.take_if("over") else ()
         again = line.literal() if line.take_if("again") else 0
         module = line.end()
-        origin = None if self._place is None else Origin(*self._place, module, again)
+        origin = None if self._place is None else NodeOrigin(*self._place, module, again)
         if not all(isinstance(r, Spec) for r in results):
             raise ValueError("a result that is no tensor")
         made = self._builder.node(where, op, operands, params, results, origin, over)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.ir.graph import Graph, Node, Operand, Origin, Value, infer_results
+from polyhal.hal.ir.graph import Graph, Node, Operand, NodeOrigin, Value, infer_results
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.resolution import ResolutionStep
@@ -80,7 +80,7 @@ class GraphRewriter:
             self._now[v] = Value(new)
 
     def add(
-        self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], origin: Origin | None
+        self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], origin: NodeOrigin | None
     ) -> tuple[Value, ...]:
         """Add a new node; its specs follow from the op's rules."""
         bound = op.bind(dispatch.freeze(params))
@@ -96,7 +96,7 @@ class GraphRewriter:
         """Let an operand of the new graph stand for an old value in all nodes that follow."""
         self._now[value] = operand
 
-    def inline(self, graph: Graph, inputs: Sequence[Operand], origin: Origin | None) -> list[Operand]:
+    def inline(self, graph: Graph, inputs: Sequence[Operand], origin: NodeOrigin | None) -> list[Operand]:
         """Add the nodes of another graph, with `inputs` for its inputs. Returns its outputs."""
         now: dict[int, Operand] = dict(enumerate(inputs))
         for node in graph.nodes:
@@ -124,7 +124,7 @@ class GraphRewriter:
         """The contiguous results of an op on operands of the new graph. Raises what the op's rules raise."""
         return self._inferred(op, inputs, op.bind(dispatch.freeze(params)))
 
-    def has_kernel(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], place: Origin) -> bool:
+    def has_kernel(self, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...], place: NodeOrigin) -> bool:
         """Whether the device has a native kernel for an op on operands of the new graph."""
         bound = op.bind(dispatch.freeze(params))
         return self._is_native(op, inputs, self._inferred(op, inputs, bound), bound, place)
@@ -138,7 +138,7 @@ class GraphRewriter:
         return [contiguous(dtype, shape) for dtype, shape in dispatch.infer(op, specs, bound)]
 
     def _is_native(
-        self, op: OpDef, inputs: Sequence[Operand], outputs: Sequence[Spec], bound: dict[str, Any], place: Origin
+        self, op: OpDef, inputs: Sequence[Operand], outputs: Sequence[Spec], bound: dict[str, Any], place: NodeOrigin
     ) -> bool:
         specs = tuple(self.new.spec_of(x) for x in inputs)
         with settings.restored(place.settings):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.ir.builder import GraphBuilder
-from polyhal.hal.ir.graph import Graph, Operand, Origin, Value
+from polyhal.hal.ir.graph import Graph, NodeOrigin, Operand, Value
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous_strides
 from polyhal.hal.settings.state import Precision, Settings
 
@@ -119,12 +119,12 @@ def _spec(data: Any) -> Spec | ScalarSpec | None:
     return Spec(as_dtype(data["dtype"]), shape, strides, data.get("aligned", True) is not False)
 
 
-def _origin(places: Sequence[tuple[Device, tuple[Any, ...]]], entry: Mapping[str, Any]) -> Origin:
+def _origin(places: Sequence[tuple[Device, tuple[Any, ...]]], entry: Mapping[str, Any]) -> NodeOrigin:
     number, again = _whole([entry["place"], entry.get("again", 0)])
     if number < 0:
         raise IndexError(f"place {number}")
     device, settings = places[number]
-    return Origin(device, settings, str(entry.get("module", "")), again)
+    return NodeOrigin(device, settings, str(entry.get("module", "")), again)
 
 
 def _settings(data: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from polyhal.hal.layout import Spec, contiguous_strides
 from polyhal.hal.settings.state import Settings
 
 if TYPE_CHECKING:
-    from polyhal.hal.ir.graph import Graph, Node, Origin
+    from polyhal.hal.ir.graph import Graph, Node, NodeOrigin
 
 NOWHERE = "on no device"
 """Heads nodes without an origin that follow nodes with one."""
@@ -75,7 +75,7 @@ def spec_text(spec: Any) -> str:
     return text if spec.aligned else f"{text} unaligned"
 
 
-def place_text(origin: Origin | None) -> str:
+def place_text(origin: NodeOrigin | None) -> str:
     """The line that names the device and settings of the nodes after it."""
     if origin is None:
         return NOWHERE

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, Unpack
 
 from polyhal.hal.dtypes import DType
-from polyhal.hal.ops.fusion import Epilogue, Pattern
+from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
 from polyhal.hal.ops.lowering import (
     AsView,
     CoreCall,
@@ -38,7 +38,7 @@ class OpOptions(TypedDict, total=False):
     traits: Trait
     autocast: Autocast
     spellings: Sequence[Callable[..., Any]]
-    fuses: Pattern | Epilogue
+    fuses: Pattern | EpiloguePattern
     settings: tuple[str, ...]
     flops: CostRule
     public: bool

@@ -43,7 +43,7 @@ class Spelling(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Epilogue:
+class EpiloguePattern:
     """A chain of pointwise ops on the result of one op becomes the op, with parameters `steps` and `numbers`.
 
     The op's operands are those of the root, then the further tensors of the chain.

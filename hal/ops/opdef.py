@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from polyhal.hal import dispatch
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Spec, View
-from polyhal.hal.ops.fusion import Epilogue, Pattern
+from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
 from polyhal.hal.ops.lowering import AsView, Decompose, OutputRegion, Regions, Strategy
 from polyhal.hal.ops.samples import OpTests
 from polyhal.hal.ops.schema import REQUIRED, Output, Params, Promotion, Schema, Specs
@@ -86,7 +86,7 @@ class OpDef:
     spellings: Sequence[Callable[..., Any]] = ()
     """Functions that compute the same from other ops. Passes trace them, as they trace the decomposition, and replace
     what matches by this op. A spelling that does not apply to a call returns None."""
-    fuses: Pattern | Epilogue | None = None
+    fuses: Pattern | EpiloguePattern | None = None
     """What passes replace by this op on devices that have a kernel for it."""
     settings: tuple[str, ...] = ()
     """Process-wide settings that change the result: `lower` finds them among the parameters (see `hal.settings`)."""

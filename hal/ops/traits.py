@@ -27,8 +27,6 @@ class Trait(enum.Flag):
     """An output may be written over the input that it replaces: each element is read before it is written."""
     COMMUTATIVE = enum.auto()
     """The two operands may be exchanged."""
-    PRODUCT = enum.auto()
-    """Matrix product, whose result may pass through a fused epilogue before it is stored."""
     CREATION = enum.auto()
     """Takes no tensor: the caller names the device."""
     VARYING = enum.auto()

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
-from polyhal.hal.ir.graph import Graph, Origin, Value
+from polyhal.hal.ir.graph import Graph, NodeOrigin, Value
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous, contiguous_strides, place
 from polyhal.hal.ops import OPS
 
 NAMES = st.text(max_size=8) | st.sampled_from(["mlp.0.weight", '"quoted"', "a  # b", " padded "])
 NUMBERS = st.sampled_from([0.0, -0.0, 1.5, math.inf, -math.inf, math.nan, 1e-30, 3, -7, True])
 _ORIGINS = st.none() | st.builds(
-    lambda precision, exact, module, again: Origin(Device("numpy"), (precision, exact), module, again),
+    lambda precision, exact, module, again: NodeOrigin(Device("numpy"), (precision, exact), module, again),
     st.sampled_from(["highest", "high"]),
     st.booleans(),
     NAMES,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.traits import Autocast, Trait
 
@@ -27,3 +29,11 @@ def test_an_op_that_creates_a_tensor_takes_a_device() -> None:
 
 def test_a_cheap_op_is_pointwise() -> None:
     assert all(Trait.POINTWISE in op.traits for op in OPS if Trait.CHEAP in op.traits)
+
+
+def test_the_operands_of_a_commutative_op_may_be_exchanged() -> None:
+    x, y = np.array([1.5, -2.0, 0.0, 3.0]), np.array([1.5, 4.0, -1.0, -3.0])
+    commutative = [op for op in OPS if Trait.COMMUTATIVE in op.traits]
+    assert {"add", "multiply", "maximum", "equal"} <= {op.name for op in commutative}
+    for op in commutative:
+        np.testing.assert_array_equal(op.reference(x, y), op.reference(y, x), err_msg=op.name)

@@ -26,7 +26,7 @@ from polyhal.hal.ops.declare import (
     declare,
     first_tensor,
 )
-from polyhal.hal.ops.fusion import Epilogue
+from polyhal.hal.ops.fusion import EpiloguePattern
 from polyhal.hal.ops.layout.views import permute
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
 from polyhal.hal.ops.pointwise.fused_elementwise import GroupStep, call_steps, reference_steps, values_of
@@ -98,7 +98,7 @@ fused_matmul = declare(
     infer=_infer,
     lowering=Decompose(_decomposed),
     settings=("precision",),
-    fuses=Epilogue("matmul", {"linear": _linear}, max_steps=8, max_operands=4),
+    fuses=EpiloguePattern("matmul", {"linear": _linear}, max_steps=8, max_operands=4),
     autocast=Autocast.HALF,
     flops=lambda specs, outs, params: 2 * math.prod(outs[0].shape) * first_tensor(specs).shape[-1],
     public=False,

@@ -17,7 +17,6 @@ from polyhal.hal.ops.declare import (
     Sample,
     Specs,
     Tolerance,
-    Trait,
     declare,
     tensor_at,
 )
@@ -126,7 +125,6 @@ linear = declare(
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "does not fit")],
     flops=lambda specs, outs, params: 2 * outs[0].size * tensor_at(specs, 0).shape[-1],
     settings=("precision",),
-    traits=Trait.PRODUCT,
     autocast=Autocast.HALF,
 )
 

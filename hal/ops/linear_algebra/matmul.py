@@ -21,7 +21,6 @@ from polyhal.hal.ops.declare import (
     Sample,
     Specs,
     Tolerance,
-    Trait,
     declare,
     tensor_at,
 )
@@ -144,7 +143,6 @@ op_matmul = declare(
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * tensor_at(specs, 0).shape[-1],
     settings=("precision",),
-    traits=Trait.PRODUCT,
     autocast=Autocast.HALF,
 )
 

@@ -1,6 +1,6 @@
 """Fuses pointwise ops into the op whose result they work on, before that is stored: the epilogues of products.
 
-The table is in `hal.ops`: an op that declares an `Epilogue` takes over a root op and the chain after it. A result is followed
+The table is in `hal.ops`: an op that declares an `EpiloguePattern` takes over a root op and the chain after it. A result is followed
 through reshapes and pointwise ops that alone read it: bias, scale, activation, residual, the gradient of an activation.
 """
 
@@ -14,7 +14,7 @@ from polyhal.hal.ir.graph import Graph, Node, Operand, Value, operand_key
 from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
 from polyhal.hal.ir.trace import trace
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.fusion import Epilogue
+from polyhal.hal.ops.fusion import EpiloguePattern
 from polyhal.hal.ops.opdef import OPS, OpDef
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.passes.fuse.elementwise import numbered_steps
@@ -25,7 +25,7 @@ def fuse_epilogues(graph: Graph) -> Graph:
     """Fuse the longest chains for which devices have kernels into the ops that they follow."""
     search = _Search(graph)
     for op in OPS:
-        if isinstance(op.fuses, Epilogue):
+        if isinstance(op.fuses, EpiloguePattern):
             search.fuse(op, op.fuses)
     return search.replacements.applied()
 
@@ -46,7 +46,7 @@ class _Search:
         # Has every value as an input; the views that chains would need are added to it.
         self._probe = GraphRewriter.probe(graph)
 
-    def fuse(self, op: OpDef, epilogue: Epilogue) -> None:
+    def fuse(self, op: OpDef, epilogue: EpiloguePattern) -> None:
         """Find the chains of one fused op."""
         for k, node in enumerate(self._graph.nodes):
             if (node.op.name == epilogue.root or node.op.name in epilogue.spellings) and self._is_root(node):
@@ -65,7 +65,7 @@ class _Search:
 
     # --- chains -----------------------------------------------------------------------------------------------------
 
-    def _chains(self, k: int, epilogue: Epilogue) -> Iterator[_Chain]:
+    def _chains(self, k: int, epilogue: EpiloguePattern) -> Iterator[_Chain]:
         """The chains after node `k`, the longest first."""
         steps: list[int] = []
         nodes = {k}
@@ -95,7 +95,7 @@ class _Search:
             passed.append(users[0])
             value = node.outputs[0]
 
-    def _may_follow(self, root: int, steps: Sequence[int], own: set[int], epilogue: Epilogue) -> bool:
+    def _may_follow(self, root: int, steps: Sequence[int], own: set[int], epilogue: EpiloguePattern) -> bool:
         """Whether the last of `steps` can be computed where the root's result is stored."""
         graph = self._graph
         node = graph.nodes[steps[-1]]
@@ -120,7 +120,7 @@ class _Search:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def _match(self, op: OpDef, epilogue: Epilogue, chain: _Chain) -> Match | None:
+    def _match(self, op: OpDef, epilogue: EpiloguePattern, chain: _Chain) -> Match | None:
         """The match of a chain, if its nodes are free and the device has a kernel for it."""
         last = self._graph.nodes[chain.steps[-1]]
         root = self._graph.nodes[chain.root]
@@ -141,7 +141,7 @@ class _Search:
         return Match(chain.nodes, chain.steps[-1], write)
 
     def _call(
-        self, rewriter: GraphRewriter, epilogue: Epilogue, chain: _Chain
+        self, rewriter: GraphRewriter, epilogue: EpiloguePattern, chain: _Chain
     ) -> tuple[list[Operand], tuple[Any, ...]]:
         """The operands and parameters of the fused op. The views that it needs are added to the new graph."""
         root = self._graph.nodes[chain.root]
@@ -157,7 +157,7 @@ class _Search:
         return operands, (numbered_steps(nodes, numbers), tuple(literals))
 
     def _opened(
-        self, rewriter: GraphRewriter, epilogue: Epilogue, root: Node
+        self, rewriter: GraphRewriter, epilogue: EpiloguePattern, root: Node
     ) -> tuple[list[Operand], Value, list[Node]]:
         """A root as the fused op has it: its operands, its result, and the pointwise nodes that its spelling adds."""
         result = Value(root.outputs[0])

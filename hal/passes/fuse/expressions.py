@@ -63,12 +63,12 @@ class Factor(NamedTuple):
     summed: bool = False
 
 
-class Product(NamedTuple):
+class ProductReading(NamedTuple):
     scale: float
     factors: list[Factor]
 
 
-class Sum(NamedTuple):
+class SumReading(NamedTuple):
     constant: float
     terms: list[tuple[float, Term]]
     """Terms with their signs."""
@@ -81,8 +81,8 @@ class Expressions:
     def __init__(self, graph: Graph, results: tuple[int, ...] = ()) -> None:
         self.graph = graph
         self._results = results
-        self._products: dict[Term, tuple[Product, list[int]]] = {}
-        self._sums: dict[Term, tuple[Sum, list[int]]] = {}
+        self._products: dict[Term, tuple[ProductReading, list[int]]] = {}
+        self._sums: dict[Term, tuple[SumReading, list[int]]] = {}
         """First readings of terms, with the inner products or sums that they open."""
 
     def whole(self, value: int) -> Term:
@@ -129,7 +129,7 @@ class Expressions:
         node = self.node(term)
         return node is not None and node.op.name in _SUMS
 
-    def products(self, term: Term) -> Iterator[Product]:
+    def products(self, term: Term) -> Iterator[ProductReading]:
         """The readings of a term as a product: factors that are products themselves may be multiplied out or not."""
         if term not in self._products:
             opened: list[int] = []
@@ -139,7 +139,7 @@ class Expressions:
         for blocked in _subsets(inner):
             yield self._product(term, blocked, [])
 
-    def sums(self, term: Term) -> Iterator[Sum]:
+    def sums(self, term: Term) -> Iterator[SumReading]:
         """The readings of a term as a sum: terms that are sums themselves may be added up or not."""
         if term not in self._sums:
             opened: list[int] = []
@@ -149,7 +149,7 @@ class Expressions:
         for blocked in _subsets(inner):
             yield self._sum(term, blocked, [])
 
-    def _product(self, term: Term, blocked: tuple[int, ...], inner: list[int]) -> Product:
+    def _product(self, term: Term, blocked: tuple[int, ...], inner: list[int]) -> ProductReading:
         scale = 1.0
         factors: dict[tuple[Term, bool], float] = {}
         pending: list[tuple[Term | Number, float, bool]] = [(term, 1.0, True)]
@@ -174,9 +174,9 @@ class Expressions:
                 scale *= _powered(-1, exponent)
             for y, power in zip(self.operands(base, node), _exponents(node), strict=False):
                 pending.append((y, exponent * power, False))
-        return Product(scale, [Factor(t, e, summed) for (t, summed), e in factors.items()])
+        return ProductReading(scale, [Factor(t, e, summed) for (t, summed), e in factors.items()])
 
-    def _sum(self, term: Term, blocked: tuple[int, ...], inner: list[int]) -> Sum:
+    def _sum(self, term: Term, blocked: tuple[int, ...], inner: list[int]) -> SumReading:
         constant, wildcard = 0.0, None
         terms: list[tuple[float, Term]] = []
         pending: list[tuple[Term | Number, float, bool]] = [(term, 1.0, True)]
@@ -196,7 +196,7 @@ class Expressions:
                 second = -sign if node.op.name == "subtract" else sign
                 for y, s in zip(self.operands(base, node), (sign, second), strict=True):
                     pending.append((y, s, False))
-        return Sum(constant, terms, wildcard)
+        return SumReading(constant, terms, wildcard)
 
     def operands(self, term: Term, node: Node) -> list[Term | Number]:
         """The operands of the pointwise node that makes a term."""

@@ -12,7 +12,7 @@ from typing import Any
 from polyhal.hal.ir.graph import Node, Operand, Value
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.traits import Trait
-from polyhal.hal.passes.fuse.expressions import Expressions, Factor, Sum, Term, Wildcard, is_reduction, kind_of
+from polyhal.hal.passes.fuse.expressions import Expressions, Factor, SumReading, Term, Wildcard, is_reduction, kind_of
 
 _CLOSE = 2e-7
 """Relative difference of constants: 0.7978845608 matches the root of 2/pi, 0.798 does not."""
@@ -102,7 +102,7 @@ class Matcher:
             self._restore(saved)
         return False
 
-    def _match_constant(self, wanted: Sum, total: Sum) -> bool:
+    def _match_constant(self, wanted: SumReading, total: SumReading) -> bool:
         rest = total.constant - wanted.constant
         if wanted.wildcard is not None:
             return rest != 0 and self._match_number(wanted.wildcard, rest)

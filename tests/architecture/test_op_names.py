@@ -1,0 +1,46 @@
+"""What is above the ops asks them for traits; only a few places may mean one op, by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from survey import Tree, name_tests
+
+ROOT = Path(__file__).parents[2]
+MEANT = {
+    "hal/passes/simplify/algebra.py": "identities are about single ops",
+    "hal/passes/simplify/constant_folding.py": "full is the one op whose elements are one literal",
+    "hal/passes/layout/pad_gemm.py": "pads the logits that linear makes and cross entropy reads",
+    "hal/passes/layout/propagate_layouts.py": "undoes permutations and reshapes, each in its own way",
+    "hal/passes/layout/sink_reshapes.py": "moves reshapes",
+    "hal/passes/fuse/expressions.py": "reads sums, products, powers and views by what they compute",
+    "hal/passes/fuse/epilogues.py": "looks through reshapes, and for the root op that a declaration names",
+    "hal/scheduler/buffers.py": "a group of pointwise ops may end with a reduction, which its parameters tell",
+}
+"""The exceptions, with their reasons."""
+
+
+@pytest.fixture(scope="module")
+def comparisons() -> list[str]:
+    """The comparisons of ops by name in the installed tree, each with its file and line."""
+    return [c for c in name_tests(Tree(ROOT)) if not c.startswith("hal/testing/")]
+
+
+def test_ops_are_asked_for_traits_rather_than_names(comparisons: list[str]) -> None:
+    assert [c for c in comparisons if c.partition(":")[0] not in MEANT] == []
+
+
+def test_every_exception_is_still_needed(comparisons: list[str]) -> None:
+    assert set(MEANT) - {c.partition(":")[0] for c in comparisons} == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['x = node.op.name == "relu"', "x = op.name in NAMES", 'x = node.op is not OPS["reshape"]', 'x = OPS["add"] is op'],
+)
+def test_comparisons_by_name_are_seen(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "hal" / "passes" / "some.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert len(name_tests(Tree(tmp_path))) == 1
