@@ -267,7 +267,7 @@ class Graph:
         return self.view_offset(node) is not None
 
     def viewed(self, node: Node) -> int | None:
-        """The value of which a node makes a view; None for a node that writes memory."""
+        """The operand of a node that makes a view; None for a node that writes memory."""
         return node.value(0) if self.is_view(node) else None
 
     def root(self, value: int) -> int:

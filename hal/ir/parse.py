@@ -122,9 +122,9 @@ class _Parser:
         origin = None if self._place is None else NodeOrigin(*self._place, module, again)
         if not all(isinstance(r, Spec) for r in results):
             raise ValueError("a result that is no tensor")
-        made = self._builder.node(where, op, operands, params, results, origin, over)
-        if list(made) != values:
-            raise ValueError(f"it defines {values}; expected {list(made)}")
+        outputs = self._builder.node(where, op, operands, params, results, origin, over)
+        if list(outputs) != values:
+            raise ValueError(f"it defines {values}; expected {list(outputs)}")
 
 
 class _Line:

@@ -75,8 +75,8 @@ class GraphRewriter:
 
     def keep_with(self, node: Node, specs: Sequence[InputSpec | None]) -> None:
         """Copy an old node with other layouts of its outputs."""
-        made = self.new.add(node.op, self.operands(node), node.params, specs, node.origin, node.replaces)
-        for v, new in zip(node.outputs, made, strict=True):
+        outputs = self.new.add(node.op, self.operands(node), node.params, specs, node.origin, node.replaces)
+        for v, new in zip(node.outputs, outputs, strict=True):
             self._now[v] = Value(new)
 
     def add(
@@ -89,8 +89,8 @@ class GraphRewriter:
 
     def replace(self, node: Node, op: OpDef, inputs: Sequence[Operand], params: tuple[Any, ...]) -> None:
         """Add a new node whose results stand for those of an old one, output by output."""
-        for v, made in zip(node.outputs, self.add(op, inputs, params, node.origin), strict=True):
-            self.replace_all_uses(v, made)
+        for v, result in zip(node.outputs, self.add(op, inputs, params, node.origin), strict=True):
+            self.replace_all_uses(v, result)
 
     def replace_all_uses(self, value: int, operand: Operand) -> None:
         """Let an operand of the new graph stand for an old value in all nodes that follow."""
@@ -101,8 +101,8 @@ class GraphRewriter:
         now: dict[int, Operand] = dict(enumerate(inputs))
         for node in graph.nodes:
             operands = tuple(now[x.index] if isinstance(x, Value) else x for x in node.inputs)
-            made = self.new.add(node.op, operands, node.params, [graph.specs[v] for v in node.outputs], origin)
-            now.update(zip(node.outputs, map(Value, made), strict=True))
+            outputs = self.new.add(node.op, operands, node.params, [graph.specs[v] for v in node.outputs], origin)
+            now.update(zip(node.outputs, map(Value, outputs), strict=True))
         return [now[v] for v in graph.outputs]
 
     def finish(self) -> Graph:

@@ -1,4 +1,4 @@
-"""Rows of logits and of their gradients that begin where a device wants them to."""
+"""Rows of logits and of their gradients are padded to the row alignment of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that are made where a copy would put them."""
+"""Results are written in the layout of the copy that would follow."""
 
 from __future__ import annotations
 

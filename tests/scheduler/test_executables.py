@@ -1,4 +1,4 @@
-"""Captured graphs with views, changes in place and shared memory compute what NumPy does, wherever their values are placed."""
+"""Captured graphs with views, writes in place and shared memory compute what NumPy does, whatever the buffer assignment."""
 
 from __future__ import annotations
 

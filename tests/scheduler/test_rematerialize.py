@@ -1,4 +1,4 @@
-"""Values computed again: less memory, the same bits."""
+"""Rematerialization: less memory, the same bits."""
 
 from __future__ import annotations
 

@@ -140,14 +140,14 @@ class _Grouping:
 
     def _tensors(self, nodes: Sequence[int]) -> set[int]:
         """Tensors from outside that the nodes read."""
-        made = {v for k in nodes for v in self._graph.nodes[k].outputs}
-        return {v for v in self._reads(nodes).keys() - made if self._graph.is_tensor(v)}
+        outputs = {v for k in nodes for v in self._graph.nodes[k].outputs}
+        return {v for v in self._reads(nodes).keys() - outputs if self._graph.is_tensor(v)}
 
     def _results(self, nodes: Sequence[int]) -> list[int]:
         """Values of the nodes that something else reads."""
         inside = self._reads(nodes)
-        made = [v for k in nodes for v in self._graph.nodes[k].outputs]
-        return [v for v in made if self._graph.use_count(v) > inside[v]]
+        outputs = [v for k in nodes for v in self._graph.nodes[k].outputs]
+        return [v for v in outputs if self._graph.use_count(v) > inside[v]]
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -163,10 +163,10 @@ class _Grouping:
         nodes = [self._graph.nodes[k] for k in group.nodes]
         end = nodes.pop() if group.shape is None else None
         results = self._results(group.nodes[: len(nodes)])
-        made = {v for n in nodes for v in n.outputs}
+        outputs = {v for n in nodes for v in n.outputs}
         operands: dict[Any, Operand] = {}
         for x in (x for n in nodes for x in n.inputs):
-            if x is not None and not (isinstance(x, Value) and x.index in made):
+            if x is not None and not (isinstance(x, Value) and x.index in outputs):
                 operands.setdefault(operand_key(x), x)
         numbers = {key: i for i, key in enumerate(operands)}
         steps = numbered_steps(nodes, numbers)

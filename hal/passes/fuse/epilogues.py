@@ -1,7 +1,7 @@
 """Fuses pointwise ops into the op whose result they work on, before that is stored: the epilogues of products.
 
-The table is in `hal.ops`: an op that declares an `EpiloguePattern` takes over a root op and the chain after it. A result is followed
-through reshapes and pointwise ops that alone read it: bias, scale, activation, residual, the gradient of an activation.
+The table is in `hal.ops`: an op that declares an `EpiloguePattern` takes over a root op and the chain after it. A chain goes
+through reshapes and through pointwise ops that are the only user: bias, scale, activation, residual, gradient of an activation.
 """
 
 from __future__ import annotations
@@ -101,22 +101,22 @@ class _Search:
         node = graph.nodes[steps[-1]]
         if Trait.POINTWISE not in node.op.traits:
             return False
-        (made,), (result,) = graph.output_specs(node), graph.output_specs(graph.nodes[root])
-        if made.dtype is not result.dtype or made.size != result.size:
+        (step,), (result,) = graph.output_specs(node), graph.output_specs(graph.nodes[root])
+        if step.dtype is not result.dtype or step.size != result.size:
             return False
         others = {v for k in steps for v in graph.nodes[k].reads} - own
         if len(others) > epilogue.max_operands:
             return False
-        return all(self._lies_beside(v, made, result) for v in set(node.reads) - own)
+        return all(self._lies_beside(v, step, result) for v in set(node.reads) - own)
 
-    def _lies_beside(self, v: int, made: Spec, result: Spec) -> bool:
-        """Whether an operand of a step that makes `made` has an element for each element of `result`, or for each column."""
+    def _lies_beside(self, v: int, step: Spec, result: Spec) -> bool:
+        """Whether an operand has one element, one for each element of the step's result, or one for each column."""
         spec = self._graph.specs[v]
         if not isinstance(spec, Spec) or spec.dtype is not result.dtype:
             return False
-        if spec.shape == made.shape:
+        if spec.shape == step.shape:
             return spec.is_contiguous
-        return spec.size == 1 or (spec.size == spec.shape[-1] == result.shape[-1] == made.shape[-1])
+        return spec.size == 1 or (spec.size == spec.shape[-1] == result.shape[-1] == step.shape[-1])
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -132,11 +132,11 @@ class _Search:
 
         def write(rewriter: GraphRewriter) -> None:
             inputs, params = self._call(rewriter, epilogue, chain)
-            (made,) = rewriter.add(op, inputs, params, root.origin)
+            (fused,) = rewriter.add(op, inputs, params, root.origin)
             spec = self._graph.tensor(last.outputs[0])
-            if rewriter.tensor(made) != spec:
-                (made,) = rewriter.add(OPS["reshape"], [made], (spec.shape,), root.origin)
-            rewriter.replace_all_uses(last.outputs[0], made)
+            if rewriter.tensor(fused) != spec:
+                (fused,) = rewriter.add(OPS["reshape"], [fused], (spec.shape,), root.origin)
+            rewriter.replace_all_uses(last.outputs[0], fused)
 
         return Match(chain.nodes, chain.steps[-1], write)
 

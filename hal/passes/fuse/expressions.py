@@ -56,7 +56,7 @@ class Term(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """A power of a term. `summed` means the sum of which the term is the mean."""
+    """A power of a term. If the term is a mean, `summed` stands for the sum: the number of elements is in the scale."""
 
     term: Term
     exponent: float

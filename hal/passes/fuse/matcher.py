@@ -80,35 +80,35 @@ class Matcher:
         return not self._exact or found[:2] == spec[:2]
 
     def _match_product(self, p: Term, s: Term, sign: float) -> bool:
-        wanted = next(self._pattern.products(p))
+        pattern = next(self._pattern.products(p))
         for product in self._subject.products(s):
-            if len(product.factors) != len(wanted.factors):
+            if len(product.factors) != len(pattern.factors):
                 continue
-            if self._exact and not close(product.scale * sign, wanted.scale):
+            if self._exact and not close(product.scale * sign, pattern.scale):
                 continue
-            if self._assign_factors(sorted(wanted.factors, key=lambda f: self._rank(f.term)), product.factors):
+            if self._assign_factors(sorted(pattern.factors, key=lambda f: self._rank(f.term)), product.factors):
                 return True
         return False
 
     def _match_sum(self, p: Term, s: Term) -> bool:
-        wanted = next(self._pattern.sums(p))
-        terms = sorted(wanted.terms, key=lambda pair: self._rank(pair[1]))
+        pattern = next(self._pattern.sums(p))
+        terms = sorted(pattern.terms, key=lambda pair: self._rank(pair[1]))
         for total in self._subject.sums(s):
             if len(total.terms) != len(terms):
                 continue
             saved = self._save()
-            if self._match_constant(wanted, total) and self._assign_terms(terms, total.terms):
+            if self._match_constant(pattern, total) and self._assign_terms(terms, total.terms):
                 return True
             self._restore(saved)
         return False
 
-    def _match_constant(self, wanted: SumReading, total: SumReading) -> bool:
-        rest = total.constant - wanted.constant
-        if wanted.wildcard is not None:
-            return rest != 0 and self._match_number(wanted.wildcard, rest)
+    def _match_constant(self, pattern: SumReading, total: SumReading) -> bool:
+        rest = total.constant - pattern.constant
+        if pattern.wildcard is not None:
+            return rest != 0 and self._match_number(pattern.wildcard, rest)
         if self._exact:
-            return abs(rest) <= _CLOSE * abs(wanted.constant)
-        return (total.constant == 0) == (wanted.constant == 0)
+            return abs(rest) <= _CLOSE * abs(pattern.constant)
+        return (total.constant == 0) == (pattern.constant == 0)
 
     def _match_node(self, p: Term, s: Term) -> bool:
         """Match the nodes behind two terms: the same op on matching operands."""
@@ -168,18 +168,18 @@ class Matcher:
         pairs = zip(a.params, b.params, strict=True)
         return all(self._match_number(x, y) if isinstance(x, Wildcard) else not self._exact or x == y for x, y in pairs)
 
-    def _match_number(self, wanted: float, number: float) -> bool:
-        if isinstance(wanted, Wildcard):
-            return close(self.numbers.setdefault(wanted.name, number), number)
-        return not self._exact or close(number, wanted)
+    def _match_number(self, pattern: float, number: float) -> bool:
+        if isinstance(pattern, Wildcard):
+            return close(self.numbers.setdefault(pattern.name, number), number)
+        return not self._exact or close(number, pattern)
 
     # --- assignments ------------------------------------------------------------------------------------------------
 
-    def _assign_factors(self, wanted: list[Factor], found: list[Factor]) -> bool:
+    def _assign_factors(self, pattern: list[Factor], found: list[Factor]) -> bool:
         """Whether the factors match in some order."""
-        if not wanted:
+        if not pattern:
             return True
-        first, *rest = wanted
+        first, *rest = pattern
         for i, factor in enumerate(found):
             saved = self._save()
             if self._match_factor(first, factor) and self._assign_factors(rest, found[:i] + found[i + 1 :]):
@@ -194,11 +194,11 @@ class Matcher:
             return self._match_reduction(p.term, s.term)
         return self._match_term(p.term, s.term)
 
-    def _assign_terms(self, wanted: list[tuple[float, Term]], found: list[tuple[float, Term]]) -> bool:
+    def _assign_terms(self, pattern: list[tuple[float, Term]], found: list[tuple[float, Term]]) -> bool:
         """Whether the terms match in some order."""
-        if not wanted:
+        if not pattern:
             return True
-        (sign, first), *rest = wanted
+        (sign, first), *rest = pattern
         for i, (other, term) in enumerate(found):
             saved = self._save()
             if self._match(first, term, sign * other) and self._assign_terms(rest, found[:i] + found[i + 1 :]):
@@ -231,9 +231,9 @@ class Matcher:
         self.values, self.numbers = saved
 
 
-def close(number: float, wanted: float) -> bool:
+def close(number: float, pattern: float) -> bool:
     """Whether a number is a pattern's constant, within rounding."""
-    return math.isclose(number, wanted, rel_tol=_CLOSE)
+    return math.isclose(number, pattern, rel_tol=_CLOSE)
 
 
 def _own_terms(expressions: Expressions, node: Node) -> list[Term | Operand]:

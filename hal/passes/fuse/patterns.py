@@ -44,7 +44,7 @@ class _Search:
             self._formulas.setdefault(formula.root, []).append((bits, formula))
 
     def replacements(self) -> Replacements:
-        """The matches that are found, of which no two share a node."""
+        """The matches in the graph; no two share a node."""
         depends = self._kinds_behind()
         for node in reversed(self._graph.nodes):
             missing = ~depends[node.outputs[0]]
@@ -93,7 +93,7 @@ class _Search:
         operands = {x.index for x in inputs if isinstance(x, Value)}
         variables = range(call.expressions.graph.inputs)
         nodes = self._inside(result, operands | {values[p] for p in variables if p in values})
-        # The op comes where the first of its results was made. What was made before all operands were there stays.
+        # The op comes where the first of its results was computed. What was computed before all operands stays.
         ready = max((graph.producer_index(v) for v in operands), default=-1)
         results = {
             values[p]: i
@@ -108,9 +108,9 @@ class _Search:
             return None
 
         def write(rewriter: GraphRewriter) -> None:
-            made = rewriter.add(op, [rewriter.operand(x) for x in inputs], params, place)
+            outputs = rewriter.add(op, [rewriter.operand(x) for x in inputs], params, place)
             for v, i in results.items():
-                rewriter.replace_all_uses(v, made[i])
+                rewriter.replace_all_uses(v, outputs[i])
 
         return Match(frozenset(nodes), position, write)
 

@@ -20,7 +20,7 @@ class Match:
 
 
 class Replacements:
-    """Matches in one graph, of which no two share a node."""
+    """Matches in one graph; no two share a node."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

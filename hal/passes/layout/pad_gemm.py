@@ -1,7 +1,7 @@
 """Pads the rows of logits and of their gradients to the alignment at which a device reads and writes them fastest.
 
 A vocabulary has any number of words, so rows of logits start at any address, and products that write logits or read their
-gradients take several times as long. The gradient is written with longer rows, of which a view is passed on; the product that
+gradients take several times as long. The gradient is written with longer rows, and its users get a view; the product that
 makes the logits gets rows of zeros appended to its weight. Only devices that state a row alignment are affected.
 """
 

@@ -64,29 +64,29 @@ class _Demand:
         pieces = node.op.regions(specs, (out,), node.bound)
         return [(node.value(p.source), place(out, p.target)) for p in pieces if p.source is not None]
 
-    def _traced(self, value: int, wanted: Spec) -> tuple[int, Spec] | None:
-        """The result of which a value is a view, and the layout that gives the value the layout `wanted`."""
+    def _traced(self, value: int, target: Spec) -> tuple[int, Spec] | None:
+        """The result behind the views that make a value, and its layout if that of the value is to be `target`."""
         node = self._graph.producer(value)
         if node is None:
             return None
         if _writes_any_layout(node):
-            return value, wanted
+            return value, target
         source = self._graph.viewed(node)
         if source is None:
             return None
         before = self._graph.tensor(source)
         if node.op is OPS["permute"]:
-            strides = dict(zip(node.bound["axes"], wanted.strides, strict=True))
+            strides = dict(zip(node.bound["axes"], target.strides, strict=True))
             ordered = tuple(strides[axis] for axis in sorted(strides))
-            return self._traced(source, wanted._replace(shape=before.shape, strides=ordered))
-        view = layout.reshape(wanted, before.shape) if node.op is OPS["reshape"] else None
-        return None if view is None else self._traced(source, place(wanted, view))
+            return self._traced(source, target._replace(shape=before.shape, strides=ordered))
+        view = layout.reshape(target, before.shape) if node.op is OPS["reshape"] else None
+        return None if view is None else self._traced(source, place(target, view))
 
-    def _admits(self, value: int, wanted: Spec) -> bool:
-        """Whether a result may have the layout `wanted`: no user depends on the present one."""
+    def _admits(self, value: int, target: Spec) -> bool:
+        """Whether a result may have the layout `target`: no user depends on the present one."""
         spec, node = self._graph.tensor(value), self._graph.producer(value)
-        rows = spec.ndim >= 2 and spec.strides == contiguous_strides(spec.shape) and wanted.strides[-1] == 1
-        return rows and node is not None and not node.replaces and self._keeps_views(value, wanted)
+        rows = spec.ndim >= 2 and spec.strides == contiguous_strides(spec.shape) and target.strides[-1] == 1
+        return rows and node is not None and not node.replaces and self._keeps_views(value, target)
 
     def _keeps_views(self, value: int, spec: Spec) -> bool:
         """Whether views of a value stay views if its layout is `spec`, and its other users take any layout."""

@@ -91,7 +91,7 @@ class _Sinking:
         return None if axes is None else self._rewriter.add(node.op, [source], (axes, False), node.origin)[0]
 
     def _before_reshape(self, x: Operand) -> Value | None:
-        """The pointwise result of which `x` is a reshape, if it is one."""
+        """The operand of the reshape that makes `x`, if that is a pointwise result."""
         producer = self._rewriter.producer(x)
         if producer is None or producer.op is not OPS["reshape"]:
             return None

@@ -27,9 +27,9 @@ _MAX_BYTES = 1 << 22
 def fold_constants(graph: Graph) -> Graph:
     """Replace values that depend on no input by constants or literals. Must not be called while a step is captured."""
     folding = _Folding(graph)
-    wanted = folding.values_to_hold()
-    rewriter = GraphRewriter(graph, [folding.constant(v) for v in wanted])
-    for position, v in enumerate(wanted, graph.inputs):
+    held = folding.values_to_hold()
+    rewriter = GraphRewriter(graph, [folding.constant(v) for v in held])
+    for position, v in enumerate(held, graph.inputs):
         rewriter.replace_all_uses(v, Value(position))
     for node in graph.nodes:
         if folding.covers(node):
@@ -65,12 +65,12 @@ class _Folding:
 
     def values_to_hold(self) -> list[int]:
         """The known values that other nodes read as tensors or that the graph returns, in order."""
-        wanted = set(self._graph.live_outs & self._foldable)
+        held = set(self._graph.live_outs & self._foldable)
         for node in self._graph.nodes:
             if not self.covers(node):
                 inputs = self.with_literals(node) or node.inputs
-                wanted |= {x.index for x in inputs if isinstance(x, Value) and x.index in self._foldable}
-        return sorted(wanted)
+                held |= {x.index for x in inputs if isinstance(x, Value) and x.index in self._foldable}
+        return sorted(held)
 
     def with_literals(self, node: Node) -> tuple[Operand, ...] | None:
         """The operands of a pointwise op with literals where these do the same; None if there are none."""
@@ -110,8 +110,8 @@ class _Folding:
             node = self._graph.nodes[self._graph.producer_index(v)]
             inputs = tuple(self._array(x.index) if isinstance(x, Value) else x for x in node.inputs)
             with settings.restored(node.place.settings):
-                made = dispatch.EAGER.apply(node.op, inputs, node.params, node.device)
-            self._arrays.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+                results = dispatch.EAGER.apply(node.op, inputs, node.params, node.device)
+            self._arrays.update(zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=True))
         return self._arrays[v]
 
     def _literal(self, v: int) -> bool | int | float | None:

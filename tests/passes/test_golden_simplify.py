@@ -1,4 +1,4 @@
-"""Passes that leave things out: views, algebra, constants, common subexpressions, dead code."""
+"""Passes that remove work: views, algebra, constants, common subexpressions, dead code."""
 
 from __future__ import annotations
 
