@@ -9,7 +9,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.capture.result import InputSource, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.capture.scopes import Scopes
-from polyhal.hal.ir.graph import Graph, Node, Operand, NodeOrigin, Value, infer_results
+from polyhal.hal.ir.graph import Graph, Node, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import InputSpec

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.ir.graph import Graph, Node, Operand, NodeOrigin, Value, infer_results
+from polyhal.hal.ir.graph import Graph, Node, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.resolution import ResolutionStep
