@@ -19,8 +19,11 @@ Inputs = tuple[InputSpec | None, ...]
 LaunchStep = Callable[..., None]
 """Called with the argument list of the whole launch."""
 KernelArgument = Tensor | Workspace | Number | Constant
-ExtraParameters = Callable[[int], Sequence[KernelArgument]]
-"""The parameters after those of the slots, given the number of chunks of the launches before."""
+ExtraArguments = Callable[[int], Mapping[str, KernelArgument]]
+"""The arguments after those of the slots, given the number of chunks of the launches before.
+
+By name, in the order in which every backend's kernel has them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,8 @@ class MultiTensorBuilders:
 
     copy: Callable[[Any, Spec, Spec], Launch]
     """(runtime, source, target)"""
-    over_slots: Callable[[Any, MultiTensorKernel, Sequence[TensorSlot], ExtraParameters], tuple[list[Launch], int]]
-    """(runtime, kernel, slots, extra parameters): launches, and the number of chunks that they divide the tensors into."""
+    over_slots: Callable[[Any, MultiTensorKernel, Sequence[TensorSlot], ExtraArguments], tuple[list[Launch], int]]
+    """(runtime, kernel, slots, extra arguments): launches, and the number of chunks that they divide the tensors into."""
     total: Callable[[Any, Workspace, Tensor, int], Launch]
     """(runtime, partial sums in float32, output, count)"""
     fill: Callable[[Any, Spec], Launch] | None = None
@@ -149,6 +152,6 @@ def too_large(specs: Sequence[Spec]) -> bool:
     return any(s.size >= 1 << 31 for s in specs)
 
 
-def always(parameters: Sequence[KernelArgument]) -> ExtraParameters:
-    """Return extra parameters that are the same for every launch."""
-    return lambda _: parameters
+def always(arguments: Mapping[str, KernelArgument]) -> ExtraArguments:
+    """Return extra arguments that are the same for every launch."""
+    return lambda _: arguments

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.launch import Constant, LaunchSequence, ScalarType, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.multi_tensor import (
-    ExtraParameters,
+    ExtraArguments,
     Inputs,
     KernelArgument,
     LaunchStep,
@@ -76,11 +76,15 @@ def _adam_scalars_counted(
 
 _MIN_LOGARITHM = -1e4
 """Replaces log(0) = -inf, which shaders may not support; exp of both is 0."""
+_ADAM_SCALARS = (
+    "step", "correction", "eps", "shrink", "coupled", "beta1", "one_minus_beta1", "beta2", "one_minus_beta2",
+)  # fmt: skip
+_ADAM_SCALARS_COUNTED = (*_ADAM_SCALARS, "log_beta1", "log_beta2")
 _ADAM: dict[tuple[bool, bool], DerivedScalars] = {
-    (True, False): DerivedScalars(lambda *scalars: _adam_scalars(True, *scalars), 7, 9),
-    (False, False): DerivedScalars(lambda *scalars: _adam_scalars(False, *scalars), 7, 9),
-    (True, True): DerivedScalars(lambda *scalars: _adam_scalars_counted(True, *scalars), 5, 11),
-    (False, True): DerivedScalars(lambda *scalars: _adam_scalars_counted(False, *scalars), 5, 11),
+    (True, False): DerivedScalars(lambda *scalars: _adam_scalars(True, *scalars), 7, _ADAM_SCALARS),
+    (False, False): DerivedScalars(lambda *scalars: _adam_scalars(False, *scalars), 7, _ADAM_SCALARS),
+    (True, True): DerivedScalars(lambda *scalars: _adam_scalars_counted(True, *scalars), 5, _ADAM_SCALARS_COUNTED),
+    (False, True): DerivedScalars(lambda *scalars: _adam_scalars_counted(False, *scalars), 5, _ADAM_SCALARS_COUNTED),
 }
 """By (decoupled, counted)."""
 
@@ -97,7 +101,7 @@ def _sgd_scalars(lr: float, momentum: float, dampening: float, decay: float) -> 
     return lr, decay, momentum, 1 - dampening
 
 
-_SGD = DerivedScalars(_sgd_scalars, 4, 4)
+_SGD = DerivedScalars(_sgd_scalars, 4, ("rate", "decay", "momentum", "gradient_weight"))
 
 
 def _sgd(
@@ -159,20 +163,21 @@ def _scale(
     steps: list[LaunchStep] = [
         copy_unless_aliased(builders.copy, runtime, [(i, i) for i in range(count)], inputs, outputs)
     ]
-    parameters: Sequence[KernelArgument] = [Tensor(count)] if flag is None else [Tensor(count), flag]
+    extra: dict[str, KernelArgument] = {"factor": Tensor(count)}
     for (dtype,), members in group_by_dtypes([(s.dtype,) for s in outputs]).items():
         definitions: dict[str, str | bool] = {"DTYPE": dtype.name, "FACTOR_DTYPE": factor.dtype.name}
         if flag is not None:
             definitions["CHECK"] = True
+            extra["flag"] = flag
         kernel = MultiTensorKernel("scale_all", (SlotOperand("x", dtype),), definitions, _real(dtype))
         slots = [TensorSlot((Tensor(len(inputs) + i),), outputs[i].size, outputs[i].aligned) for i in members]
-        steps += builders.over_slots(runtime, kernel, slots, always(parameters))[0]
+        steps += builders.over_slots(runtime, kernel, slots, always(extra))[0]
     return LaunchSequence(name, steps)
 
 
-def _partial_sums(partial: Workspace, before: int) -> ExtraParameters:
+def _partial_sums(partial: Workspace, before: int) -> ExtraArguments:
     """Return where a launch writes its partial sums, after the `before` sums of earlier kernels."""
-    return lambda chunks: [partial, Constant(before + chunks, "uint")]
+    return lambda chunks: {"partial": partial, "first": Constant(before + chunks, "uint")}
 
 
 def _sum_of_squares(

@@ -42,13 +42,15 @@ class DerivedScalars:
 
     function: Callable[..., tuple[float, ...]]
     takes: int
-    gives: int
+    """Scalars of the op."""
+    names: tuple[str, ...]
+    """What the kernel calls the results."""
 
     def extend(self, steps: tuple[LaunchStep, ...], first: int, total: int) -> LaunchStep:
         """Run `steps` with the derived scalars appended to the `total` arguments; the op's scalars begin at `first`."""
 
         def run(*args: Any) -> None:
-            extended = (*args[:total], *derive(self.function, args[first : first + self.takes], self.gives))
+            extended = (*args[:total], *derive(self.function, args[first : first + self.takes], len(self.names)))
             for step in steps:
                 step(*extended)
 
@@ -150,16 +152,16 @@ def _launches(
             "PARAMETER_DTYPE": key[0].name, "GRADIENT_DTYPE": key[_GRADIENT].name,
             "STATE_DTYPE": key[2].name if len(key) > 2 else "float32", **kernel.flags,
         }  # fmt: skip
-        parameters: list[KernelArgument] = []
+        extra: dict[str, KernelArgument] = {}
         if isinstance(step_count, Spec):
             definitions |= {"COUNTED": True, "STEP_COUNT_DTYPE": step_count.dtype.name}
-            parameters.append(Tensor(tensors.first_output - 1))
-        parameters += [Number(first_scalar + i, real) for i in range(kernel.scalars.gives)]
+            extra["step_count"] = Tensor(tensors.first_output - 1)
+        extra |= {name: Number(first_scalar + i, real) for i, name in enumerate(kernel.scalars.names)}
         operands = tuple(
             SlotOperand(name, dtype, kind == _GRADIENT)
             for kind, (name, dtype) in enumerate(zip(kernel.operands, key, strict=True))
         )
         slots = [tensors.slot(i, contiguous.arguments[tensors.count + i]) for i in members]
         variant = MultiTensorKernel(kernel.name, operands, definitions, real)
-        launches += builders.over_slots(runtime, variant, slots, always(parameters))[0]
+        launches += builders.over_slots(runtime, variant, slots, always(extra))[0]
     return launches

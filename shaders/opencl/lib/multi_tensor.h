@@ -1,11 +1,15 @@
-// Several tensors in one launch. They are given in slots and cut into chunks of CHUNK elements; the chunks of all slots are
-// numbered one after the other, and each group of GROUP work-items takes one chunk. What varies with the number of slots and
-// tensors per slot is generated (see lowering/slots.py): SLOT_PARAMETERS declares them, FIND_SLOT picks those of `chunk`
-// and sets `size`, the slot's number of elements, and `start`, its first chunk.
+// Several tensors in one launch. They come in SLOTS slots, one tensor per operand, and are cut into chunks of CHUNK elements; chunks
+// are numbered through all slots, and each group of GROUP work-items takes one. What depends on the number of slots and operands
+// is generated (see backends/opencl/lowering/optim/multi_tensor.py): SLOT_PARAMETERS declares the tensors, and FIND_SLOT selects
+// those of `chunk` and sets `size`, the slot's number of elements, and `start`, its first chunk. Kernels take
+// `SLOT_PARAMETERS, const SlotTable slots`.
 
-#ifndef POLYHAL_SLOTS
-#define POLYHAL_SLOTS
+#ifndef POLYHAL_MULTI_TENSOR
+#define POLYHAL_MULTI_TENSOR
 
+#ifndef SLOTS
+#define SLOTS 1
+#endif
 #ifndef WIDTH
 #define WIDTH 4
 #endif
@@ -21,7 +25,11 @@
 
 typedef VEC(REAL) V;
 
-// Elements of the chunk, from `begin` on: whole vectors, then what is left.
+typedef struct {
+    uint size[SLOTS], start[SLOTS];
+} SlotTable;
+
+// Elements of the chunk, from `begin` on: whole vectors, then the tail.
 #define CHUNK_BOUNDS \
     const uint begin = (chunk - start) * CHUNK, end = min(begin + CHUNK, size), whole = begin + (end - begin) / WIDTH * WIDTH;
 #define CHUNK_VECTORS for (uint i = begin + LANE_ID * WIDTH; i < whole; i += GROUP * WIDTH)

@@ -1,5 +1,5 @@
-// Several tensors times one factor that lies in device memory, in place. A factor of 1, as of gradients that need no clipping, costs
-// nothing. With CHECK, `found` becomes 1.0 if an element was infinite or NaN before.
+// Several tensors times one factor in device memory, in place. A factor of 1, as for gradients that need no clipping, costs
+// nothing. With CHECK, `flag` becomes 1.0 if an element was infinite or NaN before.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -13,24 +13,25 @@
 #include "lib/multi_tensor.h"
 
 #ifndef SLOT_PARAMETERS
-#define SLOT_PARAMETERS __global float *x0, const ulong x0_offset, const uint size0, const uint start0
+#define SLOT_PARAMETERS __global float *x0, const ulong x0_offset
 #define FIND_SLOT \
     __global float *x = x0 + x0_offset; \
-    const uint size = size0, start = start0;
+    const uint size = slots.size[0], start = slots.start[0];
 #endif
 
 #if CHECK
-#define MORE , volatile __global uint *found, const ulong found_offset
-// What times 0 is not 0 is infinite or NaN. Sums of such products keep that.
-#define LOOK(sum, value) sum += (value) * 0;
+#define FLAG_PARAMETER , volatile __global uint *flag, const ulong flag_offset
+// Only infinity and NaN times 0 are not 0, and a sum keeps NaN.
+#define ACCUMULATE(sum, value) sum += (value) * 0;
 #else
-#define MORE
-#define LOOK(sum, value)
+#define FLAG_PARAMETER
+#define ACCUMULATE(sum, value)
 #endif
 
-__kernel void optim_scale_all(SLOT_PARAMETERS, __global const STORAGE(FACTOR_DTYPE) *factor, const ulong factor_offset MORE) {
-    const REAL by = LOAD(FACTOR_DTYPE, factor, factor_offset);
-    if (by == 1 && !CHECK) return;
+__kernel void optim_scale_all(SLOT_PARAMETERS, const SlotTable slots, __global const STORAGE(FACTOR_DTYPE) *factor,
+                              const ulong factor_offset FLAG_PARAMETER) {
+    const REAL scale = LOAD(FACTOR_DTYPE, factor, factor_offset);
+    if (scale == 1 && !CHECK) return;
     const uint chunk = get_group_id(0);
     FIND_SLOT
     CHUNK_BOUNDS
@@ -38,13 +39,13 @@ __kernel void optim_scale_all(SLOT_PARAMETERS, __global const STORAGE(FACTOR_DTY
     REAL zero = 0;
     CHUNK_VECTORS {
         const V value = READ(DTYPE, x, i);
-        LOOK(zeros, value)
-        WRITE(DTYPE, value * by, x, i);
+        ACCUMULATE(zeros, value)
+        WRITE(DTYPE, value * scale, x, i);
     }
     CHUNK_TAIL {
         const REAL value = LOAD(DTYPE, x, i);
-        LOOK(zero, value)
-        STORE(DTYPE, value * by, x, i);
+        ACCUMULATE(zero, value)
+        STORE(DTYPE, value * scale, x, i);
     }
 #if CHECK
 #if WIDTH == 1
@@ -52,6 +53,6 @@ __kernel void optim_scale_all(SLOT_PARAMETERS, __global const STORAGE(FACTOR_DTY
 #else
     for (uint j = 0; j < WIDTH; j++) zero += ((REAL *)&zeros)[j];
 #endif
-    if (!(zero == 0)) atomic_or(found + found_offset, as_uint(1.0f));
+    if (!(zero == 0)) atomic_or(flag + flag_offset, as_uint(1.0f));
 #endif
 }

@@ -1,5 +1,5 @@
-// The sum of the squares of all elements of several tensors, in two stages of fixed order: one partial sum per chunk, then
-// their sum by one group.
+// The sum of the squares of all elements of several tensors, in two stages of fixed order: squares_of_chunks writes one partial sum
+// per chunk, from partial[first] on; one group of total_of_chunks adds them up.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -7,13 +7,13 @@
 #include "lib/multi_tensor.h"
 
 #ifndef SLOT_PARAMETERS
-#define SLOT_PARAMETERS __global const float *x0, const ulong x0_offset, const uint size0, const uint start0
+#define SLOT_PARAMETERS __global const float *x0, const ulong x0_offset
 #define FIND_SLOT \
     __global const float *x = x0 + x0_offset; \
-    const uint size = size0, start = start0;
+    const uint size = slots.size[0], start = slots.start[0];
 #endif
 
-__kernel void squares_of_chunks(SLOT_PARAMETERS, __global float *partial, const uint place) {
+__kernel void squares_of_chunks(SLOT_PARAMETERS, const SlotTable slots, __global float *partial, const uint first) {
     GROUP_SCRATCH(REAL)
     const uint chunk = get_group_id(0);
     FIND_SLOT
@@ -34,7 +34,7 @@ __kernel void squares_of_chunks(SLOT_PARAMETERS, __global float *partial, const 
     for (uint j = 0; j < WIDTH; j++) sum += ((REAL *)&sums)[j];
 #endif
     GROUP_SUM(sum)
-    if (LANE_ID == 0) partial[place + chunk] = (float)sum;
+    if (LANE_ID == 0) partial[first + chunk] = (float)sum;
 }
 
 __kernel void total_of_chunks(__global const float *partial, __global float *out, const ulong out_offset, const uint chunks) {

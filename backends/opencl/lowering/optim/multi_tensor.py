@@ -1,4 +1,4 @@
-"""Kernels over several tensors at once: their parameters, generated for the slots that fit in one launch."""
+"""Kernels over several tensors at once: the parameters for as many slots as fit in one launch are generated."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Workspace
+from polyhal.backends.common.launching.launch import Arguments
 from polyhal.backends.common.problems.multi_tensor import SlotOperand, TensorSlot
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
 from polyhal.backends.opencl.runtime import Runtime
 
-_MOST_SLOTS = 24
+_MAX_SLOTS = 24
 _FEW_SLOTS = 4
 """Small models have few parameters, and each slot costs time at every launch, whether it is used or not."""
 _OTHER_BYTES = 128
-"""Room for the parameters of a launch that belong to no slot."""
+"""Room for the kernel parameters that belong to no slot."""
 _BYTES_PER_TENSOR = 16
 _BYTES_PER_SLOT = 8
 _CPU_CHUNK = 16384
@@ -25,26 +24,27 @@ _GPU_CHUNK = 2048
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one launch works on: the parameters of its slots and its number of chunks."""
+    """The slots of one launch."""
 
-    parameters: tuple[Parameter, ...]
+    args: Arguments
+    """Tensors and SlotTable."""
     chunks: int
     slots: int
-    """How many the kernel must declare."""
+    """Slots that the kernel declares; those that are not used follow."""
 
 
 def slots_per_launch(runtime: Runtime, operands: int) -> int:
-    """How many slots of so many tensors fit in the device's limit for kernel parameters."""
+    """Return how many slots of `operands` tensors fit in the device's limit for kernel parameters."""
     room = int(runtime.device.max_parameter_size) - _OTHER_BYTES
-    return max(1, min(_MOST_SLOTS, room // (operands * _BYTES_PER_TENSOR + _BYTES_PER_SLOT)))
+    return max(1, min(_MAX_SLOTS, room // (operands * _BYTES_PER_TENSOR + _BYTES_PER_SLOT)))
 
 
-def alike(runtime: Runtime, slots: Sequence[TensorSlot]) -> list[tuple[bool, Sequence[TensorSlot]]]:
-    """Slots by whether they are aligned, where that makes a difference: not to CPUs."""
+def by_alignment(runtime: Runtime, slots: Sequence[TensorSlot]) -> list[tuple[bool, Sequence[TensorSlot]]]:
+    """Group slots by whether they are aligned; CPUs need no difference."""
     if runtime.features.cpu:
         return [(False, slots)]
-    parts = [(aligned, [s for s in slots if s.aligned is aligned]) for aligned in (True, False)]
-    return [(aligned, part) for aligned, part in parts if part]
+    groups = [(aligned, [s for s in slots if s.aligned is aligned]) for aligned in (True, False)]
+    return [(aligned, group) for aligned, group in groups if group]
 
 
 def definitions(
@@ -56,10 +56,10 @@ def definitions(
     aligned: bool = False,
     group: int = 0,
 ) -> dict[str, str | int | bool]:
-    """Definitions for lib/multi_tensor.h: sizes, and SLOT_PARAMETERS and FIND_SLOT for kernels with `slots`.
+    """Return the definitions for lib/multi_tensor.h; SLOT_PARAMETERS and FIND_SLOT only for kernels with `slots`.
 
-    CPUs take vectors that are not aligned in their stride. GPUs would move them byte by byte, so there neighbouring work-items
-    take neighbouring elements instead.
+    CPUs load unaligned vectors at little cost. GPUs would move them byte by byte, so there neighbouring work-items take
+    neighbouring elements instead.
     """
     cpu = runtime.features.cpu
     width = runtime.features.vector_width if cpu or aligned else 1
@@ -70,26 +70,28 @@ def definitions(
         "REAL": real, "WIDTH": width, "ALIGNED": aligned, "GROUP": group, "CHUNK": _chunk_size(runtime),
         "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, group, group),
     }  # fmt: skip
-    return {**sizes, **_declarations(operands, slots)} if slots else sizes
+    return {**sizes, **_slot_definitions(operands, slots)} if slots else sizes
 
 
-def _declarations(operands: Sequence[SlotOperand], count: int) -> dict[str, str]:
-    declared = []
-    for i in range(count):
-        declared += [f"{_pointer(o)}{o.name}{i}, const ulong {o.name}{i}_offset" for o in operands]
-        declared.append(f"const uint size{i}, const uint start{i}")
+def _slot_definitions(operands: Sequence[SlotOperand], count: int) -> dict[str, str | int | bool]:
+    parameters = [
+        f"{_pointer(o)}{o.name}{i}, const ulong {o.name}{i}_offset" for i in range(count) for o in operands
+    ]  # fmt: skip
     variables = " ".join(f"{_pointer(o)}{o.name};" for o in operands) + " uint size, start;"
-    return {"SLOT_PARAMETERS": ",\n".join(declared), "FIND_SLOT": f"{variables}\n{_choice(operands, 0, count)}"}
+    return {
+        "SLOTS": count, "SLOT_PARAMETERS": ",\n".join(parameters),
+        "FIND_SLOT": f"{variables}\n{_binary_search(operands, 0, count)}",
+    }  # fmt: skip
 
 
-def _choice(operands: Sequence[SlotOperand], first: int, end: int) -> str:
-    """A search by halves for the last slot of those from `first` to before `end` that begins at the chunk or before it."""
+def _binary_search(operands: Sequence[SlotOperand], first: int, end: int) -> str:
+    """Return code that selects, of the slots from `first` to before `end`, the last one that starts at `chunk` or before it."""
     if end - first == 1:
-        chosen = " ".join(f"{o.name} = {o.name}{first} + {o.name}{first}_offset;" for o in operands)
-        return f"{chosen} size = size{first}; start = start{first};"
+        pointers = " ".join(f"{o.name} = {o.name}{first} + {o.name}{first}_offset;" for o in operands)
+        return f"{pointers} size = slots.size[{first}]; start = slots.start[{first}];"
     middle = (first + end) // 2
-    left, right = _choice(operands, first, middle), _choice(operands, middle, end)
-    return f"if (chunk < start{middle}) {{ {left} }}\nelse {{ {right} }}"
+    left, right = _binary_search(operands, first, middle), _binary_search(operands, middle, end)
+    return f"if (chunk < slots.start[{middle}]) {{ {left} }}\nelse {{ {right} }}"
 
 
 def _pointer(operand: SlotOperand) -> str:
@@ -97,36 +99,33 @@ def _pointer(operand: SlotOperand) -> str:
 
 
 def _chunk_size(runtime: Runtime) -> int:
-    """Elements that one group takes."""
+    """Return the elements that one group takes."""
     return _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
 
 
-def batches(runtime: Runtime, operands: int, slots: Sequence[TensorSlot]) -> list[Batch]:
-    """Launches for slots of `operands` tensors, empty ones left out.
-
-    Slots left over repeat the first one's operands and start past the last chunk, so that no chunk finds them.
-    """
-    per_launch = slots_per_launch(runtime, operands)
-    chunk = _chunk_size(runtime)
+def batches(runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot]) -> list[Batch]:
+    """Distribute slots over launches; empty ones are left out."""
+    per_launch = slots_per_launch(runtime, len(operands))
     filled = [s for s in slots if s.size]
-    out = []
-    for at in range(0, len(filled), per_launch):
-        part = filled[at : at + per_launch]
-        declared = _FEW_SLOTS if len(part) <= _FEW_SLOTS <= per_launch else per_launch
-        parameters: list[Parameter] = []
-        start = 0
-        for slot in part:
-            parameters += [*_with_offsets(slot), Constant(slot.size, "uint"), Constant(start, "uint")]
-            start += ceil_div(slot.size, chunk)
-        for _ in range(declared - len(part)):
-            parameters += [*_with_offsets(part[0]), Constant(0, "uint"), Constant(start, "uint")]
-        out.append(Batch(tuple(parameters), start, declared))
-    return out
+    parts = [filled[i : i + per_launch] for i in range(0, len(filled), per_launch)]
+    return [_batch(runtime, operands, part, per_launch) for part in parts]
 
 
-def _with_offsets(slot: TensorSlot) -> list[Parameter]:
-    """A workspace brings no offset; kernels over slots expect one."""
-    out: list[Parameter] = []
-    for tensor in slot.tensors:
-        out += [tensor, Constant(0, "ulong")] if isinstance(tensor, Workspace) else [tensor]
-    return out
+def _batch(runtime: Runtime, operands: Sequence[SlotOperand], slots: Sequence[TensorSlot], per_launch: int) -> Batch:
+    """Return the launch of `slots`.
+
+    Unused slots repeat the first one's tensors and start past the last chunk, so that no chunk selects them.
+    """
+    declared = _FEW_SLOTS if len(slots) <= _FEW_SLOTS <= per_launch else per_launch
+    unused = declared - len(slots)
+    starts = [0]
+    for slot in slots:
+        starts.append(starts[-1] + ceil_div(slot.size, _chunk_size(runtime)))
+    tensors = {
+        f"{o.name}{i}": tensor
+        for i, slot in enumerate([*slots, *[slots[0]] * unused])
+        for o, tensor in zip(operands, slot.tensors, strict=True)
+    }
+    sizes = (*(s.size for s in slots), *[0] * unused)
+    args: Arguments = {**tensors, "size": sizes, "start": (*starts[:-1], *[starts[-1]] * unused)}
+    return Batch(args, starts[-1], declared)

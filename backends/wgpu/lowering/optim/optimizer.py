@@ -12,7 +12,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
 from polyhal.backends.common.problems import optim
 from polyhal.backends.common.problems.multi_tensor import (
-    ExtraParameters,
+    ExtraArguments,
     MultiTensorBuilders,
     MultiTensorKernel,
     TensorSlot,
@@ -35,16 +35,16 @@ _GPU_CHUNK = 4096
 
 
 def _over_slots(
-    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: ExtraParameters
+    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: ExtraArguments
 ) -> tuple[list[Launch], int]:
     launches: list[Launch] = []
     chunks = 0
     max_elements = (runtime.features.max_binding - 256) // max(o.dtype.itemsize for o in kernel.operands)
     for aligned in (True, False):
         bindable = [s for s in slots if s.aligned is aligned and s.size <= max_elements]
-        per_launch = _slots_per_launch(runtime, len(kernel.operands), extra(0))
+        per_launch = _slots_per_launch(runtime, len(kernel.operands), [*extra(0).values()])
         for start in range(0, len(bindable), per_launch):
-            launch, groups = _launch(runtime, kernel, bindable[start : start + per_launch], extra(chunks))
+            launch, groups = _launch(runtime, kernel, bindable[start : start + per_launch], [*extra(chunks).values()])
             launches.append(launch)
             chunks += groups
     for slot in slots:
@@ -53,7 +53,7 @@ def _over_slots(
             window = TensorSlot(
                 tuple(Tensor(t.index) for t in slot.tensors), min(step, slot.size - start), slot.aligned
             )
-            launch, groups = _launch(runtime, kernel, [window], extra(chunks))
+            launch, groups = _launch(runtime, kernel, [window], [*extra(chunks).values()])
             launches.append(_on_window(launch, kernel, window, start))
             chunks += groups
     return launches, chunks

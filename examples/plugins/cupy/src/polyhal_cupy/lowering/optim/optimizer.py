@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from polyhal.backends.common.launching.launch import Tensor, Workspace
 from polyhal.backends.common.problems import optim
 from polyhal.backends.common.problems.multi_tensor import (
-    ExtraParameters,
+    ExtraArguments,
     MultiTensorBuilders,
     MultiTensorKernel,
     TensorSlot,
@@ -24,14 +24,13 @@ _BLOCK = 256
 
 
 def _over_slots(
-    runtime: Runtime, kernel: MultiTensorKernel, given: Sequence[TensorSlot], more: ExtraParameters
+    runtime: Runtime, kernel: MultiTensorKernel, given: Sequence[TensorSlot], extra: ExtraArguments
 ) -> tuple[list[Launch], int]:
     launches: list[Launch] = []
     chunks = 0
     for batch in multi_tensor.batches(given):
-        launches.append(
-            multi_tensor.launch(runtime, f"optim/{_FILES.get(kernel.name, kernel.name)}", kernel, batch, more(chunks))
-        )
+        file = f"optim/{_FILES.get(kernel.name, kernel.name)}"
+        launches.append(multi_tensor.launch(runtime, file, kernel, batch, [*extra(chunks).values()]))
         chunks += batch.chunks
     return launches, chunks
 
