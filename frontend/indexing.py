@@ -40,10 +40,11 @@ def select(x: Tensor, index: Any) -> Tensor:
 
 def assign(x: Tensor, index: Any, value: Any) -> None:
     """`x[index] = value`, in place. Raises IndexError, and AutogradError on tracked tensors."""
+    from polyhal.inplace import check_in_place
     from polyhal.tensor import as_tensor
 
     items = index if isinstance(index, tuple) else (index,)
-    x.check_in_place("setitem")
+    check_in_place(x, "setitem")
     if all(_is_basic(item) for item in items):
         target = basic_index(x.detach(), items)
         if isinstance(value, (bool, int, float)):

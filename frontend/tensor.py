@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from polyhal.conversion import names_dtype, to_numpy
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch import Array
@@ -17,6 +18,7 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.methods import Methods
 from polyhal.hal.protocol import Number
+from polyhal.inplace import apply_in_place, fill, overwrite
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import GradNode
@@ -184,7 +186,7 @@ class Tensor(Array, Methods):
         """Return the tensor on another device, in another dtype, or both: `x.to("opencl")`, `x.to(polyhal.float16)`."""
         out = self
         for target in targets:
-            if isinstance(target, (Device, str)) and not (isinstance(target, str) and _names_dtype(target)):
+            if isinstance(target, (Device, str)) and not (isinstance(target, str) and names_dtype(target)):
                 device = Device(target)
                 if device is not out.device:
                     out = _move(out, device)
@@ -314,34 +316,37 @@ class Tensor(Array, Methods):
 
     def copy_(self, source: Any) -> Self:
         """Overwrite the elements by those of `source`, broadcast and cast. Raises AutogradError on tracked tensors."""
-        value = as_tensor(source, self.device)
-        self.check_in_place("copy_")
-        if value.shape != self.shape:
-            value = FUNCTIONS["broadcast_to"](value, self.shape)
-        dispatch.thread.executor.overwrite(self, value)
+        overwrite(self, as_tensor(source, self.device))
         return self
 
     def fill_(self, value: Number) -> Self:
-        """Overwrite every element by a number."""
-        self.check_in_place("fill_")
-        dispatch.thread.executor.overwrite(self, value)
+        """Overwrite every element by a number. Raises AutogradError on tracked tensors."""
+        fill(self, value)
         return self
 
     def zero_(self) -> Self:
-        """Overwrite every element by 0."""
+        """Overwrite every element by 0. Raises AutogradError on tracked tensors."""
         return self.fill_(0)
 
-    def check_in_place(self, op: str) -> None:
-        """Raise AutogradError if a write in place would invalidate gradients on the tape."""
-        if dispatch.thread.grad_enabled and self.requires_grad:
-            kind = "a leaf that requires gradients" if self.node is None else "a result that is on the tape"
-            raise AutogradError(
-                message(
-                    op,
-                    f"cannot change {kind} in place",
-                    fix="do it under no_grad(), or use an op that returns a new tensor",
-                )
-            )
+    def add_(self, other: Any) -> Self:
+        """Add `other` in place, keeping shape and dtype. Raises AutogradError on tracked tensors."""
+        apply_in_place("add_", OPS["add"], self, other)
+        return self
+
+    def sub_(self, other: Any) -> Self:
+        """Subtract `other` in place, keeping shape and dtype. Raises AutogradError on tracked tensors."""
+        apply_in_place("sub_", OPS["subtract"], self, other)
+        return self
+
+    def mul_(self, other: Any) -> Self:
+        """Multiply by `other` in place, keeping shape and dtype. Raises AutogradError on tracked tensors."""
+        apply_in_place("mul_", OPS["multiply"], self, other)
+        return self
+
+    def div_(self, other: Any) -> Self:
+        """Divide by `other` in place, keeping shape and dtype. Raises AutogradError on tracked tensors."""
+        apply_in_place("div_", OPS["divide"], self, other)
+        return self
 
     def __setitem__(self, index: Any, value: Any) -> None:
         from polyhal.indexing import assign
@@ -352,24 +357,6 @@ class Tensor(Array, Methods):
         from polyhal.indexing import select
 
         return select(self, index)
-
-
-def _in_place(name: str, op: str) -> Callable[[Tensor, Any], Tensor]:
-    definition = OPS[op]
-
-    def method(self: Tensor, other: Any) -> Tensor:
-        self.check_in_place(name)
-        value = other if isinstance(other, (bool, int, float)) else as_tensor(other, self.device)
-        dispatch.apply_into(definition, (self.detach(), value), (), (self,))
-        return self
-
-    method.__name__ = name
-    method.__doc__ = f"`{op}` in place, keeping shape and dtype."
-    return method
-
-
-for _name, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("div", "divide")):
-    setattr(Tensor, f"{_name}_", _in_place(f"{_name}_", _op))
 
 
 def wrap(device: Device, buffer: Buffer, ref: Ref) -> Tensor:
@@ -389,43 +376,12 @@ def wrap(device: Device, buffer: Buffer, ref: Ref) -> Tensor:
 _new = Tensor.__new__
 
 
-def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
-    """Convert data to a NumPy array and the dtype it has here. Raises TypeError for ragged or non-numeric data."""
-    try:
-        array = np.asarray(data)
-    except ValueError as error:
-        raise TypeError(
-            message(
-                "tensor",
-                f"the data is no regular array: {error}",
-                expected="numbers, nested lists of one shape, or NumPy arrays",
-            )
-        ) from error
-    if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype != dtypes.bfloat16.numpy):
-        raise TypeError(
-            message("tensor", f"the data has NumPy dtype {array.dtype}", expected="bool, integers or floats")
-        )
-    if dtype is None:
-        if isinstance(data, np.ndarray | np.generic) or hasattr(data, "__array__"):
-            dtype = as_dtype(array.dtype)
-        elif array.dtype.kind == "f" or array.size == 0:
-            dtype = dtypes.DEFAULT_FLOAT
-        else:
-            dtype = as_dtype(array.dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return array.astype(dtype.numpy, copy=False), dtype
-
-
 def as_tensor(data: Any, device: Device | str | None = None, dtype: object = None) -> Tensor:
     """Return `data` if it is a tensor on that device and in that dtype, else a new tensor."""
     if isinstance(data, Tensor):
         out = data if device is None else data.to(Device(device))
         return out if dtype is None else out.to(as_dtype(dtype))
     return Tensor(data, dtype=dtype, device=device)
-
-
-def _names_dtype(text: str) -> bool:
-    return text in {d.name for d in dtypes.ALL} or text == "bool"
 
 
 def _move(x: Tensor, device: Device) -> Tensor:

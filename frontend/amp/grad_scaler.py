@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
@@ -34,6 +34,14 @@ _ADJUSTMENT = (
 
 class GradScalerError(PolyhalError, RuntimeError):
     """Methods of a `GradScaler` called in the wrong order."""
+
+
+class _DeviceState(NamedTuple):
+    """What the device updates: scalar tensors, of float32 and of int32."""
+
+    scale: Tensor
+    good_steps: Tensor
+    """Steps since the scale changed last."""
 
 
 class GradScaler:
@@ -71,8 +79,7 @@ class GradScaler:
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
         self._start = (float(init_scale), 0)
-        self._scale: Tensor | None = None
-        self._tracker: Tensor | None = None
+        self._state: _DeviceState | None = None
         self._flags: dict[Optimizer, list[Tensor]] = {}
         self._stepped: set[Optimizer] = set()
 
@@ -84,7 +91,7 @@ class GradScaler:
         """The scale. Waits for the device."""
         if not self._enabled:
             return 1.0
-        return self._start[0] if self._scale is None else float(self._scale.item())
+        return self._start[0] if self._state is None else float(self._state.scale.item())
 
     def scale(self, outputs: Any) -> Any:
         """Multiply a tensor, or an iterable of tensors, by the scale."""
@@ -107,7 +114,7 @@ class GradScaler:
         if optimizer in self._flags or optimizer in self._stepped:
             problem = "the gradients are unscaled already"
             raise GradScalerError(message("GradScaler.unscale_", problem, fix="call update() after each step"))
-        scale = self._existing_scale("unscale_")
+        scale = self._existing_state("unscale_").scale
         self._flags[optimizer] = []
         dispatch.thread.executor.on_rollback(lambda: self._forget)
         gradients: dict[Any, list[Tensor]] = {}
@@ -152,43 +159,43 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        scale = self._existing_scale("update")
+        state = self._existing_state("update")
         with no_grad():
             if new_scale is not None:
-                scale.fill_(float(new_scale))
+                state.scale.fill_(float(new_scale))
             else:
-                self._adjust(scale)
+                self._adjust(state)
         self._forget()
 
     def _forget(self) -> None:
         self._flags.clear()
         self._stepped.clear()
 
-    def _adjust(self, scale: Tensor) -> None:
+    def _adjust(self, state: _DeviceState) -> None:
         flags = [flag for of_optimizer in self._flags.values() for flag in of_optimizer]
         if not flags:
             problem = "no gradients were unscaled since the last update"
             raise GradScalerError(message("GradScaler.update", problem, fix="call step(optimizer) first"))
-        assert self._tracker is not None
         settings = (self._growth_factor, self._backoff_factor, self._growth_interval)
-        inputs = (scale, self._tracker, _any(flags).to(scale.device), *settings, 0.0, 1, 0)
+        inputs = (*state, _any(flags).to(state.scale.device), *settings, 0.0, 1, 0)
         # In place, so that the replays of a captured step update it too.
-        dispatch.apply_into(_FUSED, inputs, (_ADJUSTMENT, (17, 19), None), (scale, self._tracker))
+        dispatch.apply_into(_FUSED, inputs, (_ADJUSTMENT, (17, 19), None), state)
 
     def _on(self, outputs: Tensor) -> Tensor:
         """The scale on the device of `outputs`; the first call decides where it is stored."""
-        if self._scale is None:
+        if self._state is None:
             scale, steps = self._start
             with dispatch.executing(dispatch.EAGER):  # it outlives a captured step
-                self._scale = ops.full((), scale, device=outputs.device)
-                self._tracker = ops.full((), steps, "int32", device=outputs.device)
-        return self._scale.to(outputs.device)
+                self._state = _DeviceState(
+                    ops.full((), scale, device=outputs.device), ops.full((), steps, "int32", device=outputs.device)
+                )
+        return self._state.scale.to(outputs.device)
 
-    def _existing_scale(self, method: str) -> Tensor:
-        if self._scale is None:
+    def _existing_state(self, method: str) -> _DeviceState:
+        if self._state is None:
             problem = "nothing was scaled before"
             raise GradScalerError(message(f"GradScaler.{method}", problem, fix="call scale(loss).backward() first"))
-        return self._scale
+        return self._state
 
     def state_dict(self) -> dict[str, Any]:
         """The scale, the settings and the number of good steps, under PyTorch's names; empty if disabled."""
@@ -199,7 +206,7 @@ class GradScaler:
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._start[1] if self._tracker is None else int(self._tracker.item()),
+            "_growth_tracker": self._start[1] if self._state is None else int(self._state.good_steps.item()),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -214,7 +221,7 @@ class GradScaler:
         self._backoff_factor = float(state_dict["backoff_factor"])
         self._growth_interval = int(state_dict["growth_interval"])
         self._start = (float(state_dict["scale"]), int(state_dict["_growth_tracker"]))
-        self._scale = self._tracker = None
+        self._state = None
 
 
 def _any(flags: Sequence[Tensor]) -> Tensor:

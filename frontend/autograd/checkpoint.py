@@ -59,8 +59,10 @@ class Region:
         self._next_draw = 0
         self._nodes: list[_NodeRecord] = []
         """The nodes of the first run."""
-        self._recomputed: list[dict[str, Any] | None] | None = None
-        """What each node saved in a later run, None once it was fetched; None as a whole before the first later run."""
+        self._recomputed: dict[int, dict[str, Any]] | None = None
+        """What each node saved in the last run, by position, until it is fetched; None before the first later run."""
+        self._next_node = 0
+        """The position of the next node of a later run."""
         self._differentiable = False
         """Whether gradients of gradients are needed, so that a later run is on the tape itself."""
 
@@ -77,12 +79,13 @@ class Region:
                 node.saved = {}
             self._nodes.append(record)
             return
-        position = len(self._recomputed)
+        position = self._next_node
         if position >= len(self._nodes) or self._nodes[position][:2] != record[:2]:
             raise self._mismatch(f"op {position} was {self._name(position)}, now {node.op.name} with {node.params}")
         if self._nodes[position].versions != record.versions:
             raise self._mismatch(f"an input of {node.op.name} was changed in place in between")
-        self._recomputed.append(node.saved)
+        self._recomputed[position] = node.saved
+        self._next_node += 1
         # The nodes of a later run need what they saved only if the gradient is differentiated again.
         node.saved = dict(node.saved) if self._differentiable else {}
 
@@ -100,21 +103,19 @@ class Region:
     def saved(self, position: int) -> dict[str, Any]:
         """What the node at `position` saves. Runs the function again if that was fetched before, or never computed."""
         recomputed = self._recomputed
-        if recomputed is None or recomputed[position] is None:
+        if recomputed is None or position not in recomputed:
             recomputed = self._recompute()
-        saved, recomputed[position] = recomputed[position], None
-        assert saved is not None
-        return saved
+        return recomputed.pop(position)
 
-    def _recompute(self) -> list[dict[str, Any] | None]:
-        recomputed = self._recomputed = []
-        self._next_draw = 0
+    def _recompute(self) -> dict[int, dict[str, Any]]:
+        recomputed = self._recomputed = {}
+        self._next_node = self._next_draw = 0
         self._differentiable = dispatch.thread.grad_enabled
         recomputing = dispatch.thread.executor.recomputing()
         with recomputing, enable_grad(), dispatch.default_device(self._device), self._autocast():
             self._within(self._call)
-        if len(recomputed) != len(self._nodes):
-            raise self._mismatch(f"{len(self._nodes)} ops were recorded, now {len(recomputed)}")
+        if self._next_node != len(self._nodes):
+            raise self._mismatch(f"{len(self._nodes)} ops were recorded, now {self._next_node}")
         return recomputed
 
     def _within(self, call: Callable[[], Any]) -> Any:

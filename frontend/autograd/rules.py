@@ -42,8 +42,7 @@ def input_gradients(node: GradNode, grads: list[Tensor | None]) -> Iterator[tupl
         dispatch.thread.device = previous
     gradients += (None,) * (len(node.parents) - len(gradients))
     for parent, spec, g in zip(node.parents, node.specs, gradients, strict=True):
-        if parent is not None and g is not None:
-            assert spec is not None
+        if parent is not None and spec is not None and g is not None:
             yield parent, g if isinstance(g, SliceSum) else _fitted(g, spec)
 
 
@@ -72,9 +71,7 @@ def _apply_rule(node: GradNode, grads: list[Tensor | None]) -> Gradients:
 
 def _slice_gradient(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     """The gradient of a slice, to be joined with those of other slices of the same tensor."""
-    (spec, *_), (g,) = node.specs, grads
-    assert spec is not None
-    assert g is not None
+    spec, g = (_argument(node, name, grads) for name in ("x_spec", "g"))
     bound = node.op.bind(node.params)
     return (SliceSum(spec, g, bound["starts"], bound["steps"]),)
 

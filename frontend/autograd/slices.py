@@ -6,6 +6,7 @@ results would pass over the whole tensor several times; slices that are adjacent
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from polyhal.hal.layout import Spec
@@ -53,11 +54,9 @@ class SliceSum:
         return joined if self._whole is None else _add(self._whole, joined)
 
     def _padded(self) -> Tensor:
-        result: Tensor | None = None
-        for g, starts, steps in self._slices:
-            whole = _unslice(g, self.spec.shape, starts, steps)
-            result = whole if result is None else _add(result, whole)
-        assert result is not None
+        """The sum of the slices, each padded with zeros."""
+        padded = (_unslice(g, self.spec.shape, starts, steps) for g, starts, steps in self._slices)
+        result: Tensor = reduce(_add, padded)
         return result
 
     def _concatenated(self) -> Tensor | None:

@@ -56,7 +56,7 @@ class _BatchNorm(Module):
             )
         momentum: float | Tensor = 0.0 if self.momentum is None else self.momentum
         if self.training and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)  # type: ignore[attr-defined]
+            self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the average of all batches so far
                 momentum = self.num_batches_tracked.to(dtypes.float32).reciprocal()
         batch = self.training or self.running_mean is None

@@ -45,7 +45,7 @@ class Adam(Optimizer):
         return state
 
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
-        beta1, beta2 = (dispatch.runtime_scalar(lambda i=i: float(group["betas"][i]), f"beta{i + 1}") for i in (0, 1))  # type: ignore[misc]
+        beta1, beta2 = (dispatch.runtime_scalar(partial(_beta, group, i), f"beta{i + 1}") for i in (0, 1))
         numbers = (setting(group, "lr"), beta1, beta2, setting(group, "eps"), setting(group, "weight_decay"))
         op = OPS["adam_step"]
         # Parameters without gradients miss steps: each launch takes parameters of one step count.
@@ -62,6 +62,10 @@ class Adam(Optimizer):
     def subtract_steps(self, steps: int) -> None:
         for state in self.state.values():
             state["step"] -= steps
+
+
+def _beta(group: Group, index: int) -> float:
+    return float(group["betas"][index])
 
 
 def _count(states: Sequence[dict[str, Any]]) -> None:

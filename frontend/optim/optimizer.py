@@ -119,9 +119,10 @@ class Optimizer:
         if self._skipped is None or (count is None and self._skip is None):
             return None
         number: Any = 1.0 if count is None else count - self._skipped.to(device)
-        if self._skip is not None:
-            number = ops.where(ops.equal(self._skip.to(device), 0.0), number, 0.0)
-        return number  # type: ignore[no-any-return]
+        if self._skip is None:
+            counted: Tensor = number
+            return counted
+        return ops.where(ops.equal(self._skip.to(device), 0.0), number, 0.0)
 
     def _begin(self, skip: Tensor | None) -> None:
         self._skip = skip
@@ -236,9 +237,11 @@ def state_dtype(p: Tensor) -> DType:
 
 
 def dense_grad(p: Tensor) -> Tensor:
-    """A parameter's gradient in row-major order, off the tape."""
-    assert p.grad is not None
-    return ops.contiguous(p.grad.detach())
+    """A parameter's gradient in row-major order, off the tape. Raises ValueError if it has none."""
+    grad = p.grad
+    if grad is None:
+        raise ValueError(message("optimizer", f"a parameter of shape {p.shape} has no gradient"))
+    return ops.contiguous(grad.detach())
 
 
 def batches(params: Sequence[Tensor], key: Callable[[Tensor], Any]) -> Iterator[tuple[Any, Sequence[Tensor]]]:

@@ -102,7 +102,7 @@ class Trainer:
             loss = self.model.loss(inputs, targets)
             (loss / len(batches) if len(batches) > 1 else loss).backward()
             with no_grad():
-                self._loss.add_(loss.detach())  # type: ignore[attr-defined]
+                self._loss.add_(loss.detach())
         if self.options.clip:
             clip_grad_norm_(self.model.parameters(), self.options.clip)
         self.optimizer.step()
@@ -113,17 +113,17 @@ class Trainer:
     def rehearsal(self) -> Iterator[Callable[[], None]]:
         """Provide a function that takes a step and waits for it, to measure the time of steps.
 
-        After the block the state is restored.
+        After the block the state is restored. Raises RuntimeError after the first step.
         """
-        assert not self.done, "a run that has begun is not rehearsed"
+        if self.done:
+            raise RuntimeError(f"a run of {self.done} steps cannot be rehearsed; rehearse before the first step")
         generator = random.default_generator.get_state()
         parameters = [(p, p.detach().clone()) for p in self.model.parameters()]
-        numbers = self.loader.read(self.loader.order(0)[: self.options.batch_size])
+        inputs, targets = self.loader.read(self.loader.order(0)[: self.options.batch_size])
 
         def rehearse() -> None:
             self.model.train()
-            batches = [tuple(map(self._upload, numbers)) for _ in range(self.options.accumulate)]
-            self._update(batches)  # type: ignore[arg-type]
+            self._update([(self._upload(inputs), self._upload(targets)) for _ in range(self.options.accumulate)])
             self.device.synchronize()
 
         try:
@@ -168,7 +168,7 @@ class Trainer:
 
     def _add_up(self, inputs: Tensor, targets: Tensor) -> None:
         loss = self.model.loss(inputs, targets)
-        self._total.add_(loss * float(targets.size))  # type: ignore[attr-defined]
+        self._total.add_(loss * float(targets.size))
 
     def _upload(self, numbers: np.ndarray) -> Tensor:
         return Tensor(numbers, device=self.device)

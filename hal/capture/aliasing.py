@@ -73,9 +73,11 @@ class BufferContents:
         """The root in exactly the memory of `ref`."""
         return next((root for root in self.roots if root.is_at(ref)), None)
 
-    def replaced(self) -> list[AliasRoot]:
-        """Roots that are inputs, and hold another value now."""
-        return [r for r in self.roots if r.source is not None and r.value != r.source]
+    def updates(self) -> Iterator[tuple[int, int]]:
+        """The inputs that are replaced, each with the value that replaces it."""
+        for root in self.roots:
+            if root.source is not None and root.value != root.source:
+                yield root.source, root.value
 
 
 class AliasTable:

@@ -200,10 +200,9 @@ class StepRecorder:
         positions: set[int] = set()
         buffers: dict[int, Buffer] = {}
         for contents in self._aliases:
-            for root in contents.replaced():
-                assert root.source is not None
-                graph.updates[number[root.source]] = number[root.value]
-                source = self._graph.sources[root.source]
+            for replaced, value in contents.updates():
+                graph.updates[number[replaced]] = number[value]
+                source = self._graph.sources[replaced]
                 if isinstance(source, StepInput):
                     positions.add(source.position)
                 else:

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from polyhal.hal.ir.graph import Graph, Node, Value
 from polyhal.hal.layout import Spec, contiguous, extent, place
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.traits import Trait
 
+D = TypeVar("D")
+"""What stands for a device: the device itself, or None where it does not matter."""
+
 
 @dataclass(slots=True)
-class BufferAllocation:
+class BufferAllocation(Generic[D]):
     """Memory that is needed from step `first` to step `last`; that of an input from before step 0."""
 
     spec: Spec
-    device: object
+    device: D
     first: int
     last: int
     source: int | None = None
@@ -31,10 +35,10 @@ class BufferAllocation:
 
 
 @dataclass(slots=True)
-class BufferAssignment:
+class BufferAssignment(Generic[D]):
     """Where values lie. A slice is the number of an allocation and an offset in elements."""
 
-    allocations: list[BufferAllocation]
+    allocations: list[BufferAllocation[D]]
     slices: list[tuple[int, int] | None]
     """Per value; None for numbers."""
     aliases: list[tuple[int, ...]]
@@ -58,13 +62,13 @@ class BufferAssignment:
         return frozenset(n for n, inside in only.items() if inside and self.allocations[n].source is None)
 
 
-def assign_buffers(graph: Graph, device_of: Callable[[int], object]) -> BufferAssignment:
-    """Assign an allocation to every value of `graph`; `device_of` gives the device of a value."""
+def assign_buffers(graph: Graph, device_of: Callable[[int], D]) -> BufferAssignment[D]:
+    """Assign an allocation to every value of `graph`; `device_of` gives the device of a value, or None for all alike."""
     return _Assigner(graph, device_of).run()
 
 
-class _Assigner:
-    def __init__(self, graph: Graph, device_of: Callable[[int], object]) -> None:
+class _Assigner(Generic[D]):
+    def __init__(self, graph: Graph, device_of: Callable[[int], D]) -> None:
         self._graph = graph
         self._device_of = device_of
         count = len(graph.specs)
@@ -76,13 +80,13 @@ class _Assigner:
         self._idle = {k for k, node in enumerate(graph.nodes) if graph.is_view(node)}
         """Nodes for which nothing runs: views, and concatenations whose operands are computed in place."""
         self._end = len(graph.nodes)
-        self._allocations: list[BufferAllocation] = []
+        self._allocations: list[BufferAllocation[D]] = []
         self._of = [-1] * count
         """The allocation of each root."""
         self._holds: list[int] = []
         """The root that each allocation holds at the moment."""
 
-    def run(self) -> BufferAssignment:
+    def run(self) -> BufferAssignment[D]:
         graph = self._graph
         self._join_operands()
         self._find_last_reads()

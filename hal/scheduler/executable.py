@@ -97,7 +97,7 @@ class Executable:
         results: dict[int, ResultMemory] = {}
         for number, allocation in enumerate(buffers.allocations):
             if allocation.output and allocation.source is None:
-                results[number] = ResultMemory(allocation.spec, allocation.device, self._home(number))  # type: ignore[arg-type]
+                results[number] = ResultMemory(allocation.spec, allocation.device, self._home(number))
         self.results += results.values()
         self._result_of = results
         for value in range(self.graph.inputs, len(self.graph.specs)):
@@ -121,7 +121,7 @@ class Executable:
         if place is None:
             return None
         allocation = self.plan.buffers.allocations[number]
-        block = next(b for b in self.blocks[allocation.device] if b.handle is place[0])  # type: ignore[index]
+        block = next(b for b in self.blocks[allocation.device] if b.handle is place[0])
         return block, place[1] // allocation.spec.dtype.itemsize
 
     def _ref(self, value: int) -> Ref:

@@ -60,7 +60,7 @@ class StepPlan:
     """Sources of the graph's inputs: those of the capture, then the constants that passes computed."""
     devices: list[Any]
     """The device of every value; None for numbers."""
-    buffers: BufferAssignment
+    buffers: BufferAssignment[Device]
     calls: list[NodeCall | None]
     write_backs: list[WriteBack]
     arenas: dict[Device, Arena]
@@ -82,9 +82,7 @@ def plan_step(captured: CapturedGraph, graph: Graph | None = None, *, separate_g
     calls = select_calls(graph, buffers.aliases, devices)
     write_backs = _write_backs(buffers)
     gradients = frozenset(
-        n
-        for n in buffers.holding_only(graph, inside)
-        if buffers.allocations[n].device.capabilities.suballocation  # type: ignore[attr-defined]
+        n for n in buffers.holding_only(graph, inside) if buffers.allocations[n].device.capabilities.suballocation
     )
     arenas = _arenas(graph, devices, buffers, calls, write_backs, gradients)
     return StepPlan(captured, graph, sources, devices, buffers, calls, write_backs, arenas, gradients)
@@ -102,7 +100,7 @@ def _devices(sources: Sequence[InputSource], graph: Graph) -> list[Any]:
     return devices
 
 
-def _write_backs(buffers: BufferAssignment) -> list[WriteBack]:
+def _write_backs(buffers: BufferAssignment[Device]) -> list[WriteBack]:
     targets = {i for _, i in buffers.copies}
     return [
         WriteBack(value, target, buffers.allocations[buffers.slice_of(value)[0]].source in targets)
@@ -113,7 +111,7 @@ def _write_backs(buffers: BufferAssignment) -> list[WriteBack]:
 def _arenas(
     graph: Graph,
     devices: list[Any],
-    buffers: BufferAssignment,
+    buffers: BufferAssignment[Device],
     calls: list[NodeCall | None],
     write_backs: list[WriteBack],
     gradients: frozenset[int],
@@ -124,7 +122,7 @@ def _arenas(
         internal = allocation.source is None and (not allocation.output or number in gradients)
         if internal and allocation.spec.nbytes:
             interval = LiveInterval(allocation.spec.nbytes, allocation.first, allocation.last)
-            arenas.setdefault(allocation.device, Arena()).add(Owner("allocation", number), interval)  # type: ignore[arg-type]
+            arenas.setdefault(allocation.device, Arena()).add(Owner("allocation", number), interval)
     for k, call in enumerate(calls):
         for part, nbytes in enumerate(call.workspace if call is not None else ()):
             arena = arenas.setdefault(devices[graph.nodes[k].outputs[0]], Arena())

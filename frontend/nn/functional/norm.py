@@ -114,7 +114,7 @@ def batch_norm(
 
 def _move(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
     """Update an exponential average in place: `running += momentum * (observed - running)`."""
-    running.add_(((observed - running) * momentum).to(running.dtype))  # type: ignore[attr-defined]
+    running.add_(((observed - running) * momentum).to(running.dtype))
 
 
 def _per_channel(x: Tensor, like: Tensor) -> Tensor:
