@@ -144,8 +144,8 @@ class Jitted(Generic[P, R]):
 
     def _replaces_state(self, previous: CapturedStep, captured: CapturedGraph) -> bool:
         """Whether a second recording reads other memory: state that the step replaces, or data not passed to it."""
-        made = {id(t.buffer) for t, _ in previous.captured.live_outs}
-        own = [i for i, s in enumerate(captured.sources) if isinstance(s, CapturedConstant) and id(s.buffer) in made]
+        outputs = {id(t.buffer) for t, _ in previous.captured.live_outs}
+        own = [i for i, s in enumerate(captured.sources) if isinstance(s, CapturedConstant) and id(s.buffer) in outputs]
         rebound = own or previous.captured.rebound_constants(captured)
         if not rebound:
             return False

@@ -1,1 +1,1 @@
-"""What users ask: doctor, self-test, profiler, and pictures and explanations of graphs."""
+"""Tools that answer users' questions: doctor, self-test, profiler, and explanations and pictures of graphs."""

@@ -1,7 +1,6 @@
-"""What `polyhal doctor` reports: everything that decides which devices are seen and chosen, as plain data.
+"""The report of `polyhal doctor`: everything that decides which devices are found and chosen, as plain data.
 
-Nothing here changes anything, and nothing raises because of a broken driver: whatever fails becomes part of the report,
-with what to do about it.
+The examination changes nothing, and a broken driver makes nothing raise: each failure becomes an entry with its fix.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _UNKNOWN_FIX = "see the reason; the other devices are not affected"
 
 @dataclass(frozen=True, slots=True)
 class DeviceReport:
-    """One device; `problem` says why it could not be opened, and is empty where it could."""
+    """One device. `problem` says why it could not be opened; empty if it was."""
 
     name: str
     info: dict[str, Any]
@@ -42,14 +41,17 @@ class DeviceReport:
     fix: str = ""
     tests: tuple[SelfTest, ...] = ()
     speed: dict[str, Any] | None = None
-    """The cached benchmark (see `polyhal.hal.discovery.benchmark_cache`) with `ratio`, times NumPy; None if there is none."""
+    """The cached benchmark (see `polyhal.hal.discovery.benchmark_cache`), and `ratio`, its speed relative to NumPy's.
+
+    None if the device was not measured.
+    """
     quarantined: tuple[str, ...] = ()
-    """Kernels that are passed over because `polyhal verify` found that they fail, each with the reason."""
+    """Kernels that `polyhal verify` found to fail and that the planner therefore skips, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that was looked for in vain, and the fix."""
+    """Something that is missing or failed, with the reason and the fix."""
 
     source: str
     reason: str
@@ -58,7 +60,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class DriverFile:
-    """A registration of an OpenCL driver: the file, the library it names, and whether that exists (None: unknown)."""
+    """A file that registers an OpenCL driver, and the library it names; `exists` is None for a library found by name."""
 
     path: str
     library: str
@@ -67,7 +69,7 @@ class DriverFile:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The folder of compiled programs and measurements. `nbytes` counts what is in it."""
+    """The folder of compiled programs and measurements. `nbytes` is the total size of its files."""
 
     path: str
     writable: bool
@@ -77,11 +79,11 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole examination."""
+    """The result of `examine`."""
 
     system: dict[str, str]
     distributions: dict[str, str]
-    """Name to version; an empty version means not installed."""
+    """Versions by name; empty for a distribution that is not installed."""
     entry_points: tuple[tuple[str, str], ...]
     """(entry point, distribution) of every backend plug-in that loaded."""
     backends: tuple[str, ...]
@@ -89,31 +91,33 @@ class Report:
     devices: tuple[DeviceReport, ...]
     problems: tuple[Problem, ...]
     environment: dict[str, str]
-    """Variables that are set and change what is seen or chosen."""
+    """The variables that are set and affect which devices are found or chosen."""
     unknown_variables: tuple[str, ...]
-    """Set variables that begin like ours but that nothing reads."""
+    """Variables that are set and begin with POLYHAL_, but are never read."""
     cache: Cache
     default: str
     default_reason: str
 
     @property
     def healthy(self) -> bool:
-        """A default device exists, and every device that was tested computes correctly."""
+        """Whether there is a default device, and every tested device computes correctly."""
         return bool(self.default) and all(t.passed for d in self.devices for t in d.tests)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the report as plain data."""
         return {**asdict(self), "healthy": self.healthy}
 
 
 def examine(*, tests: bool = True, hidden: bool = False) -> Report:
-    """Look at everything. `tests` runs the self tests; `hidden` lists test backends too, which are never tested."""
-    variables = dict(os.environ)  # before drivers are looked for, which sets some of them
-    found = registry()
-    candidates = found.candidates(hidden=hidden)
-    default, reason = _default(found)
-    devices = tuple(_device(found, c, default, tests) for c in candidates)
-    ours, unknown = _environment(variables, tuple(itertools.chain(*(s.environment for s in found.backends.values()))))
-    failures = [f for f in dict.fromkeys(found.failures) if f.source not in {c.name for c in candidates}]
+    """Examine the machine. `tests` runs self-tests; `hidden` also lists test backends, which are never tested."""
+    environment = dict(os.environ)  # before drivers are discovered, which sets some variables
+    known = registry()
+    candidates = known.candidates(hidden=hidden)
+    default, reason = _default(known)
+    devices = tuple(_device(known, c, default, tests) for c in candidates)
+    prefixes = tuple(itertools.chain(*(s.environment for s in known.backends.values())))
+    relevant, unknown = _environment(environment, prefixes)
+    failures = [f for f in dict.fromkeys(known.failures) if f.source not in {c.name for c in candidates}]
     return Report(
         system={
             "platform": platform.platform(),
@@ -121,13 +125,13 @@ def examine(*, tests: bool = True, hidden: bool = False) -> Report:
             "processors": str(os.cpu_count()),
             "python": f"{platform.python_version()} ({sys.executable})",
         },
-        distributions=_distributions(found),
-        entry_points=tuple(found.sources),
-        backends=tuple(found.backends),
+        distributions=_distributions(known),
+        entry_points=tuple(known.sources),
+        backends=tuple(known.backends),
         driver_files=driver_files(),
         devices=devices,
-        problems=tuple(_problem(f) for f in failures) + _missing(found, candidates),
-        environment=ours,
+        problems=tuple(_problem(f) for f in failures) + _missing(known, candidates),
+        environment=relevant,
         unknown_variables=unknown,
         cache=_cache(env.cache_dir()),
         default=default,
@@ -136,19 +140,19 @@ def examine(*, tests: bool = True, hidden: bool = False) -> Report:
 
 
 def variables() -> dict[str, str]:
-    """Every environment variable of `config` with what it does, taken from the functions that read them."""
-    found = {}
+    """Return all environment variables of Polyhal with their meaning, from the docstrings of the functions that read them."""
+    meanings = {}
     for name, function in vars(env).items():
         if inspect.isfunction(function) and not name.startswith("_") and function.__module__ == env.__name__:
             variable, _, meaning = (inspect.getdoc(function) or name).partition(": ")
-            found[variable] = meaning
-    return found
+            meanings[variable] = meaning
+    return meanings
 
 
 def driver_files() -> tuple[DriverFile, ...]:
-    """The OpenCL drivers registered for the loader, on systems where it reads a folder of files for that."""
+    """Return the registrations of OpenCL drivers, on systems where the loader reads them from a folder."""
     if sys.platform in ("win32", "darwin"):
-        return ()  # the registry and the operating system's own framework take the place of files
+        return ()  # Windows has its registry, macOS a framework of the system
     named = os.environ.get("OCL_ICD_VENDORS")
     folder = Path(named) if named else Path("/etc/OpenCL/vendors")
     files = sorted(folder.glob("*.icd")) if folder.is_dir() else [folder] if folder.is_file() else []
@@ -160,26 +164,27 @@ def _driver_file(path: Path) -> DriverFile:
         library = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         return DriverFile(str(path), describe(error), False)
-    # A bare name is looked up by the dynamic linker, along paths that only it knows.
+    # The dynamic linker looks up a bare name, on its own search path.
     return DriverFile(str(path), library, Path(library).exists() if os.path.isabs(library) else None)
 
 
-def _default(found: Registry) -> tuple[str, str]:
+def _default(known: Registry) -> tuple[str, str]:
+    """The name of the default device, empty if there is none, and the reason."""
     try:
-        return found.open(None).name, found.explain_default()
+        return known.open(None).name, known.explain_default()
     except DeviceUnavailableError as error:
         return "", str(error).splitlines()[0]
 
 
-def _device(found: Registry, candidate: Candidate, default: str, tests: bool) -> DeviceReport:
+def _device(known: Registry, candidate: Candidate, default: str, tests: bool) -> DeviceReport:
     name, info, hidden = candidate.name, candidate.info.to_json(), candidate.backend.hidden
     try:
-        device = found.open(name)
+        device = known.open(name)
     except DeviceUnavailableError as error:
         cause = error.__cause__ or error
         return DeviceReport(name, info, {}, False, hidden, problem=describe(cause), fix=fix(cause) or _UNKNOWN_FIX)
     results = self_test(device) if tests and not hidden else ()
-    speed = found.benchmarks.lookup(candidate)
+    speed = known.benchmarks.lookup(candidate)
     return DeviceReport(
         name,
         info,
@@ -187,7 +192,7 @@ def _device(found: Registry, candidate: Candidate, default: str, tests: bool) ->
         device.name == default,
         hidden,
         tests=results,
-        speed=None if speed is None else {**asdict(speed), "ratio": found.benchmarks.ratio(candidate)},
+        speed=None if speed is None else {**asdict(speed), "ratio": known.benchmarks.ratio(candidate)},
         quarantined=quarantine.load(device).lines(),
     )
 
@@ -199,16 +204,17 @@ def _version(name: str) -> str:
         return ""
 
 
-def _environment(given: Mapping[str, str], foreign: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Variables of ours and those that the backends name; and those that only look like ours."""
+def _environment(environment: Mapping[str, str], prefixes: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Split off the variables of Polyhal and of the backends' drivers, and the names that only begin like ours."""
     known = variables()
-    named = {k: v for k, v in given.items() if k in known or k.startswith(foreign)}
-    return dict(sorted(named.items())), tuple(sorted(k for k in given if k.startswith("POLYHAL_") and k not in known))
+    relevant = {k: v for k, v in environment.items() if k in known or k.startswith(prefixes)}
+    unknown = sorted(k for k in environment if k.startswith("POLYHAL_") and k not in known)
+    return dict(sorted(relevant.items())), tuple(unknown)
 
 
-def _distributions(found: Registry) -> dict[str, str]:
-    """Versions of the framework, of what it asks for outside of development, and of every plug-in and what that asks for."""
-    names = ["polyhal", *(o.distribution for o in found.origins.values() if o.distribution)]
+def _distributions(known: Registry) -> dict[str, str]:
+    """The versions of the framework, of all plug-ins, and of what these require, except for development."""
+    names = ["polyhal", *(o.distribution for o in known.origins.values() if o.distribution)]
     versions: dict[str, str] = {}
     for name in dict.fromkeys(names):
         versions[name] = _version(name)
@@ -218,18 +224,18 @@ def _distributions(found: Registry) -> dict[str, str]:
 
 
 def _requirements(name: str) -> list[str]:
-    """The names of the distributions that one requires, extras for users included, in the order in which it says so."""
+    """The names of the distributions that one requires, with its extras except for development, in declared order."""
     try:
-        listed = importlib.metadata.requires(name) or []
+        requirements = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    found = []
-    for text in listed:
+    names = []
+    for text in requirements:
         requirement, _, marker = text.partition(";")
         match = re.match(r"[A-Za-z0-9._-]+", requirement)
         if match and match[0].lower() != name.lower() and not re.search(r"extra\s*==\s*['\"]dev['\"]", marker):
-            found.append(match[0])
-    return found
+            names.append(match[0])
+    return names
 
 
 def _cache(folder: Path) -> Cache:
@@ -250,11 +256,11 @@ def _problem(failure: Failure) -> Problem:
     return Problem(failure.source, failure.reason, failure.fix or disabled or _UNKNOWN_FIX)
 
 
-def _missing(found: Registry, candidates: Sequence[Candidate]) -> tuple[Problem, ...]:
-    """Advice for a machine on which only the lowest backend in priority was found, the reference."""
-    shown = [s for s in found.backends.values() if not s.hidden]
-    last = min(shown, key=lambda s: s.priority, default=None)
-    if any(c.backend is not last and not c.backend.hidden for c in candidates):
+def _missing(known: Registry, candidates: Sequence[Candidate]) -> tuple[Problem, ...]:
+    """Advice for a machine that has only the reference device, whose backend has the lowest priority."""
+    visible = [s for s in known.backends.values() if not s.hidden]
+    reference = min(visible, key=lambda s: s.priority, default=None)
+    if any(c.backend is not reference and not c.backend.hidden for c in candidates):
         return ()
     return (
         Problem(

@@ -1,4 +1,4 @@
-"""A graph as one page of HTML that needs nothing else: the program in order, folded by module."""
+"""Graphs as a self-contained HTML page: the ops in execution order, folded by module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyhal.hal.diagnostics.graph_picture import INPUT, Box
 
 
 def write(boxes: Sequence[Box], title: str) -> str:
-    """The page. What runs longest and takes most memory is marked by bars; a click shows where values come from."""
+    """Return the page. Bars show time and memory; a click on a row shows its operands and its users."""
     details = [
         {
             "number": b.number,
@@ -41,7 +41,7 @@ def write(boxes: Sequence[Box], title: str) -> str:
 
 
 def _groups(rows: Sequence[Box], boxes: Sequence[Box], depth: int) -> Iterator[str]:
-    """Rows in order, with runs of neighbours of one module folded together."""
+    """Yield the rows in order, with consecutive ops of one module folded together."""
     start = 0
     while start < len(rows):
         part = _part(rows[start], depth)
@@ -53,15 +53,15 @@ def _groups(rows: Sequence[Box], boxes: Sequence[Box], depth: int) -> Iterator[s
             yield from (_row(b, boxes) for b in run)
         else:
             time = sum(b.nanoseconds or 0 for b in run)
-            told = f", {time / 1e3:.1f} us" if time else ""
-            yield f"<details open><summary>{html.escape(part)} <small>{len(run)} ops{told}</small></summary>"
+            total = f", {time / 1e3:.1f} us" if time else ""
+            yield f"<details open><summary>{html.escape(part)} <small>{len(run)} ops{total}</small></summary>"
             yield from _groups(run, boxes, depth + 1)
             yield "</details>"
         start = end
 
 
 def _part(box: Box, depth: int) -> str | None:
-    """The name of the module at a depth on the way to a box; None past its end."""
+    """The module at one depth of a box's module path; None below its end."""
     parts = box.module.split(".") if box.module else []
     return parts[depth] if depth < len(parts) else None
 
@@ -75,7 +75,7 @@ def _row(box: Box, boxes: Sequence[Box]) -> str:
     view = " view" if not box.nbytes and box.family != INPUT else ""
     return (
         f'<div class="row{view}" id="b{box.number}" tabindex="0" style="{bars}" title="{html.escape(tip, quote=True)}">'
-        f'<b style="background:{box.colour}">{html.escape(box.title)}</b><span class="kinds">{html.escape(box.kinds)}</span>'
+        f'<b style="background:{box.colour}">{html.escape(box.title)}</b><span class="specs">{html.escape(box.specs)}</span>'
         f'<span class="size">{_size(box.nbytes)}</span><span class="time">{time}</span></div>'
     )
 

@@ -1,4 +1,4 @@
-"""What there is to draw of a graph: a box for each input and node, with what is known of it."""
+"""The content of a picture of a graph: one box per input and node, with kernel, time and notes."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ OTHER = "#c9c9d9"
 
 @dataclass(slots=True)
 class Box:
-    """An input or a node. `reads` are numbers of the boxes that its operands come from."""
+    """An input or a node. `reads` are the numbers of the boxes that produce its operands."""
 
     number: int
     title: str
     family: str
     module: str = ""
-    kinds: str = ""
-    """Dtypes and shapes of what it makes."""
+    specs: str = ""
+    """Dtypes and shapes of its outputs."""
     nbytes: int = 0
+    """Of its outputs; 0 for views."""
     reads: list[int] = field(default_factory=list)
     text: str = ""
-    """Its line in the graph's text."""
+    """Its line in the text of the graph."""
     kernel: str = ""
     nanoseconds: int | None = None
     notes: list[str] = field(default_factory=list)
@@ -50,27 +51,30 @@ class Box:
 
 
 def boxes(graph: Graph, executable: Executable | None = None, profile: StepProfile | None = None) -> list[Box]:
-    """Inputs, then nodes in order. The executable that runs the graph tells the kernels, a profile the times."""
-    found = [_input(graph, i) for i in range(graph.inputs)]
-    maker = {i: i for i in range(graph.inputs)}
+    """Return boxes for the inputs, then for the nodes in order.
+
+    `executable` runs the graph and adds kernels, with the reasons for them; `profile` adds times.
+    """
+    drawn = [_input(graph, i) for i in range(graph.inputs)]
+    producers = {i: i for i in range(graph.inputs)}
     calls = {} if executable is None else {id(c.node): c for c in executable.calls if c is not None}
     for node in graph.nodes:
-        box = _node(graph, node, len(found), maker)
+        box = _node(graph, node, len(drawn), producers)
         call = calls.get(id(node))
         if call is not None:
             box.kernel = call.resolution.how
             box.notes += [line.strip() for line in call.resolution.lines()[1:]]
         elif executable is not None:
-            box.kernel = "view: nothing runs"
+            box.kernel = "view: no kernel"
         if profile is not None:
             box.nanoseconds = profile.time_of(node)
-        maker.update(dict.fromkeys(node.outputs, box.number))
-        found.append(box)
+        producers.update(dict.fromkeys(node.outputs, box.number))
+        drawn.append(box)
     for value in graph.outputs:
-        found[maker[value]].notes.append(f"%{value} is a result")
+        drawn[producers[value]].notes.append(f"%{value} is a result")
     for i, value in graph.updates.items():
-        found[maker[value]].notes.append(f"%{value} replaces {graph.names.get(i) or f'%{i}'}")
-    return found
+        drawn[producers[value]].notes.append(f"%{value} replaces {graph.names.get(i) or f'%{i}'}")
+    return drawn
 
 
 def _input(graph: Graph, i: int) -> Box:
@@ -81,19 +85,19 @@ def _input(graph: Graph, i: int) -> Box:
     return Box(i, title, INPUT, "", spec_text(spec), nbytes, [], f"%{i}: {spec_text(spec)}")
 
 
-def _node(graph: Graph, node: Node, number: int, maker: Mapping[int, int]) -> Box:
-    made = [graph.specs[v] for v in node.outputs]
+def _node(graph: Graph, node: Node, number: int, producers: Mapping[int, int]) -> Box:
+    specs = [graph.specs[v] for v in node.outputs]
     view = graph.view_offset(node) is not None
-    reads = [maker[x.index] for x in node.inputs if isinstance(x, Value)]
+    reads = [producers[x.index] for x in node.inputs if isinstance(x, Value)]
     parts = parts_of(node)
     return Box(
         number,
         node.op.name,
         node.op.family,
         node.origin.module if node.origin is not None else "",
-        ", ".join(map(spec_text, made)),
-        0 if view else sum(s.nbytes for s in made if isinstance(s, Spec)),
+        ", ".join(map(spec_text, specs)),
+        0 if view else sum(s.nbytes for s in specs if isinstance(s, Spec)),
         list(dict.fromkeys(reads)),
         node_text(graph, node),
-        notes=[f"made of {', '.join(parts)}"] if parts else [],
+        notes=[f"fuses {', '.join(parts)}"] if parts else [],
     )

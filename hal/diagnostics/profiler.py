@@ -1,6 +1,6 @@
-"""Where the time goes: host time per op, and device time per kernel where the backend has timestamps.
+"""The profiler: host time per op, and device time per kernel on backends with timestamps.
 
-Profiling swaps the thread's executor for the time of the block, so that nothing is paid for it outside.
+A profile replaces the thread's executor inside its block, so it costs nothing outside.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from polyhal.hal.protocol import SupportsProfiling
 
 @dataclass(slots=True)
 class Row:
-    """The calls of one op, or of one kernel: how many, and their time in nanoseconds."""
+    """The calls of one op or of one kernel. Times are in nanoseconds."""
 
     name: str
     calls: int = 0
@@ -48,7 +48,7 @@ class TraceEvent:
 
 @dataclass(slots=True)
 class Profile:
-    """A running or finished profile; use it as a context manager.
+    """A running or finished profile: a context manager.
 
     Host time of an op is the time to plan and enqueue it, not to run it. Device times come from the backend's timestamps.
     """
@@ -164,5 +164,5 @@ def _table(kind: str, unit: str, rows: Iterable[Row], limit: int) -> list[str]:
 
 
 def profile(*devices: Device) -> Profile:
-    """A profile of the ops that this thread runs inside a `with` block; devices are added as they are met."""
+    """Profile the ops of this thread inside a `with` block. Devices that it uses are added to `devices`."""
     return Profile(list(devices))

@@ -1,4 +1,4 @@
-"""Small computations on a device, compared with NumPy: whether it works at all, and does what it claims."""
+"""Self-tests of a device: small computations compared with NumPy, and the dtypes that its capabilities claim."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SAMPLE = 24
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """A small computation compared with NumPy; `error` is the largest relative difference."""
+    """The result of one self-test. `error` is the largest difference from NumPy, relative to the largest value."""
 
     name: str
     passed: bool
     seconds: float
-    """From the call to the result on the host, kernels already built."""
+    """From the call to the result on the host, with compiled kernels."""
     first_seconds: float
-    """The same for the first call, which builds the kernel or loads it from the cache."""
+    """The same for the first call, which compiles the kernel or loads it from the cache."""
     error: float = 0.0
     problem: str = ""
 
@@ -52,11 +52,11 @@ def _check(name: str, op: str, device: Device, a: np.ndarray, b: np.ndarray, exp
         for _ in range(2):
             x, y = (Array(device, *device.upload(v, float32)) for v in (a, b))
             begin = time.perf_counter()
-            got = device.download(FUNCTIONS[op](x, y).ref)
+            result = device.download(FUNCTIONS[op](x, y).ref)
             seconds.append(time.perf_counter() - begin)
     except Exception as error:  # a driver may raise anything; the report is the place for it
         return SelfTest(name, False, 0.0, 0.0, problem=describe(error))
-    difference = float(np.max(np.abs(got - expected)) / np.max(np.abs(expected)))
+    difference = float(np.max(np.abs(result - expected)) / np.max(np.abs(expected)))
     passed = difference <= _TOLERANCE
     return SelfTest(
         name, passed, seconds[1], seconds[0], difference, "" if passed else "the result differs from NumPy's"
@@ -64,7 +64,7 @@ def _check(name: str, op: str, device: Device, a: np.ndarray, b: np.ndarray, exp
 
 
 def _check_dtypes(device: Device) -> SelfTest:
-    """What the capabilities say about dtypes: each one stored comes back, also reversed, and adds up where computed."""
+    """Check the claims about dtypes: values of each survive a copy, also a reversed one, and sums are right."""
     problems: list[str] = []
     seconds: list[float] = []
     claimed: list[DType] = []
@@ -73,32 +73,32 @@ def _check_dtypes(device: Device) -> SelfTest:
         try:
             capabilities = device.capabilities
             claimed = [d for d in dtypes.ALL if d in capabilities.storage]
-            found = ((d, _dtype_problem(device, d, computed=d in capabilities.compute)) for d in claimed)
-            problems = [f"{d.name} is claimed, but {problem}" for d, problem in found if problem]
-        except Exception as error:  # a backend that cannot even tell
+            checked = ((d, _dtype_problem(device, d, computed=d in capabilities.compute)) for d in claimed)
+            problems = [f"{d.name} is claimed, but {problem}" for d, problem in checked if problem]
+        except Exception as error:  # a broken backend may fail at this, too
             problems = [describe(error)]
         seconds.append(time.perf_counter() - begin)
     return SelfTest(f"{len(claimed)} dtypes", not problems, seconds[1], seconds[0], problem="; ".join(problems))
 
 
 def _dtype_problem(device: Device, dtype: DType, *, computed: bool) -> str:
-    """How a device fails to do what it claims for one dtype; empty where it does it."""
+    """Why a claim about one dtype is wrong; empty if it is true."""
     small = np.arange(_SAMPLE) % (2 if dtype.kind == "bool" else 60)
-    given = small.astype(dtype.numpy)  # sums stay exact in every dtype
+    values = small.astype(dtype.numpy)  # sums stay exact in every dtype
     try:
-        buffer, ref = device.upload(given, dtype)
+        buffer, ref = device.upload(values, dtype)
         tensor = Array(device, buffer, ref)
         backwards = Spec(dtype, ref.shape, (-1,), aligned=False)
-        for name, expected, got in (
-            ("a copy", given, device.download(ref)),
-            ("a reversed copy", given[::-1], device.download(Ref(ref.handle, backwards, _SAMPLE - 1))),
+        for name, expected, result in (
+            ("a copy", values, device.download(ref)),
+            ("a reversed copy", values[::-1], device.download(Ref(ref.handle, backwards, _SAMPLE - 1))),
         ):
-            if not np.array_equal(got, expected):
+            if not np.array_equal(result, expected):
                 return f"{name} came back changed"
         if computed and dtype.kind != "bool":
-            if not np.array_equal(device.download(FUNCTIONS["add"](tensor, tensor).ref), given + given):
+            if not np.array_equal(device.download(FUNCTIONS["add"](tensor, tensor).ref), values + values):
                 return "a sum is wrong"
-        elif computed and not np.array_equal(device.download(FUNCTIONS["logical_not"](tensor).ref), ~given):
+        elif computed and not np.array_equal(device.download(FUNCTIONS["logical_not"](tensor).ref), ~values):
             return "a negation is wrong"
     except Exception as error:  # a driver may raise anything; the report is the place for it
         return f"it raises {describe(error)}"

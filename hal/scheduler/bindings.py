@@ -48,7 +48,7 @@ class Rebindable:
 
 
 class ResultMemory:
-    """Memory of a result: the same at every run, unless somebody still uses the previous result.
+    """Memory of a result: the same at every run, unless the program still holds the previous result.
 
     Live-outs of the step, such as gradients, are rebound to the new values in any case, so they do not count as users. `home`,
     a buffer and an offset in elements, is memory that the step uses for other values before the result is made.
@@ -66,7 +66,7 @@ class ResultMemory:
         """Tensors of the step itself that lie in this memory."""
 
     def is_free(self) -> bool:
-        """Whether it has memory that nobody else uses."""
+        """Whether there is memory that only this object references."""
         buffer = self.buffer
         if buffer is None:
             return False

@@ -36,7 +36,7 @@ class BufferAllocation(Generic[D]):
 
 @dataclass(slots=True)
 class BufferAssignment(Generic[D]):
-    """Where values lie. A slice is the number of an allocation and an offset in elements."""
+    """The allocation of every value. A slice is the number of an allocation and an offset in elements."""
 
     allocations: list[BufferAllocation[D]]
     slices: list[tuple[int, int] | None]
@@ -48,10 +48,10 @@ class BufferAssignment(Generic[D]):
 
     def slice_of(self, value: int) -> tuple[int, int]:
         """The slice of a tensor. Raises TypeError for a number."""
-        found = self.slices[value]
-        if found is None:
+        location = self.slices[value]
+        if location is None:
             raise TypeError(f"%{value} is a number; expected a tensor")
-        return found
+        return location
 
     def holding_only(self, graph: Graph, outputs: frozenset[int]) -> frozenset[int]:
         """The allocations that hold no output but those at the given positions, and no input."""

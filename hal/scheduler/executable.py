@@ -247,7 +247,7 @@ class Executable:
         return bool(self.plan.gradients) and any(handle is b.handle for held in self.blocks.values() for b in held)
 
     def _run_separately(self, arguments: Sequence[Any], count: int | None) -> list[tuple[Any, Buffer, Ref]]:
-        """Run when somebody else uses an old gradient: from now on gradients get memory of their own."""
+        """Run although the program still holds an old gradient: from now on gradients get memory of their own."""
         self._prepare(separate_gradients=True)
         return self.run(arguments, count)
 

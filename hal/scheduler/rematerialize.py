@@ -31,7 +31,7 @@ _MIN_SAVING = 8
 
 
 def rematerialize(graph: Graph, budget: int, inside: frozenset[int] = frozenset()) -> Graph:
-    """A graph whose own values need at most `budget` bytes at each step, or as few as is found; `inside` as for `live_bytes`.
+    """A graph whose own values need at most `budget` bytes at each step, or as few as possible; `inside` as for `live_bytes`.
 
     Rounds continue as long as each brings the steps over the budget closer to it.
     """

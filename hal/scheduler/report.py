@@ -139,7 +139,7 @@ def report(plan: StepPlan, allocated: Callable[[Device], int] = lambda device: 0
 
 
 class _DeviceReport:
-    """A plan, seen from one device."""
+    """Computes the report of one device of a plan."""
 
     def __init__(self, plan: StepPlan, device: Device) -> None:
         self._plan = plan
@@ -153,17 +153,18 @@ class _DeviceReport:
                 self._writers.setdefault(plan.buffers.slice_of(v)[0], node)
 
     def memory(self, allocated: int) -> DeviceMemory:
-        held, arguments = self._inputs()
+        """The memory of the step, `allocated` bytes of which its executable already has."""
+        by_kind, arguments = self._inputs()
         results, gradients, shared = self._results()
         arena = self._plan.arenas.get(self._device, Arena())
         step, at_peak = self._peak(arena)
         workspace = self._workspace(arena)
-        known = sum(p.nbytes for p in (*held.values(), arguments))
+        known = sum(p.nbytes for p in (*by_kind.values(), arguments))
         return DeviceMemory(
             device=str(self._device.name),
-            parameters=held["parameters"],
-            state=held["state"],
-            constants=held["constants"],
+            parameters=by_kind["parameters"],
+            state=by_kind["state"],
+            constants=by_kind["constants"],
             arguments=arguments,
             results=results,
             gradients=gradients,
@@ -186,7 +187,7 @@ class _DeviceReport:
         written = {id(b) for b in self._plan.captured.mutated_buffers}
         leaves = {id(g.leaf.buffer) for g in self._plan.captured.gradients}
         seen: set[int] = set()
-        held: dict[str, list[MemoryEntry]] = {"parameters": [], "state": [], "constants": []}
+        by_kind: dict[str, list[MemoryEntry]] = {"parameters": [], "state": [], "constants": []}
         arguments = []
         for i, source in enumerate(self._plan.sources):
             if not self._graph.is_tensor(i):
@@ -208,8 +209,8 @@ class _DeviceReport:
                 kind = "state"
             else:
                 kind = "constants" if name.partition("~")[0] in _UNNAMED else "parameters"
-            held[kind].append(MemoryEntry(source.buffer.nbytes, str(spec), self._names.get(i, "")))
-        return {kind: _kind_of(entries) for kind, entries in held.items()}, _kind_of(arguments)
+            by_kind[kind].append(MemoryEntry(source.buffer.nbytes, str(spec), self._names.get(i, "")))
+        return {kind: _kind_of(entries) for kind, entries in by_kind.items()}, _kind_of(arguments)
 
     def _results(self) -> tuple[MemoryKind, MemoryKind, int]:
         """The memory of results, that of live-outs, and the bytes of live-outs in the arena."""
@@ -249,7 +250,7 @@ class _DeviceReport:
         return sum(nbytes.values())
 
     def _peak(self, arena: Arena) -> tuple[str, tuple[MemoryEntry, ...]]:
-        """The step at which an arena is fullest, and what is live then."""
+        """The step at which an arena is fullest, and the tensors live at that step."""
         if not arena.intervals:
             return "", ()
         k = min(i.first for i in arena.intervals) + int(np.argmax(usage(arena.intervals)))
