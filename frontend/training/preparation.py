@@ -103,7 +103,7 @@ def resume(
 
 
 def config(options: TrainOptions, tokenizer: Tokenizer) -> GPTConfig:
-    """Build the model of these settings."""
+    """Return the model configuration for these settings."""
     return GPTConfig(
         tokenizer.vocab_size, options.context, options.layers, options.heads, options.width, options.dropout
     )
