@@ -14,10 +14,10 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.memory.pool import MemoryStats, Pool, bucket
 from polyhal.hal.memory.streams import Stream
-from polyhal.hal.planning.plan import PlanCache
 from polyhal.hal.protocol import ComputeBackend, Feature, SupportsFlush, features_of
 
 if TYPE_CHECKING:
+    from polyhal.hal.planning.plan import PlanCache
     from polyhal.hal.planning.planner import Planner
 
 
@@ -57,6 +57,7 @@ class Device:
     @classmethod
     def opened(cls, name: str, backend: ComputeBackend) -> Device:
         """Wrap an opened backend; for the registry, and for tests with backends of their own."""
+        from polyhal.hal.planning.plan import PlanCache
         from polyhal.hal.planning.planner import Planner
 
         self = object.__new__(cls)

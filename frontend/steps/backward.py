@@ -18,9 +18,10 @@ from polyhal.autograd.rules import zeros
 from polyhal.autograd.tape import GradNode, SavedInput
 from polyhal.hal import dispatch
 from polyhal.hal.capture.recorder import StepRecorder
-from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, StepInput
+from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
 from polyhal.hal.errors import AutogradError, message
+from polyhal.hal.ir.graph import CapturedConstant
 from polyhal.hal.layout import contiguous
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.scheduler.executable import Executable

@@ -17,9 +17,9 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from polyhal.amp.autocast import autocast_dtype
 from polyhal.hal import dispatch
 from polyhal.hal.capture.recorder import StepRecorder
-from polyhal.hal.capture.result import UNNAMED, CapturedConstant, CapturedGraph
+from polyhal.hal.capture.result import UNNAMED, CapturedGraph
 from polyhal.hal.errors import message
-from polyhal.hal.ir.graph import Graph
+from polyhal.hal.ir.graph import CapturedConstant, Graph
 from polyhal.hal.scheduler.budget import plan_within
 from polyhal.hal.scheduler.profile import StepProfile
 from polyhal.hal.scheduler.report import MemoryReport, report

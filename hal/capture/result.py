@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.capture.gradients import LeafGradient
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.hal.ir.graph import Graph
-from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.ir.graph import CapturedConstant, Graph
+from polyhal.hal.layout import Spec
 
 if TYPE_CHECKING:
     from polyhal.hal.device import Device
@@ -21,14 +21,6 @@ class StepInput(NamedTuple):
 
     position: int
     spec: Spec
-    device: Device
-
-
-class CapturedConstant(NamedTuple):
-    """A graph input that stays where it is: parameters, state, constants. Its contents may change, its memory not."""
-
-    buffer: Buffer
-    ref: Ref
     device: Device
 
 

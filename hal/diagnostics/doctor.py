@@ -22,7 +22,7 @@ from polyhal.hal.discovery.plugins import Failure, describe, fix
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry, registry
 from polyhal.hal.errors import DeviceUnavailableError
-from polyhal.hal.kernels import quarantine
+from polyhal.hal.planning import quarantine
 from polyhal.hal.settings import env
 
 _UNKNOWN_FIX = "see the reason; the other devices are not affected"

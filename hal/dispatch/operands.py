@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.device import Device
 from polyhal.hal.dispatch.executor import thread
 from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.dtypes import DType
@@ -14,7 +15,6 @@ from polyhal.hal.errors import DeviceMismatchError, PolyhalError, ShapeError, Un
 from polyhal.hal.protocol import InputSpec
 
 if TYPE_CHECKING:
-    from polyhal.hal.device import Device
     from polyhal.hal.ops.opdef import OpDef
 
 NUMBERS = (float, int, bool)
@@ -60,8 +60,6 @@ def freeze(value: Any) -> Any:
 
 def admitted(op: OpDef, inputs: tuple[Any, ...], device: Any) -> tuple[tuple[Any, ...], Device]:
     """Inputs as arrays and numbers, and the one device that they are on. Raises DeviceMismatchError."""
-    from polyhal.hal.device import Device
-
     target = next((x.device for x in inputs if hasattr(x, "ref")), None)
     if target is None:
         target = Device(thread.device if device is None else device)

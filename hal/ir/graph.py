@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
-from polyhal.hal.layout import ScalarSpec, Spec, View, contiguous, place
+from polyhal.hal.layout import Ref, ScalarSpec, Spec, View, contiguous, place
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import InputSpec, Number
 
 if TYPE_CHECKING:
-    from polyhal.hal.capture.result import CapturedConstant
     from polyhal.hal.device import Device
+    from polyhal.hal.memory.buffer import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,14 @@ class Value:
 
 Operand = Value | Number | None
 """A value, a literal Python number, or an absent optional input."""
+
+
+class CapturedConstant(NamedTuple):
+    """A graph input that stays where it is: parameters, state, constants. Its contents may change, its memory not."""
+
+    buffer: Buffer
+    ref: Ref
+    device: Device
 
 
 class NodeOrigin(NamedTuple):

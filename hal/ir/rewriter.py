@@ -7,18 +7,14 @@ stands for its results from then on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from polyhal.hal import dispatch
-from polyhal.hal.ir.graph import Graph, Node, NodeOrigin, Operand, Value, infer_results
+from polyhal.hal.ir.graph import CapturedConstant, Graph, Node, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OpDef
-from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import Feature, InputSpec
 from polyhal.hal.settings.state import settings
-
-if TYPE_CHECKING:
-    from polyhal.hal.capture.result import CapturedConstant
 
 
 class GraphRewriter:
@@ -142,7 +138,7 @@ class GraphRewriter:
     ) -> bool:
         specs = tuple(self.new.spec_of(x) for x in inputs)
         with settings.restored(place.settings):
-            return place.device.planner.resolve(op, specs, tuple(outputs), bound)[2].step is ResolutionStep.NATIVE
+            return place.device.planner.resolution(op, specs, tuple(outputs), bound).is_native
 
 
 def can_fuse(node: Node) -> bool:

@@ -1,1 +1,1 @@
-"""Kernels as files: the library, overrides, tuning, prebuilding, quarantine, and the log of kernel calls."""
+"""Kernels as files: the library, overrides, tuning, prebuilding, and the log of kernel calls."""

@@ -7,7 +7,6 @@ from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.ir.trace import trace
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.planning.decompose import decomposition
-from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings.state import settings
 
 
@@ -40,5 +39,4 @@ def _is_composed(graph: Graph, node: Node) -> bool:
         return False
     specs = tuple(graph.spec_of(x) for x in node.inputs)
     with settings.restored(node.place.settings):
-        _, _, note = node.device.planner.resolve(node.op, specs, graph.output_specs(node), node.bound)
-    return note.step is ResolutionStep.COMPOSED
+        return node.device.planner.resolution(node.op, specs, graph.output_specs(node), node.bound).is_composed

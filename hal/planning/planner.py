@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.errors import ShapeError, message
-from polyhal.hal.kernels.quarantine import Quarantine, load
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.lowering import CoreMember, Decompose, HostConstant, Regions, Strategy
@@ -29,6 +28,7 @@ from polyhal.hal.planning.decompose import decomposed
 from polyhal.hal.planning.host import empty_inputs, host_constant, host_reference
 from polyhal.hal.planning.native import native_kernel
 from polyhal.hal.planning.plan import OpPlan, Run
+from polyhal.hal.planning.quarantine import Quarantine, load
 from polyhal.hal.planning.regions import output_regions
 from polyhal.hal.planning.request import Request, Resolved, listed
 from polyhal.hal.planning.resolution import Resolution, ResolutionStep, layout_of, subject
@@ -161,6 +161,10 @@ class Planner:
         request = Request(op, inputs, outputs, params, aliases, resolution)
         resolved = self._without_elements(request) or self._try_steps(request)
         return *resolved, resolution
+
+    def resolution(self, op: OpDef, inputs: Specs, outputs: tuple[Spec, ...], params: dict[str, Any]) -> Resolution:
+        """How an op would run for these specs. Raises FallbackRefusedError."""
+        return self.resolve(op, inputs, outputs, params)[2]
 
     def _without_elements(self, request: Request) -> Resolved | None:
         """Ops that compute nothing, because their outputs or their inputs have no elements."""

@@ -57,6 +57,16 @@ class Resolution:
     skipped: list[str] = field(default_factory=list)
     parts: list[Resolution] = field(default_factory=list)
 
+    @property
+    def is_native(self) -> bool:
+        """Whether a kernel of the backend computes the whole op."""
+        return self.step is ResolutionStep.NATIVE
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether the op runs as the ops of its decomposition."""
+        return self.step is ResolutionStep.COMPOSED
+
     def __iter__(self) -> Iterator[Resolution]:
         """This resolution and all parts, recursively."""
         yield self

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, StepInput
+from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.hal.ir.graph import Node, Value
+from polyhal.hal.ir.graph import CapturedConstant, Node, Value
 from polyhal.hal.layout import Ref, contiguous
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.protocol import BindingSlot, CommandBuffer, Feature

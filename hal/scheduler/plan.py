@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyhal.hal.capture.result import CapturedConstant, CapturedGraph, InputSource, StepInput
-from polyhal.hal.ir.graph import Graph
+from polyhal.hal.capture.result import CapturedGraph, InputSource, StepInput
+from polyhal.hal.ir.graph import CapturedConstant, Graph
 from polyhal.hal.layout import contiguous
 from polyhal.hal.passes.pipeline import optimize
 from polyhal.hal.scheduler.arena import ArenaLayout, LiveInterval, plan_arena

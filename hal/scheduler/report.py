@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.hal.capture.result import UNNAMED, CapturedConstant, StepInput
-from polyhal.hal.ir.graph import Graph, Node
+from polyhal.hal.capture.result import UNNAMED, StepInput
+from polyhal.hal.ir.graph import CapturedConstant, Graph, Node
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.scheduler.arena import LiveInterval, usage
 from polyhal.hal.scheduler.calls import NodeCall

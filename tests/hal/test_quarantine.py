@@ -16,8 +16,8 @@ import pytest
 import polyhal
 from polyhal.hal.device import Device
 from polyhal.hal.errors import KernelBuildError
-from polyhal.hal.kernels import quarantine
-from polyhal.hal.kernels.quarantine import QuarantineEntry
+from polyhal.hal.planning import quarantine
+from polyhal.hal.planning.quarantine import QuarantineEntry
 from polyhal.hal.planning.resolution import LayoutClass, ResolutionStep
 from polyhal.hal.testing import Scope
 from polyhal.hal.testing.certification.certificate import Certificate

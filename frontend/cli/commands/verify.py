@@ -130,7 +130,7 @@ def _stored_certificate(device: Device) -> Certificate:
 
 
 def _clear_quarantine(device: Device) -> None:
-    from polyhal.hal.kernels import quarantine
+    from polyhal.hal.planning import quarantine
 
     if quarantine.load(device) != quarantine.EMPTY:
         quarantine.store(device, ())

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dispatch
-from polyhal.hal.capture.result import CapturedConstant
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.ir.graph import Graph, Node, Operand, Value
+from polyhal.hal.ir.graph import CapturedConstant, Graph, Node, Operand, Value
 from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops.opdef import OPS

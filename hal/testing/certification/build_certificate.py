@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import as_dtype
-from polyhal.hal.kernels.quarantine import Quarantine
 from polyhal.hal.ops import OPS
+from polyhal.hal.planning.quarantine import Quarantine
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.testing.certification.certificate import Certificate, Finding, OpResult, describe
 from polyhal.hal.testing.certification.diagnosis import Diagnosis, failed_op

@@ -12,7 +12,7 @@ from typing import Any
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.fingerprint import Fingerprint, fingerprint
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
-from polyhal.hal.kernels.quarantine import QuarantineEntry
+from polyhal.hal.planning.quarantine import QuarantineEntry
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings import env, json_store
 from polyhal.hal.testing.kit.scope import Scope

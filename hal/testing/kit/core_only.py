@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyhal.hal.device import Device
-from polyhal.hal.kernels.quarantine import EMPTY
 from polyhal.hal.layout import Ref
+from polyhal.hal.planning.quarantine import EMPTY
 from polyhal.hal.protocol import ComputeBackend, Handle, Number
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from polyhal.hal.device import Device
-from polyhal.hal.kernels.quarantine import EMPTY, Quarantine
+from polyhal.hal.planning.quarantine import EMPTY, Quarantine
 
 
 def isolated(device: Device, quarantine: Quarantine = EMPTY) -> Device:
