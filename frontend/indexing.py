@@ -129,16 +129,18 @@ def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
     """One number per element for positions in the first axes of `x`. Raises IndexError for positions outside."""
     from polyhal.tensor import Tensor, as_tensor
 
-    flat: Any = None
+    flat: Tensor | None = None
     for length, item in zip(x.shape, indices, strict=False):
         if not isinstance(item, Tensor) and item.size and not (-length <= item.min() and item.max() < length):
             raise IndexError(
                 f"[getitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}"
             )
         index = item if isinstance(item, Tensor) else as_tensor(item, x.device)
-        positive = _where(_less(index, 0), index + length, index)
+        positive: Tensor = _where(_less(index, 0), index + length, index)
         flat = positive if flat is None else flat * length + positive
-    return flat  # type: ignore[no-any-return]
+    if flat is None:
+        raise IndexError("[getitem] no index tensors")
+    return flat
 
 
 def _without_masks(x: Tensor, items: tuple[Any, ...]) -> list[Any]:

@@ -64,7 +64,8 @@ class Generator:
         """
         region = dispatch.thread.region
         if region is not None:
-            return region.draw(lambda: dispatch.thread.executor.random(self, count))  # type: ignore[no-any-return]
+            result: tuple[int, int] = region.draw(lambda: dispatch.thread.executor.random(self, count))
+            return result
         return dispatch.thread.executor.random(self, count)
 
     def advance(self, count: int) -> tuple[int, int]:

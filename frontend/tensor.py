@@ -269,7 +269,8 @@ class Tensor(Array, Methods):
 
     def detach(self) -> Tensor:
         """Return a tensor over the same memory that is not on the tape."""
-        return dispatch.thread.executor.alias(self)  # type: ignore[no-any-return]
+        result: Tensor = dispatch.thread.executor.alias(self)
+        return result
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Switch gradients for this leaf on or off. Raises AutogradError for results of ops and for integers."""
@@ -390,4 +391,5 @@ def _move(x: Tensor, device: Device) -> Tensor:
 
     if x.requires_grad and dispatch.thread.grad_enabled:
         return transfer(x, device)
-    return dispatch.thread.executor.transfer(x, device)  # type: ignore[no-any-return]
+    result: Tensor = dispatch.thread.executor.transfer(x, device)
+    return result

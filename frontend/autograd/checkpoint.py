@@ -6,7 +6,7 @@ Source: Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from polyhal.autograd.modes import enable_grad
 from polyhal.autograd.tape import GradNode, SavedInput
@@ -31,8 +31,7 @@ def checkpoint(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R
     """
     if not dispatch.thread.grad_enabled:
         return function(*args, **kwargs)
-    region = Region(lambda: function(*args, **kwargs))
-    return region.run()  # type: ignore[no-any-return]
+    return Region(lambda: function(*args, **kwargs)).run()
 
 
 class _NodeRecord(NamedTuple):
@@ -44,10 +43,10 @@ class _NodeRecord(NamedTuple):
     """Of the leaves that the node saved."""
 
 
-class Region:
+class Region(Generic[R]):
     """One checkpointed call: how to run it again, and what its nodes saved in the last run."""
 
-    def __init__(self, call: Callable[[], Any]) -> None:
+    def __init__(self, call: Callable[[], R]) -> None:
         from polyhal.amp.autocast import autocast_dtype
 
         self._call = call
@@ -66,7 +65,7 @@ class Region:
         self._differentiable = False
         """Whether gradients of gradients are needed, so that a later run is on the tape itself."""
 
-    def run(self) -> Any:
+    def run(self) -> R:
         """Run the function for the first time, dropping what its nodes save."""
         return self._within(self._call)
 
@@ -118,7 +117,7 @@ class Region:
             raise self._mismatch(f"{len(self._nodes)} ops were recorded, now {self._next_node}")
         return recomputed
 
-    def _within(self, call: Callable[[], Any]) -> Any:
+    def _within(self, call: Callable[[], R]) -> R:
         self._parent, dispatch.thread.region = dispatch.thread.region, self
         try:
             return call()

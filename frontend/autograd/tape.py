@@ -66,7 +66,7 @@ class GradNode:
     outputs: list[Spec]
     parents: list[Edge | None]
     """Where the gradient of each input goes; None for inputs without."""
-    region: tuple[Region, int] | None
+    region: tuple[Region[Any], int] | None
     """The checkpointed region that can compute `saved` again, and the node's position in it."""
     rule: Callable[..., Any] | None
     """The gradient rule of a custom function, in place of the op's."""

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from polyhal.graphs.loading import LoadedGraph
 
 
-def recorded_step(step: Any) -> CapturedStep | LoadedGraph:
+def recorded_step(step: Jitted[..., Any] | CapturedBlock | CapturedStep | LoadedGraph) -> CapturedStep | LoadedGraph:
     """Return the only step of a captured function or block, or `step` itself. Raises CaptureError if there is not just one."""
     if isinstance(step, CapturedBlock):
         return step.recorded()
     if not isinstance(step, Jitted):
-        return step  # type: ignore[no-any-return]
+        return step
     if len(step.steps) != 1:
         raise CaptureError(
             message(

@@ -37,4 +37,5 @@ class CNN(Module):
         self.classifier = Sequential(Flatten(), Dropout(0.25), Linear(wide * (size // 2) ** 2, classes, device=device))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.features(x))  # type: ignore[no-any-return]
+        result: Tensor = self.classifier(self.features(x))
+        return result

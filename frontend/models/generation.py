@@ -142,12 +142,14 @@ class Decoder:
         ids = Tensor(np.array([[token]], np.int32), device=self._model.lm_head.weight.device)
         with _evaluating(self._model):
             logits: np.ndarray = self._step(ids, self.cache.span(self.cache.length + 1)).numpy()
-        return logits[0, -1]  # type: ignore[no-any-return]
+        result: np.ndarray = logits[0, -1]
+        return result
 
     def _logits(self, ids: Tensor, span: int) -> Tensor:
         self.cache.reach = span
         logits = self._model(ids, self.cache, last_only=True)
-        return logits.to(dtypes.float32)  # type: ignore[no-any-return]
+        result: Tensor = logits.to(dtypes.float32)
+        return result
 
 
 def _next_logits(model: GPT, ids: list[int], cache: KVCache | None) -> np.ndarray:
@@ -155,7 +157,8 @@ def _next_logits(model: GPT, ids: list[int], cache: KVCache | None) -> np.ndarra
     numbers = Tensor(np.array([ids], np.int32), device=model.lm_head.weight.device)
     with _evaluating(model):
         logits = model(numbers, cache, last_only=True)
-        return logits.to(dtypes.float32).numpy()[0, -1]  # type: ignore[no-any-return]
+        result: np.ndarray = logits.to(dtypes.float32).numpy()[0, -1]
+        return result
 
 
 @contextmanager

@@ -80,7 +80,8 @@ class CausalSelfAttention(Module):
             out = F.scaled_dot_product_attention(
                 q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True
             )
-        return self.resid_dropout(self.c_proj(merge_heads(out)))  # type: ignore[no-any-return]
+        result: Tensor = self.resid_dropout(self.c_proj(merge_heads(out)))
+        return result
 
 
 class FeedForward(Module):
@@ -93,7 +94,8 @@ class FeedForward(Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.c_proj(self.c_fc(x, "gelu_tanh")))  # type: ignore[no-any-return]
+        result: Tensor = self.dropout(self.c_proj(self.c_fc(x, "gelu_tanh")))
+        return result
 
 
 class GPTBlock(Module):
@@ -108,7 +110,8 @@ class GPTBlock(Module):
 
     def forward(self, x: Tensor, cache: KVCache | None = None, layer: int = 0, mask: Tensor | None = None) -> Tensor:
         x = x + self.attn(self.ln_1(x), cache, layer, mask)
-        return x + self.mlp(self.ln_2(x))  # type: ignore[no-any-return]
+        result: Tensor = x + self.mlp(self.ln_2(x))
+        return result
 
 
 class GPT(Module):
@@ -165,13 +168,15 @@ class GPT(Module):
             cache.advance(count)
         if last_only:
             x = x[:, count - 1 :]
-        return self.lm_head(parts["ln_f"](x))  # type: ignore[no-any-return]
+        result: Tensor = self.lm_head(parts["ln_f"](x))
+        return result
 
     def _positions(self, start: Any, count: int) -> Tensor:
         """Position embeddings by lookup: a view per position would leave a plan per position in the cache."""
         weight = self.transformer["wpe"].weight
         numbers = ops.arange(0, count, 1, dtypes.int32, device=weight.device) + start
-        return self.transformer["wpe"](numbers)  # type: ignore[no-any-return]
+        result: Tensor = self.transformer["wpe"](numbers)
+        return result
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""

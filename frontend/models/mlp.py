@@ -24,4 +24,5 @@ class MLP(Module):
     def forward(self, x: Tensor) -> Tensor:
         for i in range(len(self.layers) - 1):
             x = self.layers[i](x, "relu")
-        return self.layers[len(self.layers) - 1](x)  # type: ignore[no-any-return]
+        result: Tensor = self.layers[len(self.layers) - 1](x)
+        return result

@@ -320,20 +320,20 @@ def _targets(targets: tuple[object, ...]) -> tuple[Device | None, DType | None]:
     device: Device | None = None
     dtype: DType | None = None
     for target in targets:
-        kind = None if isinstance(target, Device) else _dtype_named(target)
-        if kind is None:
-            device = Device(target)  # type: ignore[arg-type]
-        elif kind.is_floating_point:
+        if isinstance(target, Device) or (isinstance(target, str) and not _names_dtype(target)):
+            device = Device(target)
+            continue
+        kind = as_dtype(target)
+        if kind.is_floating_point:
             dtype = kind
         else:
             raise TypeError(f"a module cannot be cast to {kind.name}; expected a floating-point dtype")
     return device, dtype
 
 
-def _dtype_named(target: object) -> DType | None:
+def _names_dtype(text: str) -> bool:
     try:
-        return as_dtype(target)
+        as_dtype(text)
     except TypeError:
-        if isinstance(target, str):
-            return None
-        raise
+        return False
+    return True

@@ -104,7 +104,8 @@ class TransformerEncoderLayer(Module):
 
         def attend(x: Tensor) -> Tensor:
             out, _ = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)
-            return self.dropout1(out)  # type: ignore[no-any-return]
+            result: Tensor = self.dropout1(out)
+            return result
 
         x = src
         if self.norm_first:
@@ -115,7 +116,8 @@ class TransformerEncoderLayer(Module):
         return out
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
+        result: Tensor = self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return result
 
 
 class TransformerEncoder(Module):

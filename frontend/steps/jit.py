@@ -75,8 +75,9 @@ class Jitted(Generic[P, R]):
             self._floats[:] = arguments.floats
             step = _matching(entry, arguments.tensors)
             if step is None or not step.confirmed:
-                return self._record_and_run(entry, step, arguments.tensors, args, kwargs)  # type: ignore[no-any-return]
-            return step.run(arguments.tensors)  # type: ignore[no-any-return]
+                return self._record_and_run(entry, step, arguments.tensors, args, kwargs)
+            replayed: R = step.run(arguments.tensors)
+            return replayed
 
     @staticmethod
     def _key(arguments: CallArguments) -> tuple[Any, ...]:
@@ -102,7 +103,7 @@ class Jitted(Generic[P, R]):
 
     def _record_and_run(
         self, entry: _CacheEntry, expected: CapturedStep | None, tensors: list[Tensor], args: Any, kwargs: Any
-    ) -> Any:
+    ) -> R:
         """Record the function again. Run the step that does the same if there is one, else a new step."""
         recorder = StepRecorder()
         try:
@@ -115,7 +116,8 @@ class Jitted(Generic[P, R]):
                 step.adopt(recorded.captured)
                 step.confirmed = True
             step.version = dispatch.structure.version
-            return step.run(tensors)
+            result: R = step.run(tensors)
+            return result
         except BaseException:
             # Objects that the function changed must not keep fake tensors.
             for other in entry.steps:

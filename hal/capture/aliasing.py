@@ -103,7 +103,8 @@ class AliasTable:
     def operand(self, x: Any) -> Operand:
         """The operand of a node for an array, a number, a runtime scalar or None."""
         if x is None or type(x) in NUMBERS:
-            return x  # type: ignore[no-any-return]
+            number: Operand = x
+            return number
         return self._graph.scalar(x) if isinstance(x, RuntimeScalar) else Value(self.value_of(x))
 
     def value_of(self, x: Array) -> int:

@@ -81,7 +81,8 @@ class IncrementalGraph:
 
     def spec(self, value: int) -> Spec:
         """The spec of a value that is a tensor."""
-        return self._specs[value]  # type: ignore[no-any-return]
+        result: Spec = self._specs[value]
+        return result
 
     def finish(self, outputs: Iterable[int]) -> tuple[Graph, dict[int, int]]:
         """The graph with these outputs, and the new number of each value."""

@@ -32,7 +32,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: st
     if function is None:
         raise ValueError(message("linear", f"activation {activation!r}", expected=f"one of {', '.join(_ACTIVATIONS)}"))
     if _is_fused(activation, x, weight, bias):
-        return _fused_linear(x, weight, bias, activation=activation)  # type: ignore[no-any-return]
+        result: Tensor = _fused_linear(x, weight, bias, activation=activation)
+        return result
     return function(ops.linear(x, weight, bias))
 
 
