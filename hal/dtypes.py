@@ -102,7 +102,7 @@ def as_dtype(value: object) -> DType:
             raise TypeError
         return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
     except (TypeError, KeyError):
-        names = ", ".join(_BY_NAME)
+        names = ", ".join(d.name for d in ALL)
         raise TypeError(f"{value!r} names no dtype of Polyhal; expected one of {names}") from None
 
 

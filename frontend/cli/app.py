@@ -6,6 +6,7 @@ subcommands) and add the name to `COMMANDS`.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -38,7 +39,13 @@ def _register(name: str) -> None:
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
     else:
-        app.command(name)(getattr(module, name))
+        command = getattr(module, name)
+        app.command(name, help=_unwrapped(command.__doc__))(command)
+
+
+def _unwrapped(docstring: str) -> str:
+    """Join the lines of each paragraph: typer keeps line breaks, which are right for the source, not for a terminal."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(docstring).split("\n\n"))
 
 
 for _name in COMMANDS:
@@ -68,7 +75,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except _USAGE_ERROR as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         if text:  # empty for a bare `polyhal`, which has printed its help
-            fail(f"{text.rstrip('.?')}; see `{_command_path(error)} --help`")
+            problem = text.rstrip(".?").replace(". Did you mean", "; did you mean")
+            fail(f"{problem}; see `{_command_path(error)} --help`")
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted")

@@ -24,6 +24,23 @@ def say(console: Console, line: str, style: str = "") -> None:
     console.print(line, style=style, markup=False, soft_wrap=True)
 
 
+def say_wrapped(console: Console, line: str, style: str = "") -> None:
+    """Print a line of prose. On a terminal it is wrapped at words, with the margin of its first line and two columns more."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if not console.is_terminal:
+        say(console, line, style)
+        return
+    margin = len(line) - len(line.lstrip())
+    hanging = 2
+    width = max(console.width - margin - hanging, 1)
+    wrapped = Text(line.strip(), style=style).wrap(console, width)
+    for number, part in enumerate(wrapped):
+        part.rstrip()
+        console.print(Padding(part, (0, 0, 0, margin + (hanging if number else 0))))
+
+
 def is_live(console: Console) -> bool:
     """Whether the console is a terminal that can move its cursor, so that a line may be redrawn."""
     return console.is_terminal and not console.is_dumb_terminal
@@ -58,6 +75,11 @@ def memory(nbytes: int) -> str:
     if not nbytes:
         return "unknown"
     return f"{nbytes / 2**30:.1f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.0f} MiB"
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """A number with its noun, as in "1 kernel" and "2 kernels"."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def duration(seconds: float | None) -> str:

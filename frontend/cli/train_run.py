@@ -145,9 +145,9 @@ def _print_summary(console: Console, session: Session, device: str | None, secon
     say(console, f"done in {duration(seconds)}: {figures}", "bold green")
     files = {
         "best model": folder.best,
-        "last state": folder.last,
-        "figures": folder.metrics.path,
-        "losses": folder.picture,
+        "last checkpoint": folder.last,
+        "metrics": folder.metrics.path,
+        "loss curves": folder.picture,
     }
     for title, path in files.items():
         if path.exists():

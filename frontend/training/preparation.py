@@ -141,7 +141,7 @@ def _tokenizer(corpus: Corpus, options: TrainOptions) -> Tokenizer:
 
 def _exclusive(requested: Mapping[str, Any]) -> None:
     if requested.get("steps") is not None and requested.get("epochs") is not None:
-        raise OptionError(message(None, "--steps and --epochs are both requested", expected="one of them"))
+        raise OptionError(message(None, "--steps and --epochs are both given", expected="one of them"))
 
 
 def _steps_of(epochs: Any, trainer: Trainer) -> int:

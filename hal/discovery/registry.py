@@ -166,8 +166,8 @@ class Registry:
         spec = self.backends.get(head) or self.backends.get(self._aliases.get(head, ""))
         if spec is None:
             hint = f'; did you mean "{_FOREIGN[head]}"?' if head in _FOREIGN else ""
-            known = ", ".join(sorted(n for n, s in self.backends.items() if not s.hidden))
-            raise self._unavailable(name, f"no backend is called {head!r}; there are {known}, and cpu and gpu{hint}")
+            known = ", ".join([*sorted(n for n, s in self.backends.items() if not s.hidden), *_SYNONYMS])
+            raise self._unavailable(name, f"no backend is called {head!r}; expected one of {known}{hint}")
         if not selector:
             first = next(self._best_first(self.probe(spec.name)), None)
             if first is None:

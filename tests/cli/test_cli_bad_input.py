@@ -234,6 +234,28 @@ def _content(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["explian"], "No such command 'explian'; did you mean 'explain'; see `"),
+        (["explain"], "Missing argument"),
+        (["explain", "sofmax"], "no op is called 'sofmax'; did you mean softmax"),
+        (["explain", "softmax", "--shape", "3,x"], "'3,x' is not a shape; expected lengths such as 3,4"),
+        (["explain", "softmax", "--dtype", "flot32"], "'flot32' names no dtype of Polyhal; expected one of bool_"),
+        (["explain", "matmul", "--device", "numpy", "--shape", "3,4", "--shape", "5,6"], "inner lengths differ"),
+        (["kernels", "lst"], "No such command 'lst'"),
+        (["kernels", "list", "--device", "numpy"], "this backend has no kernel files"),
+        (["prebuild", "--for", "nothing"], "there is no workload 'nothing'"),
+        (["tune", "--budget", "3q"], "'3q' is not a duration; expected 60s or 5m, for example"),
+        (["verify", "numpy", "--only", "nothing"], "no check matches 'nothing'"),
+        (["verify", "--small", "--full"], "exclude each other"),
+        (["generate", "nowhere"], "there is no checkpoint nowhere"),
+    ],
+)
+def test_bad_arguments_of_every_command(polyhal: Command, arguments: list[str], expected: str) -> None:
+    _one_sentence(polyhal(*arguments), expected)
+
+
 def _one_sentence(outcome: Any, expected: str) -> None:
     assert outcome.code == 2, outcome
     assert expected in outcome.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,8 +12,10 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import polyhal as package
+from polyhal.cli.display import count, say_wrapped
 from polyhal.hal.device import Device
 from polyhal.hal.diagnostics import doctor
 from polyhal.hal.discovery.benchmark import BenchmarkTimes
@@ -222,6 +225,23 @@ def test_a_machine_without_drivers_trains_on_numpy_and_is_told_what_to_install(
     assert "driver" in advice
     if case == "no pyopencl":
         assert "reinstall pyopencl" in advice
+
+
+def test_prose_is_wrapped_at_words_on_a_terminal_alone() -> None:
+    line = "  a line of prose that is longer than the terminal"
+    for terminal, expected in (
+        (True, ["  a line of prose", "    that is longer", "    than the terminal"]),
+        (False, [line]),
+    ):
+        console = Console(file=io.StringIO(), width=22, force_terminal=terminal, color_system=None)
+        say_wrapped(console, line)
+        assert isinstance(console.file, io.StringIO)
+        assert [text.rstrip() for text in console.file.getvalue().splitlines()] == expected
+
+
+def test_counts_come_with_the_right_form_of_the_noun() -> None:
+    assert [count(0, "kernel"), count(1, "kernel")] == ["0 kernels", "1 kernel"]
+    assert [count(1, "process", "processes"), count(2, "process", "processes")] == ["1 process", "2 processes"]
 
 
 def test_colours_stay_out_of_pipes_and_of_no_color(text: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,15 @@ def test_every_command_explains_itself(name: str, polyhal: Command) -> None:
         (command,) = [c for c in app.registered_commands if c.name == name]
         assert command.callback is not None
         assert command.callback.__doc__
+
+
+def test_help_texts_have_no_line_breaks_within_paragraphs() -> None:
+    """Breaks that suit the width of the source would show on every terminal."""
+    groups = [g.typer_instance for g in app.registered_groups if g.typer_instance is not None]
+    commands = [*app.registered_commands, *(c for g in groups for c in g.registered_commands)]
+    texts = [c.help or inspect.cleandoc((c.callback and c.callback.__doc__) or "") for c in commands]
+    assert len(texts) > len(COMMANDS)
+    assert [text for text in texts if any("\n" in paragraph for paragraph in text.split("\n\n"))] == []
 
 
 def test_registering_commands_imports_none_of_their_work() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyhal.cli.display import memory, print_json, say
+from polyhal.cli.display import memory, print_json, say, say_wrapped
 from polyhal.cli.reporting import reported
 
 if TYPE_CHECKING:
@@ -48,8 +48,11 @@ def _print(report: Report, console: Console) -> None:
     _section(console, "Packages", packages)
     plugins = ((point, f"from {source}" if source else "") for point, source in report.entry_points)
     _section(console, "Backend plug-ins", plugins)
-    files = [(f.path, f.library + (" (missing)" if f.exists is False else "")) for f in report.driver_files]
-    _section(console, "OpenCL driver files", files or [("none", "")])
+    console.print("\nOpenCL driver files", style="bold")
+    for file in report.driver_files:
+        say(console, f"  {file.path}: {file.library}" + (" (missing)" if file.exists is False else ""))
+    if not report.driver_files:
+        say(console, "  none")
     console.print("\nDevices", style="bold")
     for device in report.devices:
         _device(console, device)
@@ -94,25 +97,23 @@ def _device(console: Console, device: DeviceReport) -> None:
     info = device.info
     mark = "→" if device.default else " "
     kind = info["type"].replace("_", " ")
-    console.print(
-        f"{mark} {device.name}: {info['name']} ({kind}, {memory(info['memory'])}, {info['driver']})",
-        markup=False,
-        style="bold" if device.default else "",
-    )
+    title = f"{mark} {device.name}: {info['name']} ({kind}, {memory(info['memory'])}, {info['driver']})"
+    say(console, title, "bold" if device.default else "")
     if device.problem:
         _problem(console, "    ", f"cannot be opened: {device.problem}", device.fix, style="red")
         return
     features = ", ".join(f"{k} {v}" for k, v in device.capabilities["features"].items())
-    summary = f"    dtypes: {dtype_summary(device)}{'; ' + features if features else ''}"
-    console.print(summary, style="dim", markup=False)
+    say_wrapped(console, f"    dtypes: {dtype_summary(device)}", "dim")
+    if features:
+        say_wrapped(console, f"    features: {features}", "dim")
     if device.speed is not None:
         problem = device.speed["problem"]
         result = f"could not be measured: {problem}," if problem else f"{speed(device)} NumPy, measured"
         say(console, f"    speed: {result} on {device.speed['date'][:10]}", "dim")
     for name, reason in device.capabilities["quirks"].items():
-        say(console, f"    workaround {name}: {reason}", "dim")
+        say_wrapped(console, f"    workaround {name}: {reason}", "dim")
     for line in device.quarantined:
-        say(console, f"    {line}", "yellow")
+        say_wrapped(console, f"    {line}", "yellow")
     for test in device.tests:
         if test.passed:
             timing = f"{test.seconds * 1e3:.2f} ms, first call {test.first_seconds * 1e3:.0f} ms"

@@ -56,11 +56,11 @@ def list_(device: _Device = None) -> None:
     from polyhal.hal.testing.tools.kernel_check import ops_by_kernel
 
     target, kernels = _open(device)
-    table = plain_table("file", "lines", "yours", "serves", right=["lines"])
+    table = plain_table("file", "lines", "yours", "used by", right=["lines"])
     for name, ops in ops_by_kernel(target).items():
         more = f" and {len(ops) - _SHOWN_OPS} more" if len(ops) > _SHOWN_OPS else ""
-        served = (", ".join(ops[:_SHOWN_OPS]) or "[dim]nothing on this device[/]") + more
-        table.add_row(name, str(len(kernels.shipped(name).splitlines())), _state(kernels, name), served)
+        users = (", ".join(ops[:_SHOWN_OPS]) or "[dim]nothing on this device[/]") + more
+        table.add_row(name, str(len(kernels.shipped(name).splitlines())), _state(kernels, name), users)
     console = Console(highlight=False)
     console.print(table)
     say(console, f"your kernels are in {kernels.overrides.folder}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyhal.cli.display import plain_table, say, status_line
+from polyhal.cli.display import count, plain_table, say, status_line
 from polyhal.cli.reporting import fail, reported
 
 if TYPE_CHECKING:
@@ -125,6 +125,6 @@ def _print_summary(console: Console, tally: _BuildTally, seconds: float, jobs: i
         for kernel, times in sorted(tally.seconds.items(), key=lambda item: -sum(item[1])):
             table.add_row(kernel, str(len(times)), f"{sum(times):.1f}", f"{max(times):.2f}")
         console.print(table)
-    processes = "1 process" if jobs == 1 else f"{jobs} processes"
-    cached = f", {tally.cached} were cached" if tally.cached else ""
-    console.print(f"{tally.built} programs built in {seconds:.1f} s by {processes}{cached}")
+    cached = f"; {tally.cached} were in the cache" if tally.cached else ""
+    built, processes = count(tally.built, "program"), count(jobs, "process", "processes")
+    console.print(f"{built} built in {seconds:.1f} s by {processes}{cached}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyhal.cli.display import kernel_time, plain_table, say, status_line
+from polyhal.cli.display import count, kernel_time, plain_table, say, status_line
 from polyhal.cli.reporting import fail, reported
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ def tune(
     if import_ is not None:
         imported = tuning.read(import_, info)
         tuning.write(tuning.path(info), info, {**tuning.load(info), **imported})
-        say(console, f"{len(imported)} choices imported from {import_}")
+        say(console, f"{count(len(imported), 'choice')} imported from {import_}")
     elif reset:
         tuning.path(info).unlink(missing_ok=True)
         console.print(f"{target.name} uses its defaults again", markup=False)
     elif export is not None:
         tuning.write(export, info, tuning.load(info))
-        say(console, f"{len(tuning.load(info))} choices written to {export}")
+        say(console, f"{count(len(tuning.load(info)), 'choice')} written to {export}")
     elif show:
         _print_choices(console, tuning.load(info))
     elif not _search(console, target, seconds, only):
