@@ -88,7 +88,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
     single = device.single_fp_config
     vendor = vendor or profile(device, kind)
     matched = quirks.match(device.platform.name, device.driver_version, device.name, cpu=cpu)
-    workarounds = with_overrides(matched, vendor.quirks)
+    active_quirks = with_overrides(matched, vendor.quirks)
     capability = 0
     if "cl_nv_device_attribute_query" in extensions:
         capability = 10 * int(device.compute_capability_major_nv) + int(device.compute_capability_minor_nv)
@@ -96,7 +96,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
     dedicated = device.local_mem_type == cl.device_local_mem_type.LOCAL
     return OpenCLFeatures(
         cpu=cpu,
-        unified_memory=bool(device.host_unified_memory) or workarounds.assume_unified_memory,
+        unified_memory=bool(device.host_unified_memory) or active_quirks.assume_unified_memory,
         fp64=fp64,
         fp16="cl_khr_fp16" in extensions,
         subgroups=bool(extensions & {"cl_khr_subgroups", "cl_intel_subgroups"}),
@@ -115,7 +115,7 @@ def features(device: Any, kind: DeviceType, vendor: VendorProfile | None = None)
         compute_capability=capability,
         platform=device.platform.name,
         profile=vendor.name,
-        quirks=workarounds,
+        quirks=active_quirks,
     )
 
 

@@ -41,7 +41,7 @@ _CLWB_EPILOGUE = """
 #pragma clang attribute pop
 #endif
 """
-"""The workaround `target_clwb`: claims an instruction that no kernel uses, so that built-in functions are inlined. Only
+"""The quirk `target_clwb`: claims an instruction that no kernel uses, so that built-in functions are inlined. Only
 compilers for the host's own processor define these names."""
 
 

@@ -117,7 +117,7 @@ inline void fragments_of_weights(const float *sums, Fragment terms[BF16_TERMS], 
 #define WORD_AT(row, column, count, features) ((row) * PITCH(features) + (column) / 2)
 // K-step k of the 16 rows from `row` on, of a block of the group's own rows.
 #define ROWS_FRAGMENT(memory, term, row, k, features) \
-    ALONG_TERMS(DTYPE, (memory) + ((term) * ROWS + (row)) * PITCH(features) + 8 * (k), PITCH(features))
+    A_FRAGMENT_K_MAJOR(DTYPE, (memory) + ((term) * ROWS + (row)) * PITCH(features) + 8 * (k), PITCH(features))
 #define FENCE_COPIES()
 #define END_MULTIPLY(waiting, sums)
 #endif
@@ -164,14 +164,14 @@ inline void fragments_of_weights(const float *sums, Fragment terms[BF16_TERMS], 
 #if !USE_WGMMA
 // sums += product of a tile of rows and a tile of columns, over all their terms.
 #if BF16_TERMS == 1
-#define MULTIPLY_TERMS(sums, left, right) MULTIPLY_PAIRED(DTYPE, sums, (left)[0], (right)[0])
+#define MULTIPLY_TERMS(sums, left, right) MULTIPLY(DTYPE, sums, (left)[0], (right)[0])
 #else
 // The units truncate towards zero as they add. To keep this from accumulating, a product starts at zero and is added by an
 // ordinary, rounding addition.
 inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], const Fragment right[BF16_TERMS]) {
     float product[SUMS] = {0, 0, 0, 0, 0, 0, 0, 0};
     UNROLL for (uint i = 0; i < TERM_PRODUCTS; i++)
-        MULTIPLY_PAIRED(DTYPE, product, left[LEFT_TERM(i)], right[RIGHT_TERM(i)]);
+        MULTIPLY(DTYPE, product, left[LEFT_TERM(i)], right[RIGHT_TERM(i)]);
     UNROLL for (uint i = 0; i < SUMS; i++) sums[i] += product[i];
 }
 #define MULTIPLY_TERMS multiply_terms
@@ -187,7 +187,7 @@ inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], const F
         UNROLL for (uint n_ = 0; n_ < BLOCKS; n_++) {                                                                      \
             Fragment right_[BF16_TERMS];                                                                                   \
             UNROLL for (uint p_ = 0; p_ < BF16_TERMS; p_++) right_[p_] =                                                   \
-                RIGHT_ALONG_TERMS(DTYPE, (memory) + (p_ * COLUMNS + 16 * n_) * PITCH(features) + 8 * k_, PITCH(features)); \
+                B_FRAGMENT_K_MAJOR(DTYPE, (memory) + (p_ * COLUMNS + 16 * n_) * PITCH(features) + 8 * k_, PITCH(features)); \
             UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++) MULTIPLY_TERMS(sums[t_][n_], left_[t_], right_);                \
         }                                                                                                                  \
     }
@@ -204,7 +204,7 @@ inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], const F
         UNROLL for (uint n_ = 0; n_ < (features) / 16; n_++) {                                                              \
             Fragment right_[BF16_TERMS];                                                                                    \
             UNROLL for (uint p_ = 0; p_ < BF16_TERMS; p_++) right_[p_] =                                                    \
-                RIGHT_ALONG_PLACES(DTYPE, (memory) + (p_ * COLUMNS + 16 * k_) * PITCH(features) + 8 * n_, PITCH(features)); \
+                B_FRAGMENT_MN_MAJOR(DTYPE, (memory) + (p_ * COLUMNS + 16 * k_) * PITCH(features) + 8 * n_, PITCH(features)); \
             UNROLL for (uint t_ = 0; t_ < ROW_TILES; t_++) MULTIPLY_TERMS(acc[t_][n_], left_[t_], right_);                  \
         }                                                                                                                   \
     }

@@ -67,7 +67,7 @@ inline float sum_of_terms(__global const STORAGE(DTYPE) *x, const ulong term_siz
 }
 
 #define MULTIPLY_TERMS(acc, add, x, y)                                                                         \
-    MULTIPLY_WIDE(acc, add, LEFT(now, x) + warpgroup * NEXT_PLACES(K_CONTIGUOUS), K_CONTIGUOUS, RIGHT(now, y), \
+    MULTIPLY_WIDE(acc, add, LEFT(now, x) + warpgroup * NEXT_64(K_CONTIGUOUS), K_CONTIGUOUS, RIGHT(now, y), \
                   K_CONTIGUOUS)
 #if BF16_TERMS == 1
 #define MULTIPLY MULTIPLY_TERMS(acc, 1, 0, 0)

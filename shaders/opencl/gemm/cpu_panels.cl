@@ -194,7 +194,7 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
     Lines next_lines = slab_lines(a, a_row, a_column, next_slab, 1), prefetched = next_lines;
 #if !A_ROW_MAJOR
     prefetched = lines_of(a + first_row * a_row, a_column, min(step, k), last_row - first_row, 1);
-    prefetch_some(&prefetched);
+    prefetch_lines(&prefetched);
 #endif
 #if PACK_A
     A_SPACE REAL block[(MC / SLAB + 1) * SLAB_SIZE];
@@ -266,8 +266,8 @@ __kernel NO_AUTOVEC void gemm_cpu_panels(
 #if ROW_SUMS
                     if (column == 0) sum_lines(&adding, row_totals);
 #endif
-                    if (!A_ROW_MAJOR || column == first_column) prefetch_some(&prefetched);
-                    prefetch_some(&next);
+                    if (!A_ROW_MAJOR || column == first_column) prefetch_lines(&prefetched);
+                    prefetch_lines(&next);
                     // Partial sums and operands of the epilogue come from the last-level cache or from memory. They are
                     // prefetched while the tile is computed, row by row, because few misses can be outstanding at a time.
                     // A line that starts in the panel before is cached already, so the ends of vectors are prefetched.

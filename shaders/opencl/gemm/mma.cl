@@ -95,13 +95,13 @@ inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows
     Fragment low_columns[BLOCKS_ACROSS];
 #pragma unroll
     for (uint j = 0; j < BLOCKS_ACROSS; j++) {
-        const Fragment high = high_part(columns[j]);
-        low_columns[j] = low_part(columns[j], high);
+        const Fragment high = high_term(columns[j]);
+        low_columns[j] = low_term(columns[j], high);
         columns[j] = high;
     }
 #pragma unroll
     for (uint i = 0; i < BLOCKS_DOWN; i++) {
-        const Fragment high = high_part(rows[i]), low = low_part(rows[i], high);
+        const Fragment high = high_term(rows[i]), low = low_term(rows[i], high);
         // One kind of product after the other, so that no instruction waits for the result of the one before.
         float products[BLOCKS_ACROSS][SUMS];
 #pragma unroll
@@ -109,11 +109,11 @@ inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows
 #pragma unroll
             for (uint s = 0; s < SUMS; s++) products[j][s] = 0;
 #pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_paired_float32(products[j], low, columns[j]);
+        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_float32(products[j], low, columns[j]);
 #pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_paired_float32(products[j], high, low_columns[j]);
+        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_float32(products[j], high, low_columns[j]);
 #pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_paired_float32(products[j], high, columns[j]);
+        for (uint j = 0; j < BLOCKS_ACROSS; j++) multiply_float32(products[j], high, columns[j]);
 #pragma unroll
         for (uint j = 0; j < BLOCKS_ACROSS; j++)
 #pragma unroll
@@ -129,7 +129,7 @@ inline void multiply(float sums[BLOCKS_DOWN][BLOCKS_ACROSS][SUMS], Fragment rows
 #pragma unroll
     for (uint i = 0; i < BLOCKS_DOWN; i++)
 #pragma unroll
-        for (uint j = 0; j < BLOCKS_ACROSS; j++) MULTIPLY_PAIRED(DTYPE, sums[i][j], rows[i], columns[j]);
+        for (uint j = 0; j < BLOCKS_ACROSS; j++) MULTIPLY(DTYPE, sums[i][j], rows[i], columns[j]);
 #endif
 }
 
@@ -147,11 +147,11 @@ __kernel NO_AUTOVEC __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm
 
 #define LEFT(number) (left + (number) * WORDS(A_K_MAJOR, TILE_ROWS))
 #define RIGHT(number) (right + (number) * WORDS(B_K_MAJOR, TILE_COLUMNS))
-#define READ(side, number, step)                                                                 \
-    _Pragma("unroll") for (uint i = 0; i < BLOCKS_DOWN; i++) rows[side][i] = FRAGMENT(           \
-        ALONG_TERMS, ALONG_PLACES, A_K_MAJOR, TILE_ROWS, LEFT(number), warp_row + i * 16, step); \
-    _Pragma("unroll") for (uint j = 0; j < BLOCKS_ACROSS; j++) columns[side][j] = FRAGMENT(      \
-        RIGHT_ALONG_TERMS, RIGHT_ALONG_PLACES, B_K_MAJOR, TILE_COLUMNS, RIGHT(number), warp_column + j * 16, step);
+#define READ(side, number, step)                                                                               \
+    _Pragma("unroll") for (uint i = 0; i < BLOCKS_DOWN; i++) rows[side][i] = FRAGMENT(                         \
+        A_FRAGMENT_K_MAJOR, A_FRAGMENT_MN_MAJOR, A_K_MAJOR, TILE_ROWS, LEFT(number), warp_row + i * 16, step); \
+    _Pragma("unroll") for (uint j = 0; j < BLOCKS_ACROSS; j++) columns[side][j] = FRAGMENT(                    \
+        B_FRAGMENT_K_MAJOR, B_FRAGMENT_MN_MAJOR, B_K_MAJOR, TILE_COLUMNS, RIGHT(number), warp_column + j * 16, step);
 
     a += a_offset;
     b += b_offset;

@@ -1,10 +1,11 @@
-// How two partial results are joined, for vectors (in the types of lib/vectors.h) and for scalars; where TERM is the type of a result,
-// REDUCE_LANES joins the lanes of a vector, pair by pair. largest and smallest keep a NaN
-// from either side; max and min would be expanded, because some drivers define them as macros. The operator, not the function
-// select, which some drivers split into single lanes.
+// The operators of reductions, for vectors (see lib/vectors.h) and for scalars. If TERM, the type of a result, is defined,
+// REDUCE_LANES reduces the lanes of a vector pairwise.
+//
+// `largest` and `smallest` propagate NaN from either side; they are not called max and min because some drivers define
+// those as macros. They use the operator ?: because some drivers split the function select into single lanes.
 
-#ifndef POLYHAL_REDUCE_OPERATIONS
-#define POLYHAL_REDUCE_OPERATIONS
+#ifndef POLYHAL_COMBINE
+#define POLYHAL_COMBINE
 
 #define VECTOR_sum(a, b) ((a) + (b))
 #define SCALAR_sum(a, b) ((a) + (b))

@@ -1,5 +1,5 @@
-// The counterparts of lib/float_functions.h over vectors of WIDTH doubles; only included where the device has them. The driver's
-// own erf and erfc are used: in double precision accuracy matters more than speed.
+// The functions of lib/float_functions.h over vectors of WIDTH doubles; included only if the device has doubles. They use
+// the driver's erf and erfc: in double precision accuracy matters more than speed.
 
 #ifndef POLYHAL_DOUBLE_FUNCTIONS
 #define POLYHAL_DOUBLE_FUNCTIONS
@@ -8,7 +8,7 @@ typedef VEC(double) D;
 
 inline D sine_double(D x) { PERIODIC(double, long, sin, x, 1.0e9) }
 inline D cosine_double(D x) { PERIODIC(double, long, cos, x, 1.0e9) }
-// The sign apart from the size: a driver's vector pow may be wrong for negative x.
+// The sign is handled separately: a driver's vector pow may be wrong for negative x.
 inline D signed_power_double(D x, D y) {
     const D size = pow(fabs(x), y);
     const D half_y = 0.5 * y;

@@ -1,8 +1,8 @@
-// Element types: how each dtype lies in memory and in which type it is computed.
+// Element types: the storage type and the compute type of each dtype.
 //
-// For a dtype name D: STORAGE(D) is its type in memory; COMPUTE(D) the type of a register that holds it; LOAD(D, p, i) and
-// STORE(D, v, p, i) move one element. float16 and bfloat16 need no extension: they are computed in float and rounded to
-// the nearest even on the way out. HAVE_FP64 says whether `double` may be named at all.
+// For a dtype name D, STORAGE(D) is its type in memory and COMPUTE(D) its type in registers; LOAD(D, p, i) and STORE(D, v,
+// p, i) move one element. float16 and bfloat16 need no extension: they are computed in float and rounded to nearest even
+// when they are stored. Without HAVE_FP64 the type double must not appear.
 
 #ifndef POLYHAL_DTYPES
 #define POLYHAL_DTYPES
@@ -14,10 +14,10 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
 
-// For kernels whose vectors are written by hand, and for twins of kernels for GPUs: keeps compilers for CPUs from vectorising
-// over work-items, which gains nothing there and takes some of them up to a minute.
+// For kernels with explicit vectors and for portable fallbacks: keeps CPU compilers from vectorizing over work-items, which
+// gains nothing for these and takes some compilers up to a minute.
 #define NO_AUTOVEC __attribute__((vec_type_hint(float4)))
-// Functions of their own are compiled for narrower vectors by some drivers.
+// Some drivers compile functions that are not inlined for narrower vectors.
 #define FORCE_INLINE inline __attribute__((always_inline))
 
 #define CONCAT_(a, b) a##b
@@ -58,7 +58,7 @@
 
 inline float float_of_bfloat16(ushort bits) { return as_float((uint)bits << 16); }
 
-// Round to nearest even; a NaN keeps its sign and becomes quiet instead of rounding to infinity.
+// Rounds to nearest even. A NaN keeps its sign and becomes quiet; rounding could make it infinite.
 inline ushort bfloat16_of_float(float value) {
     const uint bits = as_uint(value);
     const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

@@ -1,13 +1,13 @@
-// What a matrix product does with a sum before it stores it: generated text (lowering/epilogue.py), over a vector of WIDTH
-// neighbours in a row of the result.
+// The epilogue of a matrix product: generated code (backends/opencl/lowering/support/epilogue.py) that is applied to sums
+// before they are stored, over a vector of WIDTH neighbours in a row of the result.
 //
-// EPILOGUE_PARAMETERS declares kernel parameters, each followed by a comma: the tensors that are read, and with EPILOGUE_NUMBERS
-// the struct `epilogue` with EPILOGUE_MEMBERS, which UNPACK_EPILOGUE makes variables. EPILOGUE_STEPS takes the sums from the variable
-// `sum`, a VEC(REAL), and leaves the results there. `row` and `column` say where the first of them belongs, i0, i1, i2 in
-// which matrix of the batch, and `left` how many of them are wanted.
+// EPILOGUE_PARAMETERS declares kernel parameters, each followed by a comma: the EPILOGUE_TENSORS tensors that are read,
+// and, with EPILOGUE_NUMBERS, the struct `epilogue` of EPILOGUE_MEMBERS, which UNPACK_EPILOGUE unpacks into variables.
+// EPILOGUE_STEPS transforms the variable `sum`, a VEC(REAL): `row` and `column` are the position of its first lane, i0, i1,
+// i2 the matrix of the batch, and `left` the number of lanes that are inside the matrix.
 //
-// EPILOGUE_DECLARE, EPILOGUE_FETCH, EPILOGUE_TRANSPOSE and EPILOGUE_FINISH do the same with loads long before the steps, for the
-// kernels that include lib/fragment_store.h. EPILOGUE_TENSORS is the number of tensors that are read.
+// EPILOGUE_DECLARE, EPILOGUE_FETCH, EPILOGUE_TRANSPOSE and EPILOGUE_FINISH do the same with loads issued long before their
+// use, for kernels that include lib/fragment_store.h.
 
 #ifndef POLYHAL_EPILOGUE
 #define POLYHAL_EPILOGUE
@@ -33,15 +33,15 @@ typedef struct {
     EPILOGUE_MEMBERS
 } EpilogueNumbers;
 #endif
-// An operand's neighbours along the row: the same for all, side by side, or `step` apart.
+// Neighbours of an operand along the row: broadcast, contiguous, or strided, `step` apart.
 #define EPILOGUE_LOAD_BROADCAST(D, r, p, step, left) const VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(LOAD(D, p, 0));
-#define EPILOGUE_LOAD_CONTIGUOUS(D, r, p, step, left)      \
-    VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(0); \
-    if ((left) == WIDTH) r = LOADV(D, p);     \
-    else                                      \
+#define EPILOGUE_LOAD_CONTIGUOUS(D, r, p, step, left) \
+    VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(0);         \
+    if ((left) == WIDTH) r = LOADV(D, p);             \
+    else                                              \
         for (uint j = 0; j < (left); j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, j);
-#define EPILOGUE_LOAD_STRIDED(D, r, p, step, left)      \
-    VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(0); \
+#define EPILOGUE_LOAD_STRIDED(D, r, p, step, left) \
+    VEC(COMPUTE(D)) r = (VEC(COMPUTE(D)))(0);      \
     for (uint j = 0; j < (left); j++) LANE(COMPUTE(D), r, j) = LOAD(D, p, (long)j * (step));
 
 #endif

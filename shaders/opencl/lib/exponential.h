@@ -1,10 +1,11 @@
-// EXP over vectors of WIDTH reals, EXP_SCALAR over one. With POLYNOMIAL_EXP it is our own, for drivers whose exp is not vectorised: 2^n times a
-// polynomial fitted to the rest at Chebyshev points, within one unit in the last place; n is applied in halves, so that results may be
-// subnormal.
+// EXP over vectors of WIDTH reals, EXP_SCALAR over one. With POLYNOMIAL_EXP they are computed here, for drivers whose exp
+// is not vectorized: 2^n times a polynomial in the rest, fitted at Chebyshev points, within one unit in the last place. n
+// is applied in two halves, so that results may be subnormal.
 //
-// EXP_FAST and EXP_FAST_SCALAR are for shares of a sum whose largest is 1: arguments up to 88, and results below 1e-37 may be 0. With
-// POLYNOMIAL_EXP_FAST they are our own, on CPUs faster than any call. With PTX_EXP_FAST they are NVIDIA's power of two, which is wrong by up to
-// 2^-22 and x * 2^-24 of the result: enough where results are stored in 16 bits, and a third of the instructions.
+// EXP_FAST and EXP_FAST_SCALAR are for softmax and similar sums whose largest term is 1: arguments up to 88, and results
+// below 1e-37 may be 0. With POLYNOMIAL_EXP_FAST they are computed here, on CPUs faster than any call. With PTX_EXP_FAST
+// they use NVIDIA's power of two, whose relative error is up to 2^-22 + |x| * 2^-24: enough for results stored in 16 bits,
+// with a third of the instructions.
 
 #ifndef POLYHAL_EXPONENTIAL
 #define POLYHAL_EXPONENTIAL
@@ -31,10 +32,11 @@ inline VEC(float) polynomial_of_rest(VEC(float) r) {
 
 #if POLYNOMIAL_EXP
 inline VEC(float) polynomial_exp(VEC(float) value) {
-    // Beyond these bounds the result is 0 or infinite; the comparisons let a NaN through.
+    // Outside these bounds the result is 0 or infinite. The comparisons propagate NaN.
     VEC(float) x = value < (VEC(float))(-104.0f) ? (VEC(float))(-104.0f) : value;
     x = x > (VEC(float))(89.0f) ? (VEC(float))(89.0f) : x;
-    // Operators, because fma and rint may be calls (QUIRK_OPERATORS_FOR_BUILTINS). Adding and taking away 1.5 * 2^23 rounds to an integer.
+    // Operators, because fma and rint may be calls (QUIRK_OPERATORS_FOR_BUILTINS). Adding and subtracting 1.5 * 2^23 rounds
+    // to an integer.
     const VEC(float) n = (x * 1.442695041f + 12582912.0f) - 12582912.0f;
     VEC(float) r = x - n * 0.693145752f;
     r = r - n * 1.42860677e-6f;
@@ -78,13 +80,13 @@ inline float8 __attribute__((overloadable)) ptx_exp_fast(float8 x) {
 #define EXP_FAST_SCALAR(x) ptx_exp_fast(x)
 #elif POLYNOMIAL_EXP_FAST
 inline VEC(float) polynomial_exp_fast(VEC(float) x) {
-    // The sum's lowest bits hold the exponent; its own, and a NaN's, are shifted out.
+    // The lowest bits of t hold the exponent; its own exponent, and a NaN's, are shifted out.
     const VEC(float) t = x * 1.442695041f + 12582912.0f;
     const VEC(float) n = t - 12582912.0f;
     VEC(float) r = x - n * 0.693145752f;
     r = r - n * 1.42860677e-6f;
-    const VEC(float) part = AS(float, AS(int, polynomial_of_rest(r)) + (AS(int, t) << 23));
-    return x < (VEC(float))(-86.0f) ? (VEC(float))(0.0f) : part;
+    const VEC(float) power = AS(float, AS(int, polynomial_of_rest(r)) + (AS(int, t) << 23));
+    return x < (VEC(float))(-86.0f) ? (VEC(float))(0.0f) : power;
 }
 #define EXP_FAST(x) polynomial_exp_fast(x)
 #if WIDTH == 1

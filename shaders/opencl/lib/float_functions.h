@@ -1,12 +1,12 @@
-// Functions that OpenCL C lacks or that drivers run slowly, over vectors of WIDTH floats. Branch-free, so that compilers
-// keep them in vector registers; constants carry the suffix f because many devices have no double.
+// Functions that OpenCL C lacks or that drivers run slowly, over vectors of WIDTH floats. They are branch-free, so that
+// compilers keep them in vector registers. Constants carry the suffix f because many devices have no doubles.
 
 #ifndef POLYHAL_FLOAT_FUNCTIONS
 #define POLYHAL_FLOAT_FUNCTIONS
 
 typedef VEC(float) F;
 
-// Whether results are rounded to 16 bits, of which exp and 1 / x by a GPU's units of special functions are exact enough.
+// 1: results are rounded to 16 bits, for which a GPU's native exp and reciprocal are accurate enough.
 #ifndef SHORT_RESULTS
 #define SHORT_RESULTS 0
 #endif
@@ -18,7 +18,7 @@ typedef VEC(float) F;
 
 inline F sine_float(F x) { PERIODIC(float, int, sin, x, 3.0e4f) }
 inline F cosine_float(F x) { PERIODIC(float, int, cos, x, 3.0e4f) }
-// The sign apart from the size: a driver's vector pow may be wrong for negative x.
+// The sign is handled separately: a driver's vector pow may be wrong for negative x.
 inline F signed_power_float(F x, F y) {
     const F size = pow(MAGNITUDE(x), y);
     const F half_y = 0.5f * y;
@@ -28,8 +28,8 @@ inline F signed_power_float(F x, F y) {
 
 inline F tangent_float(F x) { PERIODIC(float, int, tan, x, 3.0e4f) }
 
-// log(erfc(a)) for 1 <= a <= 4 and erf(a)/a in terms of a*a for a <= 1: minimax polynomials fitted in float64 with weights
-// that balance the error of the result. erf is within 2.3 units in the last place of the exact value in both.
+// log(erfc(a)) for 1 <= a <= 4, and erf(a) / a as a function of a * a for a <= 1: minimax polynomials, fitted in float64
+// with weights that balance the error of the result. Either way erf is within 2.3 units in the last place.
 inline F log_erfc(F a) {
     F p = (F)(0.00013354658f);
     p = p * a + -0.0023899076f;
@@ -57,8 +57,8 @@ inline F error_function_float(F x) {
     return SELECT(far, x * erf_over_x(a * a), a < 1.0f);
 }
 
-// 2^q for q <= 1, at least 2^-126. A polynomial on [-1/2, 1/2]; adding and taking away 1.5 * 2^23 rounds to an integer, whose bits
-// then stand in the sum's lowest places.
+// 2^q for q <= 1, at least 2^-126: a polynomial on [-1/2, 1/2]. Adding and subtracting 1.5 * 2^23 rounds to an integer,
+// whose bits are then the lowest ones of the sum.
 inline F small_power_of_two(F q) {
     const F bounded = SELECT(q, (F)(-126.0f), q < -126.0f);
     const F shifted = bounded + 12582912.0f;
@@ -73,9 +73,9 @@ inline F small_power_of_two(F q) {
     return AS(float, AS(int, p) + (AS(int, shifted) << 23));
 }
 
-// (1 + erf(x / sqrt 2)) / 2 from its tail, so that nothing cancels: the base-2 logarithm of the tail is a polynomial in |x|, fitted in
-// float64 so that x times the result is right to 0.1 units in the last place of at least 0.02 for x > -5.7. Beyond, the
-// polynomial falls without end, and the tail vanishes.
+// (1 + erf(x / sqrt 2)) / 2, computed from its tail to avoid cancellation. The base-2 logarithm of the tail is a polynomial
+// in |x|, fitted in float64 such that x times the result is right to 0.1 units in the last place of at least 0.02 for x >
+// -5.7. For smaller x the polynomial falls without bound, and the tail vanishes.
 inline F normal_distribution_float(F x) {
     const F a = MAGNITUDE(x);
     F q = (F)(-4.8200768e-08f);

@@ -1,17 +1,17 @@
-// Finishing and storing the sums of tensor cores, of which four neighbouring work-items hold a row: groups of eight
-// columns, of which each has two neighbours. Four groups are a quad.
+// Epilogues and stores for the accumulators of tensor cores. Four neighbouring work-items hold a row in groups of eight
+// columns, each work-item two neighbouring columns of every group. Four groups are a quad.
 //
-// FINISH_ROW(to, row, column, groups, FIRST, SECOND) does so with so many groups of a row: FIRST(j) and SECOND(j) are this
-// work-item's sums of group j, which belong at to[8 * j] and to[8 * j + 1], and `column` is where the first of them is.
-// Results, or, with SPLIT_K, float32 sums that are added up later, are of type TARGET; i0, i1, i2 count the matrices of the
-// batch. All work-items of a warp take part, also those whose row is not there.
+// FINISH_ROW(to, row, column, groups, FIRST, SECOND) applies the epilogue to `groups` groups of a row and stores them.
+// FIRST(j) and SECOND(j) are this work-item's accumulators of group j, stored to to[8 * j] and to[8 * j + 1]; `column` is
+// the position of the first one, and i0, i1, i2 the matrix of the batch. TARGET is the type of `to`: OUT_DTYPE, or float
+// for the partial results of SPLIT_K. All work-items of a warp must take part, also those whose row is outside the matrix.
 //
-// With PAIRS, where rows consist of whole pairs, both neighbours go at once, to addresses that are aligned to them. With
-// OCTETS, where rows of 16-bit results consist of whole groups, the four trade places first, and each stores a whole
-// group: a store of two numbers fills no sector of the second-level cache, and takes several times as long per byte.
+// With PAIRS, rows have an even length, and neighbours are stored together, to aligned addresses. With OCTETS, rows of
+// 16-bit results consist of whole groups; the four work-items transpose four groups, and each stores a whole one: stores of
+// two elements fill no sector of the second-level cache and take several times as long per byte.
 
-#ifndef POLYHAL_PAIRS
-#define POLYHAL_PAIRS
+#ifndef POLYHAL_FRAGMENT_STORE
+#define POLYHAL_FRAGMENT_STORE
 
 #ifndef REAL
 #define REAL float
@@ -22,7 +22,7 @@
 #ifndef OCTETS
 #define OCTETS 0
 #endif
-// Of the rows that are finished, where that is less than four.
+// Quads per row if there are fewer than four, else 4.
 #ifndef ROW_QUADS
 #define ROW_QUADS 4
 #endif
@@ -58,9 +58,9 @@ inline float2 load_two_bfloat16(__global const ushort *from) {
     return (float2)(as_float(word << 16), as_float(word & 0xffff0000));
 }
 
-// What the epilogue reads is asked for QUADS_AHEAD quads of groups before it is used: one load after the other would wait for
-// memory each time. Operand `name` of dtype D has a slot for each quad on its way. Its neighbours are one for all (SPLAT),
-// next to each other (UNIT) or some way apart (STEP), in aligned pairs (PAIR), or in whole aligned groups (WHOLE).
+// Tensors of the epilogue are loaded QUADS_AHEAD quads before they are used, so that several loads are in flight. Operand
+// `name`, of dtype D, has a slot for each of these quads. Its neighbours are broadcast (BROADCAST), contiguous (CONTIGUOUS)
+// or strided (STRIDED), or contiguous in aligned pairs (PAIR) or aligned groups (WHOLE).
 #if EPILOGUE_TENSORS == 0
 #define QUADS_AHEAD 0
 #elif EPILOGUE_TENSORS > 2 || ROW_QUADS == 1
@@ -75,18 +75,18 @@ inline float2 load_two_bfloat16(__global const ushort *from) {
 #define DECLARE_STRIDED DECLARE_BROADCAST
 #define DECLARE_PAIR DECLARE_BROADCAST
 #define FETCH_BROADCAST(D, name, slot, line, row, column) FETCH_EACH(D, name, slot, row, column, LOAD(D, line, 0))
-#define FETCH_STRIDED(D, name, slot, line, row, column)                                      \
-    FETCH_EACH(D, name, slot, row, column,                                                \
-               ((float2)(LOAD(D, line, (long)at * name##_column),                         \
+#define FETCH_STRIDED(D, name, slot, line, row, column)           \
+    FETCH_EACH(D, name, slot, row, column,                        \
+               ((float2)(LOAD(D, line, (long)at * name##_column), \
                          LOAD(D, line, (long)min(at + 1, n - 1) * name##_column))))
 #define FETCH_CONTIGUOUS FETCH_STRIDED
 #define FETCH_PAIR(D, name, slot, line, row, column) \
     FETCH_EACH(D, name, slot, row, column, CONCAT(load_two_, D)(line + at))
-#define FETCH_EACH(D, name, slot, row, column, found)                                     \
-    _Pragma("unroll") for (uint g = 0; g < 4; g++) {                                      \
-        const uint at = (column) + 8 * g;                                                 \
-        name##_fetched[slot][g] = (VEC(COMPUTE(D)))(0);                                      \
-        if ((row) < m && at < n) name##_fetched[slot][g] = (VEC(COMPUTE(D)))(found);         \
+#define FETCH_EACH(D, name, slot, row, column, value)                                \
+    _Pragma("unroll") for (uint g = 0; g < 4; g++) {                                 \
+        const uint at = (column) + 8 * g;                                            \
+        name##_fetched[slot][g] = (VEC(COMPUTE(D)))(0);                              \
+        if ((row) < m && at < n) name##_fetched[slot][g] = (VEC(COMPUTE(D)))(value); \
     }
 #define TRANSPOSE_BROADCAST(name, slot)
 #define TRANSPOSE_CONTIGUOUS(name, slot)
@@ -122,23 +122,23 @@ inline float2 unpacked_float16(uint word) {
 
 inline float2 unpacked_bfloat16(uint word) { return (float2)(as_float(word << 16), as_float(word & 0xffff0000)); }
 
-inline uint from_lane(uint word, uint distance) {
+inline uint shuffle_word(uint word, uint distance) {
     uint other;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(word), "r"(distance));
     return other;
 }
 
-// Words x and y of a lane for those of the lane at `distance`: the lower one of the two keeps its x, the upper one its y.
-#define EXCHANGE_WORDS(x, y, distance)                                          \
-    {                                                                  \
-        const bool upper = get_local_id(0) & (distance);               \
-        const uint other = from_lane(upper ? (x) : (y), distance);     \
-        x = upper ? other : (x);                                       \
-        y = upper ? (y) : other;                                       \
+// Exchanges words with the lane at `distance`: the lower lane of the two gives its y for the x of the upper one.
+#define EXCHANGE_WORDS(x, y, distance)                                \
+    {                                                                 \
+        const bool upper = get_local_id(0) & (distance);              \
+        const uint other = shuffle_word(upper ? (x) : (y), distance); \
+        x = upper ? other : (x);                                      \
+        y = upper ? (y) : other;                                      \
     }
 
-// Word j of the four lanes' i becomes word i of their j.
-inline uint4 transposed_four(uint4 words) {
+// Transposes 4 x 4 words over four lanes: word j of lane i becomes word i of lane j.
+inline uint4 transpose_quad(uint4 words) {
     EXCHANGE_WORDS(words.s0, words.s1, 1)
     EXCHANGE_WORDS(words.s2, words.s3, 1)
     EXCHANGE_WORDS(words.s0, words.s2, 2)
@@ -147,35 +147,35 @@ inline uint4 transposed_four(uint4 words) {
 }
 #define WORD(words, g) ((g) == 0 ? (words).s0 : (g) == 1 ? (words).s1 : (g) == 2 ? (words).s2 : (words).s3)
 
-// A whole group is read as it is stored: by one of the four, which then trade places.
+// A whole group is loaded as it is stored: by one of the four work-items, which then transpose.
 #define DECLARE_WHOLE(D, name) uint4 name##_fetched[QUADS_AHEAD];
-#define FETCH_WHOLE(D, name, slot, line, row, column)                                                \
-    {                                                                                                \
-        const uint at = (column) + 6 * (get_local_id(0) % 4);                                        \
-        name##_fetched[slot] = (uint4)(0);                                                              \
-        if ((row) < m && at < n) name##_fetched[slot] = *(__global const uint4 *)(line + at);           \
+#define FETCH_WHOLE(D, name, slot, line, row, column)                                         \
+    {                                                                                         \
+        const uint at = (column) + 6 * (get_local_id(0) % 4);                                 \
+        name##_fetched[slot] = (uint4)(0);                                                    \
+        if ((row) < m && at < n) name##_fetched[slot] = *(__global const uint4 *)(line + at); \
     }
-#define TRANSPOSE_WHOLE(name, slot) name##_fetched[slot] = transposed_four(name##_fetched[slot]);
+#define TRANSPOSE_WHOLE(name, slot) name##_fetched[slot] = transpose_quad(name##_fetched[slot]);
 #define USE_WHOLE(D, name, slot, g) const VEC(COMPUTE(D)) name = CONCAT(unpacked_, D)(WORD(name##_fetched[slot], g));
 
-#define FINISH_PAIR(word, first, slot, g, FIRST, SECOND)                                             \
-    {                                                                                                \
-        float2 sum = (float2)(FIRST((first) + g), SECOND((first) + g));                              \
-        EPILOGUE_FINISH(sum, slot, g)                                                                \
-        word = CONCAT(packed_, OUT_DTYPE)(sum.s0, sum.s1);                                           \
+#define FINISH_PAIR(word, first, slot, g, FIRST, SECOND)                \
+    {                                                                   \
+        float2 sum = (float2)(FIRST((first) + g), SECOND((first) + g)); \
+        EPILOGUE_FINISH(sum, slot, g)                                   \
+        word = CONCAT(packed_, OUT_DTYPE)(sum.s0, sum.s1);              \
     }
-#define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)                                      \
-    {                                                                                                \
-        uint4 words;                                                                                 \
-        EPILOGUE_TRANSPOSE(slot)                                                                          \
-        FINISH_PAIR(words.s0, first, slot, 0, FIRST, SECOND)                                         \
-        FINISH_PAIR(words.s1, first, slot, 1, FIRST, SECOND)                                         \
-        FINISH_PAIR(words.s2, first, slot, 2, FIRST, SECOND)                                         \
-        FINISH_PAIR(words.s3, first, slot, 3, FIRST, SECOND)                                         \
-        words = transposed_four(words);                                                                  \
-        const uint lane = get_local_id(0) % 4;                                                       \
-        if ((row) < m && (column) + 6 * lane + 8 * (first) < n)                                      \
-            *(__global uint4 *)((to) + 6 * lane + 8 * (first)) = words;                              \
+#define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)         \
+    {                                                                   \
+        uint4 words;                                                    \
+        EPILOGUE_TRANSPOSE(slot)                                        \
+        FINISH_PAIR(words.s0, first, slot, 0, FIRST, SECOND)            \
+        FINISH_PAIR(words.s1, first, slot, 1, FIRST, SECOND)            \
+        FINISH_PAIR(words.s2, first, slot, 2, FIRST, SECOND)            \
+        FINISH_PAIR(words.s3, first, slot, 3, FIRST, SECOND)            \
+        words = transpose_quad(words);                                  \
+        const uint lane = get_local_id(0) % 4;                          \
+        if ((row) < m && (column) + 6 * lane + 8 * (first) < n)         \
+            *(__global uint4 *)((to) + 6 * lane + 8 * (first)) = words; \
     }
 
 #else
@@ -185,35 +185,35 @@ inline uint4 transposed_four(uint4 words) {
 #define TRANSPOSE_WHOLE TRANSPOSE_PAIR
 #define USE_WHOLE USE_PAIR
 
-#define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)                                   \
-    _Pragma("unroll") for (uint g = 0; g < 4; g++) {                                              \
-        const uint at = 8 * ((first) + g);                                                        \
-        if ((row) < m && (column) + at < n) {                                                     \
-            float2 sum = (float2)(FIRST((first) + g), SECOND((first) + g));                       \
-            EPILOGUE_FINISH(sum, slot, g)                                                         \
-            if (PAIRS) {                                                                          \
-                STORE_TWO(to, sum.s0, sum.s1, at);                                                \
-            } else {                                                                              \
-                STORE_ONE(to, sum.s0, at);                                                        \
-                if ((column) + at + 1 < n) STORE_ONE(to, sum.s1, at + 1);                         \
-            }                                                                                     \
-        }                                                                                         \
+#define STORE_QUAD(to, row, column, first, slot, FIRST, SECOND)             \
+    _Pragma("unroll") for (uint g = 0; g < 4; g++) {                        \
+        const uint at = 8 * ((first) + g);                                  \
+        if ((row) < m && (column) + at < n) {                               \
+            float2 sum = (float2)(FIRST((first) + g), SECOND((first) + g)); \
+            EPILOGUE_FINISH(sum, slot, g)                                   \
+            if (PAIRS) {                                                    \
+                STORE_TWO(to, sum.s0, sum.s1, at);                          \
+            } else {                                                        \
+                STORE_ONE(to, sum.s0, at);                                  \
+                if ((column) + at + 1 < n) STORE_ONE(to, sum.s1, at + 1);   \
+            }                                                               \
+        }                                                                   \
     }
 
 #endif
 
-#define FINISH_ROW(to, row, column, groups, FIRST, SECOND)                                                   \
-    {                                                                                                        \
-        EPILOGUE_DECLARE                                                                                        \
-        _Pragma("unroll") for (uint quad = 0; quad < QUADS_AHEAD; quad++) {                                  \
-            EPILOGUE_FETCH(quad, row, (column) + 32 * quad, i0, i1, i2)                                      \
-        }                                                                                                    \
-        _Pragma("unroll") for (uint quad = 0; quad < (groups) / 4; quad++) {                                 \
-            STORE_QUAD(to, row, column, 4 * quad, quad % QUADS_AHEAD, FIRST, SECOND)                         \
-            if (quad + QUADS_AHEAD < (groups) / 4) {                                                         \
-                EPILOGUE_FETCH(quad % QUADS_AHEAD, row, (column) + 32 * (quad + QUADS_AHEAD), i0, i1, i2)    \
-            }                                                                                                \
-        }                                                                                                    \
+#define FINISH_ROW(to, row, column, groups, FIRST, SECOND)                                                \
+    {                                                                                                     \
+        EPILOGUE_DECLARE                                                                                  \
+        _Pragma("unroll") for (uint quad = 0; quad < QUADS_AHEAD; quad++) {                               \
+            EPILOGUE_FETCH(quad, row, (column) + 32 * quad, i0, i1, i2)                                   \
+        }                                                                                                 \
+        _Pragma("unroll") for (uint quad = 0; quad < (groups) / 4; quad++) {                              \
+            STORE_QUAD(to, row, column, 4 * quad, quad % QUADS_AHEAD, FIRST, SECOND)                      \
+            if (quad + QUADS_AHEAD < (groups) / 4) {                                                      \
+                EPILOGUE_FETCH(quad % QUADS_AHEAD, row, (column) + 32 * (quad + QUADS_AHEAD), i0, i1, i2) \
+            }                                                                                             \
+        }                                                                                                 \
     }
 
 #endif

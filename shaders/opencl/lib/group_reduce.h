@@ -1,13 +1,12 @@
-// Reductions over the LANES work-items that share a task, in a fixed order; a group of GROUP work-items has GROUP / LANES such teams.
-// With a GROUP of 1, as on CPUs, they cost nothing. Declare GROUP_SCRATCH(T) in the kernel; GROUP_SUM and GROUP_MAX must be reached
-// by all work-items. The result is known to all of the team. EXCHANGE says how work-items pass values to one another:
-//   0 through local memory,
-//   1 by shuffles inside subgroups, through local memory between them (LANES must be GROUP),
-//   2 by NVIDIA's shuffles inside warps, through local memory between them.
-// Shuffles are for types of 32 bits.
+// Reductions over LANES consecutive work-items of a group of GROUP, in a fixed order. All of these work-items get the
+// result. With a GROUP of 1, as on CPUs, they cost nothing. Declare GROUP_SCRATCH(T) in the kernel; all work-items must
+// distance GROUP_SUM and GROUP_MAX. EXCHANGE selects how work-items exchange values; shuffles are for 32-bit types:
+//   0  through local memory,
+//   1  by subgroup shuffles, and through local memory between subgroups (LANES must be GROUP),
+//   2  by NVIDIA's warp shuffles, and through local memory between warps.
 
-#ifndef POLYHAL_GROUPS
-#define POLYHAL_GROUPS
+#ifndef POLYHAL_GROUP_REDUCE
+#define POLYHAL_GROUP_REDUCE
 
 #ifndef GROUP
 #define GROUP 1
@@ -31,56 +30,57 @@
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 #pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable
 #define GROUP_SCRATCH(T) \
-    typedef T Passed; \
+    typedef T Value; \
     __local T group_scratch[GROUP];
 #define GROUP_REDUCE(value, COMBINE) \
     { \
-        for (uint reach = get_sub_group_size() / 2; reach > 0; reach /= 2) { \
-            const Passed other = sub_group_shuffle_xor(value, reach); \
+        for (uint distance = get_sub_group_size() / 2; distance > 0; distance /= 2) { \
+            const Value other = sub_group_shuffle_xor(value, distance); \
             value = COMBINE(value, other); \
         } \
-        const uint runs = get_num_sub_groups(); \
-        if (runs > 1) { \
+        const uint subgroups = get_num_sub_groups(); \
+        if (subgroups > 1) { \
             barrier(CLK_LOCAL_MEM_FENCE); \
             if (get_sub_group_local_id() == 0) group_scratch[get_sub_group_id()] = value; \
             barrier(CLK_LOCAL_MEM_FENCE); \
             value = group_scratch[0]; \
-            for (uint run = 1; run < runs; run++) value = COMBINE(value, group_scratch[run]); \
+            for (uint subgroup = 1; subgroup < subgroups; subgroup++) value = COMBINE(value, group_scratch[subgroup]); \
         } \
     }
 #elif EXCHANGE == 2
 #define WARP 32
-#define RUNS ((LANES + WARP - 1) / WARP)
-inline uint shuffled(uint bits, uint reach) {
+#define WARPS_PER_TASK ((LANES + WARP - 1) / WARP)
+inline uint shuffled(uint bits, uint distance) {
     uint other;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=r"(other) : "r"(bits), "r"(reach));
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=r"(other) : "r"(bits), "r"(distance));
     return other;
 }
-inline float __attribute__((overloadable)) passed(float value, uint reach) { return as_float(shuffled(as_uint(value), reach)); }
-inline int __attribute__((overloadable)) passed(int value, uint reach) { return as_int(shuffled(as_uint(value), reach)); }
-inline uint __attribute__((overloadable)) passed(uint value, uint reach) { return shuffled(value, reach); }
-// COMBINE may name its operands several times, and in branches: there a shuffle would wait for ever for the others of the warp.
-#define GROUP_BUTTERFLY(value, COMBINE, most) \
-    _Pragma("unroll") for (uint reach = (most) / 2; reach > 0; reach /= 2) { \
-        const Passed other = passed(value, reach); \
+inline float __attribute__((overloadable)) shuffle_xor_lane(float value, uint distance) { return as_float(shuffled(as_uint(value), distance)); }
+inline int __attribute__((overloadable)) shuffle_xor_lane(int value, uint distance) { return as_int(shuffled(as_uint(value), distance)); }
+inline uint __attribute__((overloadable)) shuffle_xor_lane(uint value, uint distance) { return shuffled(value, distance); }
+// COMBINE may evaluate its operands several times, and in branches, where a shuffle would wait forever for the rest of the
+// warp.
+#define GROUP_BUTTERFLY(value, COMBINE, lanes) \
+    _Pragma("unroll") for (uint distance = (lanes) / 2; distance > 0; distance /= 2) { \
+        const Value other = shuffle_xor_lane(value, distance); \
         value = COMBINE(value, other); \
     }
-#if RUNS == 1
-#define GROUP_SCRATCH(T) typedef T Passed;
+#if WARPS_PER_TASK == 1
+#define GROUP_SCRATCH(T) typedef T Value;
 #define GROUP_REDUCE(value, COMBINE) { GROUP_BUTTERFLY(value, COMBINE, LANES) }
 #else
 #define GROUP_SCRATCH(T) \
-    typedef T Passed; \
+    typedef T Value; \
     __local T group_scratch[GROUP / WARP];
-// The first barrier keeps a work-item from overwriting what another still reads of the reduction before.
+// The first barrier keeps a work-item from overwriting what another one still reads of the previous reduction.
 #define GROUP_REDUCE(value, COMBINE) \
     { \
         GROUP_BUTTERFLY(value, COMBINE, WARP) \
         barrier(CLK_LOCAL_MEM_FENCE); \
         if (LOCAL_ID % WARP == 0) group_scratch[LOCAL_ID / WARP] = value; \
         barrier(CLK_LOCAL_MEM_FENCE); \
-        value = group_scratch[LOCAL_ID / LANES * RUNS + LOCAL_ID % RUNS]; \
-        GROUP_BUTTERFLY(value, COMBINE, RUNS) \
+        value = group_scratch[LOCAL_ID / LANES * WARPS_PER_TASK + LOCAL_ID % WARPS_PER_TASK]; \
+        GROUP_BUTTERFLY(value, COMBINE, WARPS_PER_TASK) \
     }
 #endif
 
@@ -90,9 +90,9 @@ inline uint __attribute__((overloadable)) passed(uint value, uint reach) { retur
     { \
         barrier(CLK_LOCAL_MEM_FENCE); \
         group_scratch[LOCAL_ID] = value; \
-        for (uint reach = LANES / 2; reach > 0; reach /= 2) { \
+        for (uint distance = LANES / 2; distance > 0; distance /= 2) { \
             barrier(CLK_LOCAL_MEM_FENCE); \
-            if (LANE_ID < reach) group_scratch[LOCAL_ID] = COMBINE(group_scratch[LOCAL_ID], group_scratch[LOCAL_ID + reach]); \
+            if (LANE_ID < distance) group_scratch[LOCAL_ID] = COMBINE(group_scratch[LOCAL_ID], group_scratch[LOCAL_ID + distance]); \
         } \
         barrier(CLK_LOCAL_MEM_FENCE); \
         value = group_scratch[LOCAL_ID - LANE_ID]; \

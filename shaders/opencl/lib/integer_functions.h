@@ -1,5 +1,5 @@
-// Integer division with Python's rounding and integer powers, for one register class: define INTEGER (int, uint, long or
-// ulong) and include once per class. No divisor can trap: x / 0 is 0, and the smallest integer / -1 wraps.
+// Integer division that rounds as Python's does, and integer powers, for one compute type: define INTEGER (int, uint, long
+// or ulong) and include once per type. No divisor traps: x / 0 is 0, and the smallest integer / -1 wraps.
 
 #ifndef INTEGER
 #define INTEGER int

@@ -1,14 +1,14 @@
-// Sums and maxima over the lanes of a vector of WIDTH reals, pair by pair, and steps shared by kernels that keep tiles in registers.
-// LANES_MAX may pass over a NaN. With WHOLE_NUMBERS, REAL is a type of integers.
+// Sums and maxima over the lanes of a vector of WIDTH reals, pairwise. LANES_MAX may drop a NaN. With WHOLE_NUMBERS, REAL
+// is an integer type.
 
-#ifndef POLYHAL_LANES
-#define POLYHAL_LANES
+#ifndef POLYHAL_LANE_REDUCE
+#define POLYHAL_LANE_REDUCE
 
 #ifndef WHOLE_NUMBERS
 #define WHOLE_NUMBERS 0
 #endif
 
-// The operator, not the function select, which some drivers split into single lanes.
+// The operator ?:, because some drivers split the function select into single lanes.
 #if HAVE_PTX && !WHOLE_NUMBERS
 #define LARGER(a, b) fmax(a, b)
 #else

@@ -1,8 +1,10 @@
-// Several tensors in one launch. They come in SLOTS slots, one tensor per operand, and are cut into chunks of CHUNK elements; chunks
-// are numbered through all slots, and each group of GROUP work-items takes one. What depends on the number of slots and operands
-// is generated (see backends/opencl/lowering/optim/multi_tensor.py): SLOT_PARAMETERS declares the tensors, and FIND_SLOT selects
-// those of `chunk` and sets `size`, the slot's number of elements, and `start`, its first chunk. Kernels take
-// `SLOT_PARAMETERS, const SlotTable slots`.
+// Kernels over several tensors in one launch (multi-tensor apply). They come in SLOTS slots, one tensor per operand, and are
+// cut into chunks of CHUNK elements. The chunks of all slots are numbered consecutively; each group of GROUP work-items
+// processes one.
+//
+// What depends on the number of slots and operands is generated (backends/opencl/lowering/optim/multi_tensor.py):
+// SLOT_PARAMETERS declares the tensors, and FIND_SLOT selects those of `chunk` and sets `size`, the slot's number of elements,
+// and `start`, its first chunk. Kernels take `SLOT_PARAMETERS, const SlotTable slots`.
 
 #ifndef POLYHAL_MULTI_TENSOR
 #define POLYHAL_MULTI_TENSOR
@@ -29,7 +31,7 @@ typedef struct {
     uint size[SLOTS], start[SLOTS];
 } SlotTable;
 
-// Elements of the chunk, from `begin` on: whole vectors, then the tail.
+// Elements of the chunk: whole vectors from `begin` to `whole`, then single elements.
 #define CHUNK_BOUNDS \
     const uint begin = (chunk - start) * CHUNK, end = min(begin + CHUNK, size), whole = begin + (end - begin) / WIDTH * WIDTH;
 #define CHUNK_VECTORS for (uint i = begin + LANE_ID * WIDTH; i < whole; i += GROUP * WIDTH)

@@ -1,5 +1,5 @@
-// What generated elementwise code is written in: the functions of our own for each register class, and loads and stores of
-// WIDTH elements of an operand, from element `at` of its row on.
+// The vocabulary of generated elementwise code: functions for each compute type, and loads and stores of WIDTH elements of
+// an operand from element `at` of its row.
 
 #ifndef POLYHAL_OPERANDS
 #define POLYHAL_OPERANDS
@@ -40,14 +40,14 @@
 #include "lib/integer_functions.h"
 #endif
 
-// Consecutive elements, one element for all lanes, elements `step` apart. The _PART forms touch only the first `left` lanes. Where
-// whole vectors are read or written, those PREFETCH_DISTANCE bytes later are asked for.
+// Contiguous elements, one element broadcast to all lanes, elements `step` apart. The _PART forms touch only the first
+// `left` lanes; the contiguous ones prefetch the vector PREFETCH_DISTANCE bytes ahead.
 #define EACH for (uint j = 0; j < WIDTH; j++)
-// On GPUs, lanes must be numbered by constants: a register that is indexed by a variable lies in memory.
+// GPUs need constant lane numbers: a register that is indexed by a variable is spilled to memory.
 #if ALIGNED
 #define EACH_LEFT _Pragma("unroll") EACH if (j < left)
 #else
-// Rare, and a loop that the compiler makes vectors of would be longer than all the rest.
+// Rarely executed; a vectorized loop would be longer than the rest of the kernel.
 #define EACH_LEFT _Pragma("clang loop vectorize(disable) unroll(disable)") for (uint j = 0; j < left; j++)
 #endif
 #define LANE(type, v, j) (((__private type *)&(v))[j])
@@ -64,7 +64,7 @@
 #define STORE_STRIDED(D, r, p, step) EACH STORE(D, LANE(COMPUTE(D), r, j), p, (OFFSET)(at + j) * (step));
 #define STORE_CONTIGUOUS_PART(D, r, p) SCATTER_PART(D, r, STORE(D, LANE(COMPUTE(D), part, j), p, at + j);)
 #define STORE_STRIDED_PART(D, r, p, step) SCATTER_PART(D, r, STORE(D, LANE(COMPUTE(D), part, j), p, (OFFSET)(at + j) * (step));)
-// Through a copy, so that only it is indexed by a variable and lies in memory, not the register that whole vectors use.
+// Through a copy, so that only the copy is indexed by a variable and spilled, not the register that whole vectors use.
 #define GATHER_PART(D, r, lane) \
     { \
         VEC(COMPUTE(D)) part = (VEC(COMPUTE(D)))(0); \

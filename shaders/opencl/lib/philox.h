@@ -1,5 +1,5 @@
-// Philox4x32-10: four random words for a counter and a key. Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3
-// (SC 2011).
+// Philox4x32-10: four random words for a counter and a key.
+// Source: Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3".
 
 #ifndef POLYHAL_PHILOX
 #define POLYHAL_PHILOX

@@ -1,8 +1,8 @@
-// WIDTH blocks of Philox4x32-10 at once, for CPUs; see lib/philox.h. Lanes of 64 bits hold words of 32, as processors multiply
-// such lanes without moving them.
+// WIDTH blocks of Philox4x32-10 at once, for CPUs; see lib/philox.h. Lanes of 64 bits hold words of 32 bits, since
+// processors multiply such lanes without moving them.
 
-#ifndef POLYHAL_PHILOX_LANES
-#define POLYHAL_PHILOX_LANES
+#ifndef POLYHAL_PHILOX_VECTOR
+#define POLYHAL_PHILOX_VECTOR
 
 #include "lib/vectors.h"
 
@@ -14,14 +14,14 @@
 #define LANE_NUMBERS 0, 1, 2, 3
 #endif
 
-// The lower and the upper half of x and y, each with the lanes of both in turn.
+// Interleaves the lanes of x and y: the lower halves into `low`, the upper ones into `high`.
 #define INTERLEAVE(low, high, x, y) \
     low.even = (x).lo;              \
     low.odd = (y).lo;               \
     high.even = (x).hi;             \
     high.odd = (y).hi;
 
-// The words of the blocks from `counter` on, in order.
+// Writes the words of WIDTH blocks from `counter` on, in order.
 inline void philox_lanes(const ulong counter, const ulong seed, __private VEC(uint) *words) {
     const VEC(ulong) low = (VEC(ulong))(0xffffffffUL), counters = (VEC(ulong))(counter) + (VEC(ulong))(LANE_NUMBERS);
     VEC(ulong) c0 = counters & low, c1 = counters >> 32, c2 = (VEC(ulong))(0), c3 = (VEC(ulong))(0);

@@ -1,11 +1,11 @@
-// Memory that is asked for before it is needed, where PREFETCH_DISTANCE is set (see lib/vectors.h): some lines of DTYPE at a time, while
-// something else is computed.
+// Prefetching of strided lines of DTYPE on CPUs, a few cache lines at a time during a computation. It does nothing without
+// PREFETCH_DISTANCE (see lib/vectors.h).
 
-#ifndef POLYHAL_FETCHES
-#define POLYHAL_FETCHES
+#ifndef POLYHAL_PREFETCH
+#define POLYHAL_PREFETCH
 
-// PREFETCH_L2 is for what is packed later, into a cache behind the first, which holds what is in use; PREFETCH_L1 is for what is read
-// soon, PREFETCH_L1_WRITE for what is written.
+// PREFETCH_L2 fetches what is packed later, past the first-level cache, which holds what is in use; PREFETCH_L1 what is
+// read soon; PREFETCH_L1_WRITE what is written.
 #if PREFETCH_DISTANCE && defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
 #define PREFETCH_L2(p) __builtin_prefetch((const void *)(size_t)(p), 0, 1)
@@ -18,33 +18,33 @@
 #define PREFETCH_L1(p)
 #define PREFETCH_L1_WRITE(p)
 #endif
-// Elements of the most common cache line.
+// Elements of a cache line of the usual size.
 #define LINE (64 / sizeof(STORAGE(DTYPE)))
 
-// Lines of neighbours, `step` apart, of which some are dealt with at a time: those before `line`, and of that one the elements
-// before `place`, are done.
+// A cursor over `lines` lines of `length` contiguous elements, `step` apart, `at_once` cache lines per call. The lines
+// before `line`, and the elements before `place` in that one, are done.
 typedef struct {
     __global const STORAGE(DTYPE) *from;
     long step;
     uint lines, length, at_once, line, place;
 } Lines;
 
-// Lines that are done after `times` calls of `prefetch_some`.
+// A cursor that is done after `times` calls of prefetch_lines.
 FORCE_INLINE Lines lines_of(__global const STORAGE(DTYPE) *from, const long step, const uint lines, const uint length,
                        const uint times) {
-    const uint pieces = lines * ((length + LINE - 1) / LINE);
-    const Lines found = {from, step, lines, length, (pieces + times - 1) / times, 0, 0};
-    return found;
+    const uint cache_lines = lines * ((length + LINE - 1) / LINE);
+    const Lines cursor = {from, step, lines, length, (cache_lines + times - 1) / times, 0, 0};
+    return cursor;
 }
 
-// Few at a time: a core waits for few cache lines at once, among them those that the computation needs now.
-FORCE_INLINE void prefetch_some(__private Lines *some) {
-    for (uint i = 0; i < some->at_once && some->line < some->lines; i++) {
-        PREFETCH_L2(some->from + some->line * some->step + some->place);
-        some->place += LINE;
-        if (some->place >= some->length) {
-            some->place = 0;
-            some->line++;
+// Only a few at a time: a core can wait for few cache lines at once, including those that the computation needs now.
+FORCE_INLINE void prefetch_lines(__private Lines *cursor) {
+    for (uint i = 0; i < cursor->at_once && cursor->line < cursor->lines; i++) {
+        PREFETCH_L2(cursor->from + cursor->line * cursor->step + cursor->place);
+        cursor->place += LINE;
+        if (cursor->place >= cursor->length) {
+            cursor->place = 0;
+            cursor->line++;
         }
     }
 }

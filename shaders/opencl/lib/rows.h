@@ -1,22 +1,23 @@
-// Rows of a tensor of any strides: `rows` lines along one axis, numbered over up to three further axes of lengths
-// (.., rows1, rows2). ROW_OF(name, row) is where a row of operand `name` begins. LANES work-items, which are 1 or a whole group
-// of GROUP, take `rows_each` rows one after the other, WIDTH elements at a time where the axis is contiguous (WIDTH > 1), else
-// element by element, `name_step` apart.
+// Kernels over the rows of strided tensors: `rows` lines along one axis, numbered over up to three further axes of lengths
+// (.., rows1, rows2). ROW_OF(name, row) is the offset of a row of operand `name`. LANES work-items, which are 1 or a whole
+// group of GROUP, process `rows_each` rows in turn, WIDTH elements at a time if the axis is contiguous (WIDTH > 1), else
+// single elements that are name_step apart.
 //
-// With ROW_VECTORS > 0 every work-item keeps its ROW_VECTORS vectors of a row in registers, so that the row is read once; unless FULL, the last of
-// them may lie past the end. With ROW_VECTORS 0 every pass over the row reads it again, which on CPUs finds it in the cache.
+// With ROW_VECTORS > 0 every work-item keeps ROW_VECTORS vectors of a row in registers, so that the row is read once;
+// unless FULL, the last of them may lie past the end. With ROW_VECTORS 0 every pass reads the row again, on CPUs from the
+// cache.
 //
-//   DECLARE_ROW(x)            declares the registers of operand x, LOAD_ROW(x, at) reads a row into them; nothing without ROW_VECTORS
-//   FOR_VECTORS body       for each vector of the work-item; in the body, i is its number in the row and k < ACCUMULATORS tells
-//                          which of several independent sums it goes to
-//   FOR_TAIL body          for each element i after the last whole vector
-//   ROW_VALUE(x, at)           vector i of operand x; SET_ROW_VALUE(x, v) replaces it where rows are in registers
-//   WRITE(out, v, at, i)   stores a vector
-//   PREFETCH_NEXT_ROW(x, at)        on CPUs, asks for vector i of the next row, as every kernel does once for each operand;
-//   PREFETCH_NEXT_RESULT(out, at)   the same for a row to be written
-//   REQUIRED_GROUP_SIZE            says the size of a group to the compiler, which then gives each work-item so many registers that
-//                          a group of them fits a compute unit
-//   DECLARE_ACCUMULATORS(s, v)            declares the sums s[ACCUMULATORS], all v; SUM_ACCUMULATORS(s) and MAX_ACCUMULATORS(s) join them and their lanes to one REAL
+//   DECLARE_ROW(x)                  declares the registers for operand x; LOAD_ROW(x, at) loads them. Nothing without ROW_VECTORS
+//   FOR_VECTORS body                for each vector of the work-item: i is its number in the row, and k < ACCUMULATORS the
+//                                   accumulator that it goes to
+//   FOR_TAIL body                   for each element i after the last whole vector
+//   ROW_VALUE(x, at)                vector i of operand x; SET_ROW_VALUE(x, v) replaces it if rows are in registers
+//   WRITE(out, v, at, i)            stores a vector
+//   PREFETCH_NEXT_ROW(x, at)        prefetches vector i of the next row, on CPUs; once per operand
+//   PREFETCH_NEXT_RESULT(out, at)   the same for a row that is written
+//   REQUIRED_GROUP_SIZE             tells the compiler the group size, so that it limits registers for a group to fit
+//   DECLARE_ACCUMULATORS(s, v)      declares the accumulators s[ACCUMULATORS], all v
+//   SUM_ACCUMULATORS(s)             reduces the accumulators and their lanes to one REAL; so does MAX_ACCUMULATORS(s)
 
 #ifndef POLYHAL_ROWS
 #define POLYHAL_ROWS
@@ -60,11 +61,11 @@ typedef VEC(REAL) V;
 #endif
 #define FOR_ROWS for (ulong row = FIRST_ROW, last_row = min(row + rows_each, rows); row < last_row; row++)
 
-// Elements, where rows are longer than what a cache should hold of the next one.
-#define FARTHEST 16384
+// Elements to the next row, at most: a cache should not hold more of it.
+#define MAX_PREFETCH_ROW 16384
 #if PREFETCH_DISTANCE && WIDTH > 1
-#define PREFETCH_NEXT_ROW(name, at) PREFETCH_READ(name + (at) + min(name##2, (long)FARTHEST) + i * WIDTH)
-#define PREFETCH_NEXT_RESULT(name, at) PREFETCH_WRITE(name + (at) + min(name##2, (long)FARTHEST) + i * WIDTH)
+#define PREFETCH_NEXT_ROW(name, at) PREFETCH_READ(name + (at) + min(name##2, (long)MAX_PREFETCH_ROW) + i * WIDTH)
+#define PREFETCH_NEXT_RESULT(name, at) PREFETCH_WRITE(name + (at) + min(name##2, (long)MAX_PREFETCH_ROW) + i * WIDTH)
 #else
 #define PREFETCH_NEXT_ROW(name, at)
 #define PREFETCH_NEXT_RESULT(name, at)
@@ -95,7 +96,7 @@ typedef VEC(REAL) V;
 #define SET_ROW_VALUE(name, value) name##_vectors[slot] = value;
 #else
 #define REQUIRED_GROUP_SIZE
-// Several sums at a time: one alone would wait for each addition to finish.
+// Independent accumulators: a single one would wait for each addition to finish.
 #define ACCUMULATORS 4
 #define FOR_VECTORS \
     for (uint begin = LANE_ID; begin < WHOLE; begin += ACCUMULATORS * LANES) \
@@ -105,7 +106,7 @@ typedef VEC(REAL) V;
 #define ROW_VALUE(name, at) READ(name, at, i)
 #define SET_ROW_VALUE(name, value)
 #endif
-// The last, partial vector of a row, element by element. Its work-items are the first of the group.
+// The elements after the last whole vector, one for each of the first work-items.
 #if ROW_VECTORS
 #define FOR_TAIL for (uint i = 0; i < 0; i++)
 #else

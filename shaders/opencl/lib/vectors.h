@@ -1,8 +1,8 @@
-// Registers of WIDTH elements. VEC(T) is T when WIDTH is 1. LOADV(D, p) and STOREV(D, v, p) move WIDTH consecutive elements;
-// ALIGNED promises that `p` is aligned to WIDTH elements, which some GPUs need to move them in one transaction.
+// Vector registers of WIDTH elements. VEC(T) is T if WIDTH is 1. LOADV(D, p) and STOREV(D, v, p) move WIDTH consecutive
+// elements. ALIGNED promises that `p` is aligned to WIDTH elements, which some GPUs need to move them in one transaction.
 //
-// Some drivers do not inline their built-in functions (QUIRK_OPERATORS_FOR_BUILTINS, see backends/opencl/quirks.py). Streaming code
-// therefore keeps to operators, packed structures and the macros defined here: SELECT, CONVERT, MAGNITUDE.
+// Some drivers do not inline their built-in functions (QUIRK_OPERATORS_FOR_BUILTINS, see backends/opencl/quirks.py).
+// Memory-bound code therefore uses operators, packed structures and the macros defined here: SELECT, CONVERT, MAGNITUDE.
 
 #ifndef POLYHAL_VECTORS
 #define POLYHAL_VECTORS
@@ -35,7 +35,7 @@
 #define MAGNITUDE(x) AS(float, AS(int, x) & 0x7fffffff)
 #else
 #define CONVERT(T, v) CONCAT(convert_, VEC(T))(v)
-// Not the operator ?:, which some compilers translate wrongly for vectors of integers.
+// Not the operator ?:, which some compilers miscompile for vectors of integers.
 #define SELECT(no, yes, condition) select(no, yes, condition)
 #define MAGNITUDE(x) fabs(x)
 #endif
@@ -78,9 +78,9 @@ inline ushort8 __attribute__((overloadable)) halves_of_floats(float8 v) {
 #define HALF_STORE(v, p) CONCAT(CONCAT(vstorea_half, WIDTH), _rte)(v, 0, p)
 #endif
 #else
-#define PACKED(T) \
+#define PACKED(T)                            \
     typedef struct __attribute__((packed)) { \
-        VEC(T) lanes; \
+        VEC(T) lanes;                        \
     } CONCAT(packed_, T);
 PACKED(char)
 PACKED(uchar)
@@ -101,8 +101,8 @@ PACKED(double)
 #endif
 #endif
 
-// On CPUs, where PREFETCH_DISTANCE is set, memory is asked for before it is read or written. Processors do so by themselves, but only up to the end of
-// a page, and seldom early enough for what is written.
+// On CPUs PREFETCH_DISTANCE is the number of bytes that memory is prefetched ahead of reads and writes. Hardware
+// prefetchers stop at the end of a page and are often too late for writes.
 #ifndef PREFETCH_DISTANCE
 #define PREFETCH_DISTANCE 0
 #endif
@@ -117,12 +117,12 @@ PACKED(double)
 #define PREFETCH_WRITE(p)
 #endif
 
-// Words of the shared expression language that are operators here.
+// Functions of the shared expressions (backends/common/codegen/expressions.py) that are operators here.
 #define quotient(x, y) ((x) / (y))
 #define shift_left(x, n) ((x) << (n))
 #define shift_right(x, n) ((x) >> (n))
 
-// Whether NVIDIA's instruction that rounds two floats is there, as it is from compute capability 8.0 on.
+// 1: NVIDIA's instruction that rounds two floats to bfloat16 is available, from compute capability 8.0 on.
 #ifndef PTX_BFLOAT16
 #define PTX_BFLOAT16 0
 #endif
@@ -147,15 +147,16 @@ inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
 }
 #endif
 
-// Some CPU drivers reduce the arguments of a whole vector by the way that its largest lane needs, and then lose small
-// lanes: one huge or infinite lane makes sin of its neighbours wrong. Lanes beyond `limit` are therefore done apart.
+// Some CPU drivers reduce the arguments of a whole vector by the method that the largest lane needs, which loses accuracy
+// in the others: a huge or infinite lane makes sin of its neighbours wrong. Lanes beyond `limit` are therefore computed
+// separately.
 #if WIDTH == 1
 #define PERIODIC(T, MASK, f, x, limit) return f(x);
 #else
-#define PERIODIC(T, MASK, f, x, limit)                \
+#define PERIODIC(T, MASK, f, x, limit)                   \
     const VEC(MASK) far = !(fabs(x) <= (VEC(T))(limit)); \
-    VEC(T) y = f(SELECT(x, (VEC(T))(0), far));        \
-    if (any(far)) y = SELECT(y, f(x), far);           \
+    VEC(T) y = f(SELECT(x, (VEC(T))(0), far));           \
+    if (any(far)) y = SELECT(y, f(x), far);              \
     return y;
 #endif
 
@@ -170,7 +171,7 @@ inline VEC(ushort) bfloat16s_of_floats(VEC(float) value) {
 #define LOADV_int64(p) VECTOR_LOAD(long, p)
 #define LOADV_float16(p) HALF_LOAD(p)
 #if PTX_BFLOAT16 && ALIGNED && WIDTH == 8
-// Eight 16-bit elements are read as two halves, four words at once.
+// Eight 16-bit elements are loaded as four words.
 inline float8 floats_of_words(uint4 w) {
     return as_float8((uint8)(w.s0 << 16, w.s0 & 0xffff0000u, w.s1 << 16, w.s1 & 0xffff0000u, w.s2 << 16,
                              w.s2 & 0xffff0000u, w.s3 << 16, w.s3 & 0xffff0000u));

@@ -8,7 +8,7 @@ from polyhal.backends.common.launching.geometry import ceil_div, round_up
 from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
 from polyhal.backends.common.launching.split_k import split_count
 from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, named_strides
-from polyhal.backends.opencl.lowering.support.rows import own_exp
+from polyhal.backends.opencl.lowering.support.rows import polynomial_exp
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
@@ -97,7 +97,7 @@ def _definitions(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> Defini
     return call.definitions(
         WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, KEYS=_KEYS, KEY_VECTORS=tile.panel(d),
         VALUE_VECTORS=tile.panel(e), MAX_FEATURES=_bound(tile.padded(d)), MAX_VALUES=_bound(tile.padded(e)),
-        POLYNOMIAL_EXP=own_exp(runtime, call.dtype), POLYNOMIAL_EXP_FAST=call.real == "float",
+        POLYNOMIAL_EXP=polynomial_exp(runtime, call.dtype), POLYNOMIAL_EXP_FAST=call.real == "float",
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from polyhal.backends.common.launching.launch import Argument, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.opencl.lowering.gemm.arguments import definitions, geometry
 from polyhal.backends.opencl.lowering.support.epilogue import epilogue
-from polyhal.backends.opencl.lowering.support.prefetch import ahead
+from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.protocol import Launch
@@ -102,7 +102,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
     defined = definitions(
         p, macros, REAL_DTYPE=p.sum_dtype.name, WIDTH=tile.width, MR=tile.rows, VECTORS=tile.vectors, KC=_KC, SLAB=slab,
         MC=max_rows, A_ROW_MAJOR=row_major, PACK_A=pack, PACK_IN_LOCAL=pack and in_local,
-        PARTIAL_IN_WORKSPACE=bool(partial_bytes), ROW_SUMS=p.row_sums is not None, PREFETCH_DISTANCE=ahead(runtime),
+        PARTIAL_IN_WORKSPACE=bool(partial_bytes), ROW_SUMS=p.row_sums is not None, PREFETCH_DISTANCE=prefetch_distance(runtime),
     )  # fmt: skip
     args: dict[str, Argument] = {
         **geometry(p), **epilogue_args, "out": Tensor(p.out.place), "blocks_down": down, "blocks_across": across,

@@ -15,7 +15,7 @@ from polyhal.backends.common.codegen.statements import RegisterValue, cast, eval
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import ScalarType
 from polyhal.backends.opencl.lowering.pointwise.kernel_text import KernelText
-from polyhal.backends.opencl.lowering.support.prefetch import ahead
+from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.kernels.tuning import Family, magnitude
 from polyhal.hal.layout import Spec
@@ -100,7 +100,7 @@ def group(
         "ALIGNED": space.aligned,
         "FLAT": len(space.axes) == 1,
         "SPANS": cpu,
-        "PREFETCH_DISTANCE": ahead(runtime),
+        "PREFETCH_DISTANCE": prefetch_distance(runtime),
         "INDEX": index,
         "OFFSET": "long" if space.wide else "int",
         **dict.fromkeys(sorted(text.dialect.headers), 1),

@@ -19,7 +19,7 @@ from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.lowering.reduction import split
 from polyhal.backends.opencl.lowering.reduction.arg import positions
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
-from polyhal.backends.opencl.lowering.support.prefetch import ahead
+from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
@@ -97,7 +97,8 @@ def _rows(
     definitions = {
         **_definitions(op, source, target, held, divides), **_memory_definitions(operands),
         "WIDTH": width, "ALIGNED": whole, "LANES": lanes, "GROUP": group,
-        "EXCHANGE": exchange(runtime, held.itemsize, lanes, group), "SPANS": cpu, "PREFETCH_DISTANCE": ahead(runtime),
+        "EXCHANGE": exchange(runtime, held.itemsize, lanes, group), "SPANS": cpu,
+        "PREFETCH_DISTANCE": prefetch_distance(runtime),
     }  # fmt: skip
     numbers = split.geometry(axes, parts, piece)
     parameters = [*operands, *numbers, _divisor(total, held), Constant(each, "ulong")]

@@ -1,4 +1,4 @@
-"""What a product does to its sums before they are stored, as text for the macros of `lib/epilogue.h` and parameters for it."""
+"""Epilogues of matrix products: generated code for the macros of lib/epilogue.h, and its kernel arguments."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NONE: Definitions = {
     "EPILOGUE": 0, "EPILOGUE_TENSORS": 0, "EPILOGUE_NUMBERS": 0, "UNPACK_EPILOGUE": "",
     **dict.fromkeys((_PARAMETERS, _STEPS, _DECLARE, _FETCH, _TRANSPOSE, _FINISH), ""),
 }  # fmt: skip
-_WHOLE = 8
-"""Neighbours of 16 bits that are moved at once."""
+_GROUP_OF_COLUMNS = 8
+"""16-bit neighbours that are loaded at once."""
 
 
 @dataclass(slots=True)
 class _Text:
-    """A `Writer` of `backends.common.steps`."""
+    """A `Writer` that collects the epilogue's declarations, loads and statements."""
 
     dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
     declared: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class _Text:
     loads: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     fetches: list[tuple[str, str, str, str]] = field(default_factory=list)
-    """How neighbours lie, dtype, name and line of every tensor."""
+    """Of every tensor: how its neighbours are loaded (see lib/fragment_store.h), dtype, name, and offset of its row."""
 
     def scalar(self, name: str, type_: ScalarType, value: int | float) -> None:
         self.numbers[name] = type_
@@ -61,15 +61,15 @@ class _Text:
 
 
 def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argument]]:
-    """Return the definitions and the kernel arguments for the bias or the epilogue of a product."""
-    found = p.merged_epilogue()
-    if found is None:
+    """Return the definitions and kernel arguments for the bias and the epilogue of a product."""
+    merged = p.merged_epilogue()
+    if merged is None:
         return dict(_NONE), {}
     text = _Text()
     real = type_name(p.sum_class)
     text.lines.append(f"const VEC({real}) e0 = sum;")
     values = [RegisterValue("e0", p.sum_dtype)]
-    for number, operand in enumerate(found.operands, 1):
+    for number, operand in enumerate(merged.operands, 1):
         name = f"e{number}"
         if isinstance(operand, Addend):
             _load(text, p, name, operand)
@@ -77,7 +77,7 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argumen
         else:
             text.declare(name, p.sum_dtype, text.parameter(f"{name}_value", operand, p.sum_dtype))
             values.append(RegisterValue(name, p.sum_dtype))
-    result = cast(text, evaluate(text, found.steps, values)[-1], p.sum_dtype)
+    result = cast(text, evaluate(text, merged.steps, values)[-1], p.sum_dtype)
     text.lines.append(f"sum = {result};")
     members = sorted(text.numbers.items(), key=lambda member: member[1] not in ("long", "double"))
     definitions: dict[str, str | int | bool] = {
@@ -88,28 +88,32 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argumen
         "UNPACK_EPILOGUE": " ".join(f"const {type_} {name} = epilogue.{name};" for name, type_ in members),
         _PARAMETERS: " ".join([*text.declared, *(["const EpilogueNumbers epilogue,"] if members else [])]),
         _STEPS: "\n".join([*text.loads, *text.lines]),
-        _DECLARE: " ".join(f"DECLARE_{walk}({dtype}, {name})" for walk, dtype, name, _ in text.fetches),
+        _DECLARE: " ".join(f"DECLARE_{access}({dtype}, {name})" for access, dtype, name, _ in text.fetches),
         _FETCH: "\n".join(
-            f"FETCH_{walk}({dtype}, {name}, slot, {name}_memory + ({line}), row, column)"
-            for walk, dtype, name, line in text.fetches
+            f"FETCH_{access}({dtype}, {name}, slot, {name}_memory + ({line}), row, column)"
+            for access, dtype, name, line in text.fetches
         ),
-        _TRANSPOSE: " ".join(f"TRANSPOSE_{walk}({name}, slot)" for walk, _, name, _ in text.fetches),
-        _FINISH: "\n".join([f"USE_{walk}({d}, {name}, slot, g)" for walk, d, name, _ in text.fetches] + text.lines),
+        _TRANSPOSE: " ".join(f"TRANSPOSE_{access}({name}, slot)" for access, _, name, _ in text.fetches),
+        _FINISH: "\n".join([f"USE_{access}({d}, {name}, slot, g)" for access, d, name, _ in text.fetches] + text.lines),
         **dict.fromkeys(sorted(text.dialect.headers), 1),
     }
     return definitions, text.args
 
 
 def aligned(p: Product, count: int) -> bool:
-    """Whether `count` neighbours of a result, and of all that its epilogue reads beside them, lie at multiples of that."""
-    found = p.merged_epilogue()
-    tensors = [o for o in found.operands if isinstance(o, Addend)] if found else []
-    return p.n % count == 0 and p.out.aligned and all(o.matrix.column == 0 or _together(p, o, count) for o in tensors)
+    """Whether `count` neighbours of the result, and of every tensor of its epilogue, can be moved as aligned vectors."""
+    merged = p.merged_epilogue()
+    tensors = [o for o in merged.operands if isinstance(o, Addend)] if merged else []
+    return (
+        p.n % count == 0
+        and p.out.aligned
+        and all(o.matrix.column == 0 or _aligned_vectors(p, o, count) for o in tensors)
+    )
 
 
-def _together(p: Product, operand: Addend, count: int) -> bool:
+def _aligned_vectors(p: Product, operand: Addend, count: int) -> bool:
     m = operand.matrix
-    return m.column == 1 and m.aligned and all(step % count == 0 for step in (p.n, m.row, *m.batch))
+    return m.column == 1 and m.aligned and all(stride % count == 0 for stride in (p.n, m.row, *m.batch))
 
 
 def _load(text: _Text, p: Product, name: str, operand: Addend) -> None:
@@ -117,17 +121,17 @@ def _load(text: _Text, p: Product, name: str, operand: Addend) -> None:
     text.declared.append(f"__global const STORAGE({dtype}) *{name}_memory, const ulong {name}_memory_offset,")
     text.args[f"{name}_memory"] = Tensor(m.place)
     strides = {"row": m.row, "column": m.column, "batch0": m.batch[0], "batch1": m.batch[1], "batch2": m.batch[2]}
-    for axis, step in strides.items():
-        text.scalar(f"{name}_{axis}", "long", step)
+    for axis, stride in strides.items():
+        text.scalar(f"{name}_{axis}", "long", stride)
     line = " + ".join([
         f"{name}_memory_offset", f"(long)(row) * {name}_row", f"(long)(i0) * {name}_batch0", f"(long)(i1) * {name}_batch1",
         f"(long)(i2) * {name}_batch2",
     ])  # fmt: skip
-    walk = "BROADCAST" if m.column == 0 else "CONTIGUOUS" if m.column == 1 else "STRIDED"
+    access = "BROADCAST" if m.column == 0 else "CONTIGUOUS" if m.column == 1 else "STRIDED"
     place = f"{name}_memory + ({line} + (long)(column) * {name}_column)"
-    text.loads.append(f"EPILOGUE_LOAD_{walk}({dtype}, {name}, {place}, {name}_column, left)")
-    if operand.dtype.itemsize == 2 and _together(p, operand, _WHOLE):
-        walk = "WHOLE"
-    elif _together(p, operand, 2):
-        walk = "PAIR"
-    text.fetches.append((walk, dtype, name, line))
+    text.loads.append(f"EPILOGUE_LOAD_{access}({dtype}, {name}, {place}, {name}_column, left)")
+    if operand.dtype.itemsize == 2 and _aligned_vectors(p, operand, _GROUP_OF_COLUMNS):
+        access = "WHOLE"
+    elif _aligned_vectors(p, operand, 2):
+        access = "PAIR"
+    text.fetches.append((access, dtype, name, line))

@@ -1,4 +1,4 @@
-"""How the work-items of a group pass values to one another (see shaders/opencl/lib/group_reduce.h)."""
+"""How the work-items of a group exchange values in a reduction (see shaders/opencl/lib/group_reduce.h)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _LOCAL_MEMORY, _SUBGROUPS, _NVIDIA = 0, 1, 2
 
 
 def exchange(runtime: Runtime, itemsize: int, lanes: int, group: int) -> int:
-    """The definition EXCHANGE for values of `itemsize` bytes, reduced over `lanes` work-items of a group of `group`."""
+    """Return the definition EXCHANGE for values of `itemsize` bytes, reduced over `lanes` of `group` work-items."""
     features = runtime.features
     if features.cpu or itemsize != 4 or lanes == 1:
         return _LOCAL_MEMORY

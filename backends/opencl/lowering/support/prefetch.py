@@ -1,4 +1,4 @@
-"""How far ahead of themselves kernels ask for memory (see shaders/opencl/lib/vectors.h)."""
+"""How far ahead kernels prefetch memory (see shaders/opencl/lib/vectors.h)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from polyhal.backends.opencl.runtime import Runtime
 _BYTES = 2048
 
 
-def ahead(runtime: Runtime) -> int:
-    """Return the definition PREFETCH_DISTANCE: 0 on GPUs, which hide latency by running other groups meanwhile."""
+def prefetch_distance(runtime: Runtime) -> int:
+    """Return the definition PREFETCH_DISTANCE: 0 on GPUs, which hide latency by switching between groups."""
     features = runtime.features
     return _BYTES if features.cpu and not features.quirks.disable_prefetch else 0
