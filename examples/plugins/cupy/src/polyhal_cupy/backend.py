@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
 from polyhal.backends.common.launching.table import lower
-from polyhal.hal.layout import Ref, Spec
-from polyhal.hal.protocol import Declined, Event, Handle, InputSpec, Launch, Number
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, Event, InputSpec, Launch
 from polyhal_cupy import discovery, lowering
-from polyhal_cupy.lowering.gather import dispatch as gather
+from polyhal_cupy.lowering.gather.gather import gather
+from polyhal_cupy.lowering.gather.scatter_add import scatter_add
 from polyhal_cupy.lowering.gemm.dispatch import batched
 from polyhal_cupy.lowering.pointwise import copy, elementwise
 from polyhal_cupy.lowering.reduction import dispatch as reduction
-from polyhal_cupy.memory import Memory
+from polyhal_cupy.memory import DeviceMemory
 from polyhal_cupy.runtime import Runtime
 
 _BUILDERS = Builders(
@@ -23,49 +24,69 @@ _BUILDERS = Builders(
     fill=copy.fill,
     reduce=reduction.build,
     matmul=batched,
-    gather=gather.gather,
-    scatter_add=gather.scatter_add,
+    gather=gather,
+    scatter_add=scatter_add,
 )
 
 
 def create(selector: str) -> CudaBackend:
-    """Open a device by its number. Raises DeviceUnavailableError."""
+    """Open a device by number. Raises DeviceUnavailableError."""
     return CudaBackend(discovery.select(selector or "0"))
 
 
-class CudaBackend:
+class CudaBackend(CoreMethods):
     """One opened CUDA device."""
 
     def __init__(self, number: int) -> None:
         self.info = discovery.describe(number)
         self.runtime = Runtime(number, self.info)
+        super().__init__(self.runtime, _BUILDERS)
         self.capabilities = self.runtime.capabilities
+        self._memory = DeviceMemory(self.runtime)
         self._lowerings = lowering.table()
-        memory = Memory(self.runtime)
-        core = CoreMethods(self.runtime, _BUILDERS, memory.allocate, memory.deallocate)
 
-        self.memory_available: Callable[[], int] = memory.available
-        self.allocate: Callable[[int], Handle] = memory.allocate
-        self.deallocate: Callable[[Handle], None] = memory.deallocate
-        self.copy_to_device: Callable[[memoryview, Handle, int], None] = memory.write
-        self.copy_from_device: Callable[[Handle, int, memoryview], None] = memory.read
-        self.synchronize: Callable[[], None] = self.runtime.finish
-        self.fill: Callable[[Number, Ref], None] = core.fill
-        self.copy: Callable[[Ref, Ref], None] = core.copy
-        self.unary: Callable[[str, Ref, Ref], None] = core.unary
-        self.binary: Callable[[str, Ref, Ref, Ref], None] = core.binary
-        self.where: Callable[[Ref, Ref, Ref, Ref], None] = core.where
-        self.reduce: Callable[[str, Ref, Ref], None] = core.reduce
-        self.matmul: Callable[[Ref, Ref, Ref], None] = core.matmul
-        self.gather: Callable[[Ref, Ref, Ref], None] = core.gather
-        self.scatter_add: Callable[[Ref, Ref, Ref], None] = core.scatter_add
-        self.allocate_pinned: Callable[[int], memoryview] = memory.pinned
-        self.copy_to_device_async: Callable[[memoryview, Handle, int], Event] = memory.write_async
-        self.start_profiling: Callable[[], None] = self.runtime.start_profiling
-        self.stop_profiling: Callable[[], Sequence[tuple[str, int, int]]] = self.runtime.stop_profiling
+    def memory_available(self) -> int:
+        """Return the bytes that are free, considering all processes."""
+        return self._memory.available()
+
+    def allocate(self, nbytes: int) -> int:
+        """Allocate device memory. Raises OutOfMemoryError."""
+        return self._memory.allocate(nbytes)
+
+    def deallocate(self, handle: int) -> None:
+        """Release an allocation."""
+        self._memory.deallocate(handle)
+
+    def allocate_pinned(self, nbytes: int) -> memoryview:
+        """Allocate page-locked host memory, which is freed with the last reference to it."""
+        return self._memory.pinned(nbytes)
+
+    def copy_to_device(self, src: memoryview, dst: int, offset: int) -> None:
+        """Copy host bytes to the device."""
+        self._memory.write(src, dst, offset)
+
+    def copy_to_device_async(self, src: memoryview, dst: int, offset: int) -> Event:
+        """Copy host bytes without waiting; `src` must stay unchanged until the event is complete."""
+        return self._memory.write_async(src, dst, offset)
+
+    def copy_from_device(self, src: int, offset: int, dst: memoryview) -> None:
+        """Copy device bytes to the host. Blocks."""
+        self._memory.read(src, offset, dst)
+
+    def synchronize(self) -> None:
+        """Wait for everything enqueued."""
+        self.runtime.finish()
+
+    def start_profiling(self) -> None:
+        """Time every launch from now on."""
+        self.runtime.start_profiling()
+
+    def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
+        """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds."""
+        return self.runtime.stop_profiling()
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """A native kernel for `op`, or why there is none."""
+        """Return a native kernel for `op`, or the reason why there is none."""
         return lower(self._lowerings, self.runtime, op, inputs, outputs, params)

@@ -1,6 +1,6 @@
-"""cuBLAS: which matrices it takes, and products of them, row-major as the framework's tensors are.
+"""cuBLAS: matrix products in half and full precision.
 
-cuBLAS counts columns first. A row-major matrix is its transpose there, so out = a b is asked for as out' = b' a'.
+cuBLAS is column-major. A row-major matrix is the transpose of a column-major one, so out = a b is computed as out' = b' a'.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _LARGEST = 2**31 - 1
 
 
 def supports(dtype: DType) -> bool:
-    """Whether cuBLAS multiplies matrices of `dtype`."""
+    """Return whether cuBLAS multiplies matrices of `dtype`."""
     return dtype in _TYPES
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How cuBLAS is told where a row-major matrix lies: transposed in its own terms or not, and the leading dimension."""
+    """The layout of a row-major matrix as cuBLAS arguments: operation (transposed or not) and leading dimension."""
 
     operation: int
     leading: int
 
 
-def layout(rows: int, columns: int, row_step: int, column_step: int) -> Layout | None:
-    """The layout of a matrix with these lengths and strides, or None where cuBLAS cannot walk it."""
-    if (column_step == 1 or columns == 1) and (row_step >= columns or rows == 1):
-        return _checked(cublas.CUBLAS_OP_N, max(row_step if rows > 1 else columns, columns, 1))
-    if (row_step == 1 or rows == 1) and (column_step >= rows or columns == 1):
-        return _checked(cublas.CUBLAS_OP_T, max(column_step if columns > 1 else rows, rows, 1))
+def layout(rows: int, columns: int, row_stride: int, column_stride: int) -> Layout | None:
+    """Return the layout of a matrix of this shape and strides, or None if neither stride is 1."""
+    if (column_stride == 1 or columns == 1) and (row_stride >= columns or rows == 1):
+        return _checked(cublas.CUBLAS_OP_N, max(row_stride if rows > 1 else columns, columns, 1))
+    if (row_stride == 1 or rows == 1) and (column_stride >= rows or columns == 1):
+        return _checked(cublas.CUBLAS_OP_T, max(column_stride if columns > 1 else rows, rows, 1))
     return None
 
 
@@ -57,9 +57,10 @@ def _checked(operation: int, leading: int) -> Layout | None:
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """out = alpha a b + beta out for `count` matrices (m, k), (k, n), (m, n), the strides between them in elements.
+    """out = alpha a b + beta out for `count` matrices (m, k), (k, n), (m, n).
 
-    `out_leading` is the distance between rows of `out`. Sums are kept in float32, or float64 where out is.
+    Strides between matrices are in elements; `out_leading` is the stride of rows of `out`. The accumulator is float64 for
+    products of float64, else float32.
     """
 
     m: int
@@ -79,17 +80,17 @@ class Gemm:
 
 
 class Blas:
-    """A cuBLAS handle on one stream. Its settings never change, so that threads may share it."""
+    """A cuBLAS handle on one stream. Its settings never change, so threads may share it."""
 
     def __init__(self, stream: Any) -> None:
         self._handle = cublas.create()
         cublas.setStream(self._handle, stream.ptr)
-        # CuPy's own switch. Without it, products of float32 use float32 throughout.
+        # CuPy's own switch. By default, products of float32 do not use TensorFloat-32.
         mode = _TF32 if os.environ.get("CUPY_TF32", "0") == "1" else cublas.CUBLAS_DEFAULT_MATH
         cublas.setMathMode(self._handle, mode | _EXACT_REDUCTION)
 
     def prepare(self, g: Gemm) -> Any:
-        """A function of three addresses (a, b, out) that enqueues the product."""
+        """Return a function of three addresses (a, b, out) that enqueues the product."""
         factors, alpha, beta = _factors(g)
         compute = cublas.CUBLAS_COMPUTE_64F if g.dtype is dtypes.float64 else cublas.CUBLAS_COMPUTE_32F
         kind, out_kind = _TYPES[g.dtype], _TYPES[g.out_dtype]
@@ -114,24 +115,24 @@ class Blas:
 
         return batched_product
 
-    def prepare_scattered(self, g: Gemm) -> Any | None:
-        """A function of three tables of `count` addresses; None where cuBLAS has none for the dtype."""
+    def prepare_pointer_arrays(self, g: Gemm) -> Any | None:
+        """Return a function of three pointer arrays of `count` addresses; None if cuBLAS has none for the dtype."""
         if g.dtype is not g.out_dtype or g.dtype not in (dtypes.float32, dtypes.float64):
             return None
         multiply = cublas.sgemmBatched if g.dtype is dtypes.float32 else cublas.dgemmBatched
         factors, alpha, beta = _factors(g)
         handle = self._handle
 
-        def scattered_product(a: int, b: int, out: int, keep: np.ndarray = factors) -> None:
+        def pointer_array_product(a: int, b: int, out: int, keep: np.ndarray = factors) -> None:
             multiply(
                 handle, g.b.operation, g.a.operation, g.n, g.m, g.k, alpha, b, g.b.leading, a, g.a.leading, beta, out,
                 g.out_leading, g.count,
             )  # fmt: skip
 
-        return scattered_product
+        return pointer_array_product
 
 
 def _factors(g: Gemm) -> tuple[np.ndarray, int, int]:
-    """alpha and beta where cuBLAS can read them, and their addresses."""
+    """Return alpha and beta as an array that must outlive the call, and the addresses of both."""
     factors = np.array([g.alpha, g.beta], np.float64 if g.dtype is dtypes.float64 else np.float32)
     return factors, factors.ctypes.data, factors.ctypes.data + factors.itemsize

@@ -1,7 +1,7 @@
 """Device memory and transfers.
 
-Writes never make the caller wait for earlier kernels: the bytes are staged first, in page-locked memory, from where the
-card fetches them at the speed of the bus. Reads wait, as they must.
+Writes stage the bytes in page-locked memory, so that the caller never waits for earlier kernels and the transfer runs at the
+speed of the bus. Reads block.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from polyhal_cupy import error_mapping
 from polyhal_cupy.runtime import Runtime
 
 _CHUNK = 8 * 2**20
+"""Bytes of a staging buffer."""
 _CHUNKS = 3
 
 
 class StreamEvent:
-    """A point in the stream, as the framework's `Event`. `keep` must live until it is complete."""
+    """A point in the stream, as an `Event` of the contract. It keeps `keep` alive until it is complete."""
 
     __slots__ = ("_event", "_keep", "_runtime")
 
@@ -42,11 +43,12 @@ class StreamEvent:
         self._keep = None
 
     def is_complete(self) -> bool:
+        """Return whether everything before the event is done."""
         return bool(self._event.done)
 
 
-class Memory:
-    """Allocation and transfers for one device. Handles are device addresses."""
+class DeviceMemory:
+    """Allocation and transfers on one device. Handles are device addresses."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -54,13 +56,13 @@ class Memory:
         self._lock = threading.Lock()
 
     def available(self) -> int:
-        """Bytes that CUDA still has, other processes considered."""
+        """Return the bytes that are free, considering all processes."""
         cuda.setDevice(self._runtime.number)
         free: int = cuda.memGetInfo()[0]
         return free
 
     def allocate(self, nbytes: int) -> int:
-        """Uninitialised memory. Raises OutOfMemoryError."""
+        """Allocate uninitialized memory. Raises OutOfMemoryError."""
         try:
             cuda.setDevice(self._runtime.number)
             handle: int = cuda.malloc(nbytes)
@@ -69,12 +71,12 @@ class Memory:
         return handle
 
     def deallocate(self, handle: int) -> None:
-        """Release; CUDA waits for work on it that was enqueued before."""
+        """Release an allocation. CUDA waits for enqueued work that uses it."""
         cuda.setDevice(self._runtime.number)
         cuda.free(handle)
 
     def write(self, src: memoryview, dst: int, offset: int) -> None:
-        """Copy host bytes to the device; `src` is free again on return."""
+        """Copy host bytes to the device; `src` may be reused on return."""
         self._guarded(
             f"copying {src.nbytes} bytes to the device", lambda: self._ring().write(_bytes(src), dst + offset)
         )
@@ -86,14 +88,14 @@ class Memory:
         )
 
     def pinned(self, nbytes: int) -> memoryview:
-        """Page-locked host memory, freed with the last reference to it."""
+        """Allocate page-locked host memory, which is freed with the last reference to it."""
         array: np.ndarray = self._guarded(
             f"allocating {nbytes} bytes of page-locked memory", lambda: page_locked(nbytes)
         )
         return array.data
 
     def write_async(self, src: memoryview, dst: int, offset: int) -> StreamEvent:
-        """Copy without waiting; the bytes must stay until the event is complete."""
+        """Copy without waiting; `src` must stay unchanged until the event is complete."""
 
         def enqueue() -> StreamEvent:
             _to_device(self._runtime, _bytes(src), dst + offset)
@@ -116,7 +118,7 @@ class Memory:
 
 
 class _StagingRing:
-    """A few page-locked chunks, so that the host's copying overlaps the bus."""
+    """A ring of page-locked buffers, so that copies on the host overlap transfers."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -125,8 +127,8 @@ class _StagingRing:
         self._next = 0
         self._lock = threading.Lock()
 
-    def _take(self) -> int:
-        """The next chunk, after its last transfer."""
+    def _next_chunk(self) -> int:
+        """Return the index of the next buffer, once its last transfer is complete."""
         index = self._next
         self._next = (index + 1) % _CHUNKS
         event, self._events[index] = self._events[index], None
@@ -137,10 +139,10 @@ class _StagingRing:
     def write(self, src: np.ndarray, dst: int) -> None:
         with self._lock:
             for start in range(0, src.nbytes, _CHUNK):
-                part = src[start : start + _CHUNK]
-                index = self._take()
-                staged = self._chunks[index][: part.nbytes]
-                np.copyto(staged, part)
+                chunk = src[start : start + _CHUNK]
+                index = self._next_chunk()
+                staged = self._chunks[index][: chunk.nbytes]
+                np.copyto(staged, chunk)
                 _to_device(self._runtime, staged, dst + start)
                 self._events[index] = StreamEvent(self._runtime, None)
 
@@ -148,14 +150,14 @@ class _StagingRing:
         with self._lock:
             count = ceil_div(dst.nbytes, _CHUNK)
             pending: deque[tuple[int, int, StreamEvent]] = deque()
-            for piece in range(count + _CHUNKS - 1):
-                if piece < count:
-                    start = piece * _CHUNK
-                    index = self._take()
+            for number in range(count + _CHUNKS - 1):
+                if number < count:
+                    start = number * _CHUNK
+                    index = self._next_chunk()
                     staged = self._chunks[index][: min(_CHUNK, dst.nbytes - start)]
                     _from_device(self._runtime, src + start, staged)
                     pending.append((start, index, StreamEvent(self._runtime, None)))
-                if pending and piece >= _CHUNKS - 1:
+                if pending and number >= _CHUNKS - 1:
                     start, index, event = pending.popleft()
                     event.wait()
                     stop = min(start + _CHUNK, dst.nbytes)
@@ -163,7 +165,7 @@ class _StagingRing:
 
 
 def page_locked(nbytes: int) -> np.ndarray:
-    """Page-locked host memory as bytes; it is freed with the array."""
+    """Allocate page-locked host memory as bytes; it is freed with the array."""
     return np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
 
 
@@ -176,5 +178,5 @@ def _from_device(runtime: Runtime, src: int, dst: np.ndarray) -> None:
 
 
 def _bytes(view: memoryview) -> np.ndarray:
-    """A flat byte array over the view's memory."""
+    """Return a flat byte array over the memory of a view."""
     return np.frombuffer(view, np.uint8)

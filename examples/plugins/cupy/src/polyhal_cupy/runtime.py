@@ -1,4 +1,4 @@
-"""The open device: stream, programs, cuBLAS and facts. This is what lowering functions build launches with."""
+"""The open device: stream, programs and cuBLAS. Lowering functions build launches with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyhal_cupy.program import ProgramStore
 
 
 class Runtime:
-    """One device with its stream, which does not wait for CUDA's default stream. Everything goes through it."""
+    """One device and its only stream, which does not synchronize with CUDA's default stream."""
 
     def __init__(self, number: int, info: DeviceInfo) -> None:
         self.number = number
@@ -48,22 +48,22 @@ class Runtime:
         kernel: str = "",
         workspace: tuple[int, ...] = (),
     ) -> KernelLaunch:
-        """A launch of `kernel` (by default named as the file) from kernels/`source`.cu. Raises KernelBuildError."""
+        """Return a launch of `kernel` (by default named like the file) from kernels/`source`.cu. Raises KernelBuildError."""
         return KernelLaunch(
             self, name, self.function(source, definitions, kernel), parameters, blocks, threads, workspace
         )
 
     def function(self, source: str, definitions: Definitions, kernel: str = "") -> Any:
-        """A kernel (by default named as the file) of kernels/`source`.cu. Raises KernelBuildError."""
+        """Return a kernel (by default named like the file) of kernels/`source`.cu. Raises KernelBuildError."""
         cuda.setDevice(self.number)
         return self.programs.function(f"{source}.cu", kernel or source.rpartition("/")[2], definitions)
 
     def enqueue(
         self, name: str, function: Any, blocks: tuple[int, ...], threads: tuple[int, ...], values: Sequence[Any]
     ) -> None:
-        """Launch a kernel on the stream. Errors name the op and are typed."""
+        """Launch a kernel on the stream. Raises typed errors that name the kernel."""
         try:
-            # The current device belongs to the calling thread, which may have worked with another one.
+            # The current device is per thread, and the calling thread may have used another one.
             cuda.setDevice(self.number)
             if self._profile is None:
                 function(blocks, threads, values, 0, self.stream)
@@ -75,10 +75,10 @@ class Runtime:
             raise error_mapping.translate(error, action, self.info.name) from error
 
     def call(self, name: str, work: Any) -> None:
-        """Have a library enqueue something on the stream: `work` is called with the device current."""
+        """Call `work`, through which a library enqueues something on the stream, with the device current."""
         try:
             cuda.setDevice(self.number)
-            # CuPy has its libraries work on the calling thread's current stream.
+            # CuPy's libraries use the current stream of the calling thread.
             with self.stream:
                 if self._profile is None:
                     work()
@@ -95,7 +95,7 @@ class Runtime:
         return _Timed(self.stream, begin, end)
 
     def start_profiling(self) -> None:
-        """Put a timestamp before and after each launch from now on."""
+        """Time every launch from now on."""
         cuda.setDevice(self.number)
         self.finish()
         self._origin = cupy.cuda.Event()
@@ -103,7 +103,7 @@ class Runtime:
         self._profile = []
 
     def stop_profiling(self) -> list[tuple[str, int, int]]:
-        """The launches since `start_profiling` with start and end in nanoseconds; the clock ticks every half microsecond."""
+        """Return (kernel, start, end) of every launch since `start_profiling`, in nanoseconds; the resolution is 500 ns."""
         self.finish()
         events, self._profile = self._profile or [], None
         origin = self._origin
@@ -123,7 +123,7 @@ class Runtime:
 
 
 class _Timed:
-    """Two events around what a block enqueues."""
+    """Context manager that records events around what is enqueued."""
 
     __slots__ = ("_begin", "_end", "_stream")
 
