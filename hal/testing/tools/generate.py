@@ -3,7 +3,8 @@
     python -m polyhal.hal.testing.tools.generate           # from the root of a checkout
     python -m polyhal.hal.testing.tools.generate --check   # list the files that are out of date, and write none
 
-The files are the type stubs of ops, the coverage page with its data, the contract's text and the performance page. A test
+The files are the type stubs of ops, the coverage page with its data, the contract's text, the performance page and the index of
+kernels. A test
 compares each with what this command would write.
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from polyhal.hal import protocol
 from polyhal.hal.device import Device
 from polyhal.hal.errors import PolyhalError
+from polyhal.hal.testing.tools import kernels_index
 from polyhal.hal.testing.tools.contract_text import breaking_changes, contract_text
 from polyhal.hal.testing.tools.coverage import columns_folder, read_columns
 from polyhal.hal.testing.tools.coverage_columns import Column, listed_ops, resolve_ops
@@ -37,7 +39,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
     a way that takes a new version.
     """
     files = {"hal/ops/methods.pyi": methods_stub(), "frontend/functions.pyi": functions_stub()}
-    for generator in (_contract, _performance):
+    for generator in (_contract, _performance, _kernels_index):
         files |= generator(root)
     return files | _coverage(root, device_of or (lambda column: None))
 
@@ -55,6 +57,10 @@ def _performance(root: Path) -> Files:
     """The page of benchmark results, whose module is part of the checkout and not of the installed package."""
     report = importlib.import_module("benchmarks.report")
     return {"docs/performance.md": report.page(report.results())}
+
+
+def _kernels_index(root: Path) -> Files:
+    return {kernels_index.PAGE: kernels_index.render(root)}
 
 
 def _coverage(root: Path, device_of: Callable[[Column], Device | None]) -> Files:

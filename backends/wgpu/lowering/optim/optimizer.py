@@ -1,6 +1,6 @@
 """Optimizer steps and gradient scaling over many tensors: each launch takes as many as its buffers and parameters hold.
 
-Kernels: shaders/wgsl/optim/adam_step.wgsl, sgd_step.wgsl, scale_all.wgsl and squares_of_chunks.wgsl.
+Kernels: shaders/wgsl/optim/adam_step.wgsl, sgd_step.wgsl, scale_all.wgsl and sum_of_squares.wgsl.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from polyhal.hal import dtypes
 from polyhal.hal.layout import ALIGNMENT, Ref, contiguous
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
+_FILES = {"squares_of_chunks": "sum_of_squares"}
+"""Kernels whose file has another name."""
 _MAX_SLOTS = 8
 _MAX_WORDS = 32
 """Parameter words per launch that every device supports."""
@@ -67,7 +69,8 @@ def _launch(
     groups = sum(ceil_div(s.size, chunk) for s in slots)
     parameters = [p for s in slots for p in (*_with_offsets(s), Constant(s.size, "uint"))]
     definitions = {**_definitions(runtime, kernel, slots[0].aligned), "SLOTS": len(slots), "CHUNK": chunk}
-    return runtime.launch(kernel.name, f"optim/{kernel.name}", definitions, [*parameters, *extra], groups), groups
+    file = f"optim/{_FILES.get(kernel.name, kernel.name)}"
+    return runtime.launch(kernel.name, file, definitions, [*parameters, *extra], groups), groups
 
 
 def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, start: int) -> Launch:
