@@ -189,7 +189,9 @@ class Tensor(Array, Methods):
             if isinstance(target, (Device, str)) and not (isinstance(target, str) and names_dtype(target)):
                 device = Device(target)
                 if device is not out.device:
-                    out = _move(out, device)
+                    from polyhal.autograd.function import transfer
+
+                    out = transfer(out, device)
             else:
                 dtype = as_dtype(target)
                 if dtype is not out.dtype:
@@ -383,13 +385,3 @@ def as_tensor(data: Any, device: Device | str | None = None, dtype: object = Non
         out = data if device is None else data.to(Device(device))
         return out if dtype is None else out.to(as_dtype(dtype))
     return Tensor(data, dtype=dtype, device=device)
-
-
-def _move(x: Tensor, device: Device) -> Tensor:
-    """Copy between devices through the host; gradients are copied back."""
-    from polyhal.autograd.function import transfer
-
-    if x.requires_grad and dispatch.thread.grad_enabled:
-        return transfer(x, device)
-    result: Tensor = dispatch.thread.executor.transfer(x, device)
-    return result

@@ -119,8 +119,10 @@ def opaque(name: str, outputs: int) -> OpDef:
 
 
 def transfer(x: Tensor, device: Device) -> Tensor:
-    """Copy to another device; the gradient is copied back."""
+    """Copy to another device; the gradient, if there is one, is copied back."""
     home = x.device
     out: Tensor = dispatch.thread.executor.transfer(x, device)
-    attach(opaque("to", 1), (x,), (out,), lambda node, grads, needs: (None if grads[0] is None else grads[0].to(home),))
+    if x.requires_grad and dispatch.thread.grad_enabled:
+        copy_back: Rule = lambda node, grads, needs: (None if grads[0] is None else grads[0].to(home),)  # noqa: E731
+        attach(opaque("to", 1), (x,), (out,), copy_back)
     return out
