@@ -44,9 +44,10 @@ class Spelling(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpiloguePattern:
-    """A chain of pointwise ops on the result of one op becomes the op, with parameters `steps` and `numbers`.
+    """A chain of pointwise ops on the result of one op becomes the op.
 
-    The op's operands are those of the root, then the further tensors of the chain.
+    The op's operands are those of the root, then the further tensors of the chain. It has parameters `steps` and `numbers`,
+    and those of the root that the operands do not determine.
     """
 
     root: str

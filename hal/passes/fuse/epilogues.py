@@ -6,9 +6,9 @@ through reshapes and through pointwise ops that are the only user: bias, scale, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from polyhal.hal.ir.graph import Graph, Node, Operand, Value, operand_key
 from polyhal.hal.ir.rewriter import GraphRewriter, can_fuse
@@ -39,6 +39,16 @@ class _Chain:
     nodes: frozenset[int]
 
 
+class _Root(NamedTuple):
+    """A root as the fused op computes it, in the operands of the new graph."""
+
+    operands: list[Operand]
+    params: Mapping[str, Any]
+    result: Value
+    steps: list[Node]
+    """Pointwise nodes that the spelling of a root adds behind the root itself."""
+
+
 class _Search:
     def __init__(self, graph: Graph) -> None:
         self.replacements = Replacements(graph)
@@ -58,10 +68,10 @@ class _Search:
         """Whether a node computes in one floating-point dtype on a device that fuses ops."""
         if not can_fuse(node):
             return False
-        x, y = (self._graph.spec_of(operand) for operand in node.inputs[:2])
         (out,) = self._graph.output_specs(node)
-        alike = isinstance(x, Spec) and isinstance(y, Spec) and x.dtype is y.dtype is out.dtype and x.ndim > 1
-        return alike and out.dtype.is_floating_point
+        tensors = [s for s in (self._graph.spec_of(x) for x in node.inputs) if isinstance(s, Spec)]
+        alike = out.dtype.is_floating_point and all(s.dtype is out.dtype for s in tensors)
+        return alike and bool(tensors) and tensors[0].ndim > 1
 
     # --- chains -----------------------------------------------------------------------------------------------------
 
@@ -126,12 +136,12 @@ class _Search:
         root = self._graph.nodes[chain.root]
         if not self.replacements.allows(chain.nodes, last.outputs):
             return None
-        inputs, params = self._call(self._probe, epilogue, chain)
+        inputs, params = self._call(self._probe, op, epilogue, chain)
         if not self._probe.has_kernel(op, inputs, params, root.place):
             return None
 
         def write(rewriter: GraphRewriter) -> None:
-            inputs, params = self._call(rewriter, epilogue, chain)
+            inputs, params = self._call(rewriter, op, epilogue, chain)
             (fused,) = rewriter.add(op, inputs, params, root.origin)
             spec = self._graph.tensor(last.outputs[0])
             if rewriter.tensor(fused) != spec:
@@ -141,11 +151,11 @@ class _Search:
         return Match(chain.nodes, chain.steps[-1], write)
 
     def _call(
-        self, rewriter: GraphRewriter, epilogue: EpiloguePattern, chain: _Chain
+        self, rewriter: GraphRewriter, op: OpDef, epilogue: EpiloguePattern, chain: _Chain
     ) -> tuple[list[Operand], tuple[Any, ...]]:
         """The operands and parameters of the fused op. The views that it needs are added to the new graph."""
         root = self._graph.nodes[chain.root]
-        operands, stored, nodes = self._opened(rewriter, epilogue, root)
+        operands, root_params, stored, nodes = self._opened(rewriter, epilogue, root)
         nodes += [self._graph.nodes[k] for k in sorted(chain.nodes - {chain.root})]
         inside = {stored, *(Value(v) for n in nodes for v in n.outputs)}
         read = [x for n in nodes for x in n.inputs if x not in inside]
@@ -154,16 +164,15 @@ class _Search:
         numbers = {key: i for i, key in enumerate([stored, *map(operand_key, (*tensors, *literals))])}
         (result,) = self._graph.output_specs(root)
         operands += [self._beside(rewriter, rewriter.operand(x), result, root) for x in tensors]
-        return operands, (numbered_steps(nodes, numbers), tuple(literals))
+        params = {**root_params, "steps": numbered_steps(nodes, numbers), "numbers": tuple(literals)}
+        return operands, tuple(params[name] for name in op.schema.params)
 
-    def _opened(
-        self, rewriter: GraphRewriter, epilogue: EpiloguePattern, root: Node
-    ) -> tuple[list[Operand], Value, list[Node]]:
-        """A root as the fused op has it: its operands, its result, and the pointwise nodes that its spelling adds."""
+    def _opened(self, rewriter: GraphRewriter, epilogue: EpiloguePattern, root: Node) -> _Root:
+        """A root node as a call of the root op. The nodes that its spelling needs before that are added."""
         result = Value(root.outputs[0])
         spelling = epilogue.spellings.get(root.op.name)
         if spelling is None:
-            return list(rewriter.operands(root)), result, []
+            return _Root(list(rewriter.operands(root)), root.bound, result, [])
         parts = trace(spelling, tuple(self._graph.spec_of(x) for x in root.inputs), root.bound)
         # What the spelling makes is named by values that the graph does not have, but for the result of the whole.
         names = {v: result if v in parts.outputs else Value(~v) for n in parts.nodes for v in n.outputs}
@@ -180,7 +189,8 @@ class _Search:
             for n in parts.nodes[k + 1 :]
             for v in n.outputs
         ]
-        return [new[v] for v in parts.nodes[k].reads], names[parts.nodes[k].outputs[0]], nodes
+        opened = parts.nodes[k]
+        return _Root([new[v] for v in opened.reads], opened.bound, names[opened.outputs[0]], nodes)
 
     def _beside(self, rewriter: GraphRewriter, x: Operand, result: Spec, root: Node) -> Operand:
         """An operand of a step in a shape that broadcasts to that of the root's result."""
