@@ -84,6 +84,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in headings}
 
 
+def table(page: Path, heading: str) -> list[list[str]]:
+    """The cells of the table under a heading, without its titles."""
+    section = (ROOT / page).read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return rows[2:]
+
+
 def repository_paths(page: Path) -> Iterator[str]:
     """Paths in code style that begin with a room of the repository; `*` stands for any name."""
     yield from re.findall(rf"`((?:{'|'.join(_ROOMS)})/[\w./*-]*)(?::[^`]*)?`", _text(page))
