@@ -20,7 +20,7 @@ PAGES = [
     p.relative_to(ROOT)
     for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md")))
 ]
-_ROOMS = ("hal", "frontend", "backends", "shaders", "tests", "docs", "examples", "benchmarks")
+ROOMS = ("hal", "frontend", "backends", "shaders", "tests", "docs", "examples", "benchmarks")
 _WORDS = re.findall(
     r"\w+",
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -35,14 +35,14 @@ def python_blocks(page: Path) -> str:
     return "\n\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
 
 
-def _text(page: Path) -> str:
+def prose(page: Path) -> str:
     """A page without its blocks of code."""
     return re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def links(page: Path) -> Iterator[tuple[str, str]]:
     """Texts and targets of the page's links to this repository."""
-    for text, target in re.findall(r"\[([^\]]+)\]\(([^)\s]+)\)", _text(page)):
+    for text, target in re.findall(r"\[([^\]]+)\]\(([^)\s]+)\)", prose(page)):
         if "://" not in target:
             yield text, target
 
@@ -80,7 +80,7 @@ def _names(node: ast.stmt) -> set[str]:
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", _text(page), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in headings}
 
 
@@ -93,12 +93,12 @@ def table(page: Path, heading: str) -> list[list[str]]:
 
 def repository_paths(page: Path) -> Iterator[str]:
     """Paths in code style that begin with a room of the repository; `*` stands for any name."""
-    yield from re.findall(rf"`((?:{'|'.join(_ROOMS)})/[\w./*-]*)(?::[^`]*)?`", _text(page))
+    yield from re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w./*-]*)(?::[^`]*)?`", prose(page))
 
 
 def dotted_names(page: Path) -> Iterator[str]:
     """Names in code style that begin with `polyhal.` and are not followed by a placeholder."""
-    yield from re.findall(r"`(polyhal(?:\.[a-zA-Z_]\w*)+)(?:\([^`]*\))?`", _text(page))
+    yield from re.findall(r"`(polyhal(?:\.[a-zA-Z_]\w*)+)(?:\([^`]*\))?`", prose(page))
 
 
 def resolves(name: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from documented import (
     PAGES,
+    ROOMS,
     ROOT,
     anchors,
     code_names,
@@ -16,6 +17,7 @@ from documented import (
     dotted_names,
     links,
     numbers_in_words,
+    prose,
     python_blocks,
     repository_paths,
     resolves,
@@ -24,6 +26,11 @@ from documented import (
 
 GLOSSARY = Path("docs/glossary.md")
 ARCHITECTURE = Path("docs/architecture.md")
+INVENTED = {
+    "docs/quirks.md": {"avoid_mad24", "foocl_bug", "mad24"},
+    "docs/architecture.md": {"cpu_"},
+}
+"""Names in code style that are examples or parts of names."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
@@ -58,6 +65,38 @@ def test_names_of_the_package_that_a_page_mentions_exist(page: Path) -> None:
     declared = re.findall(r"^(\w+) = ", python_blocks(ROOT / page), re.MULTILINE)
     names = set(dotted_names(page)) - {f"polyhal.{name}" for name in declared}
     assert [name for name in sorted(names) if not resolves(name)] == []
+
+
+@pytest.fixture(scope="module")
+def words() -> set[str]:
+    """Every word of the sources and of their paths."""
+    suffixes = (".py", ".pyi", ".cl", ".h", ".wgsl", ".toml")
+    files = [p for room in ROOMS for p in (ROOT / room).rglob("*") if p.suffix in suffixes and p.is_file()]
+    return {word for file in files for word in re.findall(r"\w+", f"{file} {file.read_text(encoding='utf-8')}")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_names_in_code_style_occur_in_the_sources(page: Path, words: set[str]) -> None:
+    """A name that no source contains any more is one that was renamed."""
+    text = _without_names_elsewhere(page)
+    names = re.findall(r"`([A-Za-z_]\w*(?:\.\w+)*)(?:\(\))?`", text)
+    unknown = {name for name in names if not words.issuperset(name.split("."))}
+    assert unknown <= INVENTED.get(page.as_posix(), set())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_shader_files_that_a_page_names_exist(page: Path) -> None:
+    names = re.findall(r"`(\w+/\w+\.(?:cl|h|wgsl))`", (ROOT / page).read_text(encoding="utf-8"))
+    assert [n for n in names if not any((ROOT / "shaders" / room / n).is_file() for room in ("opencl", "wgsl"))] == []
+
+
+def _without_names_elsewhere(page: Path) -> str:
+    """A page's prose, without the column of the glossary that names terms of other projects."""
+    text = prose(page)
+    if page == GLOSSARY:
+        for row in _terms():
+            text = text.replace(row[2], "")
+    return text
 
 
 def test_every_page_is_linked_from_another() -> None:
