@@ -43,10 +43,12 @@ class Generator:
 
     @property
     def seed(self) -> int:
+        """The seed, set by `manual_seed`."""
         return self._seed
 
     @property
     def offset(self) -> int:
+        """Number of counter blocks that were used since the seed was set."""
         return self._offset
 
     def manual_seed(self, seed: int) -> Generator:

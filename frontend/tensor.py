@@ -73,18 +73,22 @@ class Tensor(Array, Methods):
 
     @property
     def spec(self) -> Spec:
+        """Dtype, shape and strides."""
         return self.ref.spec
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Number of elements along each axis."""
         return self.ref.spec.shape
 
     @property
     def dtype(self) -> DType:
+        """Dtype of the elements."""
         return self.ref.spec.dtype
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self.ref.spec.shape)
 
     @property
@@ -98,10 +102,12 @@ class Tensor(Array, Methods):
 
     @property
     def itemsize(self) -> int:
+        """Size of an element in bytes."""
         return self.ref.spec.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """Size of all elements in bytes, whatever the strides."""
         return self.ref.spec.nbytes
 
     @property
@@ -111,6 +117,7 @@ class Tensor(Array, Methods):
 
     @property
     def is_contiguous(self) -> bool:
+        """Whether the elements lie next to each other in row-major order."""
         return self.ref.spec.is_contiguous
 
     @property

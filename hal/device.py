@@ -73,14 +73,17 @@ class Device:
 
     @property
     def info(self) -> DeviceInfo:
+        """The description that the backend gave when it was probed or opened."""
         return self.backend.info
 
     @property
     def type(self) -> DeviceType:
+        """The type of hardware that the driver reports."""
         return self.backend.info.type
 
     @property
     def capabilities(self) -> Capabilities:
+        """What the backend supports."""
         return self.backend.capabilities
 
     def synchronize(self) -> None:

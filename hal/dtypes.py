@@ -32,6 +32,7 @@ class DType:
 
     @property
     def is_floating_point(self) -> bool:
+        """Whether this is float16, bfloat16, float32 or float64."""
         return self.kind == "float"
 
     @property
@@ -41,6 +42,7 @@ class DType:
 
     @property
     def bits(self) -> int:
+        """Size of an element in bits."""
         return self.itemsize * 8
 
 

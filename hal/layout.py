@@ -24,10 +24,12 @@ class Spec(NamedTuple):
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -37,6 +39,7 @@ class Spec(NamedTuple):
 
     @property
     def is_contiguous(self) -> bool:
+        """Whether the elements lie next to each other in row-major order."""
         return is_contiguous(self.shape, self.strides)
 
     def __str__(self) -> str:
@@ -51,22 +54,27 @@ class ScalarSpec(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """A scalar has no axes."""
         return ()
 
     @property
     def strides(self) -> tuple[int, ...]:
+        """A scalar has no axes."""
         return ()
 
     @property
     def ndim(self) -> int:
+        """A scalar has no axes."""
         return 0
 
     @property
     def size(self) -> int:
+        """One."""
         return 1
 
     @property
     def is_contiguous(self) -> bool:
+        """True."""
         return True
 
     def __str__(self) -> str:
@@ -85,22 +93,27 @@ class Ref:
 
     @property
     def dtype(self) -> DType:
+        """Dtype of the elements."""
         return self.spec.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Number of elements along each axis."""
         return self.spec.shape
 
     @property
     def strides(self) -> tuple[int, ...]:
+        """Distance between neighbours along each axis, in elements."""
         return self.spec.strides
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return math.prod(self.spec.shape)
 
     @property
     def is_contiguous(self) -> bool:
+        """Whether the elements lie next to each other in row-major order."""
         return is_contiguous(self.spec.shape, self.spec.strides)
 
     def __repr__(self) -> str:

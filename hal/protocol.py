@@ -175,8 +175,8 @@ class SupportsFlush(Protocol):
 class SupportsPinnedMemory(Protocol):
     """Page-locked host memory for fast asynchronous transfers.
 
-    The data loader calls both members if the device also supports streams: it gathers each batch in pinned memory and copies
-    it while the device computes.
+    The data loader calls both members: it gathers each batch in pinned memory and copies it while the device computes, on a
+    stream of its own if there are streams. With streams and unified memory it copies from ordinary memory instead.
     """
 
     def allocate_pinned(self, nbytes: int) -> memoryview:

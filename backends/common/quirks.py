@@ -78,6 +78,15 @@ def active(quirks: Any) -> dict[str, str]:
     return reasons
 
 
+def markdown(kind: type[Any]) -> str:
+    """Return the declarations of a backend's quirks as a list for the documentation."""
+    lines = []
+    for name, info in declared(kind).items():
+        link = f" ([source]({info.link}))" if info.link else ""
+        lines.append(f"- `{name}`: {info.reason}.\n  Seen: {info.evidence}{link}.\n")
+    return "".join(lines)
+
+
 def definitions(quirks: Any) -> dict[str, bool | int]:
     """Return preprocessor definitions for kernels: `QUIRK_NAME` for each quirk in force; the others stay undefined."""
     values = {f"QUIRK_{name.upper()}": getattr(quirks, name) for name in declared(type(quirks))}

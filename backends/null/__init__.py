@@ -1,4 +1,4 @@
-"""The null backend: follows the contract and computes nothing, to measure what the framework itself costs."""
+"""The null backend: follows the contract and computes nothing, to measure the overhead of the framework itself."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from polyhal.hal.protocol import API_VERSION
 
 @hookimpl
 def polyhal_backends() -> Sequence[BackendSpec]:
+    """Return the null backend, hidden: it is listed only on request and never the default."""
     return [
         BackendSpec(
             "null",

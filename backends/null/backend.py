@@ -1,4 +1,4 @@
-"""Every member of the contract, doing nothing; results are zeros."""
+"""Every member of the contract, without any work: launches return at once, and downloads are zeros."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ _INFO = DeviceInfo("null", "computes nothing", DeviceType.CPU, 1 << 40, "none", 
 
 
 def probe() -> Sequence[DeviceInfo]:
+    """Return the one device."""
     return [_INFO]
 
 
 def create(selector: str) -> NullBackend:
+    """Open the device, whatever the selector."""
     return NullBackend()
 
 
 class NullLaunch:
-    """A launch that does nothing, and remembers which op it stands for."""
+    """A launch that does nothing, named after its op."""
 
     __slots__ = ("name",)
     workspace: tuple[int, ...] = ()
@@ -34,7 +36,7 @@ class NullLaunch:
 
 
 class NullBackend:
-    """Allocates numbers instead of memory and runs nothing."""
+    """The null device. A handle is a number, and there is no memory behind it."""
 
     def __init__(self) -> None:
         self.info = _INFO
@@ -45,6 +47,7 @@ class NullBackend:
         return self.info.memory
 
     def allocate(self, nbytes: int) -> Handle:
+        """Return the next number. Never out of memory."""
         self._next += 1
         return self._next
 
@@ -55,6 +58,7 @@ class NullBackend:
         pass
 
     def copy_from_device(self, src: Handle, offset: int, dst: memoryview) -> None:
+        """Fill `dst` with zeros."""
         dst[:] = bytes(dst.nbytes)
 
     def synchronize(self) -> None:
@@ -90,4 +94,5 @@ class NullBackend:
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
+        """Accept every op, so that nothing is decomposed."""
         return NullLaunch(op)

@@ -1,10 +1,13 @@
-"""The contract in NumPy: device memory is host memory, every launch runs at once."""
+"""The contract in NumPy: device memory is host memory, and every call computes before it returns.
+
+This is the smallest complete backend with native kernels, and the reference that other backends are compared with.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +17,8 @@ import numpy as np
 from polyhal.backends.numpy.kernels import BINARY, REDUCE, UNARY
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceInfo, DeviceType, Limits
-from polyhal.hal.errors import OutOfMemoryError, message
-from polyhal.hal.layout import Ref, ScalarSpec, Spec
+from polyhal.hal.errors import BackendError, OutOfMemoryError, message
+from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.ops import OPS
 from polyhal.hal.protocol import (
     REQUIRED_BINARY,
@@ -29,13 +32,14 @@ from polyhal.hal.protocol import (
     SimpleLaunch,
 )
 
-_HALF = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+_HALF_PRECISION = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 def _total_memory() -> int:
+    """Return the bytes of memory of this machine; 0 if the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not a POSIX system, or it does not tell
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
         return 0
 
 
@@ -53,12 +57,12 @@ def _info(selector: str) -> DeviceInfo:
 
 
 def probe() -> Sequence[DeviceInfo]:
-    """NumPy is always there."""
+    """Return the one device, which every machine has."""
     return [_info("")]
 
 
 def create(selector: str) -> NumpyBackend:
-    """The plain device for "" or "0"; `no_f64`, `contiguous_only` and `tiny_mem` are poorer ones for tests."""
+    """Open the device for "" or "0"; `no_f64`, `contiguous_only` and `tiny_mem` are restricted variants for tests."""
     if selector in ("", "0"):
         return NumpyBackend(_info(""))
     if selector == "no_f64":
@@ -71,10 +75,11 @@ def create(selector: str) -> NumpyBackend:
 
 
 class NumpyBackend:
-    """One NumPy device.
+    """The NumPy device and its restricted variants.
 
-    `missing` dtypes are neither stored nor computed. A `minimal` device has the required members only and checks that
-    the framework keeps its promises about their arguments. `memory` limits the bytes that can be allocated.
+    It neither stores nor computes in dtypes that are `missing`. If `minimal`, it declines to lower ops and checks that the
+    arguments of core methods are contiguous and not empty, as the contract promises. `memory` limits the bytes that can be
+    allocated; 0 means that only the host does.
     """
 
     def __init__(
@@ -86,10 +91,10 @@ class NumpyBackend:
         memory: int = 0,
     ) -> None:
         self.info = info if not memory else replace(info, memory=memory)
-        have = frozenset(dtypes.ALL) - missing
+        supported = frozenset(dtypes.ALL) - missing
         self.capabilities = Capabilities(
-            storage=have,
-            compute=have,
+            storage=supported,
+            compute=supported,
             unary=frozenset() if minimal else frozenset(UNARY) - REQUIRED_UNARY,
             binary=frozenset() if minimal else frozenset(BINARY) - REQUIRED_BINARY,
             reduce=frozenset() if minimal else frozenset(REDUCE) - REQUIRED_REDUCE,
@@ -101,27 +106,34 @@ class NumpyBackend:
         self._minimal = minimal
         self._memory = memory
         self._allocated = 0
+        self._live: set[int] = set()
+        """The `id` of each handle that was not released."""
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
     def memory_available(self) -> int:
+        """Return what is left of the limit, or of the whole memory of this machine, whatever other programs use."""
         return (self._memory or self.info.memory) - self._allocated
 
     def allocate(self, nbytes: int) -> Handle:
-        if self._memory and (
-            nbytes > self.capabilities.limits.max_allocation or self._allocated + nbytes > self._memory
-        ):
-            raise OutOfMemoryError(
-                message(None, f"{nbytes} bytes asked for, {self.memory_available()} left", device=self.info.name)
-            )
+        """Allocate an array of bytes. Raises OutOfMemoryError."""
+        limit = self.capabilities.limits.max_allocation
+        if self._memory and (nbytes > limit or nbytes > self.memory_available()):
+            problem = f"{nbytes} bytes asked for, {self.memory_available()} left"
+            raise OutOfMemoryError(message(None, problem, device=self.info.name))
         try:
             handle = np.empty(nbytes, np.uint8)
         except MemoryError as error:
             raise OutOfMemoryError(message(None, f"the host has no {nbytes} bytes", device=self.info.name)) from error
+        self._live.add(id(handle))
         self._allocated += nbytes
         return handle
 
     def deallocate(self, handle: Handle) -> None:
+        """Forget an allocation; the garbage collector frees its memory. Raises BackendError if it was released before."""
+        if id(handle) not in self._live:
+            raise BackendError(message(None, "this memory was released before", device=self.info.name))
+        self._live.remove(id(handle))
         self._allocated -= handle.nbytes
 
     def copy_to_device(self, src: memoryview, dst: Handle, offset: int) -> None:
@@ -131,7 +143,7 @@ class NumpyBackend:
         np.frombuffer(dst, np.uint8)[:] = src[offset : offset + dst.nbytes]
 
     def synchronize(self) -> None:
-        """Nothing is ever pending."""
+        """Return at once: nothing is ever pending."""
 
     # --- core -------------------------------------------------------------------------------------------------------
 
@@ -144,11 +156,11 @@ class NumpyBackend:
 
     def unary(self, op: str, x: Ref, out: Ref) -> None:
         self._check(x, out)
-        _store(UNARY[op](_wide(array(x))), out)
+        _store(UNARY[op](_upcast(array(x))), out)
 
     def binary(self, op: str, a: Ref, b: Ref, out: Ref) -> None:
         self._check(a, b, out)
-        _store(BINARY[op](_wide(array(a)), _wide(array(b))), out)
+        _store(BINARY[op](_upcast(array(a)), _upcast(array(b))), out)
 
     def where(self, cond: Ref, a: Ref, b: Ref, out: Ref) -> None:
         self._check(cond, a, b, out)
@@ -156,42 +168,42 @@ class NumpyBackend:
 
     def reduce(self, op: str, x: Ref, out: Ref) -> None:
         self._check(x, out)
-        _store(REDUCE[op](_wide(array(x))), out)
+        _store(REDUCE[op](_upcast(array(x))), out)
 
     def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
         self._check(a, b, out)
         with np.errstate(all="ignore"):
-            _store(np.matmul(_wide(array(a)), _wide(array(b))), out)
+            _store(np.matmul(_upcast(array(a)), _upcast(array(b))), out)
 
     def gather(self, index: Ref, x: Ref, out: Ref) -> None:
         self._check(index, x, out)
         rows, table = array(index), array(x)
-        inside = (rows >= 0) & (rows < len(table))
-        array(out)[...] = np.where(inside[:, None], table[np.where(inside, rows, 0)], table.dtype.type(0))
+        in_range = (rows >= 0) & (rows < len(table))
+        array(out)[...] = np.where(in_range[:, None], table[np.where(in_range, rows, 0)], table.dtype.type(0))
 
     def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
         self._check(index, src, out)
         rows, target = array(index), array(out)
-        inside = (rows >= 0) & (rows < len(target))
-        np.add.at(target, rows[inside], array(src)[inside])
+        in_range = (rows >= 0) & (rows < len(target))
+        np.add.at(target, rows[in_range], array(src)[in_range])
 
     # --- lowering ---------------------------------------------------------------------------------------------------
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        """NumPy runs any op by its reference, in float32 where the tensors are of half precision."""
+        """Run any op by its reference function. Half precision is computed in float32 and rounded once, when it is stored."""
         if self._minimal:
             return Declined("this variant has the required members only")
         definition = OPS[op]
         if definition.family in ("elementwise", "movement", "creation"):
             return Declined("the core methods are as fast")
-        numbers = frozenset(i for i, s in enumerate(inputs) if isinstance(s, ScalarSpec))
+        is_tensor = [isinstance(spec, Spec) for spec in inputs]
         count = len(inputs)
         reference = definition.reference
 
         def run(*args: Any) -> None:
-            arrays = [x if x is None or i in numbers else _wide(array(x)) for i, x in enumerate(args[:count])]
+            arrays = [_upcast(array(x)) if t else x for t, x in zip(is_tensor, args[:count], strict=True)]
             with np.errstate(all="ignore"):
                 result = reference(*arrays, **params)
                 for value, out in zip(result if isinstance(result, tuple) else (result,), args[count:], strict=True):
@@ -200,6 +212,7 @@ class NumpyBackend:
         return SimpleLaunch(f"numpy {op}", run)
 
     def _check(self, *refs: Ref) -> None:
+        """Raise AssertionError if the framework breaks its promises to a minimal device."""
         if self._minimal:
             for ref in refs:
                 if not ref.is_contiguous or not ref.size:
@@ -209,7 +222,7 @@ class NumpyBackend:
 
 
 def array(ref: Ref) -> np.ndarray:
-    """The elements of `ref` as a NumPy view of its memory."""
+    """Return the elements of `ref` as a view of its memory."""
     dtype = ref.dtype.numpy
     flat = ref.handle[: ref.handle.nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
     if ref.is_contiguous:
@@ -218,14 +231,12 @@ def array(ref: Ref) -> np.ndarray:
     return np.ndarray(ref.shape, dtype, buffer=flat, offset=ref.offset * dtype.itemsize, strides=strides)
 
 
-def _wide(x: np.ndarray) -> np.ndarray:
-    """Half precision computes in float32, which rounds once, at the store."""
-    return x.astype(np.float32) if x.dtype in _HALF else x
+def _upcast(x: np.ndarray) -> np.ndarray:
+    """Return values of half precision as float32, so that a formula rounds once, when its result is stored."""
+    return x.astype(np.float32) if x.dtype in _HALF_PRECISION else x
 
 
 def _store(value: Any, out: Ref) -> None:
+    """Cast a result to the dtype of `out` and store it."""
     with np.errstate(all="ignore"):
         np.copyto(array(out), value, casting="unsafe")
-
-
-Kernel = Callable[..., Any]

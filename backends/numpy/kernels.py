@@ -1,4 +1,4 @@
-"""The contract's names, and some more, as NumPy functions."""
+"""The functions of the contract, required and optional, by name: what `unary`, `binary` and `reduce` compute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Function = Callable[..., Any]
 
 
 def _quiet(function: Function) -> Function:
-    """IEEE results without NumPy's warnings: NaN and infinity are values here."""
+    """Suppress NumPy's warnings: on a device, NaN and infinity are values, not errors."""
 
     def run(*args: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -21,16 +21,18 @@ def _quiet(function: Function) -> Function:
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> Any:
+    """Divide as C does: integers round towards zero."""
     if a.dtype.kind == "f":
         return a / b
     quotient = np.floor_divide(a, b)
     if a.dtype.kind == "u":
         return quotient
-    # Towards zero, as the contract says: one more than the floor where that is negative and inexact.
+    # One more than the floor where the floor is negative and inexact.
     return quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype)
 
 
 def _not(x: np.ndarray) -> Any:
+    """Negate bool logically and integers bitwise."""
     return np.logical_not(x) if x.dtype.kind == "b" else np.invert(x)
 
 

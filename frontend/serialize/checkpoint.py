@@ -17,9 +17,11 @@ from polyhal.serialize.files import load, save
 class Stateful(Protocol):
     """Anything with a state, such as optimizers, schedulers and data loaders."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as a tree of tensors and plain values."""
 
-    def load_state_dict(self, state: Mapping[str, Any], /) -> Any: ...
+    def load_state_dict(self, state: Mapping[str, Any], /) -> Any:
+        """Restore what `state_dict` returned."""
 
 
 def save_checkpoint(

@@ -83,11 +83,14 @@ def _join(path: str, part: object) -> str:
 class Source(Protocol):
     """A source of tensors by name."""
 
-    def tensor(self, name: str) -> Tensor: ...
+    def tensor(self, name: str) -> Tensor:
+        """Return the tensor stored under `name`."""
 
-    def array(self, name: str) -> np.ndarray: ...
+    def array(self, name: str) -> np.ndarray:
+        """Return the array stored under `name`."""
 
-    def shape(self, name: str) -> tuple[int, ...]: ...
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of what is stored under `name`, without reading it."""
 
 
 def decode(data: Any, source: Source, lazy: bool = False) -> Any:

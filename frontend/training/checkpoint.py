@@ -37,6 +37,7 @@ class Description:
 
     @property
     def step(self) -> int:
+        """Number of optimizer steps that the run had made."""
         return int(self.trainer["step"])
 
 

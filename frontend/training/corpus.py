@@ -28,6 +28,7 @@ class Corpus:
 
     @property
     def sha256(self) -> str:
+        """Digest of the text, in hexadecimal."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 

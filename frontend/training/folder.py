@@ -28,18 +28,22 @@ class RunFolder:
 
     @property
     def best(self) -> Path:
+        """The checkpoint with the lowest validation loss."""
         return self.path / BEST
 
     @property
     def last(self) -> Path:
+        """The latest checkpoint."""
         return self.path / LAST
 
     @property
     def picture(self) -> Path:
+        """The plot of the losses."""
         return self.path / _PICTURE
 
     @property
     def metrics(self) -> Metrics:
+        """The table of losses and speeds."""
         return Metrics(self.path / _METRICS)
 
     def parts(self) -> list[Path]:

@@ -94,9 +94,11 @@ class TrainOptions:
 
     @property
     def tokens_per_step(self) -> int:
+        """Tokens that one optimizer step sees."""
         return self.batch_size * self.accumulate * self.context
 
     def to_json(self) -> dict[str, Any]:
+        """Return the options as plain data."""
         return asdict(self)
 
     @classmethod

@@ -80,6 +80,7 @@ class Trainer:
 
     @property
     def steps_per_epoch(self) -> float:
+        """Optimizer steps that one pass over the data takes."""
         return len(self.loader) / self.options.accumulate
 
     @property

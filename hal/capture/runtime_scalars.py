@@ -68,6 +68,7 @@ class DerivedScalar(RuntimeScalar):
 
     @property
     def value(self) -> Any:
+        """The number that `compute` returns now."""
         return self.compute()
 
     def refresh(self) -> None:

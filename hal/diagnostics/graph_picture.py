@@ -47,6 +47,7 @@ class Box:
 
     @property
     def colour(self) -> str:
+        """The fill colour of the family, as SVG spells it."""
         return COLOURS.get(self.family, OTHER)
 
 

@@ -30,6 +30,7 @@ class Row:
     flops: int = 0
 
     def add(self, elapsed: int, flops: int = 0) -> None:
+        """Count one call of `elapsed` nanoseconds."""
         self.calls += 1
         self.total += elapsed
         self.slowest = max(self.slowest, elapsed)

@@ -29,14 +29,17 @@ class Symbol(Methods):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape of the value."""
         return self.spec.shape
 
     @property
     def dtype(self) -> DType:
+        """Dtype of the value."""
         return self.spec.dtype
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self.spec.shape)
 
 

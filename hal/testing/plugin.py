@@ -35,10 +35,12 @@ class KitHookSpecs:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the kit's own hooks to pytest."""
     pluginmanager.add_hookspecs(KitHookSpecs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the kit's options to pytest's command line."""
     group = parser.getgroup("polyhal", "Polyhal conformance kit")
     group.addoption(
         "--polyhal-device",
@@ -65,6 +67,7 @@ def devices(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize tests by device and case."""
     if not {"polyhal_case", "polyhal_device"} & set(metafunc.fixturenames):
         return
     names = devices(metafunc.config)
@@ -93,6 +96,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Keep what a case left alive out of later garbage collections."""
     if "polyhal_case" in getattr(item, "fixturenames", ()):
         freeze_garbage()
 

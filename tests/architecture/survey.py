@@ -177,16 +177,91 @@ def private_rebuilds(tree: Tree) -> list[str]:
     return found
 
 
+def undocumented(tree: Tree, under: str = ".") -> tuple[list[str], int]:
+    """Public functions, methods and classes below a folder without a docstring, and the number of all public ones.
+
+    What is inside of functions and private classes is not public. A method inherits the docstring of the method that it
+    overrides, or of the protocol that its class implements.
+    """
+    classes = {n.name: n for parsed in tree.parsed.values() for n in ast.walk(parsed) if isinstance(n, ast.ClassDef)}
+    protocols = [p for p in map(_protocols_of, tree.parsed.values()) if p]
+    missing, count = [], 0
+    for path, parsed in tree.parsed.items():
+        if path.is_relative_to(tree.root / under):
+            for owner, node in _public(parsed):
+                count += 1
+                if ast.get_docstring(node) is None and not (
+                    owner and node.name in _inherited_docstrings(owner, classes, protocols)
+                ):
+                    name = f"{owner.name}.{node.name}" if owner else node.name
+                    missing.append(f"{path.relative_to(tree.root)}:{node.lineno} {name}")
+    return missing, count
+
+
+def _public(parsed: ast.Module) -> Iterator[tuple[ast.ClassDef | None, ast.FunctionDef | ast.ClassDef]]:
+    """Public functions and classes of a file, and public methods with their class."""
+    pending: list[tuple[ast.ClassDef | None, ast.AST]] = [(None, parsed)]
+    while pending:
+        owner, parent = pending.pop()
+        for node in ast.iter_child_nodes(parent):
+            if (
+                isinstance(node, ast.FunctionDef | ast.ClassDef)
+                and not node.name.startswith("_")
+                and not _repeats(node)
+            ):
+                yield owner, node
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                pending.append((node, node))
+            elif not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+                pending.append((owner, node))
+
+
+def _repeats(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    """Whether this is an overload or a setter, which is documented at another place."""
+    names = [ast.unparse(decorator) for decorator in node.decorator_list]
+    return any(name == "overload" or name.endswith(".setter") for name in names)
+
+
+def _methods(owner: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {n.name: n for n in owner.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")}
+
+
+def _members(owner: ast.ClassDef) -> set[str]:
+    """The names of methods and of attributes that the body of a class sets."""
+    assigned = {t.id for n in owner.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+    annotated = {n.target.id for n in owner.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    return set(_methods(owner)) | assigned | annotated
+
+
+def _protocols_of(parsed: ast.Module) -> list[ast.ClassDef]:
+    """The protocols that a file declares."""
+    return [n for n in ast.walk(parsed) if isinstance(n, ast.ClassDef) and "Protocol" in map(ast.unparse, n.bases)]
+
+
+def _inherited_docstrings(
+    owner: ast.ClassDef, classes: dict[str, ast.ClassDef], protocols: list[list[ast.ClassDef]]
+) -> set[str]:
+    """The methods that the bases and protocols of a class document.
+
+    A class that has all methods of a protocol, and these are several, implements it and the optional ones beside it.
+    """
+    ancestors, pending = [owner], [owner]
+    while pending:
+        names = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in pending.pop().bases]
+        bases = [classes[name] for name in names if name in classes and classes[name] not in ancestors]
+        ancestors += bases
+        pending += bases
+    members = {name for a in ancestors for name in _members(a)}
+    for group in protocols:
+        if any(len(_methods(p)) > 1 and set(_methods(p)) <= members for p in group):
+            ancestors += [p for p in group if set(_methods(p)) <= members]
+    return {name for a in ancestors[1:] for name, m in _methods(a).items() if ast.get_docstring(m) is not None}
+
+
 def docstring_share(tree: Tree, under: str) -> float:
-    """The share of public functions, methods and classes below a folder that have a docstring."""
-    public = [
-        n
-        for path, parsed in tree.parsed.items()
-        if path.is_relative_to(tree.root / under)
-        for n in ast.walk(parsed)
-        if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")
-    ]
-    return sum(ast.get_docstring(n) is not None for n in public) / max(1, len(public))
+    """The share of public functions, methods and classes below a folder that have a docstring or inherit one."""
+    missing, count = undocumented(tree, under)
+    return 1 - len(missing) / max(1, count)
 
 
 def _asserts(tree: Tree) -> Counter[str]:
@@ -246,7 +321,7 @@ _LINES: dict[str, Callable[[Tree], object]] = {
     "scalars spelt out by a kernel, median / most": lambda t: (
         f"{statistics.median(_launch_scalars(t)):.0f} / {max(_launch_scalars(t))}"
     ),
-    "docstrings, all": lambda t: f"{docstring_share(t, '.'):.0%}",
+    "docstrings, own or inherited, all": lambda t: f"{docstring_share(t, '.'):.0%}",
     "docstrings, backends/numpy": lambda t: f"{docstring_share(t, 'backends/numpy'):.0%}",
     "docstrings, backends/null": lambda t: f"{docstring_share(t, 'backends/null'):.0%}",
     "docstrings, backends/opencl": lambda t: f"{docstring_share(t, 'backends/opencl'):.0%}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ NAMES = re.compile(
     r"(?i:\b(pocl|portable computing language|oclgrind|intel|llvmpipe|lavapipe|softpipe|swiftshader|rusticl|mesa)\b)"
     r"|\bPOCL_|__NV_CL|__INTEL|__AMD"
 )
+VENDORS = re.compile(r"(?i:\b(nvidia|amd|apple|qualcomm|adreno|mali)\b)")
 ALLOWED = {
     "backends/opencl/quirks.py": "declares the workarounds",
     "backends/wgpu/quirks.py": "declares the workarounds",
@@ -21,6 +23,11 @@ ALLOWED = {
     "backends/opencl/__init__.py": "names the environment variables that `polyhal doctor` lists",
     "backends/wgpu/discovery.py": "tells people which driver to install",
     "backends/wgpu/capabilities.py": "names the vendors of PCI ids",
+}
+ALLOWED_TEXTS = {
+    **ALLOWED,
+    "hal/discovery/software_renderers.py": "tells renderers on the processor from graphics cards, for every backend",
+    "hal/testing/tools/coverage_page.py": "gives an example of a command",
 }
 FILES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -40,6 +47,28 @@ def test_drivers_are_not_known_by_name(file: str) -> None:
     assert names((ROOT / file).read_text(encoding="utf-8")) == [], "declare a quirk instead (docs/quirks.md)"
 
 
+def named_in_code(text: str) -> list[str]:
+    """The string constants of a Python source, docstrings left out, that name a driver or a vendor."""
+    tree = ast.parse(text)
+    documentation = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    texts = [
+        n.value
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in documentation
+    ]
+    return [t for t in texts if NAMES.search(t) or VENDORS.search(t)]
+
+
+def test_no_code_tests_the_name_of_a_driver_or_vendor() -> None:
+    naming = {
+        path.relative_to(ROOT).as_posix(): texts
+        for folder in ("backends", "frontend", "hal")
+        for path in (ROOT / folder).rglob("*.py")
+        if (texts := named_in_code(path.read_text(encoding="utf-8")))
+    }
+    assert {file: texts for file, texts in naming.items() if file not in ALLOWED_TEXTS} == {}, "declare a quirk instead"
+
+
 @pytest.mark.parametrize("file", ALLOWED)
 def test_exceptions_are_needed(file: str) -> None:
     assert names((ROOT / file).read_text(encoding="utf-8")), f"{file} names no driver any more: remove it from the list"
@@ -49,3 +78,4 @@ def test_names_are_found() -> None:
     assert names('if "oclgrind" in platform.lower():\n    pass') == ['if "oclgrind" in platform.lower():']
     assert names("#ifdef POCL_DEVICE_ADDRESS_BITS") == ["#ifdef POCL_DEVICE_ADDRESS_BITS"]
     assert names("import pocl_affinity  # intelligent") == []
+    assert named_in_code('"""For NVIDIA."""\nfast = "NVIDIA" in info.vendor  # and AMD') == ["NVIDIA"]

@@ -86,6 +86,15 @@ def test_the_doctor_reports_everything_and_finds_it_healthy(polyhal: Command) ->
     assert "a @ b: ok" in text
 
 
+def test_the_doctor_lists_the_workarounds_in_force(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Device("numpy").backend
+    quirks = {"scalar_fmod": "fmod of a vector is wrong"}
+    monkeypatch.setattr(backend, "capabilities", replace(backend.capabilities, quirks=quirks))
+    assert "    workaround scalar_fmod: fmod of a vector is wrong" in polyhal("doctor").out
+    (listed,) = [d for d in json.loads(polyhal("devices", "--json").out) if d["device"] == "numpy"]
+    assert listed["capabilities"]["quirks"] == quirks
+
+
 def test_the_doctor_tells_a_device_that_computes_wrongly(polyhal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     original = doctor.self_test
 

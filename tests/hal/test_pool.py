@@ -12,7 +12,7 @@ import pytest
 import polyhal
 from polyhal.backends.numpy.backend import create
 from polyhal.hal.device import Device
-from polyhal.hal.errors import OutOfMemoryError
+from polyhal.hal.errors import BackendError, OutOfMemoryError
 from polyhal.hal.memory.pool import Pool, bucket
 
 
@@ -41,6 +41,15 @@ def test_blocks_are_used_again() -> None:
     assert second.handle is handle
     stats = pool.stats()
     assert (stats.allocations, stats.reuses) == (1, 1)
+
+
+def test_memory_that_is_released_twice_is_an_error() -> None:
+    backend = create("tiny_mem")
+    handle = backend.allocate(4096)
+    backend.deallocate(handle)
+    with pytest.raises(BackendError, match="released before"):
+        backend.deallocate(handle)
+    assert backend.memory_available() == 1 << 20
 
 
 def test_statistics(tiny: Device) -> None:

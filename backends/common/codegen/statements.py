@@ -25,7 +25,8 @@ class Writer(Protocol):
     """What a generator provides to spell statements and to keep them."""
 
     @property
-    def dialect(self) -> Dialect: ...
+    def dialect(self) -> Dialect:
+        """The spelling of the target language."""
 
     def convert(self, register: str, source: DType, target: DType) -> str:
         """Return an expression that converts a register between dtypes."""

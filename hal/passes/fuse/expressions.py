@@ -64,11 +64,15 @@ class Factor(NamedTuple):
 
 
 class ProductReading(NamedTuple):
+    """A value read as a product: a number times powers of terms."""
+
     scale: float
     factors: list[Factor]
 
 
 class SumReading(NamedTuple):
+    """A value read as a sum: a number, terms, and a number that the pattern leaves open."""
+
     constant: float
     terms: list[tuple[float, Term]]
     """Terms with their signs."""

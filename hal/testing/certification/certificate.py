@@ -103,9 +103,11 @@ class Certificate:
 
     @property
     def day(self) -> str:
+        """The date without the time."""
         return self.date[:10]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the certificate as plain data, with the schema and the derived figures."""
         return {
             "schema": SCHEMA,
             "correct": self.correct,

@@ -55,6 +55,7 @@ class KitReport:
 
     @property
     def ok(self) -> bool:
+        """Whether nothing failed."""
         return not self.failed
 
 

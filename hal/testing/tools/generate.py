@@ -3,9 +3,8 @@
     python -m polyhal.hal.testing.tools.generate           # from the root of a checkout
     python -m polyhal.hal.testing.tools.generate --check   # list the files that are out of date, and write none
 
-The files are the type stubs of ops, the coverage page with its data, the contract's text, the performance page and the index of
-kernels. A test
-compares each with what this command would write.
+The files are the type stubs of ops, the coverage page with its data, the contract's text, the performance page, the index of
+kernels and the list of quirks. A test compares each with what this command would write.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from polyhal.hal.testing.tools.stubs import functions_stub, methods_stub
 
 Files = dict[str, str]
 """Texts by path, relative to the root of the checkout."""
+_QUIRKS_MARKER = "<!-- `make generate` writes the rest -->"
 _REFERENCE = "numpy"
 """The device that every machine has, whose column is always complete."""
 
@@ -39,7 +39,7 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
     a way that takes a new version.
     """
     files = {"hal/ops/methods.pyi": methods_stub(), "frontend/functions.pyi": functions_stub()}
-    for generator in (_contract, _performance, _kernels_index):
+    for generator in (_contract, _performance, _kernels_index, _quirks):
         files |= generator(root)
     return files | _coverage(root, device_of or (lambda column: None))
 
@@ -61,6 +61,18 @@ def _performance(root: Path) -> Files:
 
 def _kernels_index(root: Path) -> Files:
     return {kernels_index.PAGE: kernels_index.render(root)}
+
+
+def _quirks(root: Path) -> Files:
+    """The page about quirks, whose end is generated. The kit knows no backend, so their modules are imported by name."""
+    page = "docs/quirks.md"
+    written, marker, _ = (root / page).read_text(encoding="utf-8").partition(_QUIRKS_MARKER)
+    common = importlib.import_module("polyhal.backends.common.quirks")
+    tables = []
+    for backend, kind in (("opencl", "OpenCLQuirks"), ("wgpu", "WGPUQuirks")):
+        quirks = getattr(importlib.import_module(f"polyhal.backends.{backend}.quirks"), kind)
+        tables.append(f"\n### {backend}\n\n{common.markdown(quirks)}")
+    return {page: written + marker + "\n" + "".join(tables)}
 
 
 def _coverage(root: Path, device_of: Callable[[Column], Device | None]) -> Files:

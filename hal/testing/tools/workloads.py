@@ -77,6 +77,7 @@ class Runner:
         self._calls = 0
 
     def run(self) -> Any:
+        """Run the call once; may return before the device is done."""
         return run_call(self._call, self._inputs, self._device)
 
     def check(self, expected: ExpectedResults, what: str) -> None:

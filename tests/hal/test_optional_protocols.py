@@ -1,0 +1,197 @@
+"""Every member of every optional protocol is called by the framework: a backend implements none in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal import optim
+from polyhal.backends.numpy.backend import NumpyBackend, create
+from polyhal.data import DataLoader
+from polyhal.hal.device import Device
+from polyhal.hal.discovery.validation import methods, validate_backend
+from polyhal.hal.hookspecs import BackendSpec
+from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.protocol import (
+    API_VERSION,
+    PROTOCOLS,
+    BindingSlot,
+    Declined,
+    Feature,
+    Handle,
+    InputSpec,
+    Launch,
+    RecordedLaunch,
+    SimpleLaunch,
+)
+
+
+class FinishedEvent:
+    """NumPy computes at once."""
+
+    def wait(self) -> None:
+        """Return at once."""
+
+    def is_complete(self) -> bool:
+        return True
+
+
+class RecordedCalls:
+    """A command buffer: launches with their arguments."""
+
+    def __init__(self, calls: list[tuple[int, str, Callable[[], None]]]) -> None:
+        self.launches = [RecordedLaunch(call, name) for call, name, _ in calls]
+        self._calls = calls
+
+    def submit(self, rebound: Collection[BindingSlot]) -> None:
+        for _, _, run in self._calls:
+            run()
+
+
+class FullBackend(NumpyBackend):
+    """NumPy with every optional protocol. It notes which of their members are called."""
+
+    def __init__(self) -> None:
+        super().__init__(create("").info)
+        self.capabilities = replace(self.capabilities, unified_memory=False)
+        self.called: set[str] = set()
+        self._recording: list[tuple[int, str, Callable[[], None]]] | None = None
+        self._call = 0
+
+    def lower(
+        self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> Launch | Declined:
+        self.called.add("lower")
+        launch = super().lower(op, inputs, outputs, params)
+        return launch if isinstance(launch, Declined) else SimpleLaunch(op, partial(self._enqueue, op, launch))
+
+    def copy(self, src: Ref, out: Ref) -> None:
+        self._enqueue("copy", super().copy, src, out)
+
+    def fill(self, value: bool | int | float, out: Ref) -> None:
+        self._enqueue("fill", super().fill, value, out)
+
+    def _enqueue(self, name: str, function: Callable[..., None], *args: Any) -> None:
+        def run() -> None:
+            function(*map(_bound, args))
+
+        if self._recording is None:
+            run()
+        else:
+            self._recording.append((self._call, name, run))
+
+    def flush(self) -> None:
+        self.called.add("flush")
+
+    def allocate_pinned(self, nbytes: int) -> memoryview:
+        self.called.add("allocate_pinned")
+        return memoryview(bytearray(nbytes))
+
+    def copy_to_device_async(self, src: memoryview, dst: Handle, offset: int) -> FinishedEvent:
+        self.called.add("copy_to_device_async")
+        self.copy_to_device(src, dst, offset)
+        return FinishedEvent()
+
+    def start_profiling(self) -> None:
+        self.called.add("start_profiling")
+
+    def stop_profiling(self) -> Sequence[tuple[str, int, int]]:
+        self.called.add("stop_profiling")
+        return []
+
+    def record(self, calls: Sequence[Callable[[], None]]) -> RecordedCalls:
+        self.called.add("record")
+        self._recording = []
+        try:
+            for self._call, call in enumerate(calls):
+                call()
+            return RecordedCalls(self._recording)
+        finally:
+            self._recording = None
+
+    def open_stream(self) -> Any:
+        self.called.add("open_stream")
+        return object()
+
+    def switch_stream(self, stream: Any) -> Any:
+        self.called.add("switch_stream")
+        return None
+
+    def mark(self) -> FinishedEvent:
+        self.called.add("mark")
+        return FinishedEvent()
+
+    def wait_for(self, event: FinishedEvent) -> None:
+        self.called.add("wait_for")
+
+
+def _bound(value: Any) -> Any:
+    """An argument with the current memory of its binding slot."""
+    if isinstance(value, Ref) and isinstance(value.handle, BindingSlot):
+        return Ref(value.handle.handle, value.spec, value.offset + value.handle.offset)
+    return value
+
+
+def _softmax(device: Device) -> None:
+    x = polyhal.ones((2, 4), device=device)
+    assert polyhal.softmax(x).tolist() == [[0.25] * 4] * 2
+
+
+def _optimizer_step(device: Device) -> None:
+    weight = polyhal.ones((3,), device=device, requires_grad=True)
+    (weight * 2).sum().backward()
+    optim.SGD([weight], lr=0.1).step()
+
+
+def _captured_step(device: Device) -> None:
+    step = polyhal.jit(lambda x: polyhal.softmax(x), warm_up=False)
+    for n in (1.0, 2.0):
+        x = polyhal.tensor([[n, n]], device=device)
+        assert step(x).tolist() == [[0.5, 0.5]]
+
+
+def _loading(device: Device) -> None:
+    data = [np.full(3, i, np.float32) for i in range(6)]
+    batches = [batch.tolist() for batch in DataLoader(data, 2, device=device)]
+    assert batches == [[[i] * 3, [i + 1] * 3] for i in (0, 2, 4)]
+
+
+def _stream(device: Device) -> None:
+    with device.stream():
+        assert (polyhal.ones((2,), device=device) + 1).tolist() == [2, 2]
+
+
+def _profile(device: Device) -> None:
+    with polyhal.profile(device):
+        _softmax(device)
+
+
+CALLERS: dict[Feature, Callable[[Device], None]] = {
+    Feature.LOWERING: _softmax,
+    Feature.FLUSH: _optimizer_step,
+    Feature.PINNED_MEMORY: _loading,
+    Feature.PROFILING: _profile,
+    Feature.COMMAND_BUFFERS: _captured_step,
+    Feature.STREAMS: _stream,
+}
+"""For each optional protocol, a program that makes the framework call all of its members."""
+
+
+def test_the_backend_implements_every_protocol() -> None:
+    backend = FullBackend()
+    validate_backend(backend, BackendSpec("numpy", list, create, api_version=API_VERSION))
+    features = Device.opened("full", backend).features
+    assert all(feature in features for feature in PROTOCOLS)
+
+
+@pytest.mark.parametrize("feature", PROTOCOLS, ids=lambda f: f.name)
+def test_every_member_has_a_caller(feature: Feature) -> None:
+    backend = FullBackend()
+    CALLERS[feature](Device.opened("full", backend))
+    assert set(methods(PROTOCOLS[feature])) <= backend.called
