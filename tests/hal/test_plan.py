@@ -12,6 +12,7 @@ import polyhal
 from polyhal.backends.numpy.backend import NumpyBackend, create
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import describe
+from polyhal.hal.errors import BackendError
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch, features_of
 
@@ -52,6 +53,13 @@ def test_order_of_resolution() -> None:
     assert "decomposed into 5 ops" in text
     assert "passed over core method: the backend has no cosh" in text
     assert "no kernel for cosh" in text
+
+
+def test_a_backend_whose_lower_returns_something_else_is_told() -> None:
+    backend = create("")
+    backend.lower = lambda *args: None  # type: ignore[method-assign, assignment, return-value]
+    with pytest.raises(BackendError, match="lower returned None; expected a Launch, or Declined with a reason"):
+        polyhal.ones((3,), device=Device.opened("broken", backend))
 
 
 def test_a_workspace_goes_back_to_the_pool() -> None:

@@ -67,11 +67,14 @@ def transfers(device: Device) -> None:
             source = bytearray((offset * 7 + i) % 251 for i in range(n))
             expected[offset : offset + n] = source
             backend.copy_to_device(memoryview(source), handle, offset)
-            source[:] = bytes(n)
+            source[:] = bytes(n)  # a backend that still needs it must have copied it
         for offset, n in ((0, 1024), (3, 5), (1020, 4), (255, 513)):
             out = bytearray(n)
             backend.copy_from_device(handle, offset, memoryview(out))
-            assert out == expected[offset : offset + n], f"{n} bytes from byte {offset} on differ"
+            assert out == expected[offset : offset + n], (
+                f"{n} bytes from byte {offset} on differ; offsets count bytes, and the source of copy_to_device changes as "
+                "soon as the call returns"
+            )
     finally:
         backend.deallocate(handle)
 
