@@ -78,16 +78,16 @@ def test_a_correct_changed_kernel_is_used_and_can_be_restored(
 def test_a_wrong_changed_kernel_is_refused_and_the_differences_are_shown(
     polyhal: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = edited(polyhal, monkeypatch, "text = text.replace('* by', '* by * 1.01f')")
+    wrong = edited(polyhal, monkeypatch, "text = text.replace('* scale', '* scale * 1.01f')")
     assert wrong.code == 1
     assert "is refused and the shipped kernel stays in use" in wrong.err
     assert "expected" in wrong.err
     with pytest.warns(UserWarning, match="is not used: forward/scale_all"):
         assert KernelOverrides(Device("opencl").info).text(KERNEL) is None
-    broken = edited(polyhal, monkeypatch, "text = text.replace('* by', '* yb')")
+    broken = edited(polyhal, monkeypatch, "text = text.replace('* scale', '* scael')")
     assert broken.code == 1
     assert "it does not build" in broken.err
-    assert "'yb'" in broken.out
+    assert "'scael'" in broken.out
     assert f"> {KERNEL}:" in broken.out
     assert f"mend {KERNEL}, which you have changed" in broken.out
 

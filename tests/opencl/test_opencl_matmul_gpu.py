@@ -284,10 +284,10 @@ def test_candidates_follow_dtype_and_precision(device: Any) -> None:
 def test_comments_become_instructions() -> None:
     text = b".version 8.4\n.target sm_90, texmode_independent\n.reqntid 256, 1, 1\n//sm_90a wgmma;\n// a comment\n\0"
     target = ptx.Target("sm_90a", 2)
-    assert ptx.rewritten(text, target) == (
+    assert ptx.retarget(text, target) == (
         b".version 8.4\n.target sm_90a, texmode_independent\n.reqntid 256, 1, 1\n.minnctapersm 2\nwgmma;\n// a comment\n"
     )
-    assert ptx.rewritten(text, ptx.Target()) == text.rstrip(b"\0")
+    assert ptx.retarget(text, ptx.Target()) == text.rstrip(b"\0")
 
 
 def test_small_products_take_one_launch(device: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:

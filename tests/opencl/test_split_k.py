@@ -21,7 +21,7 @@ from polyhal.backends.opencl.lowering.conv import tile_configs as conv
 from polyhal.backends.opencl.lowering.gemm import split_k as gemm
 from polyhal.backends.opencl.lowering.reduction import fused
 from polyhal.backends.opencl.lowering.reduction import split as reduction
-from polyhal.backends.wgpu.lowering.gemm import dispatch as wgpu
+from polyhal.backends.wgpu.lowering.gemm import split_k as wgpu
 
 DECISIONS: dict[str, list[list[Any]]] = json.loads(Path(__file__).with_name("split_decisions.json").read_text("utf-8"))
 MIB = 1 << 20
@@ -60,14 +60,14 @@ def _gemm(groups: int, tiles: int, k: int, depth: int) -> tuple[int, ...]:
 
 
 def _conv(units: int, tiles: int, terms: int) -> tuple[int, ...]:
-    method: Any = SimpleNamespace(depth=16)
-    return conv.share_out(runtime(False, units), method, tiles, terms)
+    tile_config: Any = SimpleNamespace(depth=16)
+    return conv.split_tile(runtime(False, units), tile_config, tiles, terms)
 
 
-def _conv_wgmma(cpu: bool, units: int, parts: int, *shape_and_divisible: Any) -> tuple[int, ...]:
-    *shape, divisible = shape_and_divisible
-    tile, splits, terms = conv.choose_teams(runtime(cpu, units), parts, tuple(shape), divisible=divisible)
-    return tile.teams, tile.columns, tile.depth, tile.stages, splits, terms
+def _conv_wgmma(cpu: bool, units: int, bf16_terms: int, *shape_and_splittable: Any) -> tuple[int, ...]:
+    *shape, splittable = shape_and_splittable
+    tile, splits, terms = conv.choose_wgmma_tile(runtime(cpu, units), bf16_terms, tuple(shape), splittable=splittable)
+    return tile.warpgroups, tile.columns, tile.depth, tile.stages, splits, terms
 
 
 def _reduction(cpu: bool, units: int, k0: int, k1: int, r0: int, r1: int, rows: bool, workers: int) -> tuple[int, ...]:
@@ -95,7 +95,8 @@ def _attention_decode(cpu: bool, units: int, count: int, s: int) -> tuple[int, .
 
 def _wgpu_gemm(cpu: bool, groups: int, count: int, m: int, n: int, k: int, small: bool) -> tuple[int, ...]:
     product: Any = SimpleNamespace(count=count, m=m, n=n, k=k, sum_dtype=SimpleNamespace(itemsize=4))
-    return wgpu.share_out(runtime(cpu, 8), product, groups, small=small)
+    split = wgpu.choose(runtime(cpu, 8), product, groups, blocks=small)
+    return split.splits, split.terms
 
 
 CHOICES: dict[str, tuple[int, Callable[..., tuple[int, ...]]]] = {
