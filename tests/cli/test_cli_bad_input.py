@@ -58,7 +58,7 @@ def test_a_context_longer_than_the_data(polyhal: Command, text: Path) -> None:
         (["--batch-size", -4], "--batch-size is -4"),
         (["--steps", -1], "--steps is -1"),
         (["--epochs", 0], "--epochs is 0"),
-        (["--epochs", 1, "--steps", 1], "--steps and --epochs are both specified"),
+        (["--epochs", 1, "--steps", 1], "--steps and --epochs are both given"),
         (["--lr", "nan"], "--lr is nan; expected a finite number"),
         (["--lr", 0], "--lr is 0.0; expected more than 0"),
         (["--dropout", 1], "--dropout is 1.0"),
