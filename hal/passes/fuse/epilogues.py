@@ -16,6 +16,7 @@ from polyhal.hal.ir.trace import trace
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.fusion import EpiloguePattern
 from polyhal.hal.ops.opdef import OPS, OpDef
+from polyhal.hal.ops.schema import Specs
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.passes.fuse.elementwise import numbered_steps
 from polyhal.hal.passes.fuse.replacement import Match, Replacements
@@ -55,6 +56,8 @@ class _Search:
         self._graph = graph
         # Has every value as an input; the views that chains would need are added to it.
         self._probe = GraphRewriter.probe(graph)
+        self._spellings: dict[tuple[str, Specs, tuple[Any, ...]], Graph] = {}
+        """Roots as traced by their spelling, because layers of a model are mostly alike."""
 
     def fuse(self, op: OpDef, epilogue: EpiloguePattern) -> None:
         """Find the chains of one fused op."""
@@ -173,7 +176,10 @@ class _Search:
         spelling = epilogue.spellings.get(root.op.name)
         if spelling is None:
             return _Root(list(rewriter.operands(root)), root.bound, result, [])
-        parts = trace(spelling, tuple(self._graph.spec_of(x) for x in root.inputs), root.bound)
+        specs = tuple(self._graph.spec_of(x) for x in root.inputs)
+        parts = self._spellings.get((root.op.name, specs, root.params))
+        if parts is None:
+            parts = self._spellings[root.op.name, specs, root.params] = trace(spelling, specs, root.bound)
         # What the spelling makes is named by values that the graph does not have, but for the result of the whole.
         names = {v: result if v in parts.outputs else Value(~v) for n in parts.nodes for v in n.outputs}
         old: dict[int, Operand] = {**names, **dict(enumerate(root.inputs))}
