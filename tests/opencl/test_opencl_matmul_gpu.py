@@ -63,45 +63,45 @@ CASES = [("nn", (70, 136, 72)), ("nt", (33, 65, 77)), ("tt", (40, 48, 600))]
 
 @pytest.fixture(scope="module")
 def device() -> Harness:
-    """One device, of those here, that compiles quickly: the text is the same for all, and long."""
-    found = sorted(discovery.devices(), key=lambda f: "portable computing language" in f.platform.lower())
-    return Harness(OpenCLBackend(found[0]))
+    """One available device that compiles quickly: the kernels are long, and the same for all devices."""
+    devices = sorted(discovery.devices(), key=lambda d: "portable computing language" in d.platform.lower())
+    return Harness(OpenCLBackend(devices[0]))
 
 
 @pytest.fixture(autouse=True)
 def features_of_a_gpu(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
-    """So that the tiles fit, and terms are split."""
-    found = replace(device.backend.runtime.features, compute_units=4, static_local_memory=1 << 20)
-    monkeypatch.setattr(device.backend.runtime, "features", found)
+    """Pretend to have a GPU's local memory and compute units, so that tiles fit and split-K is used."""
+    features = replace(device.backend.runtime.features, compute_units=4, static_local_memory=1 << 20)
+    monkeypatch.setattr(device.backend.runtime, "features", features)
 
 
-def draw(rng: Any, dtype: DType, turned: bool, *shape: int) -> Any:
-    drawn = rng.uniform(-1, 1, shape[:-2] + (shape[:-3:-1] if turned else shape[-2:])).astype(dtype.numpy)
-    return drawn.swapaxes(-1, -2) if turned else drawn
+def draw(rng: Any, dtype: DType, transposed: bool, *shape: int) -> Any:
+    values = rng.uniform(-1, 1, shape[:-2] + (shape[:-3:-1] if transposed else shape[-2:])).astype(dtype.numpy)
+    return values.swapaxes(-1, -2) if transposed else values
 
 
-def multiply(device: Any, method: Method, x: Any, y: Any, out_dtype: DType | None = None, **given: Any) -> Any:
-    """x @ y, by one method; what it forgets to write is 77."""
+def multiply(device: Any, method: Method, x: Any, y: Any, out_dtype: DType | None = None, **changes: Any) -> Any:
+    """Return x @ y by one method; elements that it does not write stay 77."""
     refs = [upload(device, a) for a in (x, y)]
     shape = np.matmul(np.empty(x.shape, bool), np.empty(y.shape, bool)).shape
     out = device.empty(out_dtype or refs[0].dtype, shape)
     device.backend.fill(77, out)
     p = gemm.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 2, 3))
     assert isinstance(p, Product)
-    launch = method(device.backend.runtime, replace(p, **given))
+    launch = method(device.backend.runtime, replace(p, **changes))
     launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
     return device.download(out)
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize(("turned", "shape"), CASES, ids=str)
-def test_every_method(device: Any, rng: Any, name: str, turned: str, shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(("transposed", "shape"), CASES, ids=str)
+def test_every_method(device: Any, rng: Any, name: str, transposed: str, shape: tuple[int, int, int]) -> None:
     method, dtype, unit = METHODS[name]
     m, n, k = shape
-    x, y = draw(rng, dtype, turned[0] == "t", m, k), draw(rng, dtype, turned[1] == "t", k, n)
+    x, y = draw(rng, dtype, transposed[0] == "t", m, k), draw(rng, dtype, transposed[1] == "t", k, n)
     got = multiply(device, method, x, y).astype(np.float64)
     x, y = x.astype(np.float64), y.astype(np.float64)
-    # What rounding the operands, the sums and the result can make of it.
+    # Roundings of the operands, the sums and the result.
     bound = np.abs(x) @ np.abs(y)
     assert (np.abs(got - x @ y) <= 4 * unit * bound + EPSILON[dtype.name] * np.abs(x @ y)).all()
 
@@ -117,18 +117,18 @@ def test_batches(device: Any, rng: Any, name: str, x: tuple[int, ...], y: tuple[
 
 
 @pytest.mark.parametrize("name", ["mma, half", "mma, rounded", "wgmma, half"])
-@pytest.mark.parametrize("turned", [False, True], ids=["along terms", "along places"])
-def test_rows_end_within_a_piece(device: Any, rng: Any, name: str, turned: bool) -> None:
+@pytest.mark.parametrize("transposed", [False, True], ids=["K-major", "MN-major"])
+def test_lines_end_within_a_chunk(device: Any, rng: Any, name: str, transposed: bool) -> None:
     method, dtype, unit = METHODS[name]
-    x, y = draw(rng, dtype, turned, 40, 75), draw(rng, dtype, turned, 75, 67)
+    x, y = draw(rng, dtype, transposed, 40, 75), draw(rng, dtype, transposed, 75, 67)
     wide = []
     for a in (x, y):
-        rows = a.T if turned else a
-        # What lies beside the elements must not matter.
+        rows = a.T if transposed else a
+        # Elements outside of the view must not matter.
         full = np.full((rows.shape[0], 80), np.nan, dtype.numpy)
         full[:, : rows.shape[1]] = rows
         view = full[:, : rows.shape[1]]
-        wide.append(view.T if turned else view)
+        wide.append(view.T if transposed else view)
     got = multiply(device, method, *wide).astype(np.float64)
     want = x.astype(np.float64) @ y.astype(np.float64)
     np.testing.assert_allclose(got, want, rtol=0, atol=4 * unit * 75)
@@ -162,12 +162,12 @@ def test_bias(device: Any, rng: Any, name: str, terms: int) -> None:
 @pytest.mark.parametrize(
     ("name", "columns"), [("mma, half", 48), ("mma, half", 35), ("mma, split", 36), ("wgmma, half", 48)], ids=str
 )
-def test_what_lies_beside_the_sums(device: Any, rng: Any, name: str, columns: int) -> None:
+def test_epilogue_with_a_scaled_addend(device: Any, rng: Any, name: str, columns: int) -> None:
     """In whole groups, in pairs, and one by one."""
     method, dtype, unit = METHODS[name]
     x, y = draw(rng, dtype, False, 40, 64), draw(rng, dtype, True, 64, columns)
-    beside, factor = (rng.uniform(-2, 2, shape).astype(dtype.numpy) for shape in ((40, columns), (1,)))
-    refs = [upload(device, a) for a in (x, y, beside, factor)]
+    addend, factor = (rng.uniform(-2, 2, shape).astype(dtype.numpy) for shape in ((40, columns), (1,)))
+    refs = [upload(device, a) for a in (x, y, addend, factor)]
     out = device.empty(dtype, (40, columns))
     p = gemm.describe(refs[0].spec, refs[1].spec, out.spec, (0, 1, None, 4, 5))
     assert isinstance(p, Product)
@@ -175,9 +175,9 @@ def test_what_lies_beside_the_sums(device: Any, rng: Any, name: str, columns: in
     steps = (ExpressionStep("multiply", (0, 2), dtypes.float32), ExpressionStep("add", (3, 1), dtypes.float32))
     launch = method(device.backend.runtime, replace(p, epilogue=Epilogue(steps, operands)))
     launch(*refs, out, *[device.backend.allocate(n) for n in launch.workspace])
-    x, y, beside, factor = (a.astype(np.float64) for a in (x, y, beside, factor))
+    x, y, addend, factor = (a.astype(np.float64) for a in (x, y, addend, factor))
     got = device.download(out).astype(np.float64)
-    np.testing.assert_allclose(got, x @ y * factor + beside, rtol=0, atol=8 * unit * 66)
+    np.testing.assert_allclose(got, x @ y * factor + addend, rtol=0, atol=8 * unit * 66)
 
 
 @pytest.mark.parametrize("name", ["mma, split", "wgmma, split"])
@@ -198,7 +198,7 @@ def test_split_operands_keep_the_range_of_float32(device: Any, rng: Any, name: s
     assert special.sum() > 70
     np.testing.assert_array_equal(got[special], single[special])
     assert got[20, 20] == np.finfo(np.float32).max
-    # Row 20 was made in float32, with a number that dwarfs the bound.
+    # Row and column 20 were recomputed in float32, with a number that dwarfs the bound.
     special[20] = special[:, 20] = True
     assert (np.abs(got[~special] - want[~special]) <= 2.0**-20 * bound[~special]).all()
 
