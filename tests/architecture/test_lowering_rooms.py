@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -53,3 +54,24 @@ def test_the_index_finds_an_ops_kernels_through_helpers_and_tables_of_builders()
     assert kernels["gemm/split_k_reduce"].ops["matmul"] == "gemm"
     assert kernels["optim/adam_step"].ops.keys() == {"adam_step"}
     assert {"add", "exp"} <= kernels["pointwise/elementwise"].ops.keys()
+
+
+def strings(folder: Path) -> set[str]:
+    """Return every string constant in the modules of a folder."""
+    nodes = (node for path in folder.glob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+@pytest.mark.parametrize("room", sorted(rooms(OPENCL.lowering, ".py") - {"support"}))
+def test_kernels_are_launched_from_the_room_of_their_name(room: str) -> None:
+    """Names that all backends share, such as those of optimizers, may be in backends/common/problems instead."""
+    named = strings(ROOT / OPENCL.lowering / room) | strings(ROOT / "backends/common/problems")
+    kernels = {path.stem for path in (ROOT / OPENCL.kernels / room).glob("*.cl")}
+    assert {k for k in kernels if f"{room}/{k}" not in named and k not in named} == set()
+
+
+def test_kernels_of_products_have_a_module_of_their_name() -> None:
+    """A further kernel of a strategy starts with its name: split_k_reduce is launched by split_k.py."""
+    modules = {path.stem for path in (ROOT / OPENCL.lowering / "gemm").glob("*.py")} - {"__init__"}
+    kernels = {path.stem for path in (ROOT / OPENCL.kernels / "gemm").glob("*.cl")}
+    assert {k for k in kernels if not any(k == m or k.startswith(f"{m}_") for m in modules)} == set()
