@@ -1,4 +1,4 @@
-"""What a CUDA device can do, in the framework's terms."""
+"""Capabilities of a CUDA device."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 
 
 def capabilities(properties: dict[str, Any]) -> Capabilities:
-    """From CUDA's own description of the device. Every dtype is stored and computed, half precision in float32."""
-    plain = {n for n in {*EXPRESSIONS, *OP_NAMES} if not EXPRESSIONS[OP_NAMES.get(n, n)].params}
-    arity = {n: EXPRESSIONS[OP_NAMES.get(n, n)].arity for n in plain}
+    """Return the capabilities, from what CUDA reports. All dtypes are supported; half precision computes in float32."""
+    unparametrized = {n for n in {*EXPRESSIONS, *OP_NAMES} if not EXPRESSIONS[OP_NAMES.get(n, n)].params}
+    arity = {n: EXPRESSIONS[OP_NAMES.get(n, n)].arity for n in unparametrized}
     return Capabilities(
-        unary=frozenset(n for n in plain if arity[n] == 1),
-        binary=frozenset(n for n in plain if arity[n] == 2),
+        unary=frozenset(n for n in unparametrized if arity[n] == 1),
+        binary=frozenset(n for n in unparametrized if arity[n] == 2),
         reduce=frozenset({"min", "mean", "any", "all"}),
         unified_memory=bool(properties["integrated"]),
         features={

@@ -13,21 +13,21 @@ _OWN_NAMES = {
     "sine": "sin", "cosine": "cos", "tangent": "tan", "error_function": "erf", "signed_power": "pow",
     "normal_distribution": "normcdf",
 }  # fmt: skip
-"""Functions of the table that CUDA has, accurate for all arguments, under its own names."""
+"""Functions that CUDA has under other names, accurate for all arguments."""
 
 
 def type_name(cls: RegisterClass) -> str:
-    """The type of a register class; booleans are integers of value 0 or 1."""
+    """Return the type of a register class; booleans are integers of value 0 or 1."""
     return _TYPES[cls]
 
 
 def register_type(dtype: DType) -> str:
-    """The type of a register that holds an element of `dtype`."""
+    """Return the type of a register that holds an element of `dtype`."""
     return _TYPES[register_class(dtype)]
 
 
 class CudaDialect:
-    """Spells the words of a template. Stateless."""
+    """Spells the operations of an expression template in CUDA C++. Stateless."""
 
     def constant(self, text: str, cls: RegisterClass) -> str:
         if cls == "float":
@@ -48,22 +48,22 @@ class CudaDialect:
 
 
 def convert(register: str, source: DType, target: DType) -> str:
-    """A register of one dtype as one of another, by C's rules; a NaN becomes the integer 0."""
+    """Convert a register from one dtype to another by C's rules; NaN becomes the integer 0."""
     if source is target:
         return register
-    held = register_type(target)
+    target_type = register_type(target)
     if target is bool_:
         return f"(int32)({register} != 0)"
     if source.kind == "float" and target.kind != "float":
-        return narrow(f"truncated<{held}>({register})", target)
-    moved = register if register_type(source) == held else f"({held})({register})"
+        return narrow(f"truncated<{target_type}>({register})", target)
+    converted = register if register_type(source) == target_type else f"({target_type})({register})"
     if target.kind == "float" or (source.kind == target.kind and source.itemsize <= target.itemsize) or source is bool_:
-        return moved
-    return narrow(moved, target)
+        return converted
+    return narrow(converted, target)
 
 
 def narrow(register: str, dtype: DType) -> str:
-    """A 32-bit register wrapped to the range of a small integer dtype."""
+    """Wrap a 32-bit register to the range of a small integer dtype."""
     return (
         f"({register_type(dtype)})({dtype.name})({register})" if dtype.is_integral and dtype.itemsize < 4 else register
     )

@@ -1,4 +1,4 @@
-"""The CUDA devices of this machine, and what to install where there are none."""
+"""Discovery of CUDA devices, with install hints if there are none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INSTALL_DRIVER = "install NVIDIA's driver for this card, or check CUDA_VISIBLE_
 
 
 def probe() -> list[DeviceInfo]:
-    """All devices that CUDA lists. Raises RuntimeError, with what to install in its notes, when there is none."""
+    """Return all CUDA devices. Raises RuntimeError with install hints in its notes if there are none."""
     runtime = _runtime()
     try:
         count = runtime.getDeviceCount()
@@ -22,18 +22,18 @@ def probe() -> list[DeviceInfo]:
 
 
 def select(selector: str) -> int:
-    """The number of the device that `selector` names. Raises DeviceUnavailableError with the candidates."""
-    found = probe()
-    if selector.isdigit() and int(selector) < len(found):
+    """Return the number of the device that `selector` names. Raises DeviceUnavailableError with the candidates."""
+    devices = probe()
+    if selector.isdigit() and int(selector) < len(devices):
         return int(selector)
-    listed = ", ".join(f"{d.selector} = {d.name}" for d in found)
+    listed = ", ".join(f"{d.selector} = {d.name}" for d in devices)
     raise DeviceUnavailableError(
         message(None, f"there is no CUDA device {selector!r}", expected="a number", fix=f"the devices are {listed}")
     )
 
 
 def describe(number: int) -> DeviceInfo:
-    """Identity of one device."""
+    """Return the identity of one device."""
     runtime = _runtime()
     properties: dict[str, Any] = runtime.getDeviceProperties(number)
     driver = runtime.driverGetVersion()
@@ -43,7 +43,7 @@ def describe(number: int) -> DeviceInfo:
         type=DeviceType.INTEGRATED_GPU if properties["integrated"] else DeviceType.GPU,
         memory=int(properties["totalGlobalMem"]),
         driver=f"CUDA {driver // 1000}.{driver % 1000 // 10}",
-        # The form in which Polyhal's OpenCL backend names the card, so that it counts as the same one.
+        # In the same form as in the OpenCL backend, so that both are recognized as one card.
         id=f"pci/{runtime.deviceGetPCIBusId(number).lower()}",
         selector=str(number),
         vendor="NVIDIA",

@@ -1,4 +1,4 @@
-"""Errors of the CUDA libraries as Polyhal's typed errors."""
+"""Error mapping from the CUDA libraries to Polyhal's typed errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cupy.cuda import cublas, driver, runtime
 from polyhal.hal.errors import BackendError, DeviceLostError, OutOfMemoryError, PolyhalError, message
 
 ERRORS = (runtime.CUDARuntimeError, driver.CUDADriverError, cublas.CUBLASError)
-"""What CuPy raises for a status that is not success. The runtime's and the driver's numbers agree where they matter."""
+"""Exceptions that CuPy raises. The status codes used here are the same for the runtime and the driver."""
 
 _MEMORY = frozenset({2})
 _CUBLAS_MEMORY = frozenset({3})
@@ -16,7 +16,7 @@ _LOST = frozenset({4, 46, 201, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718,
 
 
 def translate(error: Exception, action: str, device: str) -> PolyhalError:
-    """The typed error for a failed call; `action` says what was attempted, with sizes."""
+    """Return the typed error for a failed call; `action` says what was attempted, with sizes."""
     status = getattr(error, "status", None)
     text = f"{action} failed with {error}"
     if status in (_CUBLAS_MEMORY if isinstance(error, cublas.CUBLASError) else _MEMORY):

@@ -28,7 +28,7 @@ _NUMPY: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Argument `index`, a Ref or the handle of a workspace, from byte `offset` on."""
+    """The address of argument `index`, a Ref or a workspace, plus `offset` bytes."""
 
     index: int
     offset: int = 0
@@ -38,32 +38,32 @@ Parameter = Pointer | Number | Constant
 
 
 def ints(*values: int) -> list[Parameter]:
-    """Constants of 32 bits with a sign."""
+    """Return 32-bit signed constants."""
     return [Constant(v, "int") for v in values]
 
 
 def uints(*values: int) -> list[Parameter]:
-    """Constants of 32 bits without a sign."""
+    """Return 32-bit unsigned constants."""
     return [Constant(v, "uint") for v in values]
 
 
 def longs(*values: int) -> list[Parameter]:
-    """Constants of 64 bits with a sign."""
+    """Return 64-bit signed constants."""
     return [Constant(v, "long") for v in values]
 
 
 def ulongs(*values: int) -> list[Parameter]:
-    """Constants of 64 bits without a sign."""
+    """Return 64-bit unsigned constants."""
     return [Constant(v, "ulong") for v in values]
 
 
 def pointers(*indices: int) -> list[Parameter]:
-    """Pointers to whole arguments."""
+    """Return pointers to whole arguments."""
     return [Pointer(i) for i in indices]
 
 
 def address(argument: Any) -> int:
-    """The device address of a Ref's first element, or of a workspace."""
+    """Return the device address of a workspace, or of the first element of a Ref."""
     if type(argument) is int:
         return argument
     return argument.handle + argument.offset * argument.spec.dtype.itemsize  # type: ignore[no-any-return]
@@ -85,7 +85,7 @@ class Arguments:
         self._template = [_NUMPY[p.type](p.value) if isinstance(p, Constant) else None for p in parameters]
 
     def values(self, args: Sequence[Any]) -> list[Any]:
-        """One per parameter."""
+        """Return one value per parameter."""
         values: list[Any] = self._template.copy()
         for place, index, offset in self._pointers:
             values[place] = address(args[index]) + offset
@@ -124,7 +124,7 @@ class KernelLaunch:
 
 
 def _wrapped(bits: int, signed: bool) -> Callable[[Any], np.generic]:
-    """A converter that takes integers modulo 2^bits, as C does, where NumPy would refuse them."""
+    """Return a converter that wraps integers modulo 2^bits, as C does; NumPy would raise."""
     kind = np.dtype(f"{'int' if signed else 'uint'}{bits}").type
     low, span = -(1 << (bits - 1)) if signed else 0, 1 << bits
     return lambda value: kind((int(value) - low) % span + low)
@@ -141,7 +141,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 class StructLaunch:
-    """One launch of a kernel whose first parameter is a struct, made anew for each call from the arguments."""
+    """One launch of a kernel whose first parameter is a struct, built from the arguments of each call."""
 
     __slots__ = ("_blocks", "_function", "_make", "_runtime", "_threads", "name", "workspace")
 

@@ -1,4 +1,4 @@
-"""Programs: CUDA C compiled by NVRTC once per device, kept in memory, and as machine code on disk."""
+"""Programs: CUDA C compiled by NVRTC once per device, and cached in memory and on disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProgramStore:
     def __init__(self, architecture: int, device_name: str) -> None:
         self._name = device_name
         supported = max(a for a in nvrtc.getSupportedArchs() if a <= architecture)
-        # A compiler older than the device knows the next older architecture; the driver then translates its assembly.
+        # For a device newer than the compiler, compile to PTX of the newest known architecture; the driver translates it.
         self._binary = supported == architecture
         self._target = f"-arch={'sm' if self._binary else 'compute'}_{supported}"
         self._sources = SourceFolder(KERNELS)
@@ -36,7 +36,7 @@ class ProgramStore:
         self.disk = None if env.no_program_cache() else DiskCache(env.cache_dir() / "cuda" / "programs")
 
     def function(self, source: str, name: str, definitions: Definitions) -> Any:
-        """Kernel `name` of the file `source`, built with these definitions. Raises KernelBuildError."""
+        """Return kernel `name` of the file `source`, built with these definitions. Raises KernelBuildError."""
         key = (source, tuple(definitions.items()))
         with self._lock:
             module = self._modules.get(key)
@@ -63,7 +63,7 @@ class ProgramStore:
 
 
 def compiled(label: str, text: str, options: tuple[str, ...], binary: bool, device: str) -> bytes:
-    """`text` as machine code, or as the driver's assembly. `label` names it in errors. Raises KernelBuildError."""
+    """Compile `text` to machine code (`binary`) or PTX. `label` names it in errors. Raises KernelBuildError."""
     program = nvrtc.createProgram(text, label, (), ())
     try:
         nvrtc.compileProgram(program, options)
@@ -80,7 +80,7 @@ _LINE = re.compile(r"\((\d+)\): error")
 
 
 def _explain(label: str, text: str, options: tuple[str, ...], log: str, device: str) -> str:
-    """The compiler's words with the numbered source lines that they speak of."""
+    """Return the compiler's log with the numbered source lines around the first error."""
     lines = text.splitlines()
     match = _LINE.search(log)
     centre = int(match.group(1)) if match else 1

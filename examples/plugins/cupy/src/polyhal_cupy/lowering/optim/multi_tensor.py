@@ -1,4 +1,4 @@
-"""Kernels over several tensors at once: their addresses travel in a struct by value, as many as a launch's parameters hold."""
+"""Multi-tensor launches: the addresses of many tensors in one struct passed by value, up to the size limit of parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polyhal_cupy.runtime import Runtime
 _BLOCK = 256
 _CHUNK = 4096
 _PARAMETER_BYTES = 4096
-"""What every CUDA device takes as parameters of one kernel."""
+"""Limit of the parameters of one kernel on every CUDA device."""
 _OTHER_BYTES = 128
 _BYTES_PER_SLOT = 8
 
@@ -32,44 +32,50 @@ class Batch:
 
 
 def capacity(operands: int) -> int:
-    """How many slots of so many operands one launch takes."""
+    """Return the slots that fit in one launch, values the operands per slot."""
     return (_PARAMETER_BYTES - _OTHER_BYTES) // (8 * operands + _BYTES_PER_SLOT)
 
 
 def batches(slots: Sequence[TensorSlot]) -> list[Batch]:
-    """Launches that cover the slots."""
-    out = []
+    """Divide the slots among launches."""
+    batched = []
     most = capacity(len(slots[0].tensors))
     for at in range(0, len(slots), most):
-        part = tuple(slots[at : at + most])
+        slots_of_launch = tuple(slots[at : at + most])
         starts = [0]
-        for slot in part:
+        for slot in slots_of_launch:
             starts.append(starts[-1] + ceil_div(slot.size, _CHUNK))
-        out.append(Batch(part, tuple(starts[:-1]), starts[-1]))
-    return out
+        batched.append(Batch(slots_of_launch, tuple(starts[:-1]), starts[-1]))
+    return batched
 
 
 def launch(
     runtime: Runtime, source: str, kernel: MultiTensorKernel, batch: Batch, more: Sequence[KernelArgument]
 ) -> StructLaunch:
-    """A launch whose kernel, of kernels/`source`.cu, takes the struct and then these parameters."""
+    """Return a launch of a kernel of kernels/`source`.cu, whose parameters are the struct and then `more`."""
     operands = len(kernel.operands)
     most = capacity(operands)
     struct = np.dtype(
         [("addresses", np.uint64, (operands, most)), ("sizes", np.uint32, most), ("starts", np.uint32, most)]
     )
-    blank = np.zeros((), struct)
-    blank["starts"] = batch.chunks
-    blank["sizes"][: len(batch.slots)] = [s.size for s in batch.slots]
-    blank["starts"][: len(batch.slots)] = batch.starts
+    template = np.zeros((), struct)
+    template["starts"] = batch.chunks
+    template["sizes"][: len(batch.slots)] = [s.size for s in batch.slots]
+    template["starts"][: len(batch.slots)] = batch.starts
     places = [[s.tensors[operand].index for s in batch.slots] for operand in range(operands)]
     rest = Arguments(more)
 
     def make(*args: Any) -> list[Any]:
-        given = blank.copy()
-        given["addresses"][:, : len(batch.slots)] = [[address(args[i]) for i in row] for row in places]
-        return [given, *rest.values(args)]
+        values = template.copy()
+        values["addresses"][:, : len(batch.slots)] = [[address(args[i]) for i in row] for row in places]
+        return [values, *rest.values(args)]
 
-    built = {"REAL": type_name(kernel.real), "SLOTS": most, "CHUNK": _CHUNK, "BLOCK": _BLOCK, **kernel.definitions}
-    function = runtime.function(source, built, kernel.name)
+    definitions = {
+        "REAL": type_name(kernel.real),
+        "SLOTS": most,
+        "CHUNK": _CHUNK,
+        "BLOCK": _BLOCK,
+        **kernel.definitions,
+    }
+    function = runtime.function(source, definitions, kernel.name)
     return StructLaunch(runtime, kernel.name, function, make, batch.chunks, _BLOCK)

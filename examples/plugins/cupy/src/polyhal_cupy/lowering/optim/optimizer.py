@@ -1,4 +1,4 @@
-"""Optimizer steps and gradient scaling over many tensors, a launch for as many as its parameters hold."""
+"""Optimizer steps and gradient scaling over many tensors at once."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from polyhal_cupy.lowering.pointwise import copy
 from polyhal_cupy.runtime import Runtime
 
 _FILES = {"squares_of_chunks": "sum_of_squares"}
-"""Kernels that are not alone in their file."""
+"""Kernels whose file has another name."""
 _BLOCK = 256
 
 
 def _over_slots(
-    runtime: Runtime, kernel: MultiTensorKernel, given: Sequence[TensorSlot], extra: ExtraArguments
+    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: ExtraArguments
 ) -> tuple[list[Launch], int]:
     launches: list[Launch] = []
     chunks = 0
-    for batch in multi_tensor.batches(given):
+    for batch in multi_tensor.batches(slots):
         file = f"optim/{_FILES.get(kernel.name, kernel.name)}"
         launches.append(multi_tensor.launch(runtime, file, kernel, batch, [*extra(chunks).values()]))
         chunks += batch.chunks
