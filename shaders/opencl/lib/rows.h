@@ -1,23 +1,25 @@
-// Kernels over the rows of strided tensors: `rows` lines along one axis, numbered over up to three further axes of lengths
-// (.., rows1, rows2). ROW_OF(name, row) is the offset of a row of operand `name`. LANES work-items, which are 1 or a whole
-// group of GROUP, process `rows_each` rows in turn, WIDTH elements at a time if the axis is contiguous (WIDTH > 1), else
-// single elements that are name_step apart.
+// Kernels over rows: `rows` lines along one axis of tensors of any strides, numbered over up to three outer axes of lengths
+// (.., outer1, outer2). LANES work-items, 1 or a whole group of GROUP, share a row and take `rows_each` rows one after the
+// other: WIDTH elements at a time where the axis is contiguous (WIDTH > 1), else element by element, `name_step` apart.
 //
-// With ROW_VECTORS > 0 every work-item keeps ROW_VECTORS vectors of a row in registers, so that the row is read once;
-// unless FULL, the last of them may lie past the end. With ROW_VECTORS 0 every pass reads the row again, on CPUs from the
-// cache.
+// With ROW_VECTORS > 0 a row is read once: each work-item keeps its ROW_VECTORS vectors of it in registers; unless FULL, the
+// last of them may be past the end. With ROW_VECTORS 0 each pass reads the row again, on CPUs from the cache.
 //
-//   DECLARE_ROW(x)                  declares the registers for operand x; LOAD_ROW(x, at) loads them. Nothing without ROW_VECTORS
-//   FOR_VECTORS body                for each vector of the work-item: i is its number in the row, and k < ACCUMULATORS the
-//                                   accumulator that it goes to
+// A kernel takes the numbers as one struct by value, `geometry`, with the members STRIDE_MEMBERS(x) of each operand, then
+// ROW_MEMBERS. Its body begins with DECLARE_ROWS and DECLARE_STRIDES(x), which make constants of them. Then:
+//
+//   ROW_OF(x, row)                  index of the first element of a row of operand x
+//   DECLARE_ROW(x)                  registers for a row of x, filled by LOAD_ROW(x, at); nothing without ROW_VECTORS
+//   FOR_VECTORS body                for each vector of the work-item; in the body, i is its index in the row, and k < ACCUMULATORS
+//                                   selects one of several independent sums
 //   FOR_TAIL body                   for each element i after the last whole vector
-//   ROW_VALUE(x, at)                vector i of operand x; SET_ROW_VALUE(x, v) replaces it if rows are in registers
+//   ROW_VALUE(x, at)                vector i of x; SET_ROW_VALUE(x, v) replaces it if rows are in registers
 //   WRITE(out, v, at, i)            stores a vector
-//   PREFETCH_NEXT_ROW(x, at)        prefetches vector i of the next row, on CPUs; once per operand
-//   PREFETCH_NEXT_RESULT(out, at)   the same for a row that is written
-//   REQUIRED_GROUP_SIZE             tells the compiler the group size, so that it limits registers for a group to fit
-//   DECLARE_ACCUMULATORS(s, v)      declares the accumulators s[ACCUMULATORS], all v
-//   SUM_ACCUMULATORS(s)             reduces the accumulators and their lanes to one REAL; so does MAX_ACCUMULATORS(s)
+//   PREFETCH_NEXT_ROW(x, at)        on CPUs, prefetches vector i of the next row; once per operand and row
+//   PREFETCH_NEXT_RESULT(out, at)   the same for a row to be written
+//   DECLARE_ACCUMULATORS(s, v)      the sums s[ACCUMULATORS], all v; SUM_ACCUMULATORS(s) and MAX_ACCUMULATORS(s) reduce them to a REAL
+//
+// REQUIRED_GROUP_SIZE tells the compiler the size of a group, so that it uses no more registers than a group of them has.
 
 #ifndef POLYHAL_ROWS
 #define POLYHAL_ROWS
@@ -47,13 +49,26 @@
 typedef VEC(REAL) V;
 #include "lib/lane_reduce.h"
 
-#define ROW_PARAMETERS const ulong rows, const uint length, const uint rows_each, const uint rows1, const uint rows2
 #define OPERAND(name) __global const STORAGE(DTYPE) *name, const ulong name##_offset
 #define RESULT(name) __global STORAGE(DTYPE) *name, const ulong name##_offset
-#define STRIDES(name) const long name##0, const long name##1, const long name##2, const long name##_step
-#define ROW_OF(name, row) \
-    ((long)name##_offset + (long)((row) / rows2 / rows1) * name##0 + (long)((row) / rows2 % rows1) * name##1 + \
-     (long)((row) % rows2) * name##2)
+#define STRIDE_MEMBERS(name) long name##_outer0, name##_outer1, name##_outer2, name##_step
+#define ROW_MEMBERS \
+    ulong rows;     \
+    uint length, rows_each, outer1, outer2
+#define DECLARE_ROWS                                                                                                  \
+    const ulong rows = geometry.rows;                                                                                 \
+    const uint length = geometry.length, rows_each = geometry.rows_each;                                              \
+    const uint outer1 = geometry.outer1, outer2 = geometry.outer2
+#define DECLARE_STRIDES(name)                                                                      \
+    const long name##_outer0 = geometry.name##_outer0, name##_outer1 = geometry.name##_outer1,     \
+               name##_outer2 = geometry.name##_outer2, name##_step = geometry.name##_step
+// The same as parameters.
+#define ROW_PARAMETERS const ulong rows, const uint length, const uint rows_each, const uint outer1, const uint outer2
+#define STRIDES(name) \
+    const long name##_outer0, const long name##_outer1, const long name##_outer2, const long name##_step
+#define ROW_OF(name, row)                                                        \
+    ((long)name##_offset + (long)((row) / outer2 / outer1) * name##_outer0 +     \
+     (long)((row) / outer2 % outer1) * name##_outer1 + (long)((row) % outer2) * name##_outer2)
 #if LANES == GROUP
 #define FIRST_ROW ((ulong)get_group_id(0) * rows_each)
 #else
@@ -61,11 +76,11 @@ typedef VEC(REAL) V;
 #endif
 #define FOR_ROWS for (ulong row = FIRST_ROW, last_row = min(row + rows_each, rows); row < last_row; row++)
 
-// Elements to the next row, at most: a cache should not hold more of it.
+// Elements: no more of the next row is prefetched, so that it fits in the cache.
 #define MAX_PREFETCH_ROW 16384
 #if PREFETCH_DISTANCE && WIDTH > 1
-#define PREFETCH_NEXT_ROW(name, at) PREFETCH_READ(name + (at) + min(name##2, (long)MAX_PREFETCH_ROW) + i * WIDTH)
-#define PREFETCH_NEXT_RESULT(name, at) PREFETCH_WRITE(name + (at) + min(name##2, (long)MAX_PREFETCH_ROW) + i * WIDTH)
+#define PREFETCH_NEXT_ROW(name, at) PREFETCH_READ(name + (at) + min(name##_outer2, (long)MAX_PREFETCH_ROW) + i * WIDTH)
+#define PREFETCH_NEXT_RESULT(name, at) PREFETCH_WRITE(name + (at) + min(name##_outer2, (long)MAX_PREFETCH_ROW) + i * WIDTH)
 #else
 #define PREFETCH_NEXT_ROW(name, at)
 #define PREFETCH_NEXT_RESULT(name, at)
@@ -96,7 +111,7 @@ typedef VEC(REAL) V;
 #define SET_ROW_VALUE(name, value) name##_vectors[slot] = value;
 #else
 #define REQUIRED_GROUP_SIZE
-// Independent accumulators: a single one would wait for each addition to finish.
+// Several independent sums hide the latency of additions.
 #define ACCUMULATORS 4
 #define FOR_VECTORS \
     for (uint begin = LANE_ID; begin < WHOLE; begin += ACCUMULATORS * LANES) \
@@ -106,7 +121,7 @@ typedef VEC(REAL) V;
 #define ROW_VALUE(name, at) READ(name, at, i)
 #define SET_ROW_VALUE(name, value)
 #endif
-// The elements after the last whole vector, one for each of the first work-items.
+// The last, partial vector of a row, element by element, by the first work-items of the group.
 #if ROW_VECTORS
 #define FOR_TAIL for (uint i = 0; i < 0; i++)
 #else

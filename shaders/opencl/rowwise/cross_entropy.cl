@@ -1,6 +1,5 @@
-// Cross entropy of rows of logits with integer classes, and the logsumexp of each row. SMOOTHED needs the sum of the
-// logits, too. Rows whose class is ignored or outside
-// give 0.
+// Cross entropy of rows of logits with integer classes, and the logsumexp of each row. Rows whose class is ignored or out of
+// range give 0. SMOOTHED, for label smoothing, also sums the logits.
 
 #ifndef INDEX_DTYPE
 #define INDEX_DTYPE int64
@@ -11,9 +10,20 @@
 #include "lib/rows.h"
 #include "rowwise/row_exponentials.h"
 
-__kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy(OPERAND(x), __global const STORAGE(INDEX_DTYPE) *target, const ulong target_offset,
-                            __global REAL *loss, const ulong loss_offset, __global REAL *lse, const ulong lse_offset,
-                            const long target_step, const long ignored, const REAL smoothing, ROW_PARAMETERS, STRIDES(x)) {
+typedef struct {
+    long target_step, ignored;
+    STRIDE_MEMBERS(x);
+    ROW_MEMBERS;
+} CrossEntropyGeometry;
+
+__kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy(OPERAND(x), __global const STORAGE(INDEX_DTYPE) *target,
+                                                        const ulong target_offset, __global REAL *loss,
+                                                        const ulong loss_offset, __global REAL *lse,
+                                                        const ulong lse_offset, const REAL smoothing,
+                                                        const CrossEntropyGeometry geometry) {
+    DECLARE_ROWS;
+    DECLARE_STRIDES(x);
+    const long target_step = geometry.target_step, ignored = geometry.ignored;
     GROUP_SCRATCH(REAL)
     DECLARE_ROW(x)
     FOR_ROWS {

@@ -1,5 +1,5 @@
-// Mean cross entropy of few logits with integer classes, and its gradient: one group, whose work-items take whole rows. Rows whose
-// class is outside give 0, and those whose class is `ignored` do not count, either.
+// Mean cross entropy of few logits with integer classes, and its gradient, by one group, whose work-items take whole rows. Rows
+// whose class is out of range give 0; those whose class is `ignored` do not count.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -15,8 +15,8 @@
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_cross_entropy(
     __global const STORAGE(DTYPE) *x, const ulong x_offset, __global const STORAGE(INDEX_DTYPE) *target,
-    const ulong target_offset, __global REAL *out, const ulong out_offset, __global STORAGE(DTYPE) *slope,
-    const ulong slope_offset, const uint rows, const uint classes, const long x_row, const long x_step,
+    const ulong target_offset, __global REAL *out, const ulong out_offset, __global STORAGE(DTYPE) *dx,
+    const ulong dx_offset, const uint rows, const uint classes, const long x_row, const long x_step,
     const long target_step, const long ignored, const REAL smoothing) {
     GROUP_SCRATCH(REAL)
     target += target_offset;
@@ -26,7 +26,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_cr
     const REAL scale = 1 / count, even = smoothing / classes;
     for (uint row = LANE_ID; row < rows; row += GROUP) {
         const long at = (long)x_offset + row * x_row, picked = (long)target[row * target_step];
-        const ulong slope_at = slope_offset + (ulong)row * classes;
+        const ulong dx_at = dx_offset + (ulong)row * classes;
         const bool used = picked != ignored && picked >= 0 && picked < (long)classes;
         REAL top = -INFINITY, sum = 0, logits = 0;
         for (uint c = 0; c < classes; c++) top = fmax(top, LOAD(DTYPE, x, at + c * x_step));
@@ -43,7 +43,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_cr
         for (uint c = 0; c < classes; c++) {
             const REAL hot = c == picked ? 1 - smoothing : 0;
             const REAL value = exp(LOAD(DTYPE, x, at + c * x_step) - lse) - hot - even;
-            STORE(DTYPE, used ? value * scale : (REAL)0, slope, slope_at + c);
+            STORE(DTYPE, used ? value * scale : (REAL)0, dx, dx_at + c);
         }
     }
     GROUP_SUM(total)

@@ -1,5 +1,5 @@
-// Mean of the losses of rows, of which those whose class is `ignored` are 0 and do not count, and 1 / how many count. One group
-// does all of it, so that no launch follows.
+// Mean of the losses of rows, and 1 / their number. Rows whose class is `ignored` have a loss of 0 and do not count. One group
+// does it all, in one launch.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -13,7 +13,7 @@
 #include "lib/dtypes.h"
 #include "lib/group_reduce.h"
 
-// Several sums at a time: one alone would wait for each addition to finish.
+// Several independent sums hide the latency of additions.
 #define ACCUMULATORS 8
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_loss(

@@ -1,8 +1,8 @@
-// Layer norm (CENTRED 1) and root-mean-square norm (CENTRED 0) of rows, with the statistics that the gradient needs. The variance
-// is taken around the mean in a second pass: sums of squares would cancel.
+// Layer norm (CENTRED 1) or RMS norm (CENTRED 0) of rows, and the statistics that the gradient needs. A second pass sums the
+// squares around the mean: a difference of sums would cancel.
 //
-// With CHANNELS a row is a group of whole channels of `inner` elements, as in group norm: `groups` of them make an image, and weight and
-// bias hold one element for each channel of an image.
+// With CHANNELS, for group norm, a row is a group of whole channels of `inner` elements. `groups` of them make an image, and
+// weight and bias have one element per channel of an image.
 
 #ifndef CENTRED
 #define CENTRED 1
@@ -36,23 +36,34 @@
 #endif
 #define FACTOR_AND_SHIFT(channel) const REAL factor = FACTOR(channel), shift = SHIFT(channel);
 
+typedef struct {
+    STRIDE_MEMBERS(x);
+    STRIDE_MEMBERS(out);
+    ROW_MEMBERS;
+#if CHANNELS
+    uint groups, inner;
+#endif
+} NormGeometry;
+
 __kernel REQUIRED_GROUP_SIZE void rowwise_norm(OPERAND(x),
 #if WEIGHT
-                        __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
+                                               __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
 #endif
 #if BIAS
-                        __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
+                                               __global const STORAGE(BIAS_DTYPE) *bias, const ulong bias_offset,
 #endif
-                        RESULT(out),
+                                               RESULT(out),
 #if CENTRED
-                        __global REAL *means, const ulong means_offset,
+                                               __global REAL *means, const ulong means_offset,
 #endif
-                        __global REAL *scales, const ulong scales_offset, const REAL eps,
+                                               __global REAL *scales, const ulong scales_offset, const REAL eps,
+                                               const NormGeometry geometry) {
+    DECLARE_ROWS;
+    DECLARE_STRIDES(x);
+    DECLARE_STRIDES(out);
 #if CHANNELS
-                        const uint groups, const uint inner,
+    const uint groups = geometry.groups, inner = geometry.inner;
 #endif
-                        ROW_PARAMETERS, STRIDES(x),
-                        STRIDES(out)) {
     GROUP_SCRATCH(REAL)
     DECLARE_ROW(x)
     FOR_ROWS {
@@ -87,7 +98,9 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_norm(OPERAND(x),
             const long plane_at = x_at + (long)c * inner, result_at = out_at + (long)c * inner;
             const uint channel = row % groups * (length / inner) + c;
             FACTOR_AND_SHIFT(channel)
-            for (uint i = LANE_ID; i < inner / WIDTH; i += LANES) WRITE(out, (READ(x, plane_at, i) - mean) * factor + shift, result_at, i);
+            for (uint i = LANE_ID; i < inner / WIDTH; i += LANES) {
+                WRITE(out, (READ(x, plane_at, i) - mean) * factor + shift, result_at, i);
+            }
             for (uint i = inner / WIDTH * WIDTH + LANE_ID; i < inner; i += LANES) {
                 STORE(DTYPE, (LOAD(DTYPE, x, plane_at + i) - mean) * factor + shift, out, result_at + i);
             }

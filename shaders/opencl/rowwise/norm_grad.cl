@@ -1,9 +1,9 @@
-// Gradient of rowwise/norm.cl with respect to its input. With n = (x - mean) * scale and s = g * weight, each row gives
-// scale * (s - mean(s) - n * mean(s * n)), without the second term when the norm does not centre.
+// Gradient of rowwise/norm.cl with respect to its input. With n = (x - mean) * scale and s = g * weight, a row of it is
+// scale * (s - mean(s) - n * mean(s * n)), without mean(s) for RMS norm.
 //
-// With WEIGHT_SUMS every group also sums g * n and g over its rows, into its share of partial (groups, 2, length), so that g
-// and x are read from memory once. With ROW_VECTORS these sums are kept in registers, else, for CPUs, they stay in the cache.
-// rowwise/norm_weight_grad.cl adds them up.
+// With WEIGHT_SUMS every group also sums g * n and g over its rows, into its part of partial (groups, 2, length), so that g
+// and x are read from memory once. These sums are in registers with ROW_VECTORS, else, on CPUs, in the cache.
+// rowwise/norm_weight_grad.cl reduces them.
 
 #ifndef CENTRED
 #define CENTRED 1
@@ -40,18 +40,30 @@
 #define ADD_SLOPES1(slope, normal)
 #endif
 
-__kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(OPERAND(g), OPERAND(x),
+typedef struct {
+    STRIDE_MEMBERS(g);
+    STRIDE_MEMBERS(x);
+    STRIDE_MEMBERS(dx);
+    ROW_MEMBERS;
+} NormGradGeometry;
+
+__kernel REQUIRED_GROUP_SIZE void rowwise_norm_grad(
+    OPERAND(g), OPERAND(x),
 #if WEIGHT
-                             __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
+    __global const STORAGE(WEIGHT_DTYPE) *weight, const ulong weight_offset,
 #endif
 #if CENTRED
-                             __global const REAL *means, const ulong means_offset,
+    __global const REAL *means, const ulong means_offset,
 #endif
-                             __global const REAL *scales, const ulong scales_offset, RESULT(dx),
+    __global const REAL *scales, const ulong scales_offset, RESULT(dx),
 #if WEIGHT_SUMS
-                             __global REAL *partial,
+    __global REAL *partial,
 #endif
-                             ROW_PARAMETERS, STRIDES(g), STRIDES(x), STRIDES(dx)) {
+    const NormGradGeometry geometry) {
+    DECLARE_ROWS;
+    DECLARE_STRIDES(g);
+    DECLARE_STRIDES(x);
+    DECLARE_STRIDES(dx);
     GROUP_SCRATCH(REAL)
 #if WEIGHT_SUMS
     __global REAL *weight_sums = partial + (ulong)get_group_id(0) * 2 * length, *bias_sums = weight_sums + length;

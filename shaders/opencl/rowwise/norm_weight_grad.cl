@@ -1,7 +1,7 @@
 // Gradients of rowwise/norm.cl with respect to weight and bias: sums over all rows of g * (x - mean) * scale and of g, in two
-// stages of fixed order. In the first, unless rowwise/norm_grad.cl has done that, a work-item sums `chunk` rows of WIDTH columns,
-// of which `length` is a multiple, into partial (parts, 2, length). In the second a group adds up the parts of COLUMNS
-// columns, each shared by SLICES work-items.
+// stages of fixed order. In the first, unless rowwise/norm_grad.cl did it, a work-item sums `chunk` rows of WIDTH columns into
+// partial (partials, 2, length); `length` is a multiple of WIDTH. In the second a group reduces COLUMNS columns, with SLICES
+// work-items for each.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -45,12 +45,12 @@ __kernel void norm_weight_partial(__global const STORAGE(DTYPE) *g, const ulong 
                                   __global const REAL *scales, const ulong scales_offset, __global REAL *partial,
                                   const uint rows, const uint length, const uint chunk, const long g_row, const long x_row) {
     const uint column = get_global_id(0) * WIDTH;
-    const uint part = get_global_id(1);
+    const uint index = get_global_id(1);
     if (column >= length) return;
-    const uint first = part * chunk, last = min(first + chunk, rows);
+    const uint first = index * chunk, last = min(first + chunk, rows);
     g += g_offset + column;
     x += x_offset + column;
-    partial += (ulong)part * 2 * length + column;
+    partial += (ulong)index * 2 * length + column;
     V weight = (V)(0), bias = (V)(0);
 #pragma unroll 4
     for (uint row = first; row < last; row++) {
@@ -67,17 +67,18 @@ __kernel void norm_weight_partial(__global const STORAGE(DTYPE) *g, const ulong 
     VECTOR_STORE(REAL, bias, partial + length);
 }
 
-__kernel void norm_weight_total(__global const REAL *partial, __global STORAGE(OUT_DTYPE) *weight, const ulong weight_offset,
+__kernel void norm_weight_total(__global const REAL *partial, __global STORAGE(OUT_DTYPE) *dweight,
+                                const ulong dweight_offset,
 #if CENTRED
-                                __global STORAGE(OUT_DTYPE) *bias, const ulong bias_offset,
+                                __global STORAGE(OUT_DTYPE) *dbias, const ulong dbias_offset,
 #endif
-                                const uint length, const uint parts) {
+                                const uint length, const uint partials) {
     const uint column = get_global_id(0), here = min(column, length - 1);
     REAL w = 0, b = 0;
 #pragma unroll 8
-    for (uint part = get_local_id(1); part < parts; part += SLICES) {
-        w += partial[(ulong)part * 2 * length + here];
-        if (CENTRED) b += partial[(ulong)(part * 2 + 1) * length + here];
+    for (uint index = get_local_id(1); index < partials; index += SLICES) {
+        w += partial[(ulong)index * 2 * length + here];
+        if (CENTRED) b += partial[(ulong)(index * 2 + 1) * length + here];
     }
 #if SLICES > 1
     __local REAL sums[2][SLICES][COLUMNS];
@@ -91,8 +92,8 @@ __kernel void norm_weight_total(__global const REAL *partial, __global STORAGE(O
     }
 #endif
     if (column >= length) return;
-    STORE(OUT_DTYPE, w, weight, weight_offset + column);
+    STORE(OUT_DTYPE, w, dweight, dweight_offset + column);
 #if CENTRED
-    STORE(OUT_DTYPE, b, bias, bias_offset + column);
+    STORE(OUT_DTYPE, b, dbias, dbias_offset + column);
 #endif
 }

@@ -1,8 +1,8 @@
-// The largest element of a row and the sum of its exponentials, for kernels over the rows of lib/rows.h: ROW_EXPONENTIALS(x, at, top, sum)
-// sets `top`, 0 for a row of minus infinities, and `sum`, that of exp(x - top). A NaN is in the sum, not in the top.
+// The maximum of a row and the sum of its exponentials, for the kernels of lib/rows.h. ROW_EXPONENTIALS(x, at, top, sum) sets
+// `top` to the maximum, or 0 if all elements are -inf, and `sum` to that of exp(x - top). A NaN is in the sum, not in `top`.
 //
-// On CPUs and for rows in registers the row is walked twice. A row that a group of work-items cannot hold is read from memory once:
-// the sum so far is scaled down when a larger element comes, a block of vectors at a time.
+// CPUs, and groups with the row in registers, make two passes. Other rows are read from memory once, by an online softmax: the
+// sum so far is rescaled whenever a block of vectors has a larger maximum (Milakov and Gimelshein, 2018, arXiv:1805.02867).
 
 #ifndef POLYHAL_ROW_EXPONENTIALS
 #define POLYHAL_ROW_EXPONENTIALS

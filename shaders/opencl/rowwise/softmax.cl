@@ -1,17 +1,26 @@
-// Softmax, or with LOG its logarithm, of rows. Subtracting the row's largest element keeps the exponentials from overflowing;
-// a NaN makes the whole row NaN through the sum.
+// Softmax of rows, or log-softmax with LOG. The row's maximum is subtracted, so that exponentials do not overflow; a NaN makes
+// the whole row NaN through the sum.
 
 #ifndef LOG
 #define LOG 0
 #endif
-// Exponentials wait in `out` until the sum is known; in half precision they would be rounded twice.
+// Whether exponentials are kept in `out` until the sum is known. In half precision they would be rounded twice.
 #ifndef KEEP_EXPONENTIALS
 #define KEEP_EXPONENTIALS 0
 #endif
 #include "lib/rows.h"
 #include "rowwise/row_exponentials.h"
 
-__kernel REQUIRED_GROUP_SIZE void rowwise_softmax(OPERAND(x), RESULT(out), ROW_PARAMETERS, STRIDES(x), STRIDES(out)) {
+typedef struct {
+    STRIDE_MEMBERS(x);
+    STRIDE_MEMBERS(out);
+    ROW_MEMBERS;
+} SoftmaxGeometry;
+
+__kernel REQUIRED_GROUP_SIZE void rowwise_softmax(OPERAND(x), RESULT(out), const SoftmaxGeometry geometry) {
+    DECLARE_ROWS;
+    DECLARE_STRIDES(x);
+    DECLARE_STRIDES(out);
     GROUP_SCRATCH(REAL)
     DECLARE_ROW(x)
     FOR_ROWS {

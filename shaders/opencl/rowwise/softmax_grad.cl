@@ -1,4 +1,4 @@
-// Gradient of softmax from its result: out * (g - sum(g * out)), or with LOG that of its logarithm: g - exp(out) * sum(g).
+// Gradient of softmax from its result, out * (g - sum(g * out)), or with LOG that of log-softmax, g - exp(out) * sum(g).
 
 #ifndef LOG
 #define LOG 0
@@ -6,7 +6,19 @@
 #include "lib/rows.h"
 #include "lib/exponential.h"
 
-__kernel REQUIRED_GROUP_SIZE void rowwise_softmax_grad(OPERAND(g), OPERAND(out), RESULT(dx), ROW_PARAMETERS, STRIDES(g), STRIDES(out), STRIDES(dx)) {
+typedef struct {
+    STRIDE_MEMBERS(g);
+    STRIDE_MEMBERS(out);
+    STRIDE_MEMBERS(dx);
+    ROW_MEMBERS;
+} SoftmaxGradGeometry;
+
+__kernel REQUIRED_GROUP_SIZE void rowwise_softmax_grad(OPERAND(g), OPERAND(out), RESULT(dx),
+                                                       const SoftmaxGradGeometry geometry) {
+    DECLARE_ROWS;
+    DECLARE_STRIDES(g);
+    DECLARE_STRIDES(out);
+    DECLARE_STRIDES(dx);
     GROUP_SCRATCH(REAL)
     DECLARE_ROW(g)
     DECLARE_ROW(out)

@@ -1,1 +1,1 @@
-"""Softmax, norms and losses in OpenCL: statistics of rows, and rows written with them; kernels in shaders/opencl/rowwise."""
+"""Softmax, norms and losses: statistics of rows, and rows normalized with them. The kernels are in shaders/opencl/rowwise."""

@@ -1,172 +1,191 @@
-"""Batch norm with the statistics of the batch, alone or with relu after it, and the gradients."""
+"""Batch norm with the statistics of the batch, alone or followed by relu, and the gradients."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
 from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
-from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.rowwise.arguments import Args, Definitions, itemsize, optional, tensors
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Declined, Launch
 
 _SHORT_PLANE = 1024
 _SHORT_GROUP = 32
 _CPU_GROUPS, _GPU_GROUPS = 4, 16
-"""Groups per compute unit that gather statistics."""
-_LEAST_ELEMENTS = 4096
+"""Groups per compute unit that compute statistics."""
+_MIN_ELEMENTS = 4096
 """Elements that are worth a group."""
-_MOST_ELEMENTS = 32768
-"""Elements that a work-item takes of channels that it takes together: they stay in the second-level cache for another pass."""
-_MOST_TOGETHER = 16
+_MAX_ELEMENTS = 32768
+"""Elements that a work-item with several channels takes, so that they stay in the second-level cache for the second pass."""
+_MAX_CHANNELS = 16
+"""Channels of a work-item."""
+_FORWARD = ("x", "weight", "bias", "out", "means", "variances")
+_BACKWARD = ("g", "x", "weight", "means", "variances", "dx", "dweight", "dbias")
+_BACKWARD_RELU = ("g", "x", "weight", "bias", "means", "variances", "dx", "dweight", "dbias")
 
 
-def _definitions(
-    runtime: Runtime, x: Spec, inner: int, weight: InputSpec | None, bias: InputSpec | None
-) -> dict[str, str | int | bool]:
-    real = real_type(x.dtype)
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """How (images, channels, inner) is divided among groups."""
+
+    planes: ChannelPlanes
+    channels_each: int
+    """Channels that a work-item of a CPU takes together: enough short planes for long contiguous reads."""
+    images_each: int
+    """Images that a group reduces."""
+    images_applied: int
+    """Images that a group normalizes."""
+    groups: tuple[int, int]
+    """Work-items of a group that reduces and of one that normalizes."""
+
+    @property
+    def splits(self) -> int:
+        """Groups that share a channel's statistics."""
+        return ceil_div(self.planes.images, self.images_each)
+
+    def items(self, group: int, images_each: int) -> tuple[int, int]:
+        """Work-items of a launch."""
+        channels = self.planes.channels // self.channels_each
+        return channels * group, ceil_div(self.planes.images, images_each)
+
+    @property
+    def lengths(self) -> Args:
+        return {"images": self.planes.images, "channels": self.planes.channels, "inner": self.planes.inner}
+
+
+def _divide(runtime: Runtime, planes: ChannelPlanes) -> _Division:
+    features = runtime.features
+    short = planes.inner <= _SHORT_PLANE
+    channels_each = math.gcd(planes.channels, _MAX_CHANNELS) if features.cpu and short else 1
+    groups = (1, 1) if features.cpu else (features.group_size, _SHORT_GROUP if short else features.group_size)
+    images_each = _images_each(runtime, planes, channels_each)
+    return _Division(planes, channels_each, images_each, images_each if features.cpu else 1, groups)
+
+
+def _images_each(runtime: Runtime, planes: ChannelPlanes, channels_each: int) -> int:
+    """Images that a group reduces, few enough to keep the device busy."""
+    busy = (_CPU_GROUPS if runtime.features.cpu else _GPU_GROUPS) * runtime.features.compute_units
+    least = ceil_div(_MIN_ELEMENTS, planes.inner * channels_each)
+    splits = ceil_div(busy * channels_each, planes.channels)
+    each = max(ceil_div(planes.images, splits), min(least, planes.images))
+    return each if channels_each == 1 else max(1, min(each, _MAX_ELEMENTS // (planes.inner * channels_each)))
+
+
+def _definitions(runtime: Runtime, dtype: DType, division: _Division) -> Definitions:
+    real = real_type(dtype)
     width = max(1, runtime.features.vector_width // (2 if real == "double" else 1))
-    while width > 1 and width > inner:
+    while width > 1 and width > division.planes.inner:
         width //= 2
-    definitions: dict[str, str | int | bool] = {
-        "DTYPE": x.dtype.name, "REAL": real, "WIDTH": width, "WEIGHT": weight is not None, "BIAS": bias is not None
-    }  # fmt: skip
-    if weight is not None:
-        definitions["WEIGHT_DTYPE"] = weight.dtype.name
-    if bias is not None:
-        definitions["BIAS_DTYPE"] = bias.dtype.name
-    return definitions
+    return {"DTYPE": dtype.name, "REAL": real, "WIDTH": width, "CHANNELS_EACH": division.channels_each}
 
 
-def _together(runtime: Runtime, planes: ChannelPlanes) -> int:
-    """Channels that one work-item takes together: of short planes enough to read memory in long runs."""
-    if not runtime.features.cpu or planes.inner > _SHORT_PLANE:
-        return 1
-    return math.gcd(planes.channels, _MOST_TOGETHER)
+def _strides(**operands: ChannelPlanes) -> Args:
+    """The strides of images and channels of each operand."""
+    args: Args = {}
+    for name, planes in operands.items():
+        args |= {f"{name}_image": planes.steps[0], f"{name}_channel": planes.steps[1]}
+    return args
 
 
-def _groups(runtime: Runtime, inner: int) -> tuple[int, int]:
-    """Group sizes for the statistics and for applying them."""
-    if runtime.features.cpu:
-        return 1, 1
-    return runtime.features.group_size, _SHORT_GROUP if inner <= _SHORT_PLANE else runtime.features.group_size
-
-
-def _images_each(runtime: Runtime, planes: ChannelPlanes, together: int) -> int:
-    """Images that one group takes of its channels, so that there are groups enough."""
-    wanted = (_CPU_GROUPS if runtime.features.cpu else _GPU_GROUPS) * runtime.features.compute_units
-    least = ceil_div(_LEAST_ELEMENTS, planes.inner * together)
-    each = max(ceil_div(planes.images, ceil_div(wanted * together, planes.channels)), min(least, planes.images))
-    return each if together == 1 else max(1, min(each, _MOST_ELEMENTS // (planes.inner * together)))
+def _reduce_group(runtime: Runtime) -> int:
+    """Channels whose partial results a group of the second stage reduces."""
+    return 16 if runtime.features.cpu else 64
 
 
 def _forward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any], *, relu: bool = False
 ) -> Launch | Declined:
-    found = batch_norm.forward(inputs)
-    if isinstance(found, Declined):
-        return found
-    together = _together(runtime, found)
-    definitions = _definitions(runtime, outputs[0], found.inner, *inputs[1:]) | {"TOGETHER": together}
-    gathering, applying = _groups(runtime, found.inner)
-    layout = _layout(found, *found.steps)
-    each = _images_each(runtime, found, together)
-    shared = each if runtime.features.cpu else 1
-    parts = ceil_div(found.images, each)
-    channels = found.channels // together
-    results: list[Parameter] = [Workspace(6)] if parts > 1 else [Tensor(4), Tensor(5)]
+    planes = batch_norm.forward(inputs)
+    if isinstance(planes, Declined):
+        return planes
+    division = _divide(runtime, planes)
+    definitions = _definitions(runtime, outputs[0].dtype, division)
+    definitions |= optional("WEIGHT", inputs[1]) | optional("BIAS", inputs[2])
+    memory = tensors(dict(zip(_FORWARD, (*inputs, *outputs), strict=True)))
+    split, workspace = division.splits > 1, Workspace(len(_FORWARD))
+    reducing, applying = division.groups
+    statistics: Args = {name: memory[name] for name in ("means", "variances")}
+    geometry = {**division.lengths, **_strides(x=planes)}
     launches = [runtime.launch(
-        "batch_statistics", "rowwise/batch_norm", definitions | {"GROUP": gathering, "PARTIAL": parts > 1},
-        [Tensor(0), *results, *layout, Constant(each, "uint")],
-        (channels * gathering, parts), (gathering, 1), kernel="batch_statistics",
+        "batch_statistics", "rowwise/batch_norm", definitions | {"GROUP": reducing, "SPLIT": split},
+        {
+            "x": memory["x"], **({"partial": workspace} if split else statistics), **geometry,
+            "images_each": division.images_each,
+        },
+        division.items(reducing, division.images_each), (reducing, 1), kernel="batch_statistics",
     )]  # fmt: skip
-    if parts > 1:
+    if split:
         launches.append(runtime.launch(
-            "batch_join_statistics", "rowwise/batch_norm", definitions | {"GROUP": gathering, "PARTIAL": True},
-            [Workspace(6), Tensor(4), Tensor(5), *layout[:3], Constant(each, "uint"), Constant(parts, "uint")],
-            (found.channels,), (_join_group(runtime),), kernel="batch_join_statistics",
+            "batch_reduce_statistics", "rowwise/batch_norm", definitions | {"GROUP": reducing, "SPLIT": True},
+            {
+                "partial": workspace, **statistics, **division.lengths, "images_each": division.images_each,
+                "splits": division.splits,
+            },
+            (planes.channels,), (_reduce_group(runtime),), kernel="batch_reduce_statistics",
         ))  # fmt: skip
-    present = [i for i, s in enumerate(inputs) if s is not None]
     launches.append(runtime.launch(
         "batch_apply", "rowwise/batch_norm", definitions | {"GROUP": applying, "RELU": relu},
-        [
-            *(Tensor(i) for i in present), Tensor(3), Tensor(4), Tensor(5), _eps(definitions, params), *layout,
-            Constant(shared, "uint"),
-        ],
-        (channels * applying, ceil_div(found.images, shared)), (applying, 1), kernel="batch_apply",
+        memory | geometry | {"eps": params["eps"], "images_each": division.images_applied},
+        division.items(applying, division.images_applied), (applying, 1), kernel="batch_apply",
     ))  # fmt: skip
-    workspace = (2 * parts * found.channels * _item(definitions),) if parts > 1 else ()
-    return LaunchSequence("batch_norm", launches, workspace)
-
-
-def _join_group(runtime: Runtime) -> int:
-    """Channels whose parts one group joins."""
-    return 16 if runtime.features.cpu else 64
-
-
-def _item(definitions: Mapping[str, Any]) -> int:
-    return 8 if definitions["REAL"] == "double" else 4
-
-
-def _layout(planes: ChannelPlanes, *steps: int) -> list[Parameter]:
-    sizes = (planes.images, planes.channels, planes.inner)
-    return [*(Constant(n, "uint") for n in sizes), *(Constant(n, "long") for n in steps)]
-
-
-def _eps(definitions: Mapping[str, Any], params: Mapping[str, Any]) -> Constant:
-    return Constant(params["eps"], "double" if definitions["REAL"] == "double" else "float")
+    nbytes = 2 * division.splits * planes.channels * itemsize(str(definitions["REAL"]))
+    return LaunchSequence("batch_norm", launches, (nbytes,) if split else ())
 
 
 def _backward(
     runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any], *, relu: bool = False
 ) -> Launch | Declined:
-    found = batch_norm.backward(inputs, relu=relu)
-    if isinstance(found, Declined):
-        return found
-    g, x = found
-    together = _together(runtime, x)
-    bias = inputs[3] if relu else None
-    definitions = _definitions(runtime, outputs[0], x.inner, inputs[2], bias)
-    definitions |= {"GRADIENT_DTYPE": outputs[1].dtype.name, "TOGETHER": together, "RELU": relu}
-    gathering, applying = _groups(runtime, x.inner)
-    eps = _eps(definitions, params)
-    layout = _layout(x, *g.steps, *x.steps)
-    each = _images_each(runtime, x, together)
-    shared = each if runtime.features.cpu else 1
-    parts = ceil_div(x.images, each)
-    channels, first = x.channels // together, len(inputs)
-    operands = [Tensor(i) for i, s in enumerate(inputs) if s is not None]
-    mean, variance = Tensor(first - 2), Tensor(first - 1)
-    dx, dweight, dbias = (Tensor(first + i) for i in range(3))
-    shares, totals = Workspace(first + 3), Workspace(first + 4)
+    planes = batch_norm.backward(inputs, relu=relu)
+    if isinstance(planes, Declined):
+        return planes
+    g, x = planes
+    division = _divide(runtime, x)
+    definitions = _definitions(runtime, outputs[0].dtype, division)
+    definitions |= optional("WEIGHT", inputs[2]) | optional("BIAS", inputs[3] if relu else None)
+    definitions |= {"GRADIENT_DTYPE": outputs[1].dtype.name, "RELU": relu}
+    names = _BACKWARD_RELU if relu else _BACKWARD
+    memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
+    memory |= {"partial": Workspace(len(names)), "sums": Workspace(len(names) + 1), "eps": params["eps"]}
+    reducing, applying = division.groups
+    geometry = {**division.lengths, **_strides(g=g, x=x)}
+
+    def select(*operands: str) -> Args:
+        return {name: memory[name] for name in operands if name in memory}
+
+    saved = ("weight", "bias", "means", "variances", "eps")
     sums = runtime.launch(
-        "batch_sums", "rowwise/batch_norm", definitions | {"GROUP": gathering},
-        [*([*operands, eps] if relu else [Tensor(0), Tensor(1), mean]), shares, *layout, Constant(each, "uint")],
-        (channels * gathering, parts), (gathering, 1), kernel="batch_sums",
+        "batch_sums", "rowwise/batch_norm", definitions | {"GROUP": reducing},
+        select("g", "x", *(saved if relu else ("means",)), "partial") | geometry | {"images_each": division.images_each},
+        division.items(reducing, division.images_each), (reducing, 1), kernel="batch_sums",
     )  # fmt: skip
-    join = runtime.launch(
-        "batch_join_sums", "rowwise/batch_norm", definitions | {"GROUP": gathering},
-        [shares, variance, dweight, dbias, totals, eps, layout[1], Constant(parts, "uint")],
-        (x.channels,), (_join_group(runtime),), kernel="batch_join_sums",
+    reduced = runtime.launch(
+        "batch_reduce_sums", "rowwise/batch_norm", definitions | {"GROUP": reducing},
+        select("partial", "variances", "dweight", "dbias", "sums", "eps")
+        | {"channels": x.channels, "splits": division.splits},
+        (x.channels,), (_reduce_group(runtime),), kernel="batch_reduce_sums",
     )  # fmt: skip
     apply = runtime.launch(
         "batch_input_grad", "rowwise/batch_norm", definitions | {"GROUP": applying},
-        [*operands, dx, totals, eps, *layout, Constant(shared, "uint")],
-        (channels * applying, ceil_div(x.images, shared)), (applying, 1), kernel="batch_input_grad",
+        select("g", "x", *saved, "dx", "sums") | geometry | {"images_each": division.images_applied},
+        division.items(applying, division.images_applied), (applying, 1), kernel="batch_input_grad",
     )  # fmt: skip
-    size = 2 * x.channels * _item(definitions)
-    return LaunchSequence("batch_norm_grad", (sums, join, apply), (parts * size, size))
+    nbytes = 2 * x.channels * itemsize(str(definitions["REAL"]))
+    return LaunchSequence("batch_norm_grad", (sums, reduced, apply), (division.splits * nbytes, nbytes))
 
 
-LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {
+LOWERINGS: dict[str, LoweringFunction] = {
     "batch_norm": _forward,
     "batch_norm_grad": _backward,
     "batch_norm_relu": partial(_forward, relu=True),

@@ -1,172 +1,163 @@
-"""Layer norm and root-mean-square norm with their gradients."""
+"""Layer norm, RMS norm and their gradients."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_most
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import norm
-from polyhal.backends.common.problems.norm import Inputs
-from polyhal.backends.opencl.launch import Parameter
-from polyhal.backends.opencl.lowering.support import rows
+from polyhal.backends.common.problems.norm import Inputs, NormGradient
+from polyhal.backends.opencl.lowering.rowwise.arguments import Args, Definitions, itemsize, optional, tensors
+from polyhal.backends.opencl.lowering.support.rows import RowKernel, row_kernel
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, Launch
-
-Lower = Callable[[Runtime, Inputs, tuple[Spec, ...], Mapping[str, Any]], Launch | Declined]
+from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _GPU_COLUMNS = 4
+"""Columns that a work-item of a GPU sums in the first stage."""
 _GPU_ITEMS = 1 << 17
+"""Work-items that fill a GPU in the first stage."""
 _MIN_CHUNK = 16
+"""Rows that a work-item of a GPU sums at least in the first stage."""
 _TOTAL_COLUMNS, _TOTAL_SLICES = 16, 16
-"""Columns whose parts a group of a GPU adds up, and the work-items that share the parts of each."""
+"""Second stage on a GPU: columns of a group, and work-items that share the partial sums of each."""
+_TOTAL_GROUP = 64
+_PARTIAL_GROUP = 128
+_LAYER_NORM_GRADIENT = ("g", "x", "weight", "means", "scales", "dx", "dweight", "dbias")
+_RMS_NORM_GRADIENT = ("g", "x", "weight", "scales", "dx", "dweight")
 
 
-def _forward(centred: bool) -> Lower:
+def _forward(centred: bool) -> LoweringFunction:
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        found = norm.forward(inputs, outputs, params["axes"])
-        if isinstance(found, Declined):
-            return found
-        weight = inputs[1]
-        bias = inputs[2] if centred else None
-        arranged = rows.arrange(runtime, found, found[0].ndim - 1, held=1, shared=(weight, bias))
-        if isinstance(arranged, Declined):
-            return arranged
-        definitions = arranged.definitions | {
-            "CENTRED": centred,
-            "WEIGHT": weight is not None,
-            "BIAS": bias is not None,
-            "WEIGHT_DTYPE": weight.dtype.name if weight is not None else "DTYPE",
-            "BIAS_DTYPE": bias.dtype.name if bias is not None else "DTYPE",
-        }
-        first_output = len(inputs)
-        present = [i for i, s in enumerate(inputs) if s is not None]
-        tensors = [Tensor(i) for i in (*present, *range(first_output, first_output + len(outputs)))]
-        eps = Constant(params["eps"], "double" if definitions["REAL"] == "double" else "float")
-        parameters = [*tensors, eps, *arranged.parameters]
-        return runtime.launch("norm_rows", "rowwise/norm", definitions, parameters, arranged.items, arranged.group)
+        flat = norm.forward(inputs, outputs, params["axes"])
+        if isinstance(flat, Declined):
+            return flat
+        weight, bias = inputs[1], inputs[2] if centred else None
+        kernel = row_kernel(runtime, flat, flat[0].ndim - 1, cached=1, parameters=(weight, bias))
+        if isinstance(kernel, Declined):
+            return kernel
+        definitions = kernel.definitions | {"CENTRED": centred} | optional("WEIGHT", weight) | optional("BIAS", bias)
+        names = ("x", "weight", "bias", "out", "means", "scales") if centred else ("x", "weight", "out", "scales")
+        args = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
+        args |= {"eps": params["eps"], **kernel.args("x", "out")}
+        return runtime.launch("norm_rows", "rowwise/norm", definitions, args, kernel.items, kernel.group)
 
     return lower
 
 
-def _backward(centred: bool) -> Lower:
+def _backward(centred: bool) -> LoweringFunction:
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        weight, statistics = inputs[2], inputs[3:]
-        dweight = outputs[1]
-        found = norm.backward(inputs, outputs, params)
-        if isinstance(found, Declined):
-            return found
-        x = found.x
-        last = x.ndim - 1
-        arranged = rows.arrange(runtime, (found.g, x, found.dx), last, held=2, shared=(weight,), fewest=True)
-        if isinstance(arranged, Declined):
-            return arranged
-        at_once = runtime.features.cpu or bool(arranged.definitions["ROW_VECTORS"])
-        definitions = arranged.definitions | {
-            "CENTRED": centred,
-            "WEIGHT": weight is not None,
-            "WEIGHT_DTYPE": weight.dtype.name if weight is not None else "DTYPE",
-            "WEIGHT_SUMS": at_once,
-        }
-        present = [i for i, s in enumerate(inputs) if s is not None]
-        first_output = len(inputs)
-        after = first_output + len(outputs)
-        partial: list[Parameter] = [Workspace(after)] if at_once else []
-        parameters = [*(Tensor(i) for i in present), Tensor(first_output), *partial, *arranged.parameters]
-        launches = [runtime.launch(
-            "norm_rows_grad", "rowwise/norm_grad", definitions, parameters, arranged.items, arranged.group
-        )]  # fmt: skip
-        columns = 1 if at_once else _columns(arranged, found)
-        common: dict[str, str | int | bool] = {
-            "DTYPE": x.dtype.name,
-            "OUT_DTYPE": dweight.dtype.name,
-            "REAL": rows.real_type(x.dtype),
-            "WIDTH": columns,
-            "ALIGNED": columns > 1,
-            "CENTRED": centred,
-        }
-        parts = arranged.items[0] // arranged.group[0]
-        cpu, most = runtime.features.cpu, runtime.features.max_group_size
-        slices = min(_TOTAL_SLICES, power_of_two_at_most(most) // _TOTAL_COLUMNS)
-        if not at_once:
-            sums, parts = _partial_sums(runtime, arranged, found, columns, common, range(3, 3 + len(statistics)), after)
-            launches.append(sums)
-        launches.append(runtime.launch(
-            "norm_weight_total",
-            "rowwise/norm_weight_grad",
-            common | ({} if cpu else {"COLUMNS": _TOTAL_COLUMNS, "SLICES": slices}),
-            [
-                Workspace(after),
-                *(Tensor(first_output + 1 + i) for i in range(len(outputs) - 1)),
-                Constant(arranged.length, "uint"),
-                Constant(parts, "uint"),
-            ],
-            (arranged.length, 1 if cpu else slices),
-            (min(runtime.features.group_size, 64), 1) if cpu else (_TOTAL_COLUMNS, slices),
+        merged = norm.backward(inputs, outputs, params)
+        if isinstance(merged, Declined):
+            return merged
+        weight = inputs[2]
+        flat = (merged.g, merged.x, merged.dx)
+        kernel = row_kernel(runtime, flat, merged.x.ndim - 1, cached=2, parameters=(weight,), persistent=True)
+        if isinstance(kernel, Declined):
+            return kernel
+        names = _LAYER_NORM_GRADIENT if centred else _RMS_NORM_GRADIENT
+        memory = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
+        memory["partial"] = Workspace(len(names))
+        return _Gradient(runtime, merged, kernel, weight, outputs[1], memory, centred).lower()
+
+    return lower
+
+
+@dataclass(frozen=True, slots=True)
+class _Gradient:
+    """The gradients of a norm: that of x by rows, then those of weight and bias by columns."""
+
+    runtime: Runtime
+    merged: NormGradient
+    kernel: RowKernel
+    weight: InputSpec | None
+    dweight: Spec
+    memory: Args
+    """All operands, and `partial`, the sums of g * (x - mean) * scale and of g, (partials, 2, length)."""
+    centred: bool
+
+    def lower(self) -> Launch:
+        fused = self.runtime.features.cpu or bool(self.kernel.definitions["ROW_VECTORS"])
+        launches = [self._input_gradient(fused)]
+        if fused:
+            # Each group of the first launch has sums of its own.
+            columns, partials = 1, self.kernel.items[0] // self.kernel.group[0]
+        else:
+            columns, chunk = self._columns(), self._chunk()
+            partials = ceil_div(self.kernel.rows, chunk)
+            launches.append(self._partial_sums(columns, chunk, partials))
+        launches.append(self._total(columns, partials))
+        nbytes = partials * 2 * math.prod(self.dweight.shape) * itemsize(self.kernel.real)
+        return LaunchSequence("norm_grad", launches, (nbytes,))
+
+    def _select(self, *names: str) -> Args:
+        """The operands of a kernel, as far as they are present."""
+        return {name: self.memory[name] for name in names if name in self.memory}
+
+    def _input_gradient(self, fused: bool) -> Launch:
+        definitions = self.kernel.definitions | {"CENTRED": self.centred, "WEIGHT_SUMS": fused}
+        operands = ("g", "x", "weight", "means", "scales", "dx", *(("partial",) if fused else ()))
+        return self.runtime.launch(
+            "norm_rows_grad", "rowwise/norm_grad", definitions | optional("WEIGHT", self.weight),
+            self._select(*operands) | self.kernel.args("g", "x", "dx"), self.kernel.items, self.kernel.group,
+        )  # fmt: skip
+
+    def _columns(self) -> int:
+        """Columns that a work-item of a GPU sums, as one vector."""
+        m = self.merged
+        strides = (self.kernel.length, m.g_row, m.x_row)
+        aligned = m.g.aligned and m.x.aligned and all(stride % _GPU_COLUMNS == 0 for stride in strides)
+        return _GPU_COLUMNS if aligned else 1
+
+    def _chunk(self) -> int:
+        """Rows that a work-item of a GPU sums."""
+        rows, blocks = self.kernel.rows, ceil_div(self.kernel.length, self._columns())
+        return ceil_div(rows, max(1, min(ceil_div(_GPU_ITEMS, blocks), ceil_div(rows, _MIN_CHUNK))))
+
+    def _definitions(self, columns: int) -> Definitions:
+        return {
+            "DTYPE": self.merged.x.dtype.name, "OUT_DTYPE": self.dweight.dtype.name, "REAL": self.kernel.real,
+            "WIDTH": columns, "ALIGNED": columns > 1, "CENTRED": self.centred,
+        }  # fmt: skip
+
+    def _partial_sums(self, columns: int, chunk: int, partials: int) -> Launch:
+        """The first stage on a GPU: sums of chunks of rows."""
+        blocks = ceil_div(self.kernel.length, columns)
+        args = self._select("g", "x", "means", "scales", "partial") | {
+            "rows": self.kernel.rows, "length": self.kernel.length, "chunk": chunk,
+            "g_row": self.merged.g_row, "x_row": self.merged.x_row,
+        }  # fmt: skip
+        group = 32 if blocks <= 32 else min(self.runtime.features.group_size, _PARTIAL_GROUP)
+        return self.runtime.launch(
+            "norm_weight_partial", "rowwise/norm_weight_grad", self._definitions(columns), args, (blocks, partials),
+            (group, 1), kernel="norm_weight_partial",
+        )  # fmt: skip
+
+    def _total(self, columns: int, partials: int) -> Launch:
+        """The second stage: gradients of weight and bias from the partial sums."""
+        features, definitions = self.runtime.features, self._definitions(columns)
+        group, slices = (min(features.group_size, _TOTAL_GROUP), 1), 1
+        if not features.cpu:
+            slices = min(_TOTAL_SLICES, power_of_two_at_most(features.max_group_size) // _TOTAL_COLUMNS)
+            definitions |= {"COLUMNS": _TOTAL_COLUMNS, "SLICES": slices}
+            group = (_TOTAL_COLUMNS, slices)
+        args = self._select("partial", "dweight", "dbias") | {"length": self.kernel.length, "partials": partials}
+        return self.runtime.launch(
+            "norm_weight_total", "rowwise/norm_weight_grad", definitions, args, (self.kernel.length, slices), group,
             kernel="norm_weight_total",
-        ))  # fmt: skip
-        item = 8 if common["REAL"] == "double" else 4
-        workspace = parts * 2 * math.prod(dweight.shape) * item
-        return LaunchSequence("norm_grad", launches, (workspace,))
-
-    return lower
+        )  # fmt: skip
 
 
-def _columns(arranged: rows.Rows, found: norm.NormGradient) -> int:
-    """Columns that a work-item of a GPU sums side by side."""
-    steps = (arranged.length, found.g_row, found.x_row)
-    aligned = found.g.aligned and found.x.aligned and all(s % _GPU_COLUMNS == 0 for s in steps)
-    return _GPU_COLUMNS if aligned else 1
-
-
-def _partial_sums(
-    runtime: Runtime,
-    arranged: rows.Rows,
-    found: norm.NormGradient,
-    columns: int,
-    definitions: Mapping[str, str | int | bool],
-    statistics: Sequence[int],
-    workspace: int,
-) -> tuple[Launch, int]:
-    """For GPUs: the launch that sums chunks of rows into a workspace, and the number of chunks."""
-    blocks = ceil_div(arranged.length, columns)
-    chunk = ceil_div(arranged.rows, max(1, min(ceil_div(_GPU_ITEMS, blocks), ceil_div(arranged.rows, _MIN_CHUNK))))
-    parts = ceil_div(arranged.rows, chunk)
-    parameters: list[Parameter] = [
-        Tensor(0),
-        Tensor(1),
-        *(Tensor(i) for i in statistics),
-        Workspace(workspace),
-        Constant(arranged.rows, "uint"),
-        Constant(arranged.length, "uint"),
-        Constant(chunk, "uint"),
-        Constant(found.g_row, "long"),
-        Constant(found.x_row, "long"),
-    ]
-    launch = runtime.launch(
-        "norm_weight_partial",
-        "rowwise/norm_weight_grad",
-        definitions,
-        parameters,
-        (blocks, parts),
-        (_group(runtime, blocks), 1),
-        kernel="norm_weight_partial",
-    )
-    return launch, parts
-
-
-def _group(runtime: Runtime, blocks: int) -> int:
-    return 32 if blocks <= 32 else min(runtime.features.group_size, 128)
-
-
-LOWERINGS: dict[str, Lower] = {
+LOWERINGS: dict[str, LoweringFunction] = {
     "layer_norm": _forward(True),
     "layer_norm_grad": _backward(True),
     "rms_norm": _forward(False),

@@ -1,45 +1,46 @@
-"""Softmax, its logarithm and their gradients."""
+"""Softmax, log-softmax and their gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from polyhal.backends.common.launching.launch import Tensor
-from polyhal.backends.opencl.lowering.support import rows
+from polyhal.backends.common.launching.launch import Argument, Tensor
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.opencl.lowering.support.rows import row_kernel
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
-Lower = Callable[[Runtime, tuple[InputSpec | None, ...], tuple[Spec, ...], Mapping[str, Any]], Launch | Declined]
 
+def _lowering(kernel: str, operands: tuple[str, ...], log: bool) -> LoweringFunction:
+    """The lowering of a kernel with these memory parameters, the result last."""
 
-def _lowering(kernel: str, operands: int, log: bool) -> Lower:
     def lower(
         runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         specs = [s for s in (*inputs, *outputs) if isinstance(s, Spec)]
-        if len(specs) != operands + 1:
+        if len(specs) != len(operands):
             return Declined("an operand is a number")
         if any(s.dtype is not specs[0].dtype for s in specs):
             return Declined("operands of different dtypes")
-        arranged = rows.arrange(runtime, specs, params["axis"], operands)
-        if isinstance(arranged, Declined):
-            return arranged
-        definitions = arranged.definitions | {"LOG": log}
+        plan = row_kernel(runtime, specs, params["axis"], cached=len(operands) - 1)
+        if isinstance(plan, Declined):
+            return plan
+        definitions = plan.definitions | {"LOG": log}
         if kernel == "softmax" and not log:
             definitions["KEEP_EXPONENTIALS"] = specs[0].dtype.itemsize >= 4
-        tensors = [Tensor(i) for i in range(operands + 1)]
+        tensors: dict[str, Argument] = {name: Tensor(i) for i, name in enumerate(operands)}
         return runtime.launch(
-            kernel, f"rowwise/{kernel}", definitions, [*tensors, *arranged.parameters], arranged.items, arranged.group
+            kernel, f"rowwise/{kernel}", definitions, tensors | plan.args(*operands), plan.items, plan.group
         )
 
     return lower
 
 
-LOWERINGS: dict[str, Lower] = {
-    "softmax": _lowering("softmax", 1, False),
-    "log_softmax": _lowering("softmax", 1, True),
-    "softmax_grad": _lowering("softmax_grad", 2, False),
-    "log_softmax_grad": _lowering("softmax_grad", 2, True),
+LOWERINGS: dict[str, LoweringFunction] = {
+    "softmax": _lowering("softmax", ("x", "out"), False),
+    "log_softmax": _lowering("softmax", ("x", "out"), True),
+    "softmax_grad": _lowering("softmax_grad", ("g", "out", "dx"), False),
+    "log_softmax_grad": _lowering("softmax_grad", ("g", "out", "dx"), True),
 }

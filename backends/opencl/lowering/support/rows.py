@@ -1,16 +1,15 @@
-"""Launches over rows: how the work-items of a device divide strided rows (see shaders/opencl/lib/rows.h)."""
+"""Launches of kernels over rows: operands walked along one axis, with the other axes merged (shaders/opencl/lib/rows.h)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
-from polyhal.backends.common.launching.launch import Argument, Constant
+from polyhal.backends.common.launching.launch import Argument
 from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.opencl.dialect import type_name
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.support.group_reduce import exchange
 from polyhal.backends.opencl.lowering.support.prefetch import prefetch_distance
 from polyhal.backends.opencl.runtime import Runtime
@@ -20,176 +19,180 @@ from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec
 
-
-@dataclass(frozen=True, slots=True)
-class RowShape:
-    """A division of rows among work-items."""
-
-    width: int
-    """Elements per vector."""
-    lanes: int
-    """Work-items per row."""
-    group: int
-    """Work-items per group: `lanes`, or more if each has rows of its own."""
-    row_vectors: int
-    """Vectors of a row that each work-item keeps in registers; 0 if every pass reads the row again."""
-    rows_each: int
-    """Rows that a group processes in turn."""
-    aligned: bool = False
-    """Whether every vector is aligned to its size."""
-
-
 _CPU_ELEMENTS = 16384
-"""Elements per work-item of a CPU, about: enough to make its start cheap."""
-_CPU_ITEMS_PER_UNIT = 4
-"""Work-items per compute unit of a CPU, at least, to balance the load."""
+"""A work-item of a CPU takes rows of about so many elements together, to amortize its start."""
+_WORKERS = 4
+"""Work-items per compute unit of a CPU, for load balance."""
+_SCALARS = 16
+"""Elements, of all operands together, that a work-item of a GPU keeps in registers if it reads them one at a time."""
+_MIN_LANES = 32
+_TRANSACTION = 16
+"""Bytes that a work-item of a GPU moves at once."""
+_STRIDED_GROUP = 64
+_PERSISTENT_ITEMS = 512
+"""Work-items per compute unit of a GPU that accumulate over rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowTuning:
-    """How the work-items of a GPU divide rows."""
+    """How the work-items of a GPU share rows."""
 
     registers: int = 32
-    """Elements of all operands that a work-item keeps, at most."""
+    """Elements, of all operands together, that a work-item keeps in registers."""
     busy: int = 256
-    """Work-items that occupy a compute unit."""
+    """Work-items that a compute unit should have at least."""
 
 
 ROW_TUNING = Family[RowTuning]("rows", {"registers": (16, 32, 64), "busy": (128, 256, 512, 1024)})
-_SCALAR_REGISTERS = 16
-"""The same as `registers` if elements are read one at a time."""
-_MIN_LANES = 32
-_TRANSACTION = 16
-"""Bytes that a work-item of a GPU loads at once."""
-_STRIDED_GROUP = 64
-_SUM_ITEMS_PER_UNIT = 512
-"""Work-items per compute unit of a GPU that reduces over rows."""
-
-
-_STRIDES = ("0", "1", "2", "_step")
-"""What STRIDES appends to the name of an operand."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Definitions, arguments and sizes of a launch over rows."""
+class RowTile:
+    """How rows are divided among work-items."""
+
+    width: int
+    """Elements of a vector."""
+    lanes: int
+    """Work-items that share a row."""
+    group: int
+    """Work-items in a group: `lanes`, or more if each has rows of its own."""
+    row_vectors: int
+    """Vectors of a row that each work-item keeps in registers; 0 if every pass reads the row again."""
+    rows_each: int
+    """Rows that a group takes one after the other."""
+    aligned: bool = False
+    """Whether every vector is aligned to its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowKernel:
+    """How a kernel over rows is compiled and launched."""
 
     rows: int
     length: int
     definitions: dict[str, str | int | bool]
-    parameters: tuple[Parameter, ...]
-    """ROW_PARAMETERS and one STRIDES per operand."""
     items: tuple[int, ...]
     group: tuple[int, ...]
-    numbers: Mapping[str, int]
-    """ROW_PARAMETERS by name."""
+    lengths: dict[str, int]
+    """ROW_MEMBERS."""
     strides: tuple[tuple[int, int, int, int], ...]
-    """STRIDES of each operand."""
+    """STRIDE_MEMBERS of each operand: along the outer axes, and along a row."""
+
+    @property
+    def real(self) -> str:
+        """The C type in which the kernel computes."""
+        return str(self.definitions["REAL"])
 
     def args(self, *operands: str) -> dict[str, Argument]:
-        """Return ROW_PARAMETERS and the STRIDES of the operands by their names in the kernel; "" skips one."""
-        strides = zip(operands, self.strides, strict=True)
-        return {**self.numbers, **{n + a: v for n, s in strides if n for a, v in zip(_STRIDES, s, strict=True)}}
+        """ROW_MEMBERS and the STRIDE_MEMBERS of all operands, which have these names in the kernel."""
+        args: dict[str, Argument] = {**self.lengths}
+        for name, (outer0, outer1, outer2, step) in zip(operands, self.strides, strict=True):
+            args |= {
+                f"{name}_outer0": outer0, f"{name}_outer1": outer1, f"{name}_outer2": outer2, f"{name}_step": step
+            }  # fmt: skip
+        return args
 
 
-def arrange(
+def row_kernel(
     runtime: Runtime,
     specs: Sequence[Spec],
     axis: int,
-    held: int = 0,
-    shared: Sequence[InputSpec | None] = (),
-    unit: int = 0,
-    fewest: bool = False,
-) -> Rows | Declined:
-    """Divide the rows along `axis` of operands of equal shape; Declined if there are too many axes for lib/rows.h.
+    *,
+    cached: int = 0,
+    parameters: Sequence[InputSpec | None] = (),
+    boundary: int = 0,
+    persistent: bool = False,
+) -> RowKernel | Declined:
+    """Plan a kernel over rows along `axis` of operands of equal shape.
 
-    A GPU keeps rows of the first `held` operands in registers if they fit. `shared` are operands of one row that are read with
-    every row. With `unit`, no vector kept in registers crosses a multiple of it. With `fewest` there are only as many
-    work-items as occupy the device, since each reduces over its rows.
+    A GPU keeps rows of the first `cached` operands in registers if they fit. `parameters` are operands of one row that are
+    read along with every row. No vector that is kept crosses a multiple of `boundary`. If `persistent`, there are only as
+    many work-items as keep the device busy, since each has sums of its own; this applies to a CPU, and to a GPU that keeps
+    rows in registers.
     """
-    rows = rows_along(specs, axis)
-    if isinstance(rows, Declined):
-        return rows
+    merged = rows_along(specs, axis)
+    if isinstance(merged, Declined):
+        return merged
     dtype = specs[0].dtype
-    shape = (
-        _cpu_shape(runtime, dtype, rows, fewest)
+    tile = (
+        _cpu_tile(runtime, dtype, merged, persistent)
         if runtime.features.cpu
-        else _gpu_shape(runtime, specs, rows, held, shared, unit)
+        else _gpu_tile(runtime, specs, merged, cached, parameters, boundary)
     )
-    if fewest and shape.row_vectors:
-        groups = max(1, _SUM_ITEMS_PER_UNIT // shape.lanes) * runtime.features.compute_units
-        shape = replace(shape, rows_each=ceil_div(rows.count, groups))
+    if persistent and tile.row_vectors:
+        groups = max(1, _PERSISTENT_ITEMS // tile.lanes) * runtime.features.compute_units
+        tile = replace(tile, rows_each=ceil_div(merged.count, groups))
     real = real_type(dtype)
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": dtype.name, "REAL": real, "WIDTH": shape.width, "ALIGNED": shape.aligned, "GROUP": shape.group,
-        "LANES": shape.lanes, "ROW_VECTORS": shape.row_vectors,
-        "FULL": shape.row_vectors * shape.lanes * shape.width == rows.length,
-        "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, shape.lanes, shape.group),
+        "DTYPE": dtype.name, "REAL": real, "WIDTH": tile.width, "ALIGNED": tile.aligned, "GROUP": tile.group,
+        "LANES": tile.lanes, "ROW_VECTORS": tile.row_vectors,
+        "FULL": tile.row_vectors * tile.lanes * tile.width == merged.length,
+        "EXCHANGE": exchange(runtime, 8 if real == "double" else 4, tile.lanes, tile.group),
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
         "POLYNOMIAL_EXP": polynomial_exp(runtime, dtype), "POLYNOMIAL_EXP_FAST": runtime.features.cpu and real == "float",
         "PTX_EXP_FAST": runtime.features.compute_capability > 0 and dtype.itemsize == 2,
         "PTX_BFLOAT16": runtime.features.tensor_cores,
     }  # fmt: skip
-    numbers = {
-        "rows": rows.count, "length": rows.length, "rows_each": shape.rows_each, "rows1": rows.outer[1], "rows2": rows.outer[2],
+    lengths = {
+        "rows": merged.count, "length": merged.length, "rows_each": tile.rows_each, "outer1": merged.outer[1],
+        "outer2": merged.outer[2],
     }  # fmt: skip
-    strides = tuple((*stride, step) for stride, step in zip(rows.strides, rows.steps, strict=True))
-    parameters = [Constant(v, "ulong" if name == "rows" else "uint") for name, v in numbers.items()]
-    parameters += [Constant(v, "long") for stride in strides for v in stride]
-    items = ceil_div(rows.count, shape.rows_each) * shape.lanes
-    return Rows(rows.count, rows.length, definitions, tuple(parameters), (items,), (shape.group,), numbers, strides)
+    strides = tuple((*outer, step) for outer, step in zip(merged.strides, merged.steps, strict=True))
+    items = ceil_div(merged.count, tile.rows_each) * tile.lanes
+    return RowKernel(merged.count, merged.length, definitions, (items,), (tile.group,), lengths, strides)
 
 
-def _cpu_shape(runtime: Runtime, dtype: DType, rows: StridedRows, fewest: bool) -> RowShape:
-    """Divide rows on a CPU: several rows per work-item, in vectors no longer than a row."""
+def _cpu_tile(runtime: Runtime, dtype: DType, merged: StridedRows, persistent: bool) -> RowTile:
+    """Some rows per work-item, in vectors as wide as fit in a row."""
     features = runtime.features
-    if not rows.contiguous:
-        return RowShape(width=1, lanes=1, group=1, row_vectors=0, rows_each=1)
+    if not merged.contiguous:
+        return RowTile(width=1, lanes=1, group=1, row_vectors=0, rows_each=1)
     width = max(1, features.vector_width // (2 if real_type(dtype) == "double" else 1))
-    while width > rows.length and width > 1:
+    while width > merged.length and width > 1:
         width //= 2
-    each = max(1, ceil_div(rows.count, _CPU_ITEMS_PER_UNIT * features.compute_units))
-    if not fewest:
-        each = max(1, min(_CPU_ELEMENTS // rows.length, each))
-    return RowShape(width, lanes=1, group=1, row_vectors=0, rows_each=each)
+    rows_each = max(1, ceil_div(merged.count, _WORKERS * features.compute_units))
+    if not persistent:
+        rows_each = max(1, min(_CPU_ELEMENTS // merged.length, rows_each))
+    return RowTile(width, lanes=1, group=1, row_vectors=0, rows_each=rows_each)
 
 
-def _gpu_shape(
+def _gpu_tile(
     runtime: Runtime,
     specs: Sequence[Spec],
-    rows: StridedRows,
-    held: int,
-    shared: Sequence[InputSpec | None],
-    unit: int,
-) -> RowShape:
-    """Divide rows on a GPU: a group per row if it is contiguous, kept in registers if they suffice."""
-    if not rows.contiguous:
-        # Neighbouring rows are then contiguous, and so are the loads of neighbouring work-items.
-        return RowShape(width=1, lanes=1, group=_STRIDED_GROUP, row_vectors=0, rows_each=1)
+    merged: StridedRows,
+    cached: int,
+    parameters: Sequence[InputSpec | None],
+    boundary: int,
+) -> RowTile:
+    """A group per row, in aligned vectors if all operands allow it."""
+    if not merged.contiguous:
+        # Neighbouring rows are then contiguous in memory, so neighbouring work-items take them.
+        return RowTile(width=1, lanes=1, group=_STRIDED_GROUP, row_vectors=0, rows_each=1)
     width = max(1, _TRANSACTION // specs[0].dtype.itemsize)
-    steps = [unit, *(t for stride in rows.strides for t in stride)]
-    if all(s.aligned for s in (*specs, *shared) if isinstance(s, Spec)) and all(t % width == 0 for t in steps):
-        shape = _group_per_row(runtime, rows, held, width)
-        # Only whole vectors can be kept in registers.
-        if rows.length % width == 0 or not shape.row_vectors:
-            return shape
-    return _group_per_row(runtime, rows, held, 1)
+    distances = [boundary, *(stride for outer in merged.strides for stride in outer)]
+    aligned = all(s.aligned for s in (*specs, *parameters) if isinstance(s, Spec))
+    if aligned and all(distance % width == 0 for distance in distances):
+        tile = _row_per_group(runtime, merged, cached, width)
+        # Rows in registers consist of whole vectors.
+        if merged.length % width == 0 or not tile.row_vectors:
+            return tile
+    return _row_per_group(runtime, merged, cached, 1)
 
 
-def _group_per_row(runtime: Runtime, rows: StridedRows, held: int, width: int) -> RowShape:
-    """Divide contiguous rows among groups of a GPU, in vectors of `width` elements."""
-    vectors = ceil_div(rows.length, width)
-    tuning = runtime.tuning.choose(ROW_TUNING, f"{size_class(rows.count, rows.length)} {held}", RowTuning())
-    max_vectors = (tuning.registers if width > 1 else _SCALAR_REGISTERS) // width // max(held, 1)
+def _row_per_group(runtime: Runtime, merged: StridedRows, cached: int, width: int) -> RowTile:
+    """How groups of a GPU share contiguous rows, in vectors of so many elements."""
+    vectors = ceil_div(merged.length, width)
+    tuning = runtime.tuning.choose(ROW_TUNING, f"{size_class(merged.count, merged.length)} {cached}", RowTuning())
+    most = (tuning.registers if width > 1 else _SCALARS) // width // max(cached, 1)
     limit = min(runtime.features.max_group_size, 1024)
-    lanes = max(_MIN_LANES, min(limit, power_of_two_at_least(ceil_div(vectors, max(max_vectors, 1)))))
+    lanes = max(_MIN_LANES, min(limit, power_of_two_at_least(ceil_div(vectors, max(most, 1)))))
     busy = tuning.busy * runtime.features.compute_units
-    while lanes * 2 <= min(limit, vectors) and lanes * rows.count < busy:
+    while lanes * 2 <= min(limit, vectors) and lanes * merged.count < busy:
         lanes *= 2
     row_vectors = ceil_div(vectors, lanes)
-    if not held or row_vectors > max_vectors:
+    if not cached or row_vectors > most:
         lanes, row_vectors = min(runtime.features.group_size, max(_MIN_LANES, lanes)), 0
-    return RowShape(width, lanes, lanes, row_vectors, 1, aligned=width > 1)
+    return RowTile(width, lanes, lanes, row_vectors, 1, aligned=width > 1)
 
 
 def polynomial_exp(runtime: Runtime, dtype: DType) -> bool:
@@ -198,5 +201,5 @@ def polynomial_exp(runtime: Runtime, dtype: DType) -> bool:
 
 
 def real_type(dtype: DType) -> str:
-    """Return the OpenCL C type in which a dtype is computed."""
+    """Return the C type in which a dtype is computed."""
     return type_name(register_class(dtype))
