@@ -1,13 +1,15 @@
-// Position of the first extreme element of columns: a work-item owns WIDTH neighbouring columns and walks down one part of their
-// terms, `piece` neighbouring ones, UNROLL rows at a time.
+// Position of the first extreme term of columns (argmax, argmin): a work-item takes one split of WIDTH contiguous columns,
+// `chunk` neighbouring terms, UNROLL rows at a time.
 //
-// Arguments and results as in reduction/arg_rows.cl, where the inner kept axis has stride 1. POSITION is a signed type as wide as the element's.
+// Axes and results as in reduction/arg_rows.cl, where the inner kept axis has stride 1. POSITION is a signed type as wide as
+// an element.
 
 #ifndef WIDTH
 #define WIDTH 4
 #endif
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
+#include "reduction/geometry.h"
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -19,8 +21,8 @@
 #ifndef BETTER
 #define BETTER >
 #endif
-#ifndef PARTIAL
-#define PARTIAL 0
+#ifndef SPLIT
+#define SPLIT 0
 #endif
 
 #define T COMPUTE(DTYPE)
@@ -47,55 +49,61 @@ inline VEC(T) some(__global const STORAGE(DTYPE) *p, uint lanes) {
 #define CONVERT_MASK(condition) (condition)
 #endif
 
-__kernel void reduction_arg_columns(__global const STORAGE(DTYPE) *x, const ulong x_offset,
-#if PARTIAL
-                                 __global T *values, __global ulong *places,
+#if SPLIT
+// The best term of each split, and its position.
+#define POSITIONS_RESULT __global T *values, __global ulong *positions
 #else
-                                 __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+#define POSITIONS_RESULT __global STORAGE(OUT_DTYPE) *out, const ulong out_offset
 #endif
-                                 const ulong k0, const long k0s, const ulong k1, const long k1s, const long r0s, const ulong r1,
-                                 const long r1s, const ulong length, const ulong parts, const ulong piece) {
-    const ulong chunks = (k1 + WIDTH - 1) / WIDTH;
+
+__kernel void reduction_arg_columns(__global const STORAGE(DTYPE) *x, const ulong x_offset, POSITIONS_RESULT,
+                                    const ReductionGeometry geometry) {
+    DECLARE_AXES;
+    const ulong column_blocks = (kept_inner + WIDTH - 1) / WIDTH;
     const ulong item = get_global_id(0);
-    const ulong slab = item / chunks;
-    const ulong column = (item - slab * chunks) * WIDTH;
-    const ulong part = slab / k0;
-    const ulong outer_kept = slab - part * k0;
-    if (part >= parts) return;
-    const uint left = min((ulong)WIDTH, k1 - column);
-    x += (long)x_offset + (long)outer_kept * k0s + (long)column;
-    ulong at = part * piece;
-    const ulong first = at, end = min(at + piece, length);
+    const ulong slab = item / column_blocks;
+    const ulong column = (item - slab * column_blocks) * WIDTH;
+    const ulong split = slab / kept_outer;
+    const ulong outer_kept = slab - split * kept_outer;
+    if (split >= splits) return;
+    const uint left = min((ulong)WIDTH, kept_inner - column);
+    x += (long)x_offset + (long)outer_kept * kept_outer_stride + (long)column;
+    ulong at = split * chunk;
+    const ulong first = at, end = min(at + chunk, length);
     VEC(T) best = (VEC(T))(0);
     VEC(POSITION) place = (VEC(POSITION))(0);
-    if (at < end) best = some(x + (long)(at / r1) * r0s + (long)(at % r1) * r1s, left);
+    if (at < end) {
+        const long start = (long)(at / reduced_inner) * reduced_outer_stride + (long)(at % reduced_inner) * reduced_inner_stride;
+        best = some(x + start, left);
+    }
     while (at < end) {
-        const ulong outer = at / r1;
-        const ulong inner = at - outer * r1;
-        const ulong count = min(end - at, r1 - inner);
-        __global const STORAGE(DTYPE) *run = x + (long)outer * r0s + (long)inner * r1s;
+        const ulong outer = at / reduced_inner;
+        const ulong inner = at - outer * reduced_inner;
+        const ulong count = min(end - at, reduced_inner - inner);
+        __global const STORAGE(DTYPE) *run =
+            x + (long)outer * reduced_outer_stride + (long)inner * reduced_inner_stride;
         const POSITION base = (POSITION)(at - first);
         ulong i = 0;
         if (left == WIDTH) {
             for (; i + UNROLL <= count; i += UNROLL) {
                 VEC(T) v[UNROLL];
-                for (uint u = 0; u < UNROLL; u++) v[u] = LOADV(DTYPE, run + (long)(i + u) * r1s);
+                for (uint u = 0; u < UNROLL; u++) v[u] = LOADV(DTYPE, run + (long)(i + u) * reduced_inner_stride);
                 for (uint u = 0; u < UNROLL; u++) COMPARE(v[u], base + (POSITION)(i + u))
             }
         }
         for (; i < count; i++) {
-            const VEC(T) v = some(run + (long)i * r1s, left);
+            const VEC(T) v = some(run + (long)i * reduced_inner_stride, left);
             COMPARE(v, base + (POSITION)i)
         }
         at += count;
     }
     for (uint j = 0; j < left; j++) {
-        const ulong task = (outer_kept * k1 + column + j) * parts + part;
-        // A part beyond the end has no place.
+        const ulong task = (outer_kept * kept_inner + column + j) * splits + split;
+        // A split beyond the end has no position.
         const ulong found = first < end ? first + (ulong)LANE(POSITION, place, j) : ULONG_MAX;
-#if PARTIAL
+#if SPLIT
         values[task] = LANE(T, best, j);
-        places[task] = found;
+        positions[task] = found;
 #else
         STORE(OUT_DTYPE, found, out, out_offset + task);
 #endif

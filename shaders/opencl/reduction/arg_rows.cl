@@ -1,14 +1,16 @@
-// Position of the first extreme element of rows: LANES work-items share a part of a row. Each walks it in blocks of BLOCK vectors,
-// whose extreme it compares with the best so far, and looks for the place in the block that won only at the end.
+// Position of the first extreme term of rows (argmax, argmin): LANES work-items share a split of a row. Each compares the
+// extreme of a block of BLOCK vectors with the best so far, and searches only the winning block for the position at the end.
 //
-// Rows are numbered over two kept axes, terms over two reduced axes, in the order in which positions count (arguments as in
-// reduction/rows.cl). A NaN counts as the extreme. With PARTIAL, the best term of part p of `parts` and its position go to values[row * parts + p] and places[row * parts + p], and join_positions finds the best of the parts.
+// Axes, splits and chunks as in reduction/geometry.h; positions count terms in the order of the reduced axes. A NaN is the
+// extreme. With SPLIT, (row, split) gives values[row * splits + split] and positions[row * splits + split], and
+// reduce_positions finds the best of all splits.
 
 #ifndef WIDTH
 #define WIDTH 4
 #endif
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
+#include "reduction/geometry.h"
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -24,8 +26,8 @@
 #ifndef GROUP
 #define GROUP 64
 #endif
-#ifndef PARTIAL
-#define PARTIAL 0
+#ifndef SPLIT
+#define SPLIT 0
 #endif
 #define TERM COMPUTE(DTYPE)
 #include "lib/combine.h"
@@ -38,7 +40,7 @@
 #define LANE(v, j) (((__private T *)&(v))[j])
 #define IS_BEST(value) ((value) == best || ((value) != (value) && best != best))
 #if WIDTH == 1
-#define READ(p, i) LOAD(DTYPE, p, (long)(i) * r1s)
+#define READ(p, i) LOAD(DTYPE, p, (long)(i) * reduced_inner_stride)
 #else
 #define READ(p, i) LOADV(DTYPE, (p) + (i) * WIDTH)
 #endif
@@ -55,53 +57,57 @@ inline int precedes(T a, ulong i, T b, ulong j) {
 // Whether a later term wins: by a better value, or by being the first NaN.
 inline int surpasses(T a, T best) { return a BETTER best || (a != a && best == best); }
 
-// The best (value, place) of the LANES work-items of a team, known to its first.
+// The best (value, place) of the LANES work-items that share a row; only the first knows it.
 #if LANES == 1
-#define JOIN_TEAM(best, place)
+#define REDUCE_POSITIONS(best, place)
 #else
-#define JOIN_TEAM(best, place) \
-    __local T team_values[GROUP]; \
-    __local ulong team_places[GROUP]; \
-    team_values[LOCAL_ID] = best; \
-    team_places[LOCAL_ID] = place; \
+#define REDUCE_POSITIONS(best, place) \
+    __local T lane_values[GROUP]; \
+    __local ulong lane_places[GROUP]; \
+    lane_values[LOCAL_ID] = best; \
+    lane_places[LOCAL_ID] = place; \
     for (uint reach = LANES / 2; reach > 0; reach /= 2) { \
         barrier(CLK_LOCAL_MEM_FENCE); \
         if (LANE_ID < reach) { \
-            const T other = team_values[LOCAL_ID + reach]; \
-            const ulong there = team_places[LOCAL_ID + reach]; \
+            const T other = lane_values[LOCAL_ID + reach]; \
+            const ulong there = lane_places[LOCAL_ID + reach]; \
             if (precedes(other, there, best, place)) { \
-                best = team_values[LOCAL_ID] = other; \
-                place = team_places[LOCAL_ID] = there; \
+                best = lane_values[LOCAL_ID] = other; \
+                place = lane_places[LOCAL_ID] = there; \
             } \
         } \
     }
 #endif
 
-__kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x_offset,
-#if PARTIAL
-                         __global T *values, __global ulong *places,
+#if SPLIT
+// The best term of each split, and its position.
+#define POSITIONS_RESULT __global T *values, __global ulong *positions
 #else
-                         __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+#define POSITIONS_RESULT __global STORAGE(OUT_DTYPE) *out, const ulong out_offset
 #endif
-                         const ulong k0, const long k0s, const ulong k1, const long k1s, const long r0s, const ulong r1,
-                         const long r1s, const ulong length, const ulong parts, const ulong piece) {
+
+__kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x_offset, POSITIONS_RESULT,
+                                 const ReductionGeometry geometry) {
+    DECLARE_AXES;
     const ulong task = get_global_id(0) / LANES;
     const uint lane = LANE_ID;
-    const bool active = task < k0 * k1 * parts;
+    const bool active = task < kept_outer * kept_inner * splits;
     T best = 0;
     ulong place = NOWHERE;
     if (active) {
-        const ulong row = task / parts;
-        x += (long)x_offset + (long)(row / k1) * k0s + (long)(row % k1) * k1s;
+        const ulong row = task / splits;
+        x += (long)x_offset + (long)(row / kept_inner) * kept_outer_stride;
+        x += (long)(row % kept_inner) * kept_inner_stride;
         bool whole_block = false;
-        for (ulong begin = (task - row * parts) * piece; begin < length; begin += parts * piece) {
-            const ulong end = min(begin + piece, length);
+        for (ulong begin = (task - row * splits) * chunk; begin < length; begin += splits * chunk) {
+            const ulong end = min(begin + chunk, length);
             ulong at = begin;
             while (at < end) {
-                const ulong outer = at < r1 ? 0 : at / r1;
-                const ulong inner = at - outer * r1;
-                const uint count = min(min(end - at, r1 - inner), (ulong)LONGEST);
-                __global const STORAGE(DTYPE) *run = x + (long)outer * r0s + (long)inner * r1s;
+                const ulong outer = at < reduced_inner ? 0 : at / reduced_inner;
+                const ulong inner = at - outer * reduced_inner;
+                const uint count = min(min(end - at, reduced_inner - inner), (ulong)LONGEST);
+                __global const STORAGE(DTYPE) *run =
+                    x + (long)outer * reduced_outer_stride + (long)inner * reduced_inner_stride;
                 const uint vectors = count / WIDTH, whole = vectors - vectors % (BLOCK * LANES);
                 uint i = lane;
                 for (; i < whole; i += BLOCK * LANES) {
@@ -122,7 +128,7 @@ __kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x
                 }
                 for (; i < vectors; i += LANES) {
                     for (uint j = 0; j < WIDTH; j++) {
-                        const T value = LOAD(DTYPE, run, (long)(i * WIDTH + j) * r1s);
+                        const T value = LOAD(DTYPE, run, (long)(i * WIDTH + j) * reduced_inner_stride);
                         if (place == NOWHERE || surpasses(value, best)) {
                             best = value;
                             place = at + i * WIDTH + j;
@@ -131,7 +137,7 @@ __kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x
                     }
                 }
                 for (uint j = vectors * WIDTH + lane; j < count; j += LANES) {
-                    const T value = LOAD(DTYPE, run, (long)j * r1s);
+                    const T value = LOAD(DTYPE, run, (long)j * reduced_inner_stride);
                     if (place == NOWHERE || surpasses(value, best)) {
                         best = value;
                         place = at + j;
@@ -143,8 +149,9 @@ __kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x
         }
         if (whole_block) {
             const ulong begun = place;
-            const ulong outer = begun / r1;
-            __global const STORAGE(DTYPE) *run = x + (long)outer * r0s + (long)(begun - outer * r1) * r1s;
+            const ulong outer = begun / reduced_inner;
+            __global const STORAGE(DTYPE) *run =
+                x + (long)outer * reduced_outer_stride + (long)(begun - outer * reduced_inner) * reduced_inner_stride;
 #if WIDTH > 4
             bool found = false;
             for (uint u = 0; u < BLOCK && !found; u++) {
@@ -155,7 +162,7 @@ __kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x
                 }
             }
 #else
-            // All loads at once: one by one, each would wait for the one before.
+            // All loads are issued before the first comparison.
             VEC(T) block[BLOCK];
 #pragma unroll
             for (uint u = 0; u < BLOCK; u++) block[u] = READ(run, u * LANES);
@@ -170,33 +177,33 @@ __kernel void reduction_arg_rows(__global const STORAGE(DTYPE) *x, const ulong x
 #endif
         }
     }
-    JOIN_TEAM(best, place)
+    REDUCE_POSITIONS(best, place)
     if (active && lane == 0) {
-#if PARTIAL
+#if SPLIT
         values[task] = best;
-        places[task] = place;
+        positions[task] = place;
 #else
         STORE(OUT_DTYPE, place, out, out_offset + task);
 #endif
     }
 }
 
-__kernel void join_positions(__global const T *values, __global const ulong *places, __global STORAGE(OUT_DTYPE) *out,
-                             const ulong out_offset, const ulong results, const ulong parts) {
+__kernel void reduce_positions(__global const T *values, __global const ulong *positions, __global STORAGE(OUT_DTYPE) *out,
+                             const ulong out_offset, const ulong results, const ulong splits) {
     const ulong row = get_global_id(0) / LANES;
     const bool active = row < results;
     T best = 0;
     ulong place = NOWHERE;
     if (active) {
-        for (ulong part = LANE_ID; part < parts; part += LANES) {
-            const T value = values[row * parts + part];
-            const ulong there = places[row * parts + part];
+        for (ulong split = LANE_ID; split < splits; split += LANES) {
+            const T value = values[row * splits + split];
+            const ulong there = positions[row * splits + split];
             if (precedes(value, there, best, place)) {
                 best = value;
                 place = there;
             }
         }
     }
-    JOIN_TEAM(best, place)
+    REDUCE_POSITIONS(best, place)
     if (active && LANE_ID == 0) STORE(OUT_DTYPE, place, out, out_offset + row);
 }

@@ -1,10 +1,9 @@
-// Reduction across rows: a work-item owns STRIPS * WIDTH neighbouring columns and walks down one part of their terms. Several
-// strips suit CPUs, whose caches want more than one line from each row; several rows under way suit GPUs.
+// Reduction across rows: a work-item reduces one split of STRIPS * WIDTH contiguous columns. Several strips suit CPUs, whose
+// caches need more than one line of each row; several rows in flight suit GPUs. With SLICES, that many work-items of a group
+// of GROUP share each split (sliced-K).
 //
-// With SLICES, so many work-items of a group of GROUP take each part together, one piece after the other.
-//
-// Arguments as in reduction/rows.cl, where the inner kept axis has stride 1; a part is one piece. Result (row, part) goes to
-// out[row * parts + part].
+// Axes as in reduction/geometry.h, where the inner kept axis has stride 1; a split is one chunk. The result of (row, split)
+// goes to out[row * splits + split].
 
 #ifndef WIDTH
 #define WIDTH 4
@@ -15,6 +14,7 @@
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "lib/combine.h"
+#include "reduction/geometry.h"
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -24,10 +24,6 @@
 #define OPERATION sum
 #define IDENTITY 0
 #define DIVIDE 0
-#endif
-#ifndef X_IS_WORKSPACE
-#define X_IS_WORKSPACE 0
-#define OUT_IS_WORKSPACE 0
 #endif
 
 #ifndef SLICES
@@ -45,54 +41,44 @@
 #define SPAN (STRIPS * WIDTH)
 #define LANE(type, v, j) (((__private type *)&(v))[j])
 
-__kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x,
-#if !X_IS_WORKSPACE
-                             const ulong x_offset,
-#endif
-                             __global STORAGE(OUT_DTYPE) *out,
-#if !OUT_IS_WORKSPACE
-                             const ulong out_offset,
-#endif
-                             const ulong k0, const long k0s, const ulong k1, const long k1s, const long r0s, const ulong r1,
-                             const long r1s, const ulong length, const ulong parts, const ulong piece,
-                             const ACCUMULATOR divisor) {
-    const ulong chunks = (k1 + SPAN - 1) / SPAN;
+__kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                           __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                                           const ACCUMULATOR divisor, const ReductionGeometry geometry) {
+    DECLARE_AXES;
+    const ulong column_blocks = (kept_inner + SPAN - 1) / SPAN;
 #if SLICES > 1
     const ulong item = (ulong)get_group_id(0) * ACROSS + get_local_id(0) % ACROSS;
     const uint slice = get_local_id(0) / ACROSS;
 #else
     const ulong item = get_global_id(0);
 #endif
-    const ulong slab = item / chunks;
-    const ulong column = (item - slab * chunks) * SPAN;
-    const ulong part = slab / k0;
-    const ulong outer_kept = slab - part * k0;
+    const ulong slab = item / column_blocks;
+    const ulong column = (item - slab * column_blocks) * SPAN;
+    const ulong split = slab / kept_outer;
+    const ulong outer_kept = slab - split * kept_outer;
 #if SLICES == 1
-    if (part >= parts) return;
+    if (split >= splits) return;
 #endif
-    const uint left = min((ulong)SPAN, k1 - column);
-#if !X_IS_WORKSPACE
+    const uint left = min((ulong)SPAN, kept_inner - column);
     x += x_offset;
-#endif
-#if !OUT_IS_WORKSPACE
     out += out_offset;
-#endif
-    x += (long)outer_kept * k0s + (long)column;
+    x += (long)outer_kept * kept_outer_stride + (long)column;
 #if SLICES > 1
-    ulong at = part * piece + slice * (piece / SLICES);
-    const ulong end = part < parts ? min(at + piece / SLICES, length) : 0;
+    ulong at = split * chunk + slice * (chunk / SLICES);
+    const ulong end = split < splits ? min(at + chunk / SLICES, length) : 0;
 #else
-    ulong at = part * piece;
-    const ulong end = min(at + piece, length);
+    ulong at = split * chunk;
+    const ulong end = min(at + chunk, length);
 #endif
     VEC(ACCUMULATOR) total[STRIPS];
     for (uint s = 0; s < STRIPS; s++) total[s] = (VEC(ACCUMULATOR))(IDENTITY);
     while (at < end) {
-        const ulong outer = at / r1;
-        const ulong inner = at - outer * r1;
+        const ulong outer = at / reduced_inner;
+        const ulong inner = at - outer * reduced_inner;
         // A block ends with the run, so that its elements are a fixed distance apart.
-        const ulong count = min(min(end - at, r1 - inner), (ulong)BLOCK);
-        __global const STORAGE(DTYPE) *run = x + (long)outer * r0s + (long)inner * r1s;
+        const ulong count = min(min(end - at, reduced_inner - inner), (ulong)BLOCK);
+        __global const STORAGE(DTYPE) *run =
+            x + (long)outer * reduced_outer_stride + (long)inner * reduced_inner_stride;
         VEC(ACCUMULATOR) block[STRIPS];
         for (uint s = 0; s < STRIPS; s++) block[s] = (VEC(ACCUMULATOR))(IDENTITY);
         if (left == SPAN) {
@@ -100,7 +86,9 @@ __kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x,
             for (; i + UNROLL <= count; i += UNROLL) {
                 VEC(COMPUTE(DTYPE)) loaded[UNROLL][STRIPS];
                 for (uint u = 0; u < UNROLL; u++) {
-                    for (uint s = 0; s < STRIPS; s++) loaded[u][s] = LOADV(DTYPE, run + (long)(i + u) * r1s + s * WIDTH);
+                    for (uint s = 0; s < STRIPS; s++) {
+                        loaded[u][s] = LOADV(DTYPE, run + (long)(i + u) * reduced_inner_stride + s * WIDTH);
+                    }
                 }
                 for (uint u = 0; u < UNROLL; u++) {
                     for (uint s = 0; s < STRIPS; s++) {
@@ -112,7 +100,7 @@ __kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x,
             }
             for (; i < count; i++) {
                 for (uint s = 0; s < STRIPS; s++) {
-                    const VEC(COMPUTE(DTYPE)) v = LOADV(DTYPE, run + (long)i * r1s + s * WIDTH);
+                    const VEC(COMPUTE(DTYPE)) v = LOADV(DTYPE, run + (long)i * reduced_inner_stride + s * WIDTH);
                     const VEC(ACCUMULATOR) mapped = MAP(v);
                     block[s] = COMBINE_VECTORS(block[s], mapped);
                 }
@@ -122,7 +110,9 @@ __kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x,
                 for (uint s = 0; s * WIDTH < left; s++) {
                     VEC(COMPUTE(DTYPE)) v = (VEC(COMPUTE(DTYPE)))(0);
                     const uint lanes = min(left - s * WIDTH, (uint)WIDTH);
-                    for (uint j = 0; j < lanes; j++) LANE(COMPUTE(DTYPE), v, j) = LOAD(DTYPE, run, (long)i * r1s + s * WIDTH + j);
+                    for (uint j = 0; j < lanes; j++) {
+                        LANE(COMPUTE(DTYPE), v, j) = LOAD(DTYPE, run, (long)i * reduced_inner_stride + s * WIDTH + j);
+                    }
                     const VEC(ACCUMULATOR) mapped = MAP(v);
                     block[s] = COMBINE_VECTORS(block[s], mapped);
                 }
@@ -132,23 +122,23 @@ __kernel NO_AUTOVEC void reduction_columns(__global const STORAGE(DTYPE) *x,
         at += count;
     }
 #if SLICES > 1
-    __local VEC(ACCUMULATOR) shares[SLICES][ACROSS];
-    shares[slice][get_local_id(0) % ACROSS] = total[0];
+    __local VEC(ACCUMULATOR) partial[SLICES][ACROSS];
+    partial[slice][get_local_id(0) % ACROSS] = total[0];
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (slice > 0 || part >= parts) return;
-    for (uint s = 1; s < SLICES; s++) total[0] = COMBINE_VECTORS(total[0], shares[s][get_local_id(0) % ACROSS]);
+    if (slice > 0 || split >= splits) return;
+    for (uint s = 1; s < SLICES; s++) total[0] = COMBINE_VECTORS(total[0], partial[s][get_local_id(0) % ACROSS]);
 #endif
-    // On GPUs, lanes must be numbered by constants: a register that is indexed by a variable lies in memory.
+    // On GPUs, the loop is unrolled for constant lane indices: a register indexed by a variable is spilled to memory.
 #if STRIPS == 1
 #pragma unroll
 #endif
     for (uint j = 0; j < SPAN; j++) {
         if (j >= left) break;
-        const ulong row = outer_kept * k1 + column + j;
+        const ulong row = outer_kept * kept_inner + column + j;
         ACCUMULATOR value = LANE(ACCUMULATOR, total[j / WIDTH], j % WIDTH);
 #if DIVIDE
         value /= divisor;
 #endif
-        STORE(OUT_DTYPE, (COMPUTE(OUT_DTYPE))value, out, row * parts + part);
+        STORE(OUT_DTYPE, (COMPUTE(OUT_DTYPE))value, out, row * splits + split);
     }
 }

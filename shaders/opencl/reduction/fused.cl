@@ -1,11 +1,13 @@
-// A fused group of elementwise ops over operands of any layout, and the reduction of its value over some axes.
+// A fused group of pointwise ops over operands of any layout, and a reduction of its value over some axes.
 //
-// Terms are numbered by runs. BY_ROWS 1: vectors walk along a reduced axis of `inner` elements, `span` of them per run, `blocks`
-// runs to a row; a group of GROUP work-items makes one part of one result. BY_ROWS 0: a work-item makes one part of the results of
-// STRIPS x WIDTH neighbours on a kept axis of `inner` elements, and a run is one term of each. Part p takes `share` of the `runs` from
-// p * share on; result i of part p goes to out[p * results + i]. What varies with the ops is generated (see
-// lowering/fused.py): LOCATE_KEPT turns the number of a row of results into a pointer per operand, LOCATE_REDUCED that of a run,
-// LOAD_FULL and LOAD_PART fill the input registers, COMPUTE_ALL makes `value`. The defaults sum the rows of one array of floats.
+// Terms are numbered by runs. With BY_ROWS, vectors run along a reduced axis of `inner` elements, `span` of them per run and
+// `blocks` runs per row; a group of GROUP work-items reduces one split of one result. Without, a work-item reduces one split
+// of STRIPS * WIDTH contiguous results on a kept axis of `inner` elements, and a run is one term of each. Split s takes
+// `runs_each` of the `runs` runs from s * runs_each on; its result i goes to out[s * results + i].
+//
+// What varies with the ops is generated (lowering/reduction/fused.py): LOCATE_KEPT turns the index of a row of results into a
+// pointer per operand, LOCATE_REDUCED that of a run, LOAD_FULL and LOAD_PART fill the input registers, COMPUTE_ALL computes
+// `value`. The defaults sum the rows of one float array.
 
 #ifndef WIDTH
 #define WIDTH 4
@@ -20,7 +22,7 @@
 #ifndef WHOLE
 #define WHOLE 0
 #endif
-// GPUs gain from several loads under way.
+// GPUs gain from several loads in flight.
 #if ALIGNED
 #define UNROLLED _Pragma("unroll 4")
 #else
@@ -43,16 +45,13 @@
 #define OPERATION sum
 #define IDENTITY 0
 #endif
-#ifndef OUT_IS_WORKSPACE
-#define OUT_IS_WORKSPACE 0
-#endif
 
 #ifndef PARAMETERS
 #define PARAMETERS __global const float *p0, const ulong p0_offset
-#define GEOMETRY uint inner, chunks, blocks, span, runs, share, parts, items; int s0_0; float scale;
+#define GEOMETRY uint inner, chunks, blocks, span, runs, runs_each, splits, items; int s0_0; float scale;
 #define UNPACK_GEOMETRY                                                                                            \
     const uint inner = geometry.inner, chunks = geometry.chunks, blocks = geometry.blocks, span = geometry.span,   \
-               runs = geometry.runs, share = geometry.share, parts = geometry.parts, items = geometry.items;       \
+               runs = geometry.runs, runs_each = geometry.runs_each, splits = geometry.splits, items = geometry.items;       \
     const int s0_0 = geometry.s0_0;                                                                                \
     const float scale = geometry.scale;
 #define LOCATE_KEPT __global const float *k0 = p0 + p0_offset + (OFFSET)row * s0_0;
@@ -73,15 +72,10 @@ typedef struct {
     GEOMETRY
 } FusedGeometry;
 
-__kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out,
-#if !OUT_IS_WORKSPACE
-                           const ulong out_offset,
-#endif
-                           const FusedGeometry geometry) {
+__kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                              const FusedGeometry geometry) {
     UNPACK_GEOMETRY
-#if !OUT_IS_WORKSPACE
     out += out_offset;
-#endif
 #if BY_ROWS
     GROUP_SCRATCH(REAL)
     const INDEX item = get_group_id(0);
@@ -89,10 +83,10 @@ __kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out,
     const INDEX item = get_global_id(0);
 #endif
     if (item >= items) return;
-    const INDEX rows_and_chunks = items / parts;
-    const INDEX part = item / rows_and_chunks;
-    const INDEX place = item - part * rows_and_chunks;
-    const INDEX first = part * share, last = min(first + share, runs);
+    const INDEX rows_and_chunks = items / splits;
+    const INDEX split = item / rows_and_chunks;
+    const INDEX place = item - split * rows_and_chunks;
+    const INDEX first = split * runs_each, last = min(first + runs_each, runs);
 #if BY_ROWS
     INDEX row = place;
     LOCATE_KEPT
@@ -101,7 +95,7 @@ __kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out,
         INDEX run = unit / blocks;
         const INDEX begin = (unit - run * blocks) * span, end = min(begin + span, inner);
         LOCATE_REDUCED
-        // A run has sums of its own: short chains keep the rounding error low.
+        // Each run has sums of its own: short chains keep the rounding error low.
         VEC(REAL) sums = (VEC(REAL))(IDENTITY);
         REAL sum = IDENTITY;
         UNROLLED for (INDEX at = begin + LANE_ID * WIDTH; at < end; at += GROUP * WIDTH) {
@@ -129,7 +123,7 @@ __kernel void reduction_fused(PARAMETERS, __global STORAGE(OUT_DTYPE) *out,
 #else
     INDEX row = place / chunks;
     const INDEX begin = (place - row * chunks) * (STRIPS * WIDTH), results = rows_and_chunks / chunks * inner;
-    out += part * results + row * inner;
+    out += split * results + row * inner;
     const INDEX wide = min((INDEX)(STRIPS * WIDTH), inner - begin);
     const uint strips = (wide + WIDTH - 1) / WIDTH;
     LOCATE_KEPT

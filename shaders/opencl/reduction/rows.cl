@@ -1,16 +1,15 @@
-// Reduction of runs of neighbouring elements: LANES work-items share a part of a row and have UNROLL loads under way each. With SPANS, for
-// CPUs, a work-item takes `each` parts one after the other.
+// Reduction along rows, where terms are contiguous: LANES work-items share a split of a row, with UNROLL loads in flight each.
+// With TASKS_IN_TURN, for CPUs, a work-item takes `tasks_each` splits one after the other.
 //
-// Results are numbered over two kept axes (lengths k0, k1, strides k0s, k1s), terms over two reduced axes (the inner of
-// length r1 and stride r1s, the outer of stride r0s). They are cut into pieces of `piece` terms, which `parts` parts take in turn:
-// groups that run at the same time then read neighbouring memory. Result (row, part) goes to out[row * parts + part].
-// `divisor` applies with DIVIDE only.
+// Axes, splits and chunks as in reduction/geometry.h. The result of (row, split) goes to out[row * splits + split]. `divisor`
+// applies with DIVIDE only.
 
 #ifndef WIDTH
 #define WIDTH 4
 #endif
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
+#include "reduction/geometry.h"
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -27,85 +26,75 @@
 #ifndef GROUP
 #define GROUP 64
 #endif
-#ifndef SPANS
-#define SPANS 0
+#ifndef TASKS_IN_TURN
+#define TASKS_IN_TURN 0
 #endif
 #define TERM ACCUMULATOR
 #include "lib/combine.h"
 #include "lib/group_reduce.h"
-#ifndef X_IS_WORKSPACE
-#define X_IS_WORKSPACE 0
-#define OUT_IS_WORKSPACE 0
-#endif
 
-// Turns joined before the result so far: short chains keep the rounding error of sums low.
+// Iterations summed before they are added to the result so far: short chains keep the rounding error of sums low.
 #define BLOCK 16
 #define UNROLL 4
-// Elements walked with 32-bit numbers: with 64 bits an H200 sums at two thirds of the speed.
+// Elements of a run, so that its indices have 32 bits: with 64 an H200 sums at two thirds of the speed.
 #define LONGEST (1 << 30)
 #define LANE(v, j) (((__private ACCUMULATOR *)&(v))[j])
 #if WIDTH == 1
-#define READ(i) LOAD(DTYPE, run, (long)(i) * r1s)
-#define AHEAD_OF(i)
+#define READ(i) LOAD(DTYPE, run, (long)(i) * reduced_inner_stride)
+#define PREFETCH_AFTER(i)
 #else
-#define AHEAD_OF(i) \
-    _Pragma("unroll") for (uint u = 0; u < UNROLL; u++) { PREFETCH_READ(run + ((i) + u) * WIDTH + PREFETCH_DISTANCE / sizeof(*run)) }
+#define PREFETCH_AFTER(i)                                                           \
+    _Pragma("unroll") for (uint u = 0; u < UNROLL; u++) {                           \
+        PREFETCH_READ(run + ((i) + u) * WIDTH + PREFETCH_DISTANCE / sizeof(*run))   \
+    }
 #define READ(i) LOADV(DTYPE, run + (i) * WIDTH)
 #endif
 
-// One element through the same conversions as a vector of them.
+// One element, with the same conversions as a vector.
 inline ACCUMULATOR term(__global const STORAGE(DTYPE) *p, long at) {
     const VEC(COMPUTE(DTYPE)) v = (VEC(COMPUTE(DTYPE)))(LOAD(DTYPE, p, at));
     VEC(ACCUMULATOR) mapped = MAP(v);
     return LANE(mapped, 0);
 }
 
-// Some compilers heed a hint of the width that is used only.
+// Some compilers vectorize by the hint only if it is the width in use.
 #if WIDTH > 1
 #define ALONG_ROWS __attribute__((vec_type_hint(VEC(ACCUMULATOR))))
 #else
 #define ALONG_ROWS
 #endif
-__kernel ALONG_ROWS void reduction_rows(__global const STORAGE(DTYPE) *x,
-#if !X_IS_WORKSPACE
-                          const ulong x_offset,
-#endif
-                          __global STORAGE(OUT_DTYPE) *out,
-#if !OUT_IS_WORKSPACE
-                          const ulong out_offset,
-#endif
-                          const ulong k0, const long k0s, const ulong k1, const long k1s, const long r0s, const ulong r1,
-                          const long r1s, const ulong length, const ulong parts, const ulong piece,
-                          const ACCUMULATOR divisor, const ulong each) {
+__kernel ALONG_ROWS void reduction_rows(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                        __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+                                        const ACCUMULATOR divisor, const ulong tasks_each,
+                                        const ReductionGeometry geometry) {
+    DECLARE_AXES;
     const uint lane = LANE_ID;
     GROUP_SCRATCH(ACCUMULATOR)
-#if !X_IS_WORKSPACE
     x += x_offset;
-#endif
-#if !OUT_IS_WORKSPACE
     out += out_offset;
-#endif
-#if SPANS
+#if TASKS_IN_TURN
     const bool active = true;
-    for (ulong task = get_global_id(0) * each, last = min(task + each, k0 * k1 * parts); task < last; task++) {
+    for (ulong task = get_global_id(0) * tasks_each, last = min(task + tasks_each, kept_outer * kept_inner * splits); task < last; task++) {
 #else
     const ulong task = get_global_id(0) / LANES;
-    const bool active = task < k0 * k1 * parts;
+    const bool active = task < kept_outer * kept_inner * splits;
     {
 #endif
-        const ulong row = task / parts;
-        const ulong part = task - row * parts;
+        const ulong row = task / splits;
+        const ulong split = task - row * splits;
         ACCUMULATOR total = IDENTITY;
         if (active) {
-            __global const STORAGE(DTYPE) *begins = x + (long)(row / k1) * k0s + (long)(row % k1) * k1s;
-            for (ulong begin = part * piece; begin < length; begin += parts * piece) {
-                const ulong end = min(begin + piece, length);
+            __global const STORAGE(DTYPE) *begins =
+                x + (long)(row / kept_inner) * kept_outer_stride + (long)(row % kept_inner) * kept_inner_stride;
+            for (ulong begin = split * chunk; begin < length; begin += splits * chunk) {
+                const ulong end = min(begin + chunk, length);
                 ulong at = begin;
                 while (at < end) {
-                    const ulong outer = at < r1 ? 0 : at / r1;
-                    const ulong inner = at - outer * r1;
-                    const uint count = min(min(end - at, r1 - inner), (ulong)LONGEST);
-                    __global const STORAGE(DTYPE) *run = begins + (long)outer * r0s + (long)inner * r1s;
+                    const ulong outer = at < reduced_inner ? 0 : at / reduced_inner;
+                    const ulong inner = at - outer * reduced_inner;
+                    const uint count = min(min(end - at, reduced_inner - inner), (ulong)LONGEST);
+                    __global const STORAGE(DTYPE) *run =
+                        begins + (long)outer * reduced_outer_stride + (long)inner * reduced_inner_stride;
                     const uint vectors = count / WIDTH, whole = vectors - vectors % (UNROLL * LANES);
                     VEC(ACCUMULATOR) sums = (VEC(ACCUMULATOR))(IDENTITY);
                     uint i = lane;
@@ -113,7 +102,7 @@ __kernel ALONG_ROWS void reduction_rows(__global const STORAGE(DTYPE) *x,
                         VEC(ACCUMULATOR) block = (VEC(ACCUMULATOR))(IDENTITY);
                         const uint stop = min(i + BLOCK * UNROLL * LANES, whole);
                         for (; i < stop; i += UNROLL * LANES) {
-                            AHEAD_OF(i)
+                            PREFETCH_AFTER(i)
                             VEC(COMPUTE(DTYPE)) v = READ(i);
                             const VEC(ACCUMULATOR) first = MAP(v);
                             v = READ(i + LANES);
@@ -122,7 +111,8 @@ __kernel ALONG_ROWS void reduction_rows(__global const STORAGE(DTYPE) *x,
                             const VEC(ACCUMULATOR) third = MAP(v);
                             v = READ(i + 3 * LANES);
                             const VEC(ACCUMULATOR) fourth = MAP(v);
-                            const VEC(ACCUMULATOR) left = COMBINE_VECTORS(first, second), right = COMBINE_VECTORS(third, fourth);
+                            const VEC(ACCUMULATOR) left = COMBINE_VECTORS(first, second);
+                            const VEC(ACCUMULATOR) right = COMBINE_VECTORS(third, fourth);
                             const VEC(ACCUMULATOR) both = COMBINE_VECTORS(left, right);
                             block = COMBINE_VECTORS(block, both);
                         }

@@ -1,8 +1,8 @@
-// Running sums or products down columns that lie side by side: a work-item walks down WIDTH neighbouring ones.
+// Prefix sums or products down contiguous columns: a work-item scans WIDTH of them.
 //
-// x and out are (slabs, length, columns) with contiguous columns; `x_slab` and `x_row` are the elements from one slab of x, and from one
-// row, to the next. With PARTS the rows are cut into `parts` of `part_length`, of which column_totals gives the totals (slabs, parts,
-// columns), so that each can begin with those before it. Conversions as in reduction/scan_rows.cl.
+// x and out are (slabs, length, columns) with contiguous columns; x has the strides `x_slab` and `x_row`. With SPLIT the rows
+// are cut into `splits` ranges of `split_length`: column_totals computes the totals (slabs, splits, columns) of the ranges,
+// and each scan starts from those before it. Conversions as in reduction/scan_rows.cl.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -15,8 +15,8 @@
 #ifndef WIDTH
 #define WIDTH 4
 #endif
-#ifndef PARTS
-#define PARTS 0
+#ifndef SPLIT
+#define SPLIT 0
 #endif
 #define ALIGNED 0
 #include "lib/dtypes.h"
@@ -26,17 +26,20 @@
 #define UNROLL 4
 #define LANE(type, v, j) (((__private type *)&(v))[j])
 
-#define COLUMN_PARAMETERS \
-    const uint slabs, const uint length, const uint columns, const long x_slab, const long x_row, const uint parts, \
-        const uint part_length
-#define COLUMN \
-    const uint chunks = (columns + WIDTH - 1) / WIDTH; \
-    const uint column = get_global_id(0) % chunks * WIDTH; \
-    const uint part = get_global_id(0) / chunks % parts, slab = get_global_id(0) / chunks / parts; \
-    if (slab >= slabs) return; \
-    const uint first = min(part * part_length, length), last = min(first + part_length, length); \
-    const uint lanes = min((uint)WIDTH, columns - column); \
-    x += (long)x_offset + slab * x_slab + column;
+typedef struct {
+    long x_slab, x_row;
+    uint slabs, length, columns, splits, split_length;
+} ScanColumnsGeometry;
+#define DECLARE_COLUMN                                                                                          \
+    const long x_slab = geometry.x_slab, x_row = geometry.x_row;                                                \
+    const uint length = geometry.length, columns = geometry.columns, splits = geometry.splits;                  \
+    const uint column_blocks = (columns + WIDTH - 1) / WIDTH;                                                   \
+    const uint column = get_global_id(0) % column_blocks * WIDTH;                                               \
+    const uint split = get_global_id(0) / column_blocks % splits, slab = get_global_id(0) / column_blocks / splits; \
+    if (slab >= geometry.slabs) return;                                                                         \
+    const uint first = min(split * geometry.split_length, length), last = min(first + geometry.split_length, length); \
+    const uint lanes = min((uint)WIDTH, columns - column);                                                      \
+    x += (long)x_offset + slab * x_slab + column
 
 // The first `lanes` elements, the rest zeros.
 inline VEC(COMPUTE(DTYPE)) some(__global const STORAGE(DTYPE) *p, uint lanes) {
@@ -46,8 +49,8 @@ inline VEC(COMPUTE(DTYPE)) some(__global const STORAGE(DTYPE) *p, uint lanes) {
 }
 
 __kernel void column_totals(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global ACCUMULATOR *totals,
-                            COLUMN_PARAMETERS) {
-    COLUMN
+                            const ScanColumnsGeometry geometry) {
+    DECLARE_COLUMN;
     VEC(ACCUMULATOR) carry = (VEC(ACCUMULATOR))(IDENTITY);
     uint row = first;
     if (lanes == WIDTH) {
@@ -66,24 +69,24 @@ __kernel void column_totals(__global const STORAGE(DTYPE) *x, const ulong x_offs
         const VEC(ACCUMULATOR) mapped = MAP(v);
         carry = COMBINE_VECTORS(carry, mapped);
     }
-    totals += ((ulong)slab * parts + part) * columns + column;
+    totals += ((ulong)slab * splits + split) * columns + column;
     for (uint j = 0; j < lanes; j++) totals[j] = LANE(ACCUMULATOR, carry, j);
 }
 
-__kernel void reduction_scan_columns(__global const STORAGE(DTYPE) *x, const ulong x_offset, __global STORAGE(OUT_DTYPE) *out,
-                           const ulong out_offset,
-#if PARTS
-                           __global const ACCUMULATOR *totals,
+__kernel void reduction_scan_columns(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                     __global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
+#if SPLIT
+                                     __global const ACCUMULATOR *totals,
 #endif
-                           COLUMN_PARAMETERS) {
-    COLUMN
+                                     const ScanColumnsGeometry geometry) {
+    DECLARE_COLUMN;
     out += out_offset + (ulong)slab * length * columns + column;
     VEC(ACCUMULATOR) carry = (VEC(ACCUMULATOR))(IDENTITY);
-#if PARTS
-    for (uint p = 0; p < part; p++) {
+#if SPLIT
+    for (uint p = 0; p < split; p++) {
         VEC(ACCUMULATOR) before = (VEC(ACCUMULATOR))(IDENTITY);
         for (uint j = 0; j < lanes; j++) {
-            LANE(ACCUMULATOR, before, j) = totals[((ulong)slab * parts + p) * columns + column + j];
+            LANE(ACCUMULATOR, before, j) = totals[((ulong)slab * splits + p) * columns + column + j];
         }
         carry = COMBINE_VECTORS(carry, before);
     }

@@ -1,8 +1,8 @@
-// Running sums or products of rows: a group of GROUP work-items takes one part of a row, a tile of GROUP vectors at a time, and carries
-// the total of the tiles before. Inside a tile every work-item scans its vector, then the group scans the vectors' totals.
+// Prefix sums or products of rows: a group of GROUP work-items scans one split of a row, a tile of GROUP vectors at a time, and
+// carries the total of the tiles before. In a tile every work-item scans its vector, then the group scans their totals.
 //
-// Rows, strides and vectors as in lib/rows.h, but that elements are of DTYPE in x and of OUT_DTYPE in out. Part p of `parts` takes
-// `part_length` elements from p * part_length on; scan_totals writes the total of each part, and scan_rows starts from the parts before.
+// Rows, strides and vectors as in lib/rows.h, but out has elements of OUT_DTYPE. Each of `splits` splits of a row has
+// `split_length` elements. With SPLIT, scan_totals computes the total of each, and each scan starts from those before it.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -18,8 +18,8 @@
 #ifndef WIDTH
 #define WIDTH 4
 #endif
-#ifndef PARTS
-#define PARTS 0
+#ifndef SPLIT
+#define SPLIT 0
 #endif
 #include "lib/rows.h"
 #include "lib/combine.h"
@@ -27,9 +27,29 @@
 typedef ACCUMULATOR A;
 typedef VEC(ACCUMULATOR) VA;
 #define OUTPUT(name) __global STORAGE(OUT_DTYPE) *name, const ulong name##_offset
-#define SCAN_PARAMETERS const uint parts, const uint part_length
 
-// Each lane joined with those before it, in as many steps as the width has bits.
+typedef struct {
+    STRIDE_MEMBERS(x);
+    ROW_MEMBERS;
+    uint splits, split_length;
+} ScanTotalsGeometry;
+typedef struct {
+    STRIDE_MEMBERS(x);
+    STRIDE_MEMBERS(out);
+    ROW_MEMBERS;
+    uint splits, split_length;
+} ScanGeometry;
+
+// The elements [begin, end) of a row that the group scans.
+#define DECLARE_SPLIT                                                                                 \
+    const uint splits = geometry.splits, split_length = geometry.split_length;                        \
+    const ulong task = get_group_id(0), row = task / splits;                                          \
+    const uint split = task - row * splits;                                                           \
+    const uint begin = min(split * split_length, length), end = min(begin + split_length, length);    \
+    const uint vectors = (end - begin) / WIDTH;                                                       \
+    const long x_at = ROW_OF(x, row) + (long)begin * x_step
+
+// Inclusive prefix over the lanes of a vector, in log2(WIDTH) steps.
 #if WIDTH == 1
 #define LAST(v) (v)
 inline VA scanned(VA v) { return v; }
@@ -64,14 +84,14 @@ inline VA scanned(VA v) {
 
 inline VA mapped(VEC(COMPUTE(DTYPE)) v) { return MAP(v); }
 
-// One element through the same conversions as a vector of them.
+// One element, with the same conversions as a vector.
 inline A mapped1(COMPUTE(DTYPE) value) {
     VA v = mapped((VEC(COMPUTE(DTYPE)))(value));
     return ((__private A *)&v)[0];
 }
 
 #if GROUP > 1
-// Sets `before` to the join of what work-items of smaller number have, and `all` to that of the whole group.
+// Exclusive prefix over the group in `before`, and its total in `all` (Hillis and Steele, 1986).
 #define SCAN_GROUP(mine, before, all) \
     { \
         barrier(CLK_LOCAL_MEM_FENCE); \
@@ -103,14 +123,11 @@ inline A mapped1(COMPUTE(DTYPE) value) {
 #define WRITE_OUT(value, at, i) STOREV(OUT_DTYPE, value, out + (at) + (i) * WIDTH)
 #endif
 
-__kernel void scan_totals(OPERAND(x), __global A *totals, ROW_PARAMETERS, STRIDES(x), SCAN_PARAMETERS) {
+__kernel void scan_totals(OPERAND(x), __global A *totals, const ScanTotalsGeometry geometry) {
     SCRATCH
-    const ulong task = get_group_id(0);
-    const ulong row = task / parts;
-    const uint part = task - row * parts;
-    const uint begin = min(part * part_length, length), end = min(begin + part_length, length);
-    const long x_at = ROW_OF(x, row) + (long)begin * x_step;
-    const uint vectors = (end - begin) / WIDTH;
+    DECLARE_ROWS;
+    DECLARE_STRIDES(x);
+    DECLARE_SPLIT;
     VA sums = (VA)(IDENTITY);
     for (uint i = LANE_ID; i < vectors; i += GROUP) {
         const VA v = mapped(READ(x, x_at, i));
@@ -127,22 +144,21 @@ __kernel void scan_totals(OPERAND(x), __global A *totals, ROW_PARAMETERS, STRIDE
 }
 
 __kernel void reduction_scan_rows(OPERAND(x), OUTPUT(out),
-#if PARTS
-                        __global const A *totals,
+#if SPLIT
+                                  __global const A *totals,
 #endif
-                        ROW_PARAMETERS, STRIDES(x), STRIDES(out), SCAN_PARAMETERS) {
+                                  const ScanGeometry geometry) {
     SCRATCH
-    const ulong task = get_group_id(0);
-    const ulong row = task / parts;
-    const uint part = task - row * parts;
-    const uint begin = min(part * part_length, length), end = min(begin + part_length, length);
-    const long x_at = ROW_OF(x, row) + (long)begin * x_step, out_at = ROW_OF(out, row) + (long)begin * out_step;
-    const uint vectors = (end - begin) / WIDTH;
+    DECLARE_ROWS;
+    DECLARE_STRIDES(x);
+    DECLARE_STRIDES(out);
+    DECLARE_SPLIT;
+    const long out_at = ROW_OF(out, row) + (long)begin * out_step;
     A carry = IDENTITY;
-#if PARTS
+#if SPLIT
     A total = IDENTITY, smaller;
-    for (uint p = LANE_ID; p < part; p += GROUP) {
-        const A other = totals[row * parts + p];
+    for (uint p = LANE_ID; p < split; p += GROUP) {
+        const A other = totals[row * splits + p];
         total = COMBINE_SCALARS(total, other);
     }
     SCAN_GROUP(total, smaller, carry)
@@ -157,7 +173,7 @@ __kernel void reduction_scan_rows(OPERAND(x), OUTPUT(out),
         carry = COMBINE_SCALARS(carry, all);
         if (i < vectors) WRITE_OUT(COMBINE_VECTORS((VA)(before), v), out_at, i);
     }
-    // Fewer than WIDTH elements are left, unless the parts are shorter.
+    // Fewer than WIDTH elements are left, unless the splits are shorter.
     if (LANE_ID == 0) {
         for (uint i = vectors * WIDTH; i < end - begin; i++) {
             const A value = mapped1(LOAD(DTYPE, x, x_at + (long)i * x_step));

@@ -1,81 +1,77 @@
-"""Positions of extremes: along rows or down columns, in one pass, or in parts that a second pass joins."""
+"""argmax and argmin, along rows or down columns; with split-K, a second pass compares the partial results."""
 
 from __future__ import annotations
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems.reduction import Axes
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.reduction import split
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
+Args = dict[str, Argument]
+
 _WIDE = ("long", "ulong", "double")
 _ROW_WORKERS = 16
-"""Groups per compute unit of a GPU: fewer than for values, because joining positions takes longer."""
-_PLACE = 8
-"""Bytes of a position between the passes."""
+"""Groups per compute unit of a GPU: fewer than for values, because comparing positions takes longer."""
+_POSITION_BYTES = 8
+"""Bytes of a position in the workspace."""
 
 
 def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Launch | Declined:
     """A launch (x, out) for `op`, argmax or argmin; `out` is contiguous and holds the kept axes in order."""
-    parts = split.parts(runtime, axes, _ROW_WORKERS)
+    splits = split.split_terms(runtime, axes, _ROW_WORKERS)
     wide = register_class(x.dtype) in _WIDE
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "PARTIAL": parts > 1,
+        "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "SPLIT": splits > 1,
         "BETTER": ">" if op == "argmax" else "<", "OPERATION": "largest" if op == "argmax" else "smallest",
     }  # fmt: skip
-    results: list[Parameter] = [Tensor(1)] if parts == 1 else [Workspace(2), Workspace(3)]
-    first = (_rows if axes.by_rows else _columns)(runtime, op, x, axes, parts, definitions, [Tensor(0), *results], wide)
-    if parts == 1 or isinstance(first, Declined):
+    out_args: Args = {"out": Tensor(1)}
+    partial: Args = {"values": Workspace(2), "positions": Workspace(3)}
+    first = (_rows if axes.by_rows else _columns)(
+        runtime, op, x, axes, splits, definitions, {"x": Tensor(0), **(partial if splits > 1 else out_args)}, wide
+    )  # fmt: skip
+    if splits == 1 or isinstance(first, Declined):
         return first
-    lanes = split.lanes(runtime, parts)
+    lanes = split.lanes(runtime, splits)
     group = split.row_group(runtime, axes.results)
-    parameters = [*results, Tensor(1), Constant(axes.results, "ulong"), Constant(parts, "ulong")]
-    joining = definitions | {"LANES": lanes, "GROUP": group}
     second = runtime.launch(
-        f"reduce.{op}",
-        "reduction/arg_rows",
-        joining,
-        parameters,
-        (axes.results * lanes,),
-        (group,),
-        kernel="join_positions",
-    )
-    count = parts * axes.results
-    return LaunchSequence(first.name, [first, second], (count * (8 if wide else 4), count * _PLACE))
+        f"reduce.{op}", "reduction/arg_rows", definitions | {"LANES": lanes, "GROUP": group},
+        {**partial, **out_args, "results": axes.results, "splits": splits}, (axes.results * lanes,), (group,),
+        kernel="reduce_positions",
+    )  # fmt: skip
+    count = splits * axes.results
+    return LaunchSequence(first.name, [first, second], (count * (8 if wide else 4), count * _POSITION_BYTES))
 
 
 def _rows(
-    runtime: Runtime, op: str, x: Spec, axes: Axes, parts: int, definitions: dict[str, str | int | bool],
-    operands: list[Parameter], wide: bool,
+    runtime: Runtime, op: str, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args,
+    wide: bool,
 ) -> Launch:  # fmt: skip
-    part = ceil_div(axes.length, parts)
-    lanes = split.lanes(runtime, part)
-    group = split.row_group(runtime, axes.results * parts)
-    width, aligned = split.row_width(runtime, x.aligned, axes, part // lanes)
+    terms = ceil_div(axes.length, splits)
+    lanes = split.lanes(runtime, terms)
+    group = split.row_group(runtime, axes.results * splits)
+    width, aligned = split.row_width(runtime, x.aligned, axes, terms // lanes)
     definitions = definitions | {"WIDTH": width, "ALIGNED": aligned, "LANES": lanes, "GROUP": group}
-    numbers = split.geometry(axes, parts, split.row_piece(runtime, axes, parts, width * lanes))
-    items = axes.results * parts * lanes
-    return runtime.launch(f"reduce.{op}", "reduction/arg_rows", definitions, [*operands, *numbers], (items,), (group,))
+    args = memory | split.geometry(axes, splits, split.row_chunk(runtime, axes, splits, width * lanes))
+    items = axes.results * splits * lanes
+    return runtime.launch(f"reduce.{op}", "reduction/arg_rows", definitions, args, (items,), (group,))
 
 
 def _columns(
-    runtime: Runtime, op: str, x: Spec, axes: Axes, parts: int, definitions: dict[str, str | int | bool],
-    operands: list[Parameter], wide: bool,
+    runtime: Runtime, op: str, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args,
+    wide: bool,
 ) -> Launch | Declined:  # fmt: skip
-    part = ceil_div(axes.length, parts)
-    if part >= 1 << 31:
+    terms = ceil_div(axes.length, splits)
+    if terms >= 1 << 31:
         return Declined("the axis is longer than 2^31")
     columns = axes.kept[1][0]
     most = runtime.features.vector_width // (2 if wide and runtime.features.cpu else 1)
     width = next((w for w in (most, 4) if columns >= w), 1)
     definitions = definitions | {"WIDTH": width, "POSITION": "long" if wide else "int"}
-    numbers = split.geometry(axes, parts, part)
-    items = axes.kept[0][0] * ceil_div(columns, width) * parts
+    args = memory | split.geometry(axes, splits, terms)
+    items = axes.kept[0][0] * ceil_div(columns, width) * splits
     group = 1 if runtime.features.cpu else runtime.features.group_size
-    return runtime.launch(
-        f"reduce.{op}", "reduction/arg_columns", definitions, [*operands, *numbers], (items,), (group,)
-    )
+    return runtime.launch(f"reduce.{op}", "reduction/arg_columns", definitions, args, (items,), (group,))

@@ -1,7 +1,7 @@
 """Reductions over any axes: along rows, down columns, or whole tensors, in one pass or two.
 
-When there are too few results to fill the device, each is made by several work-items, whose partial results a second pass
-joins. The split depends on shapes and device only, so results repeat bit by bit.
+When there are too few results to occupy the device, several work-items share each (split-K), and a second pass reduces their
+partial results. The split depends on shapes and the device only, so results are reproducible bit by bit.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from functools import partial
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems import reduction
 from polyhal.backends.common.problems.reduction import COMBINE, Axes, Operation, ReductionBuilders, accumulator
 from polyhal.backends.opencl.dialect import convert, type_name
-from polyhal.backends.opencl.launch import Parameter
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.lowering.reduction import split
 from polyhal.backends.opencl.lowering.reduction.arg import positions
@@ -26,112 +25,105 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 
-_ROWS_TOGETHER = 8
-"""Rows that a work-item of a GPU reads at once, see reduction/columns.cl."""
+_ROWS_IN_FLIGHT = 8
+"""Rows that a work-item of a GPU reads at once, UNROLL of reduction/columns.cl."""
+
+Memory = Tensor | Workspace
 
 
 def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, result: Spec) -> Launch:
-    held, out = accumulator(op, x.dtype), result.dtype
-    parts = split.parts(runtime, axes)
-    slices = 1 if axes.by_rows else split.slices(runtime, parts)
-    parts = ceil_div(parts, slices)
-    make = _rows if axes.by_rows else partial(_columns, slices=slices)
-    if parts > 1 and split.few_terms(runtime, axes):
-        make, parts = _rows, 1
-    if parts == 1:
-        return make(runtime, op, x.dtype, x.aligned, axes, out, held, 1, axes.length, (Tensor(0), Tensor(1)))
-    first = make(runtime, op, x.dtype, x.aligned, axes, held, held, parts, 0, (Tensor(0), Workspace(2)))
-    joined = Axes(((1, 0), (axes.results, parts)), ((1, 0), (parts, 1)))
-    second = _rows(runtime, op, held, True, joined, out, held, 1, axes.length, (Workspace(2), Tensor(1)))
-    return LaunchSequence(first.name, [first, second], (parts * axes.results * held.itemsize,))
+    sum_dtype, out = accumulator(op, x.dtype), result.dtype
+    splits = split.split_terms(runtime, axes)
+    slices = 1 if axes.by_rows else split.slices(runtime, splits)
+    splits = ceil_div(splits, slices)
+    build_pass = _rows if axes.by_rows else partial(_columns, slices=slices)
+    if splits > 1 and split.few_terms(runtime, axes):
+        build_pass, splits = _rows, 1
+    if splits == 1:
+        return build_pass(runtime, op, x.dtype, x.aligned, axes, out, sum_dtype, 1, axes.length, (Tensor(0), Tensor(1)))
+    first = build_pass(
+        runtime, op, x.dtype, x.aligned, axes, sum_dtype, sum_dtype, splits, 0, (Tensor(0), Workspace(2))
+    )
+    partials = Axes(((1, 0), (axes.results, splits)), ((1, 0), (splits, 1)))
+    second = _rows(runtime, op, sum_dtype, True, partials, out, sum_dtype, 1, axes.length, (Workspace(2), Tensor(1)))
+    return LaunchSequence(first.name, [first, second], (splits * axes.results * sum_dtype.itemsize,))
 
 
 def _definitions(
-    op: Operation, source: DType, target: DType, held: DType, divides: bool
+    op: Operation, source: DType, target: DType, sum_dtype: DType, divides: bool
 ) -> dict[str, str | int | bool]:
-    mapped = convert("v", source, dtypes.bool_ if op in ("any", "all") else held)
+    mapped = convert("v", source, dtypes.bool_ if op in ("any", "all") else sum_dtype)
     return {
         "DTYPE": source.name,
         "OUT_DTYPE": target.name,
-        "ACCUMULATOR": type_name(register_class(held)),
+        "ACCUMULATOR": type_name(register_class(sum_dtype)),
         "MAP(v)": mapped,
         "OPERATION": COMBINE[op],
-        "IDENTITY": _identity(op, held),
+        "IDENTITY": _identity(op, sum_dtype),
         "DIVIDE": divides,
     }
 
 
-def _identity(op: Operation, held: DType) -> str:
+def _identity(op: Operation, sum_dtype: DType) -> str:
     if op in ("max", "min"):
-        if held.kind == "float":
+        if sum_dtype.kind == "float":
             return "-INFINITY" if op == "max" else "INFINITY"
-        limits = {"int32": "INT", "int64": "LONG", "uint32": "UINT", "uint64": "ULONG"}[held.name]
-        return f"{limits}_MIN" if op == "max" and held.kind == "int" else "0" if op == "max" else f"{limits}_MAX"
+        limits = {"int32": "INT", "int64": "LONG", "uint32": "UINT", "uint64": "ULONG"}[sum_dtype.name]
+        return f"{limits}_MIN" if op == "max" and sum_dtype.kind == "int" else "0" if op == "max" else f"{limits}_MAX"
     return {"sum": "0", "mean": "0", "prod": "1", "any": "0", "all": "1"}[op]
 
 
-def _divisor(total: int, held: DType) -> Constant:
-    return Constant(max(total, 1), type_name(register_class(held)))  # type: ignore[arg-type]
-
-
-def _memory_definitions(operands: tuple[Parameter, Parameter]) -> dict[str, str | int | bool]:
-    """Workspace has no offset parameter, tensors have."""
-    return {
-        "X_IS_WORKSPACE": isinstance(operands[0], Workspace),
-        "OUT_IS_WORKSPACE": isinstance(operands[1], Workspace),
-    }
-
-
 def _rows(
-    runtime: Runtime, op: Operation, source: DType, aligned: bool, axes: Axes, target: DType, held: DType, parts: int,
-    total: int, operands: tuple[Parameter, Parameter],
+    runtime: Runtime, op: Operation, source: DType, aligned: bool, axes: Axes, target: DType, sum_dtype: DType, splits: int,
+    total: int, memory: tuple[Memory, Memory],
 ) -> Launch:  # fmt: skip
-    part = ceil_div(axes.length, parts)
-    lanes = split.lanes(runtime, part)
-    width, whole = split.row_width(runtime, aligned, axes, part // lanes)
-    piece = split.row_piece(runtime, axes, parts, width * lanes)
-    cpu, tasks = runtime.features.cpu, axes.results * parts
+    terms = ceil_div(axes.length, splits)
+    lanes = split.lanes(runtime, terms)
+    width, whole = split.row_width(runtime, aligned, axes, terms // lanes)
+    cpu, tasks = runtime.features.cpu, axes.results * splits
     group = 1 if cpu else split.row_group(runtime, tasks)
-    each = split.tasks_each(runtime, tasks, part)
+    each = split.tasks_each(runtime, tasks, terms)
     divides = op == "mean" and total > 0
     definitions = {
-        **_definitions(op, source, target, held, divides), **_memory_definitions(operands),
-        "WIDTH": width, "ALIGNED": whole, "LANES": lanes, "GROUP": group,
-        "EXCHANGE": exchange(runtime, held.itemsize, lanes, group), "SPANS": cpu,
+        **_definitions(op, source, target, sum_dtype, divides), "WIDTH": width, "ALIGNED": whole, "LANES": lanes,
+        "GROUP": group, "EXCHANGE": exchange(runtime, sum_dtype.itemsize, lanes, group), "TASKS_IN_TURN": cpu,
         "PREFETCH_DISTANCE": prefetch_distance(runtime),
     }  # fmt: skip
-    numbers = split.geometry(axes, parts, piece)
-    parameters = [*operands, *numbers, _divisor(total, held), Constant(each, "ulong")]
+    args = {
+        "x": memory[0], "out": memory[1], "divisor": total if divides else 1, "tasks_each": each,
+        **split.geometry(axes, splits, split.row_chunk(runtime, axes, splits, width * lanes)),
+    }  # fmt: skip
     items = ceil_div(tasks, each) * lanes
-    return runtime.launch(f"reduce.{op}", "reduction/rows", definitions, parameters, (items,), (group,))
+    return runtime.launch(f"reduce.{op}", "reduction/rows", definitions, args, (items,), (group,))
 
 
 def _columns(
-    runtime: Runtime, op: Operation, source: DType, aligned: bool, axes: Axes, target: DType, held: DType, parts: int,
-    total: int, operands: tuple[Parameter, Parameter], slices: int,
+    runtime: Runtime, op: Operation, source: DType, aligned: bool, axes: Axes, target: DType, sum_dtype: DType, splits: int,
+    total: int, memory: tuple[Memory, Memory], slices: int,
 ) -> Launch:  # fmt: skip
     features = runtime.features
     columns = axes.kept[1][0]
     if features.cpu:
         width, whole = next((w for w in (features.vector_width, 4) if columns >= w), 1), False
     else:
-        steps = (columns, axes.kept[0][1], axes.reduced[0][1], axes.reduced[1][1])
-        width = next((w for w in ((8, 4) if source.itemsize == 2 else (4,)) if all(s % w == 0 for s in steps)), 1)
+        distances = (columns, axes.kept[0][1], axes.reduced[0][1], axes.reduced[1][1])
+        width = next((w for w in ((8, 4) if source.itemsize == 2 else (4,)) if all(d % w == 0 for d in distances)), 1)
         width, whole = (width, width > 1) if aligned else (1, False)
     strips = split.STRIPS if features.cpu and columns >= split.STRIPS * width else 1
-    chunks = ceil_div(columns, strips * width)
     group = features.group_size if not features.cpu else 1
     divides = op == "mean" and total > 0
     definitions = {
-        **_definitions(op, source, target, held, divides), **_memory_definitions(operands),
-        "WIDTH": width, "ALIGNED": whole, "STRIPS": strips, "SLICES": slices, "GROUP": group,
+        **_definitions(op, source, target, sum_dtype, divides), "WIDTH": width, "ALIGNED": whole, "STRIPS": strips,
+        "SLICES": slices, "GROUP": group,
     }  # fmt: skip
-    piece = ceil_div(axes.length, parts)
-    if parts * slices > 1 and not features.cpu:
-        piece = round_up(piece, slices * _ROWS_TOGETHER)
-    parameters = [*operands, *split.geometry(axes, parts, piece), _divisor(total, held)]
-    items = axes.kept[0][0] * chunks * parts
-    return runtime.launch(f"reduce.{op}", "reduction/columns", definitions, parameters, (items * slices,), (group,))
+    chunk = ceil_div(axes.length, splits)
+    if splits * slices > 1 and not features.cpu:
+        chunk = round_up(chunk, slices * _ROWS_IN_FLIGHT)
+    args = {
+        "x": memory[0], "out": memory[1], "divisor": total if divides else 1, **split.geometry(axes, splits, chunk)
+    }  # fmt: skip
+    items = axes.kept[0][0] * ceil_div(columns, strips * width) * splits
+    return runtime.launch(f"reduce.{op}", "reduction/columns", definitions, args, (items * slices,), (group,))
 
 
 _BUILDERS = ReductionBuilders(copy.copy, _values, positions)

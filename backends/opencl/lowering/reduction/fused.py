@@ -1,8 +1,8 @@
-"""Fused groups of elementwise ops, with or without a reduction at the end: one kernel per pattern.
+"""Fused groups of pointwise ops, with or without a reduction at the end: one kernel per pattern.
 
 The axes of the inputs' common shape are merged to kept and reduced ones. Vectors run along the innermost reduced axis where
-the operands' neighbours lie there (`by_rows`), else along the innermost kept axis. Where there are too few results to fill
-the device, each is made in several parts, which a second launch joins; the split depends on shapes and device only.
+operands are contiguous there (`by_rows`), else along the innermost kept axis. If there are too few results to occupy
+the device, each is split, and a second launch reduces the partial results; the split depends on shapes and the device only.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from polyhal.hal.layout import Ref, Spec, broadcast_shapes, broadcast_strides, c
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 _BYTES_PER_TENSOR = 40
-"""Of kernel parameters: address, offset, and three strides on the average."""
+"""Bytes of kernel parameters: address, offset, and three strides on average."""
 _OTHER_BYTES = 128
 _SPAN = 4096
 """Elements of the innermost reduced axis that one work-item of a CPU, or one group, reduces at a time."""
 _STRIPS = 8
-"""Vectors side by side that a CPU takes from each row when it reduces columns."""
-_SHORTEST_PART = 1024
-"""Elements below which a second launch costs more than it wins."""
+"""Adjacent vectors that a CPU takes from each row when it reduces columns."""
+_MIN_SPLIT = 1024
+"""Elements below which a second launch costs more than it saves."""
 _IDENTITIES = {"sum": "0", "mean": "0", "max": "-INFINITY", "min": "INFINITY"}
 
 
@@ -74,7 +74,7 @@ def _lay_out(inputs: Sequence[InputSpec | None], axes: tuple[int, ...]) -> _Spac
     strides = [broadcast_strides(s.shape, s.strides, shape) for _, s in tensors]
     largest = strides[max(range(len(tensors)), key=lambda i: tensors[i][1].size)]
     kept_axes = [a for a in range(len(shape)) if a not in axes]
-    # The order of reduced axes does not matter: the smallest stride last makes runs of neighbours.
+    # The order of reduced axes does not matter: the smallest stride last makes contiguous runs.
     reduced_axes = sorted(axes, key=lambda a: -abs(largest[a]))
 
     def merged(chosen: Sequence[int]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
@@ -107,18 +107,22 @@ def _reduced_group(
     if not output.dtype.is_floating_point:
         return Declined(f"a reduction in {output.dtype.name}")
     space = _lay_out(inputs, axes)
-    held = dtypes.accumulator(output.dtype)
-    parts, span = _split(runtime, space)
+    sum_dtype = dtypes.accumulator(output.dtype)
+    splits, span = _split(runtime, space)
     terms = math.prod(space.reduced)
     scale = 1 / terms if operation == "mean" else 1.0
     name = f"{name}.{operation}"
     first_workspace = len(inputs) + 1
-    if parts == 1:
-        return _pass(runtime, name, inputs, output.dtype, steps, result, operation, space, held, 1, span, scale, None)
+    if splits == 1:
+        return _pass(
+            runtime, name, inputs, output.dtype, steps, result, operation, space, sum_dtype, 1, span, scale, None
+        )
     place = Workspace(first_workspace)
-    first = _pass(runtime, name, inputs, held, steps, result, operation, space, held, parts, span, scale, place)
-    # The parts are scaled already, so that what joins means is a sum.
-    partial = contiguous(held, (parts, output.size))
+    first = _pass(
+        runtime, name, inputs, sum_dtype, steps, result, operation, space, sum_dtype, splits, span, scale, place
+    )
+    # Partial results are scaled already, so those of a mean are summed.
+    partial = contiguous(sum_dtype, (splits, output.size))
     join = dispatch.build(
         runtime, "sum" if operation == "mean" else operation, partial, contiguous(output.dtype, (output.size,)), (0,)
     )
@@ -130,20 +134,20 @@ def _reduced_group(
 
 
 def _split(runtime: Runtime, space: _Space) -> tuple[int, int]:
-    """Into how many parts the terms of each result are divided, and how many neighbours of a row are taken at a time."""
+    """Return the splits of each result, and the span: contiguous elements of a row that are reduced at a time."""
     features = runtime.features
     results = math.prod(space.kept)
     terms = math.prod(space.reduced)
     together = 1 if space.by_rows else _STRIPS * features.vector_width if features.cpu else features.group_size
     workers = (4 if features.cpu else 16 if space.by_rows else 64) * features.compute_units
     busy = ceil_div(results, together)
-    wanted = split_count(busy, workers, terms // _SHORTEST_PART)
+    splits = split_count(busy, workers, terms // _MIN_SPLIT)
     units = math.prod(space.outer_reduced)
     span = _SPAN
     if space.by_rows:
-        span = min(_SPAN, max(_SHORTEST_PART, round_up(ceil_div(terms, wanted), _SHORTEST_PART)))
+        span = min(_SPAN, max(_MIN_SPLIT, round_up(ceil_div(terms, splits), _MIN_SPLIT)))
         units *= ceil_div(space.reduced[-1], span)
-    return min(wanted, units), span
+    return min(splits, units), span
 
 
 def _pass(
@@ -155,25 +159,25 @@ def _pass(
     result: int,
     operation: Operation,
     space: _Space,
-    held: DType,
-    parts: int,
+    sum_dtype: DType,
+    splits: int,
     span: int,
     scale: float,
     workspace: Workspace | None,
 ) -> Launch:
-    """One launch from the inputs to the output, or to `workspace`, which then holds all parts of each result."""
+    """Return one launch from the inputs to the output, or to `workspace`, which holds the partial results of all splits."""
     features = runtime.features
     reach = max(sum(abs(s) * (n - 1) for s, n in zip(o.strides, (*space.kept, *space.reduced), strict=True))
                 for o in space.operands)  # fmt: skip
-    wide = max(reach, math.prod(space.kept) * max(parts, math.prod(space.reduced))) > INT32_LIMIT
+    wide = max(reach, math.prod(space.kept) * max(splits, math.prod(space.reduced))) > INT32_LIMIT
     index: ScalarType = "ulong" if wide else "uint"
     width, aligned = _width(runtime, space)
     size = 1 if features.cpu else features.group_size
     text = KernelText()
-    real = type_name(register_class(held))
+    real = type_name(register_class(sum_dtype))
     _emit_pointers(text, space, wide)
     values = evaluate(text, steps, text.inputs(inputs, space.operands))
-    text.compute.append(f"const VEC({real}) value = {cast(text, values[result], held)};")
+    text.compute.append(f"const VEC({real}) value = {cast(text, values[result], sum_dtype)};")
     for o in space.operands:
         if o.access == "strided":
             integer: ScalarType = "long" if wide else "int"
@@ -182,10 +186,10 @@ def _pass(
     units = math.prod(space.outer_reduced) * blocks
     strips = _strips(runtime, space, width)
     chunks = 1 if space.by_rows else ceil_div(space.vectors, strips * width)
-    items = math.prod(space.outer_kept) * chunks * parts
+    items = math.prod(space.outer_kept) * chunks * splits
     numbers = {
         "inner": space.vectors, "chunks": chunks, "blocks": blocks, "span": span, "runs": units,
-        "share": ceil_div(units, parts), "parts": parts, "items": items,
+        "runs_each": ceil_div(units, splits), "splits": splits, "items": items,
     }  # fmt: skip
     for number, value in numbers.items():
         text.constant(number, index, value)
@@ -195,7 +199,7 @@ def _pass(
         "BY_ROWS": space.by_rows, "WHOLE": space.vectors % width == 0, "STRIPS": strips,
         "GROUP": size if space.by_rows else 1, "REAL": real,
         "OUT_DTYPE": target.name,
-        "OPERATION": COMBINE[operation], "IDENTITY": _IDENTITIES[operation], "OUT_IS_WORKSPACE": workspace is not None,
+        "OPERATION": COMBINE[operation], "IDENTITY": _IDENTITIES[operation],
         **dict.fromkeys(sorted(text.dialect.headers), 1),
         **text.signature(),
         "LOCATE_KEPT": "\n".join(text.locate), "LOCATE_REDUCED": "\n".join(text.store),

@@ -1,4 +1,4 @@
-"""Running sums and products: along rows, in parts where there are few of them, or down columns that lie side by side."""
+"""cumsum and cumprod: along rows, or down contiguous columns; few rows or columns are split, with a first launch for totals."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from typing import Any
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.split_k import split_count
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.reduction import Operation, accumulator
 from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.opencl.dialect import convert, type_name
-from polyhal.backends.opencl.launch import Parameter
+from polyhal.backends.opencl.lowering.support.rows import row_args
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, collapse
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
-_LEAST_COLUMNS = 16
-"""Neighbouring columns that are worth a work-item each."""
-_CPU_WORKERS, _CPU_PART = 4, 8192
-"""Work-items per compute unit that keep a CPU busy, and the elements below which a row is not divided."""
-_GPU_WORKERS, _GPU_TILES = 32, 8
-"""Groups per compute unit that keep a GPU busy, and tiles below which a row is not divided."""
-_GPU_COLUMNS, _COLUMN_PART, _COLUMN_PARTS = 1024, 64, 64
-"""Down columns: work-items per compute unit of a GPU, rows below which columns are not divided, and the most parts."""
+Args = dict[str, Argument]
+
+_MIN_COLUMNS = 16
+"""Contiguous columns that are worth a work-item each."""
+_CPU_WORKERS, _MIN_CPU_SPLIT = 4, 8192
+"""Work-items per compute unit that keep a CPU busy, and elements below which a row is not split."""
+_GPU_WORKERS, _MIN_GPU_TILES = 32, 8
+"""Groups per compute unit that keep a GPU busy, and tiles below which a row is not split."""
+_GPU_COLUMNS, _MIN_COLUMN_SPLIT, _MAX_COLUMN_SPLITS = 1024, 64, 64
+"""Down columns: work-items per compute unit of a GPU, rows below which columns are not split, and most splits."""
 
 
 def _lowering(operation: Operation) -> LoweringFunction:
@@ -40,33 +42,33 @@ def _lowering(operation: Operation) -> LoweringFunction:
     return lower
 
 
-def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, held: DType) -> Launch | Declined:
-    """A launch (x, out) that adds up or multiplies along an axis, in registers of the dtype `held`; out may be x."""
+def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, sum_dtype: DType) -> Launch | Declined:
+    """Return a launch (x, out) of prefix sums or products along an axis, computed in `sum_dtype`; `out` may be `x`."""
     definitions: dict[str, str | int | bool] = {
-        "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(held)),
-        "MAP(v)": convert("v", x.dtype, held), "OPERATION": operation, "IDENTITY": int(operation == "prod"),
-        "WHOLE_NUMBERS": not held.is_floating_point,
+        "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(sum_dtype)),
+        "MAP(v)": convert("v", x.dtype, sum_dtype), "OPERATION": operation, "IDENTITY": int(operation == "prod"),
+        "WHOLE_NUMBERS": not sum_dtype.is_floating_point,
     }  # fmt: skip
     columns = _columns(x, axis)
     if columns is not None:
-        return _down_columns(runtime, f"cum{operation}", x.shape[axis], columns, held.itemsize, definitions)
-    found = rows_along((x, out), axis)
-    if isinstance(found, Declined):
-        return found
-    return _along_rows(runtime, f"cum{operation}", (x, out), found, held.itemsize, definitions)
+        return _down_columns(runtime, f"cum{operation}", x.shape[axis], columns, sum_dtype.itemsize, definitions)
+    merged = rows_along((x, out), axis)
+    if isinstance(merged, Declined):
+        return merged
+    return _along_rows(runtime, f"cum{operation}", (x, out), merged, sum_dtype.itemsize, definitions)
 
 
 def _columns(x: Spec, axis: int) -> tuple[int, int, int, int] | None:
-    """Slabs, columns, and the elements of x from one slab and from one row to the next, where columns lie side by side."""
+    """Return slabs, columns, and the strides of slabs and rows of x; None if its columns are not contiguous."""
     inner, (steps,) = collapse(x.shape[axis + 1 :], (x.strides[axis + 1 :],))
     outer, (slabs,) = collapse(x.shape[:axis], (x.strides[:axis],))
-    if len(inner) > 1 or len(outer) > 1 or steps[0] != 1 or inner[0] < _LEAST_COLUMNS or x.shape[axis] >= 1 << 31:
+    if len(inner) > 1 or len(outer) > 1 or steps[0] != 1 or inner[0] < _MIN_COLUMNS or x.shape[axis] >= 1 << 31:
         return None
     return outer[0], inner[0], slabs[0], x.strides[axis]
 
 
 def _width(runtime: Runtime, itemsize: int, length: int) -> int:
-    """Elements in a vector of a CPU."""
+    """Return the vector width of a CPU."""
     width = runtime.features.vector_width // (2 if itemsize == 8 else 1)
     while width > 1 and width > length:
         width //= 2
@@ -77,77 +79,68 @@ def _down_columns(
     runtime: Runtime, name: str, length: int, columns: tuple[int, int, int, int], itemsize: int,
     definitions: dict[str, str | int | bool],
 ) -> Launch:  # fmt: skip
-    slabs, count, slab, row = columns
+    slabs, count, slab_stride, row_stride = columns
     features = runtime.features
     width = _width(runtime, itemsize, count) if features.cpu else 1
     group = 1 if features.cpu else 64
-    chunks = slabs * ceil_div(count, width)
+    tasks = slabs * ceil_div(count, width)
     workers = (_CPU_WORKERS if features.cpu else _GPU_COLUMNS) * features.compute_units
-    parts = split_count(chunks, workers, length // _COLUMN_PART, _COLUMN_PARTS)
-    part = ceil_div(length, parts)
-    numbers: list[Parameter] = [
-        Constant(slabs, "uint"), Constant(length, "uint"), Constant(count, "uint"), Constant(slab, "long"),
-        Constant(row, "long"), Constant(parts, "uint"), Constant(part, "uint"),
-    ]  # fmt: skip
-    definitions = definitions | {"WIDTH": width, "PARTS": parts > 1}
-    totals: list[Parameter] = [Workspace(2)] if parts > 1 else []
-    items, groups = (chunks * parts,), (group,)
+    splits = split_count(tasks, workers, length // _MIN_COLUMN_SPLIT, _MAX_COLUMN_SPLITS)
+    geometry: Args = {
+        "x_slab": slab_stride, "x_row": row_stride, "slabs": slabs, "length": length, "columns": count, "splits": splits,
+        "split_length": ceil_div(length, splits),
+    }  # fmt: skip
+    definitions = definitions | {"WIDTH": width, "SPLIT": splits > 1}
+    items, groups = (tasks * splits,), (group,)
+    totals: Args = {"totals": Workspace(2)} if splits > 1 else {}
     scan = runtime.launch(
-        name, "reduction/scan_columns", definitions, [Tensor(0), Tensor(1), *totals, *numbers], items, groups
-    )
-    if parts == 1:
-        return scan
-    first = runtime.launch(
         name,
         "reduction/scan_columns",
         definitions,
-        [Tensor(0), *totals, *numbers],
+        {"x": Tensor(0), "out": Tensor(1), **totals, **geometry},
         items,
         groups,
-        kernel="column_totals",
     )
-    return LaunchSequence(name, [first, scan], (slabs * parts * count * itemsize,))
+    if splits == 1:
+        return scan
+    first = runtime.launch(
+        name, "reduction/scan_columns", definitions, {"x": Tensor(0), **totals, **geometry}, items, groups,
+        kernel="column_totals",
+    )  # fmt: skip
+    return LaunchSequence(name, [first, scan], (slabs * splits * count * itemsize,))
 
 
 def _along_rows(
-    runtime: Runtime, name: str, specs: Sequence[Spec], found: StridedRows, itemsize: int,
+    runtime: Runtime, name: str, specs: Sequence[Spec], merged: StridedRows, itemsize: int,
     definitions: dict[str, str | int | bool],
 ) -> Launch:  # fmt: skip
     features = runtime.features
     width, group, aligned = 1, 1, False
     if features.cpu:
-        width = _width(runtime, itemsize, found.length) if found.contiguous else 1
-        workers, min_terms = _CPU_WORKERS * features.compute_units, _CPU_PART
+        width = _width(runtime, itemsize, merged.length) if merged.contiguous else 1
+        workers, min_terms = _CPU_WORKERS * features.compute_units, _MIN_CPU_SPLIT
     else:
-        steps = (found.length, *(t for stride in found.strides for t in stride))
-        aligned = found.contiguous and all(s.aligned for s in specs) and all(t % 4 == 0 for t in steps)
+        distances = (merged.length, *(stride for outer in merged.strides for stride in outer))
+        aligned = merged.contiguous and all(s.aligned for s in specs) and all(d % 4 == 0 for d in distances)
         width = 4 if aligned else 1
-        group = min(features.group_size, max(32, power_of_two_at_least(ceil_div(found.length, width))))
-        workers, min_terms = _GPU_WORKERS * features.compute_units, _GPU_TILES * group * width
-    parts = split_count(found.count, workers, found.length // min_terms)
-    part = round_up(ceil_div(found.length, parts), width)
-    definitions = definitions | {"WIDTH": width, "ALIGNED": aligned, "GROUP": group, "PARTS": parts > 1}
-    rows: list[Parameter] = [
-        Constant(found.count, "ulong"), Constant(found.length, "uint"), Constant(1, "uint"),
-        Constant(found.outer[1], "uint"), Constant(found.outer[2], "uint"),
-    ]  # fmt: skip
-    strides = [
-        [Constant(v, "long") for v in (*stride, step)] for stride, step in zip(found.strides, found.steps, strict=True)
-    ]
-    division = [Constant(parts, "uint"), Constant(part, "uint")]
-    items, groups = (found.count * parts * group,), (group,)
-    totals: list[Parameter] = [Workspace(2)] if parts > 1 else []
+        group = min(features.group_size, max(32, power_of_two_at_least(ceil_div(merged.length, width))))
+        workers, min_terms = _GPU_WORKERS * features.compute_units, _MIN_GPU_TILES * group * width
+    splits = split_count(merged.count, workers, merged.length // min_terms)
+    numbers: Args = {"splits": splits, "split_length": round_up(ceil_div(merged.length, splits), width)}
+    definitions = definitions | {"WIDTH": width, "ALIGNED": aligned, "GROUP": group, "SPLIT": splits > 1}
+    items, groups = (merged.count * splits * group,), (group,)
+    totals: Args = {"totals": Workspace(2)} if splits > 1 else {}
     scan = runtime.launch(
-        name, "reduction/scan_rows", definitions, [Tensor(0), Tensor(1), *totals, *rows, *strides[0], *strides[1], *division],
-        items, groups,
+        name, "reduction/scan_rows", definitions,
+        {"x": Tensor(0), "out": Tensor(1), **totals, **row_args(merged, "x", "out"), **numbers}, items, groups,
     )  # fmt: skip
-    if parts == 1:
+    if splits == 1:
         return scan
     first = runtime.launch(
-        name, "reduction/scan_rows", definitions, [Tensor(0), *totals, *rows, *strides[0], *division], items, groups,
-        kernel="scan_totals",
+        name, "reduction/scan_rows", definitions, {"x": Tensor(0), **totals, **row_args(merged, "x"), **numbers}, items,
+        groups, kernel="scan_totals",
     )  # fmt: skip
-    return LaunchSequence(name, [first, scan], (found.count * parts * itemsize,))
+    return LaunchSequence(name, [first, scan], (merged.count * splits * itemsize,))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"cumsum": _lowering("sum"), "cumprod": _lowering("prod")}

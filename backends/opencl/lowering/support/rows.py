@@ -68,15 +68,19 @@ class RowTile:
 class RowKernel:
     """How a kernel over rows is compiled and launched."""
 
-    rows: int
-    length: int
+    merged: StridedRows
+    rows_each: int
     definitions: dict[str, str | int | bool]
     items: tuple[int, ...]
     group: tuple[int, ...]
-    lengths: dict[str, int]
-    """ROW_MEMBERS."""
-    strides: tuple[tuple[int, int, int, int], ...]
-    """STRIDE_MEMBERS of each operand: along the outer axes, and along a row."""
+
+    @property
+    def rows(self) -> int:
+        return self.merged.count
+
+    @property
+    def length(self) -> int:
+        return self.merged.length
 
     @property
     def real(self) -> str:
@@ -84,13 +88,19 @@ class RowKernel:
         return str(self.definitions["REAL"])
 
     def args(self, *operands: str) -> dict[str, Argument]:
-        """ROW_MEMBERS and the STRIDE_MEMBERS of all operands, which have these names in the kernel."""
-        args: dict[str, Argument] = {**self.lengths}
-        for name, (outer0, outer1, outer2, step) in zip(operands, self.strides, strict=True):
-            args |= {
-                f"{name}_outer0": outer0, f"{name}_outer1": outer1, f"{name}_outer2": outer2, f"{name}_step": step
-            }  # fmt: skip
-        return args
+        """Return ROW_MEMBERS and the STRIDE_MEMBERS of the operands, which have these names in the kernel."""
+        return row_args(self.merged, *operands, rows_each=self.rows_each)
+
+
+def row_args(merged: StridedRows, *operands: str, rows_each: int = 1) -> dict[str, Argument]:
+    """Return ROW_MEMBERS and the STRIDE_MEMBERS of the first operands, which have these names in the kernel."""
+    args: dict[str, Argument] = {
+        "rows": merged.count, "length": merged.length, "rows_each": rows_each, "outer1": merged.outer[1],
+        "outer2": merged.outer[2],
+    }  # fmt: skip
+    for name, (outer0, outer1, outer2), step in zip(operands, merged.strides, merged.steps, strict=False):
+        args |= {f"{name}_outer0": outer0, f"{name}_outer1": outer1, f"{name}_outer2": outer2, f"{name}_step": step}
+    return args
 
 
 def row_kernel(
@@ -133,13 +143,8 @@ def row_kernel(
         "PTX_EXP_FAST": runtime.features.compute_capability > 0 and dtype.itemsize == 2,
         "PTX_BFLOAT16": runtime.features.tensor_cores,
     }  # fmt: skip
-    lengths = {
-        "rows": merged.count, "length": merged.length, "rows_each": tile.rows_each, "outer1": merged.outer[1],
-        "outer2": merged.outer[2],
-    }  # fmt: skip
-    strides = tuple((*outer, step) for outer, step in zip(merged.strides, merged.steps, strict=True))
     items = ceil_div(merged.count, tile.rows_each) * tile.lanes
-    return RowKernel(merged.count, merged.length, definitions, (items,), (tile.group,), lengths, strides)
+    return RowKernel(merged, tile.rows_each, definitions, (items,), (tile.group,))
 
 
 def _cpu_tile(runtime: Runtime, dtype: DType, merged: StridedRows, persistent: bool) -> RowTile:
