@@ -62,10 +62,6 @@ typedef VEC(REAL) V;
 #define DECLARE_STRIDES(name)                                                                      \
     const long name##_outer0 = geometry.name##_outer0, name##_outer1 = geometry.name##_outer1,     \
                name##_outer2 = geometry.name##_outer2, name##_step = geometry.name##_step
-// The same as parameters.
-#define ROW_PARAMETERS const ulong rows, const uint length, const uint rows_each, const uint outer1, const uint outer2
-#define STRIDES(name) \
-    const long name##_outer0, const long name##_outer1, const long name##_outer2, const long name##_step
 #define ROW_OF(name, row)                                                        \
     ((long)name##_offset + (long)((row) / outer2 / outer1) * name##_outer0 +     \
      (long)((row) / outer2 % outer1) * name##_outer1 + (long)((row) % outer2) * name##_outer2)
