@@ -1,6 +1,6 @@
-"""Launches: kernels bound to constants and to positions in the argument list of an op.
+"""Launches: kernels with arguments in the kernel's order, bound to constants and to positions in the argument list of an op.
 
-In a kernel, a `Tensor` is `__global T *p, ulong offset`, a `Workspace` is `__global T *p`.
+In a kernel, a `Tensor` is `__global T *x, ulong x_offset`, other memory `__global T *x`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from polyhal.backends.common.launching.kernel_arguments import Bound, Struct
 from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
-from polyhal.backends.common.launching.launch import Constant, LocalMemory, Number, ScalarType, Table, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Constant, Number, ScalarType, Table, Tensor, Workspace
 from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
@@ -28,24 +28,8 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-Parameter = Tensor | Workspace | Number | Constant | LocalMemory | Table
-
-
-def parameter_types(parameters: Sequence[Parameter]) -> tuple[Any, ...]:
-    """What pyopencl wants to know of each kernel parameter: the NumPy type of scalars, None for memory."""
-    types: list[Any] = []
-    for p in parameters:
-        if isinstance(p, Tensor):
-            types += [None, np.uint64]
-        elif isinstance(p, (Number, Constant)):
-            types.append(NUMPY_TYPES[p.type])
-        else:
-            types.append(None)
-    return tuple(types)
-
-
 def argument_types(signature: KernelSignature) -> tuple[Any, ...]:
-    """What pyopencl wants to know of each kernel parameter: a NumPy type for scalars and structs, None for memory."""
+    """Return what pyopencl needs to know of each kernel parameter: a NumPy type for scalars and structs, None for memory."""
     # Of a struct, its size alone: pyopencl keeps code for each list of types, and finds it by the sizes of structs only.
     sizes = {name: np.dtype((np.void, layout.itemsize)) for name, layout in signature.structs.items()}
     return tuple(sizes.get(p.name) if p.type is None else NUMPY_TYPES[p.type] for p in signature.parameters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +10,13 @@ import pyopencl as cl
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import round_up
-from polyhal.backends.common.launching.kernel_arguments import Bound, bind
+from polyhal.backends.common.launching.kernel_arguments import bind
 from polyhal.backends.common.launching.launch import Arguments
 from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.driver import Driver
-from polyhal.backends.opencl.launch import KernelLaunch, Parameter, argument_types, parameter_types
+from polyhal.backends.opencl.launch import KernelLaunch, argument_types
 from polyhal.backends.opencl.program import ProgramCache
 from polyhal.backends.opencl.ptx import Target
 from polyhal.backends.opencl.queues import CommandQueues
@@ -73,7 +73,7 @@ class Runtime:
         name: str,
         source: str,
         definitions: Definitions,
-        args: Arguments | Sequence[Parameter],
+        args: Arguments,
         items: tuple[int, ...],
         group: tuple[int, ...],
         *,
@@ -92,12 +92,8 @@ class Runtime:
         if not self.programs.passes_filter(f"{source}.cl", definitions, options):
             return SimpleLaunch(name, _skip, workspace)
         file, kernel = f"{source}.cl", kernel or source.replace("/", "_")
-        parameters: Sequence[Bound]
-        if isinstance(args, Mapping):
-            signature = self.programs.signature(file, kernel, definitions)
-            parameters, types = bind(signature, args, offsets=True), argument_types(signature)
-        else:
-            parameters, types = args, parameter_types(args)
+        signature = self.programs.signature(file, kernel, definitions)
+        parameters, types = bind(signature, args, offsets=True), argument_types(signature)
         built = self.programs.kernel(file, kernel, definitions, types, options, target)
         rounded = tuple(round_up(n, g) for n, g in zip(items, group, strict=True))
         return KernelLaunch(self, name, built, parameters, rounded, group, workspace)

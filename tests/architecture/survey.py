@@ -7,19 +7,24 @@ source, so an old checkout can be measured beside a new one.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from polyhal.backends.common.launching.kernel_signature import KernelSignatures
+
 PACKAGES = {"hal": "polyhal.hal", "backends": "polyhal.backends", "shaders": "polyhal.shaders", "frontend": "polyhal"}
 _AT_IMPORT, _LAZY, _TYPING = "at import", "lazy", "typing"
 _PRODUCER_MAP = re.compile(r"\{[^{}]*for \w+(?:, \w+)? in enumerate\((?:self\.)?_?\w*\.?nodes\)[^{}]*outputs[^{}]*\}")
-_SCALAR = re.compile(r"\b(?:const\s+)?(?:u?int|u?long|float|double|REAL)\s+\w+\s*$")
+_KERNELS = (".cl", ".h")
+_INCLUDE = re.compile(r'#include "([^"]+)"')
+_FLAG = re.compile(r"^#ifndef (\w+)\n#define \1 ([01])$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,18 +286,41 @@ def _lengths(tree: Tree) -> list[int]:
     return sorted(text.count("\n") for text in tree.files.values() if text.strip())
 
 
-def _launch_scalars(tree: Tree) -> list[int]:
-    """For each OpenCL kernel, how many scalars its signature spells out; macros count as one."""
-    found = []
-    for path in sorted((tree.root / "shaders" / "opencl").rglob("*.cl")):
-        text = re.sub(r"//[^\n]*|#[^\n]*", "", path.read_text(encoding="utf-8"))
-        for match in re.finditer(r"__kernel\b[^{;]*?\bvoid\s+\w+\s*\(", text):
-            depth, end = 1, match.end()
-            while depth and end < len(text):
-                depth += {"(": 1, ")": -1}.get(text[end], 0)
-                end += 1
-            found.append(sum(bool(_SCALAR.search(p)) for p in text[match.end() : end - 1].split(",")))
-    return found
+def kernel_scalars(shaders: Path) -> dict[str, int]:
+    """For each kernel of a folder of OpenCL files the most scalars that it takes, offsets of tensors included.
+
+    Parameters depend on macros: each file is read with its defaults, and with each of its flags switched. Files that the parser
+    of signatures refuses, as there are in old checkouts, are left out.
+    """
+    texts = {
+        str(p.relative_to(shaders)): p.read_text(encoding="utf-8") for p in shaders.rglob("*.*") if p.suffix in _KERNELS
+    }
+    signatures = KernelSignatures(texts.__getitem__)
+    most: dict[str, int] = {}
+    for name in sorted(n for n in texts if n.endswith(".cl")):
+        flags = {flag: int(value) for file in _included(name, texts) for flag, value in _FLAG.findall(texts[file])}
+        variants: list[dict[str, str | int | bool]] = [{}, *({flag: 1 - value} for flag, value in flags.items())]
+        for definitions in variants:
+            with contextlib.suppress(ValueError):
+                for kernel in signatures.kernels(name, definitions):
+                    scalars = sum(p.kind == "scalar" for p in kernel.parameters)
+                    key = f"{name} {kernel.kernel}"
+                    most[key] = max(scalars, most.get(key, 0))
+    return most
+
+
+def _included(name: str, texts: Mapping[str, str]) -> set[str]:
+    """A file and those that it includes, directly or not."""
+    files, pending = {name}, [name]
+    while pending:
+        new = set(_INCLUDE.findall(texts[pending.pop()])) - files
+        files |= new
+        pending += new
+    return files
+
+
+def _median_and_most(counts: Collection[int]) -> str:
+    return f"{statistics.median(counts):.0f} / {max(counts)}"
 
 
 def _share_of_any(tree: Tree) -> float:
@@ -318,8 +346,8 @@ _LINES: dict[str, Callable[[Tree], object]] = {
     "class names with several homes": lambda t: len(homonyms(t)),
     "comparisons of ops by name": lambda t: len(name_tests(t)),
     "private maps of producers or users": lambda t: len(private_rebuilds(t)),
-    "scalars spelt out by a kernel, median / most": lambda t: (
-        f"{statistics.median(_launch_scalars(t)):.0f} / {max(_launch_scalars(t))}"
+    "scalars that an OpenCL kernel takes, median / most": lambda t: _median_and_most(
+        kernel_scalars(t.root / "shaders" / "opencl").values()
     ),
     "docstrings, own or inherited, all": lambda t: f"{docstring_share(t, '.'):.0%}",
     "docstrings, backends/numpy": lambda t: f"{docstring_share(t, 'backends/numpy'):.0%}",

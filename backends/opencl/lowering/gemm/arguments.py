@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.templating import Definitions
-from polyhal.backends.common.launching.launch import Argument, Constant, Strided, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, Strided, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.opencl.dialect import type_name
-from polyhal.backends.opencl.launch import Parameter
 
 
 def definitions(p: Product, *groups: Definitions, **more: str | int | bool) -> dict[str, str | int | bool]:
@@ -20,22 +19,6 @@ def definitions(p: Product, *groups: Definitions, **more: str | int | bool) -> d
     for group in groups:
         defined |= group
     return defined | more
-
-
-def uints(*values: int) -> list[Parameter]:
-    return [Constant(v, "uint") for v in values]
-
-
-def ints(*values: int) -> list[Parameter]:
-    return [Constant(v, "int") for v in values]
-
-
-def longs(*values: int) -> list[Parameter]:
-    return [Constant(v, "long") for v in values]
-
-
-def ulongs(*values: int) -> list[Parameter]:
-    return [Constant(v, "ulong") for v in values]
 
 
 def geometry(
