@@ -44,7 +44,7 @@ class Spelling(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpiloguePattern:
-    """A chain of pointwise ops on the result of one op becomes the op.
+    """A chain of pointwise ops on the first result of one op becomes the op, if its other results have no users.
 
     The op's operands are those of the root, then the further tensors of the chain. It has parameters `steps` and `numbers`,
     and those of the root that the operands do not determine.

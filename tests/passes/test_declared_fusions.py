@@ -151,6 +151,51 @@ def test_a_declared_op_takes_over_the_chain_after_its_root() -> None:
     check(fuse_epilogues, before, after)
 
 
+def _declare_fused_rms_norm() -> None:
+    def reference(
+        x: Any, weight: Any, *operands: Any, axes: int, eps: float, steps: Any = (), numbers: Any = ()
+    ) -> Any:
+        return reference_steps(
+            [OPS["rms_norm"].reference(x, weight, axes=axes, eps=eps)[0], *operands, *numbers], steps
+        )[-1]
+
+    declare(
+        reference,
+        name="fused_rms_norm",
+        family="test",
+        infer=lambda specs, params: infer_same(specs[:1], {}),
+        fuses=EpiloguePattern("rms_norm", {}, max_steps=2, max_operands=1),
+    )
+
+
+RMS_NORM = """
+    %0: float32[2, 3]
+    %1: float32[3]
+    on it
+    %2, %3 = rms_norm(%0, %1, axes=1, eps=1e-05): float32[2, 3], float32[2]
+    %4 = tanh(%2): float32[2, 3]
+    return %4{also}
+    """
+
+
+def test_a_root_with_several_results_is_fused_if_only_the_first_is_used() -> None:
+    _declare_fused_rms_norm()
+    after = """
+        %0: float32[2, 3]
+        %1: float32[3]
+        on it
+        %2 = fused_rms_norm(%0, %1, axes=1, eps=1e-05, steps=(('tanh', (0,), ()),), numbers=()): float32[2, 3]
+        return %2
+        """
+    check(fuse_epilogues, RMS_NORM.format(also=""), after)
+
+
+def test_a_root_whose_other_results_are_used_is_left_alone() -> None:
+    _declare_fused_rms_norm()
+    graph = RMS_NORM.format(also=", %3")
+    check(fuse_epilogues, graph, graph)
+
+
 def test_a_whole_captured_step_runs_the_declared_op() -> None:
     _declare_squared_relu(fuses=Pattern(_one_operand))
     x = np.random.default_rng(0).uniform(-1, 1, (4, 5)).astype(np.float32)

@@ -68,11 +68,14 @@ class _Search:
                     self.replacements.add(match)
 
     def _is_root(self, node: Node) -> bool:
-        """Whether a node computes in one floating-point dtype on a device that fuses ops."""
+        """Whether a node computes one used result, in one floating-point dtype, on a device that fuses ops."""
         if not can_fuse(node):
             return False
-        (out,) = self._graph.output_specs(node)
-        tensors = [s for s in (self._graph.spec_of(x) for x in node.inputs) if isinstance(s, Spec)]
+        graph = self._graph
+        if any(graph.use_count(v) for v in node.outputs[1:]):  # The fused op gives the first result only.
+            return False
+        out = graph.output_specs(node)[0]
+        tensors = [s for s in (graph.spec_of(x) for x in node.inputs) if isinstance(s, Spec)]
         alike = out.dtype.is_floating_point and all(s.dtype is out.dtype for s in tensors)
         return alike and bool(tensors) and tensors[0].ndim > 1
 
@@ -114,7 +117,7 @@ class _Search:
         node = graph.nodes[steps[-1]]
         if Trait.POINTWISE not in node.op.traits:
             return False
-        (step,), (result,) = graph.output_specs(node), graph.output_specs(graph.nodes[root])
+        (step,), result = graph.output_specs(node), graph.output_specs(graph.nodes[root])[0]
         if step.dtype is not result.dtype or step.size != result.size:
             return False
         others = {v for k in steps for v in graph.nodes[k].reads} - own
@@ -165,7 +168,7 @@ class _Search:
         tensors = list(dict.fromkeys(x for x in read if isinstance(x, Value)))
         literals = list({operand_key(x): x for x in read if isinstance(x, (bool, int, float))}.values())
         numbers = {key: i for i, key in enumerate([stored, *map(operand_key, (*tensors, *literals))])}
-        (result,) = self._graph.output_specs(root)
+        result = self._graph.output_specs(root)[0]
         operands += [self._beside(rewriter, rewriter.operand(x), result, root) for x in tensors]
         params = {**root_params, "steps": numbered_steps(nodes, numbers), "numbers": tuple(literals)}
         return operands, tuple(params[name] for name in op.schema.params)
