@@ -1,7 +1,8 @@
 """The typer application: its commands, its version option, and its exit codes.
 
 To add a command, write `commands/NAME.py` with a function `NAME` (or a typer application `app` for a group of
-subcommands) and add the name to `COMMANDS`.
+subcommands), add the name to `COMMANDS`, and show the command in the README. Its tests go to `tests/cli`: a file of its
+own, or `test_cli_inspection.py` if it prints facts; bad arguments are a row of a table in `test_cli_bad_input.py`.
 """
 
 from __future__ import annotations

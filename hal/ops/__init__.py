@@ -17,7 +17,7 @@ for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
     importlib.import_module(_module.name)
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {op.name: op.call for op in OPS} | COMPOSITES
-"""Every op by name. A composite replaces the op of the same name, which it extends."""
+"""Every op and composite by name. A composite replaces the op of the same name, which it extends."""
 
 
 def _is_public(name: str) -> bool:

@@ -11,6 +11,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype, float32
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
+from polyhal.hal.ops.composite import COMPOSITES
 from polyhal.hal.ops.opdef import OpDef
 
 
@@ -23,9 +24,7 @@ def explain(
     unknown op, naming close matches.
     """
     if op not in OPS:
-        close = difflib.get_close_matches(op, OPS.names(), 3)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        raise KeyError(f"no op is called {op!r}{hint}")
+        raise KeyError(_unknown(op))
     definition, target, kind = OPS[op], Device(device), as_dtype(dtype)
     if shapes:
         absent = len(definition.schema.inputs) - len(shapes)
@@ -37,6 +36,13 @@ def explain(
     bound = {**definition.schema.params, **params}
     plan = target.planner.plan(definition, specs, tuple(bound[name] for name in definition.schema.params))
     return f"{target.name} ({target.info.name})\n{plan.resolution}"
+
+
+def _unknown(name: str) -> str:
+    if name in COMPOSITES:
+        return f"{name!r} is a function made of other ops; explain those that it calls"
+    close = difflib.get_close_matches(name, OPS.names(), 3)
+    return f"no op is called {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")
 
 
 def _largest_sample(op: OpDef) -> tuple[tuple[Any, ...], dict[str, Any]]:
