@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.backends.common.launching.launch import Constant, Number, Tensor, Workspace
+from polyhal.backends.wgpu.arguments import BoundArguments, Offset
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import Pipeline
 from polyhal.hal.errors import BackendError, message
@@ -77,7 +78,7 @@ class DispatchLaunch:
         name: str,
         pipeline: Pipeline,
         make_aliased: Callable[[], Pipeline],
-        parameters: Sequence[Parameter],
+        arguments: BoundArguments,
         grid: tuple[int, int],
         workspace: tuple[int, ...] = (),
     ) -> None:
@@ -93,26 +94,22 @@ class DispatchLaunch:
         codes = "<"
         tensors: list[tuple[int, int, int]] = []
         numbers: list[tuple[int, int, Callable[[Any], Any]]] = []
-        buffers: list[tuple[int, bool]] = []
-        for p in parameters:
-            if isinstance(p, Tensor):
-                tensors.append((len(template), p.index, len(buffers)))
-                buffers.append((p.index, True))
+        for place, member in enumerate(arguments.members):
+            if isinstance(member, Offset):
+                tensors.append((place, arguments.buffers[member.binding].index, member.binding))
                 template.append(0)
                 codes += "I"
-            elif isinstance(p, Workspace):
-                buffers.append((p.index, False))
             else:
-                if isinstance(p, Number):
-                    numbers.append((len(template), p.index, _CONVERTERS[p.type]))
+                if isinstance(member, Number):
+                    numbers.append((place, member.index, _CONVERTERS[member.type]))
                     template.append(0)
                 else:
-                    template.append(_CONVERTERS[p.type](p.value))
-                codes += _CODES[p.type]
+                    template.append(_CONVERTERS[member.type](member.value))
+                codes += _CODES[member.type]
         self._template = template
         self._tensors = tuple(tensors)
         self._numbers = tuple(numbers)
-        self._buffers = tuple(buffers)
+        self._buffers = tuple((b.index, isinstance(b, Tensor)) for b in arguments.buffers)
         self._struct = struct.Struct(codes)
         self._packed = b"" if numbers or not template else self._struct.pack(*template)
         self._groups: dict[Any, tuple[Pipeline, Any]] = {}
@@ -200,6 +197,21 @@ class DispatchLaunch:
         """Return whether a buffer that the kernel writes is bound a second time."""
         keys = [a.key for a in allocations]
         return any(keys.count(keys[i]) > 1 for i in self._pipeline.written)
+
+
+def in_order(parameters: Sequence[Parameter]) -> BoundArguments:
+    """Bind parameters that are listed in the shader's order, a `Tensor` standing for its buffer and its offset."""
+    buffers = tuple(p for p in parameters if isinstance(p, (Tensor, Workspace)))
+    members: list[Offset | Number | Constant] = []
+    binding = 0
+    for p in parameters:
+        if isinstance(p, (Number, Constant)):
+            members.append(p)
+            continue
+        if isinstance(p, Tensor):
+            members.append(Offset(binding))
+        binding += 1
+    return BoundArguments(buffers, tuple(members))
 
 
 def _extent(ref: Any) -> tuple[int, int]:

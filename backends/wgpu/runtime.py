@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Workspace
+from polyhal.backends.common.launching.launch import Arguments, Workspace
 from polyhal.backends.common.launching.launch_recorder import LaunchRecorder
 from polyhal.backends.wgpu import capabilities as probed
 from polyhal.backends.wgpu import error_mapping
+from polyhal.backends.wgpu.arguments import bind
 from polyhal.backends.wgpu.command_buffer import DispatchCall
 from polyhal.backends.wgpu.discovery import WGPUAdapter
 from polyhal.backends.wgpu.encoder import CommandEncoder
-from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
+from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter, in_order
 from polyhal.backends.wgpu.memory import Allocation, WGPUMemory
 from polyhal.backends.wgpu.native import binder
 from polyhal.backends.wgpu.profiling import Timestamps
@@ -51,29 +52,33 @@ class Runtime:
         name: str,
         source: str,
         definitions: Definitions,
-        parameters: Sequence[Parameter],
+        args: Arguments | Sequence[Parameter],
         groups: int,
         *,
         workspace: tuple[int, ...] = (),
     ) -> DispatchLaunch:
-        """Return a launch of shaders/wgsl/`source`.wgsl over at least `groups` groups. Raises KernelBuildError.
+        """Return a launch of shaders/wgsl/`source`.wgsl over at least `groups` groups.
+
+        `args` binds every parameter of the kernel by name (see `backends.wgpu.arguments`). Raises KernelBuildError, and
+        KernelArgumentError if `args` do not fit the kernel.
 
         More groups than fit on one axis are spread over two, and some at the end may be superfluous: a kernel numbers groups
         by `storage.group()` and checks the number.
         """
-        size = sum(_words(p) for p in parameters) * 4
 
         def build(access: str) -> Pipeline:
-            return self.pipelines.pipeline(name, source, {**definitions, "ACCESS": access}, size)
+            return self.pipelines.pipeline(name, source, {**definitions, "ACCESS": access})
 
+        pipeline = build("read")
+        bound = bind(pipeline.signature, args) if isinstance(args, Mapping) else in_order(args)
         rows = ceil_div(groups, self.features.max_groups)
         grid = (ceil_div(groups, rows), rows)
-        return DispatchLaunch(self, name, build("read"), lambda: build("read_write"), parameters, grid, workspace)
+        return DispatchLaunch(self, name, pipeline, lambda: build("read_write"), bound, grid, workspace)
 
     def patch(self, allocation: Allocation, word: int, mask: int, bits: int) -> None:
         """Replace the bits of `mask` in one word of a buffer."""
-        constants = [Constant(v, "uint") for v in (word, mask, bits)]
-        self.launch("patch", "lib/patch", {}, [Workspace(0), *constants], 1)(allocation)
+        args: Arguments = {"words": Workspace(0), "word": word, "mask": mask, "bits": bits}
+        self.launch("patch", "lib/patch", {}, args, 1)(allocation)
 
     def finish(self) -> None:
         """Submit everything and wait for it."""
@@ -89,10 +94,3 @@ class Runtime:
         self.finish()
         timestamps, self.encoder.timestamps = self.encoder.timestamps, None
         return timestamps.read() if timestamps is not None else []
-
-
-def _words(parameter: Parameter) -> int:
-    """Return the size of a parameter in the struct `Parameters`."""
-    if isinstance(parameter, Workspace):
-        return 0
-    return 2 if getattr(parameter, "type", "") in ("long", "ulong") else 1

@@ -8,12 +8,13 @@ from typing import Any
 
 import jinja2
 
+from polyhal.backends.common.launching.kernel_signature import KernelSignature
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.native import compile_module
+from polyhal.backends.wgpu.signature import binding_access, parameter_bytes, read_signature
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.settings import env
 
-_BINDING = re.compile(r"@group\(0\) @binding\((\d+)\) var<storage, (read|read_write)>")
 _BLANK_LINES = re.compile(r"\n\s*\n+")
 
 Definitions = Mapping[str, Any]
@@ -22,13 +23,16 @@ Definitions = Mapping[str, Any]
 class Pipeline:
     """A compiled kernel on one device."""
 
-    __slots__ = ("layout", "name", "native", "written")
+    __slots__ = ("layout", "name", "native", "signature", "written")
 
-    def __init__(self, name: str, native: Any, layout: Any, written: frozenset[int]) -> None:
+    def __init__(
+        self, name: str, native: Any, layout: Any, signature: KernelSignature, written: frozenset[int]
+    ) -> None:
         self.name = name
         self.native = native
         self.layout = layout
         """The layout of bind group 0."""
+        self.signature = signature
         self.written = written
         """The bindings that the kernel writes."""
 
@@ -55,18 +59,18 @@ class PipelineCache:
         text = self._templates.get_template(f"{source}.wgsl").render({**facts, **definitions})
         return _BLANK_LINES.sub("\n", text)
 
-    def pipeline(self, name: str, source: str, definitions: Definitions, immediate_size: int) -> Pipeline:
+    def pipeline(self, name: str, source: str, definitions: Definitions) -> Pipeline:
         """Return the pipeline of a shader file. Raises KernelBuildError."""
         text = self.render(source, definitions)
         pipeline = self._pipelines.get(text)
         if pipeline is None:
-            pipeline = self._pipelines[text] = self._build(name, text, immediate_size)
+            pipeline = self._pipelines[text] = self._build(name, source, text)
         return pipeline
 
-    def _build(self, name: str, text: str, immediate_size: int) -> Pipeline:
+    def _build(self, name: str, source: str, text: str) -> Pipeline:
         import wgpu
 
-        access = {int(number): mode for number, mode in _BINDING.findall(text)}
+        access, signature = binding_access(text), read_signature(source, text)
         try:
             module = compile_module(self._device, text, name, checked=env.debug())
             layout = self._device.create_bind_group_layout(
@@ -77,11 +81,11 @@ class PipelineCache:
                         "visibility": wgpu.ShaderStage.COMPUTE,
                         "buffer": {"type": "read-only-storage" if mode == "read" else "storage"},
                     }
-                    for number, mode in sorted(access.items())
+                    for number, mode in access.items()
                 ],
             )
             groups = [layout] if self._features.immediates else [layout, self._parameter_layout]
-            sizes = {"immediate_size": immediate_size} if self._features.immediates else {}
+            sizes = {"immediate_size": parameter_bytes(signature)} if self._features.immediates else {}
             native = self._device.create_compute_pipeline(
                 label=name,
                 layout=self._device.create_pipeline_layout(label=name, bind_group_layouts=groups, **sizes),
@@ -95,7 +99,8 @@ class PipelineCache:
                 device=self._device_name,
             )
             raise KernelBuildError(f"{problem}\nsource:\n{numbered(text)}\nlog:\n{_gist(str(error))}") from error
-        return Pipeline(name, native, layout, frozenset(n for n, mode in access.items() if mode == "read_write"))
+        written = frozenset(n for n, mode in access.items() if mode == "read_write")
+        return Pipeline(name, native, layout, signature, written)
 
 
 def environment() -> jinja2.Environment:

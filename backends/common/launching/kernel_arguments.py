@@ -51,31 +51,82 @@ def bind(signature: KernelSignature, args: Arguments, *, offsets: bool) -> list[
     With `offsets`, a Tensor `x` needs a parameter `ulong x_offset` after `x`; other memory begins at 0 where there is one.
     Raises KernelArgumentError.
     """
-    return _Binding(signature, args).bound(offsets)
+    return _KernelBinder(signature, args).bound(offsets)
 
 
-class _Binding:
-    """One use of a signature."""
+class ArgumentBinder:
+    """Takes the arguments of one launch by name, and checks each against the signature of its kernel."""
 
     def __init__(self, signature: KernelSignature, args: Arguments) -> None:
-        self._signature = signature
-        self._args: dict[str, Argument] = {}
+        self.signature = signature
+        self.args: dict[str, Argument] = {}
+        """Those that are not taken yet."""
         for name, value in args.items():
             if isinstance(value, Strided):
-                self._args[name] = value.memory
-                self._args |= {f"{name}_{axis}": stride for axis, stride in value.strides.items()}
+                self.args[name] = value.memory
+                self.args |= {f"{name}_{axis}": stride for axis, stride in value.strides.items()}
             else:
-                self._args[name] = value
+                self.args[name] = value
+
+    def take(self, parameter: KernelParameter | StructMember) -> Argument:
+        """Return the argument of a parameter. Raises KernelArgumentError if there is none."""
+        try:
+            return self.args.pop(parameter.name)
+        except KeyError:
+            raise self.error(parameter.name, "is missing", _described(parameter)) from None
+
+    def scalar(self, parameter: KernelParameter | StructMember, value: Argument) -> Number | Constant:
+        """Return a number in the declared type. Raises KernelArgumentError if the value is none of that type."""
+        kind = parameter.type
+        assert kind is not None
+        if isinstance(value, Scalar):
+            return Number(value.index, kind)
+        if isinstance(value, (Number, Constant)) and value.type == kind:
+            return value
+        if isinstance(value, (int, float)) and self.fits(value, kind):
+            return Constant(float(value) if kind in ("float", "double") else int(value), kind)
+        raise self.error(parameter.name, f"is {value!r}", _described(parameter))
+
+    def fits(self, value: float, kind: ScalarType) -> bool:
+        """Return whether a value may be passed as a scalar of this type."""
+        if kind in ("float", "double"):
+            return True
+        least, most = _RANGES[kind]
+        return isinstance(value, int) and least <= value <= most
+
+    def check_all_taken(self) -> None:
+        """Raise KernelArgumentError if an argument is left."""
+        if not self.args:
+            return
+        name = next(iter(self.args))
+        known = list(self.signature.names)
+        close = difflib.get_close_matches(name, known, 3)
+        raise self.error(name, "is no parameter of the kernel", " or ".join(close) or f"one of {', '.join(known)}")
+
+    def error(self, name: str, problem: str, expected: str) -> KernelArgumentError:
+        """Return the error about an argument."""
+        return KernelArgumentError(
+            message(
+                self.signature.kernel,
+                f"the argument {name!r} {problem}",
+                expected=expected,
+                fix=f"see the kernel's parameters in {self.signature.file}",
+            )
+        )
+
+
+class _KernelBinder(ArgumentBinder):
+    """Binds kernels of OpenCL C and CUDA C."""
 
     def bound(self, offsets: bool) -> list[Bound]:
         found: list[Bound] = []
-        parameters = self._signature.parameters
+        parameters = self.signature.parameters
         at = 0
         while at < len(parameters):
             parameter = parameters[at]
             at += 1
             if parameter.kind == "scalar":
-                found.append(self._scalar(parameter, self._take(parameter)))
+                found.append(self.scalar(parameter, self.take(parameter)))
             elif parameter.kind == "struct":
                 found.append(self._struct(parameter))
             else:
@@ -86,77 +137,36 @@ class _Binding:
                     if follows and not isinstance(value, Tensor):
                         found.append(Constant(0, "ulong"))
                     elif not follows and isinstance(value, Tensor):
-                        raise self._error(
+                        raise self.error(
                             parameter.name, "is a tensor", f"a parameter ulong {parameter.name}_offset after it"
                         )
                     at += follows
-        if self._args:
-            raise self._unknown()
+        self.check_all_taken()
         return found
 
-    def _take(self, parameter: KernelParameter | StructMember) -> Argument:
-        try:
-            return self._args.pop(parameter.name)
-        except KeyError:
-            raise self._error(parameter.name, "is missing", _described(parameter)) from None
-
     def _memory(self, parameter: KernelParameter) -> Tensor | Workspace | Table | LocalMemory:
-        value = self._take(parameter)
+        value = self.take(parameter)
         if parameter.kind == "local" and isinstance(value, LocalMemory):
             return value
         if parameter.kind == "global" and isinstance(value, (Tensor, Workspace, Table)):
             return value
-        raise self._error(parameter.name, f"is {value!r}", _described(parameter))
-
-    def _scalar(self, parameter: KernelParameter | StructMember, value: Argument) -> Number | Constant:
-        kind = parameter.type
-        assert kind is not None
-        if isinstance(value, Scalar):
-            return Number(value.index, kind)
-        if isinstance(value, (Number, Constant)) and value.type == kind:
-            return value
-        if isinstance(value, (int, float)) and _fits(value, kind):
-            return Constant(float(value) if kind in ("float", "double") else int(value), kind)
-        raise self._error(parameter.name, f"is {value!r}", _described(parameter))
+        raise self.error(parameter.name, f"is {value!r}", _described(parameter))
 
     def _struct(self, parameter: KernelParameter) -> Struct:
-        record = np.zeros((), self._signature.structs[parameter.name])
+        record = np.zeros((), self.signature.structs[parameter.name])
         for member in parameter.members:
-            value = self._take(member)
+            value = self.take(member)
             values = value if member.length and isinstance(value, (tuple, list)) else (value,)
             if len(values) != max(member.length, 1):
-                raise self._error(member.name, f"is {value!r}", _described(member))
-            bound = [self._scalar(member, v) for v in values]
+                raise self.error(member.name, f"is {value!r}", _described(member))
+            bound = [self.scalar(member, v) for v in values]
             constants = [b.value for b in bound if isinstance(b, Constant)]
             if len(constants) < len(bound):
-                raise self._error(
+                raise self.error(
                     member.name, "changes between calls", "a constant, or a parameter outside of the struct"
                 )
             record[member.name] = constants if member.length else constants[0]
         return Struct(record.tobytes())
-
-    def _unknown(self) -> KernelArgumentError:
-        name = next(iter(self._args))
-        known = list(self._signature.names)
-        close = difflib.get_close_matches(name, known, 3)
-        return self._error(name, "is no parameter of the kernel", " or ".join(close) or f"one of {', '.join(known)}")
-
-    def _error(self, name: str, problem: str, expected: str) -> KernelArgumentError:
-        return KernelArgumentError(
-            message(
-                self._signature.kernel,
-                f"the argument {name!r} {problem}",
-                expected=expected,
-                fix=f"see the kernel's parameters in {self._signature.file}",
-            )
-        )
-
-
-def _fits(value: float, kind: ScalarType) -> bool:
-    if kind in ("float", "double"):
-        return True
-    least, most = _RANGES[kind]
-    return isinstance(value, int) and least <= value <= most
 
 
 def _described(parameter: KernelParameter | StructMember) -> str:

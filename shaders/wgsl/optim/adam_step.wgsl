@@ -15,7 +15,7 @@
 {{ storage.input(slots.buffers, "step_count", STEP_COUNT_DTYPE | default("float32")) }}
 {% endif %}
 {{ storage.parameters(slots.members() ~ ("o_step_count: u32, " if COUNTED else "") ~ "step: f32, correction: f32, eps: f32, shrink: f32,
-    coupled: f32, beta1: f32, one_minus_beta1: f32, beta2: f32, one_minus_beta2: f32" ~ (", log1: f32, log2: f32" if COUNTED else "")) }}
+    coupled: f32, beta1: f32, one_minus_beta1: f32, beta2: f32, one_minus_beta2: f32" ~ (", log_beta1: f32, log_beta2: f32" if COUNTED else "")) }}
 {% if COUNTED %}
 // 1 - exp(x) for x <= 0: a series near 0, where the difference would cancel.
 fn one_minus_exp(x: f32) -> f32 {
@@ -27,8 +27,8 @@ fn one_minus_exp(x: f32) -> f32 {
 {% if COUNTED %}
     let t = step_count_at(p.o_step_count);
     if (t == 0.0) { return; }
-    let step = p.step / one_minus_exp(t * p.log1);
-    let correction = inverseSqrt(one_minus_exp(t * p.log2));
+    let step = p.step / one_minus_exp(t * p.log_beta1);
+    let correction = inverseSqrt(one_minus_exp(t * p.log_beta2));
 {% else %}
     let step = p.step;
     let correction = p.correction;

@@ -6,7 +6,7 @@
 {{ storage.enable() }}
 {{ storage.scratch(0, "src", ELEMENT, "read") }}
 {{ storage.scratch(1, "dest", ELEMENT) }}
-{{ storage.parameters("source_offset: u32, target_offset: u32, rows: u32, columns: u32, source_step: u32, target_step: u32,
+{{ storage.parameters("o_src: u32, o_dest: u32, rows: u32, columns: u32, source_step: u32, target_step: u32,
   batch1: u32, source0: u32, source1: u32, target0: u32, target1: u32, tiles: u32") }}
 {{ storage.main(64) }}
     let block = group_id * 64u + local_id;
@@ -16,8 +16,8 @@
     let row = (block % down) * {{ SIZE }}u;
     let column = (block / down % across) * {{ SIZE }}u;
     let batch = block / down / across;
-    let source_begin = p.source_offset + batch / p.batch1 * p.source0 + batch % p.batch1 * p.source1 + row + column * p.source_step;
-    let dest_begin = p.target_offset + batch / p.batch1 * p.target0 + batch % p.batch1 * p.target1 + row * p.target_step + column;
+    let source_begin = p.o_src + batch / p.batch1 * p.source0 + batch % p.batch1 * p.source1 + row + column * p.source_step;
+    let dest_begin = p.o_dest + batch / p.batch1 * p.target0 + batch % p.batch1 * p.target1 + row * p.target_step + column;
     if (row + {{ SIZE }}u <= p.rows && column + {{ SIZE }}u <= p.columns) {
 {% for c in range(SIZE) %}{% for r in range(SIZE) %}
         let v{{ r }}_{{ c }} = src[source_begin + {{ r }}u + {{ c }}u * p.source_step];

@@ -9,7 +9,7 @@
 {% include "lib/philox.wgsl" %}
 {{ storage.input(0, "x", DTYPE, 1 if STRIDED else 4) }}
 {{ storage.output(1, "out", DTYPE, 4) }}
-{{ storage.parameters("o_x: u32, o_out: u32, size: u32, seed: u32, seed_high: u32, offset: u32, offset_high: u32,
+{{ storage.parameters("o_x: u32, o_out: u32, size: u32, seed_low: u32, seed_high: u32, offset_low: u32, offset_high: u32,
     threshold: u32, scale: f32, length1: u32, length2: u32, step0: u32, step1: u32, step2: u32") }}
 {% if STRIDED %}
 fn source_index(i: u32) -> u32 {
@@ -21,7 +21,7 @@ fn source_index(i: u32) -> u32 {
     let block = group_id * {{ GROUP }}u + local_id;
     let i = block * 4u;
     if (i >= p.size) { return; }
-    let words = philox(counter_at(vec2<u32>(p.offset, p.offset_high), block), vec2<u32>(p.seed, p.seed_high));
+    let words = philox(counter_at(vec2<u32>(p.offset_low, p.offset_high), block), vec2<u32>(p.seed_low, p.seed_high));
 {% if STRIDED %}
     let last = p.size - 1u;
     let x4 = vec4<f32>(x_at(source_index(i)), x_at(source_index(min(i + 1u, last))), x_at(source_index(min(i + 2u, last))), x_at(source_index(min(i + 3u, last))));

@@ -8,7 +8,7 @@
 {{ storage.half_functions() }}
 {% include "lib/philox.wgsl" %}
 {{ storage.output(0, "out", DTYPE, 4) }}
-{{ storage.parameters("o_out: u32, size: u32, seed: u32, seed_high: u32, offset: u32, offset_high: u32") }}
+{{ storage.parameters("o_out: u32, size: u32, seed_low: u32, seed_high: u32, offset_low: u32, offset_high: u32") }}
 {% if DISTRIBUTION == "normal" %}
 {% include "lib/logarithm.wgsl" %}
 {% include "lib/sincos.wgsl" %}
@@ -26,7 +26,7 @@ fn box_muller(a: u32, b: u32) -> vec2<f32> {
     let block = group_id * {{ GROUP }}u + local_id;
     let i = block * 4u;
     if (i >= p.size) { return; }
-    let words = philox(counter_at(vec2<u32>(p.offset, p.offset_high), block), vec2<u32>(p.seed, p.seed_high));
+    let words = philox(counter_at(vec2<u32>(p.offset_low, p.offset_high), block), vec2<u32>(p.seed_low, p.seed_high));
 {% if DISTRIBUTION == "bits" %}
     let values = words;
 {% elif DISTRIBUTION == "uniform" %}

@@ -5,7 +5,7 @@
 {{ storage.enable() }}
 {{ storage.scratch(0, "src", ELEMENT, "read") }}
 {{ storage.scratch(1, "dest", ELEMENT) }}
-{{ storage.parameters("source_offset: u32, target_offset: u32, rows: u32, columns: u32, source_step: u32, target_step: u32,
+{{ storage.parameters("o_src: u32, o_dest: u32, rows: u32, columns: u32, source_step: u32, target_step: u32,
   batch1: u32, source0: u32, source1: u32, target0: u32, target1: u32, tiles: u32") }}
 // Rows are padded by one element to avoid bank conflicts along columns.
 var<workgroup> tile: array<{{ ELEMENT }}, {{ 32 * 33 }}>;
@@ -16,8 +16,8 @@ var<workgroup> tile: array<{{ ELEMENT }}, {{ 32 * 33 }}>;
     let row = (group_id % down) * 32u;
     let column = (group_id / down % across) * 32u;
     let batch = group_id / down / across;
-    let source_begin = p.source_offset + batch / p.batch1 * p.source0 + batch % p.batch1 * p.source1;
-    let dest_begin = p.target_offset + batch / p.batch1 * p.target0 + batch % p.batch1 * p.target1;
+    let source_begin = p.o_src + batch / p.batch1 * p.source0 + batch % p.batch1 * p.source1;
+    let dest_begin = p.o_dest + batch / p.batch1 * p.target0 + batch % p.batch1 * p.target1;
     let x = local_id % 32u;
     let y = local_id / 32u;
 {% for k in range(4) %}

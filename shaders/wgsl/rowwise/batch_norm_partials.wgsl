@@ -22,7 +22,7 @@
 {% endif %}
 {{ storage.scratch(3 if GRADIENT else 1, "partial", "vec2<f32>") }}
 {% set members %}
-{% for n in operands %}o_{{ n }}: u32, {% endfor %}{{ "o_mean: u32, " if GRADIENT }}channels: u32, splits: u32, split_length: u32, length: u32,
+{% for n in operands %}o_{{ n }}: u32, {% endfor %}{{ "o_means: u32, " if GRADIENT }}channels: u32, splits: u32, split_length: u32, length: u32,
 {% for n in operands %}{{ n }}_channel: u32, {% endfor %}
 {% endset %}
 {{ storage.parameters(members ~ terms.members(operands)) }}
@@ -46,7 +46,7 @@ fn lanes_sum(v: V) -> f32 { return {{ "(v.x + v.y) + (v.z + v.w)" if WIDTH == 4 
 {% endfor %}
     var sums = V();
 {% if GRADIENT %}
-    let mean = means_at(p.o_mean + channel);
+    let mean = means_at(p.o_means + channel);
     var products = V();
     for (var t = first; t < end; t += {{ STEP }}u) {
         let grad = g_{{ at }}(g_iterator.at);

@@ -16,11 +16,11 @@
 {{ storage.output(2, "dweight", OUT_DTYPE) }}
 {{ storage.output(3, "dbias", OUT_DTYPE) }}
 {{ storage.scratch(4, "sums", "vec2<f32>") }}
-{{ storage.parameters("o_variance: u32, o_dweight: u32, o_dbias: u32, channels: u32, splits: u32, eps: f32") }}
+{{ storage.parameters("o_variances: u32, o_dweight: u32, o_dbias: u32, channels: u32, splits: u32, eps: f32") }}
 {% else %}
 {{ storage.output(1, "means", "float32") }}
 {{ storage.output(2, "variances", "float32") }}
-{{ storage.parameters("o_mean: u32, o_variance: u32, channels: u32, splits: u32, split_length: u32, length: u32") }}
+{{ storage.parameters("o_means: u32, o_variances: u32, channels: u32, splits: u32, split_length: u32, length: u32") }}
 fn size(split: u32) -> f32 { return f32(min(p.split_length, p.length - split * p.split_length)); }
 {% endif %}
 {{ groups.declarations() }}
@@ -37,7 +37,7 @@ fn size(split: u32) -> f32 { return f32(min(p.split_length, p.length - split * p
     for (var split = lane_id; split < p.splits; split += {{ LANES }}u) { gradients += partial[split * p.channels + channel]; }
     gradients = group_sums(gradients);
     if (writes) {
-        gradients.x /= sqrt_f32(variances_at(p.o_variance + channel) + p.eps);
+        gradients.x /= sqrt_f32(variances_at(p.o_variances + channel) + p.eps);
         sums[channel] = gradients;
         dweight_set(p.o_dweight + channel, gradients.x);
         dbias_set(p.o_dbias + channel, gradients.y);
@@ -54,8 +54,8 @@ fn size(split: u32) -> f32 { return f32(min(p.split_length, p.length - split * p
     }
     squares = group_sum(squares);
     if (writes) {
-        means_set(p.o_mean + channel, mean);
-        variances_set(p.o_variance + channel, squares / f32(p.length));
+        means_set(p.o_means + channel, mean);
+        variances_set(p.o_variances + channel, squares / f32(p.length));
     }
 {% endif %}
 }

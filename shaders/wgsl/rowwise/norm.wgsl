@@ -24,7 +24,7 @@
 {{ storage.output(2 + affine | length + loop.index0, name ~ "s", "float32") }}
 {% endfor %}
 {% set members %}
-o_x: u32, {% for name in affine %}o_{{ name }}: u32, {% endfor %}o_out: u32, {% for name in statistics %}o_{{ name }}: u32, {% endfor %}eps: f32,
+o_x: u32, {% for name in affine %}o_{{ name }}: u32, {% endfor %}o_out: u32, {% for name in statistics %}o_{{ name }}s: u32, {% endfor %}eps: f32,
 {% endset %}
 {{ storage.parameters(members ~ rows.members(["x", "out"])) }}
 {{ rows.declarations() }}
@@ -59,7 +59,7 @@ o_x: u32, {% for name in affine %}o_{{ name }}: u32, {% endfor %}o_out: u32, {% 
 {% endcall %}
     if (lane_id == 0u && {{ rows.in_range() }}) {
 {% for name in statistics %}
-        {{ name }}s_set(p.o_{{ name }} + row, {{ name }});
+        {{ name }}s_set(p.o_{{ name }}s + row, {{ name }});
 {% endfor %}
     }
 }

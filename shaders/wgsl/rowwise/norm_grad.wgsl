@@ -23,7 +23,7 @@
 {% endfor %}
 {{ storage.output(2 + affine | length + statistics | length, "dx", DTYPE, WIDTH) }}
 {% set members %}
-o_g: u32, o_x: u32, {% for name in affine + statistics %}o_{{ name }}: u32, {% endfor %}o_dx: u32,
+o_g: u32, o_x: u32, {% for name in affine %}o_{{ name }}: u32, {% endfor %}{% for name in statistics %}o_{{ name }}s: u32, {% endfor %}o_dx: u32,
 {% endset %}
 {{ storage.parameters(members ~ rows.members(["g", "x", "dx"])) }}
 {{ rows.declarations() }}
@@ -32,8 +32,8 @@ o_g: u32, o_x: u32, {% for name in affine + statistics %}o_{{ name }}: u32, {% e
 {{ rows.main(["g", "x", "dx"]) }}
 {{ rows.load_row("g") }}
 {{ rows.load_row("x") }}
-    let mean = {{ "means_at(p.o_mean + row)" if CENTRED else "0.0f" }};
-    let scale = scales_at(p.o_scale + row);
+    let mean = {{ "means_at(p.o_means + row)" if CENTRED else "0.0f" }};
+    let scale = scales_at(p.o_scales + row);
     var sums = V();
     var products = V();
 {% call(k) rows.for_vectors() %}

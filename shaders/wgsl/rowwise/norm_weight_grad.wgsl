@@ -23,7 +23,7 @@
 {% endif %}
 {{ storage.input(3 if CENTRED else 2, "scales", "float32") }}
 {{ storage.scratch(4 if CENTRED else 3, "partial", V) }}
-{{ storage.parameters("o_g: u32, o_x: u32, " ~ ("o_mean: u32, " if CENTRED else "") ~ "o_scale: u32, rows: u32, length: u32, "
+{{ storage.parameters("o_g: u32, o_x: u32, " ~ ("o_means: u32, " if CENTRED else "") ~ "o_scales: u32, rows: u32, length: u32, "
    ~ "split_length: u32, splits: u32, column_blocks: u32, g_row: u32, x_row: u32") }}
 {{ groups.column_reduction("column_sum", V, "a + b", GROUP_COLUMNS, GROUP_ROWS) }}
 {% for s in range(STRIPS) %}
@@ -31,8 +31,8 @@ var<private> weight{{ s }}: {{ V }};
 var<private> bias{{ s }}: {{ V }};
 {% endfor %}
 fn add(row: u32{% for s in range(STRIPS) %}, column{{ s }}: u32{% endfor %}) {
-    let scale = scales_at(p.o_scale + row);
-    let mean = {{ "means_at(p.o_mean + row)" if CENTRED else "0.0f" }};
+    let scale = scales_at(p.o_scales + row);
+    let mean = {{ "means_at(p.o_means + row)" if CENTRED else "0.0f" }};
 {% for s in range(STRIPS) %}
     let grad{{ s }} = g_{{ at }}(p.o_g + row * p.g_row + column{{ s }});
     weight{{ s }} += grad{{ s }} * ((x_{{ at }}(p.o_x + row * p.x_row + column{{ s }}) - mean) * scale);

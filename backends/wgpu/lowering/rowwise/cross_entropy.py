@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import cross_entropy
 from polyhal.backends.common.problems.norm import Inputs
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support import rows
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -30,14 +29,17 @@ def _forward(
         if logits.shape[0] == 1:
             return Declined(_ROW_TOO_LARGE)
         return rows.in_halves("cross_entropy", runtime, _forward, inputs, outputs, params, 0)
-    arranged = rows.arrange(runtime, (logits,), 1)
+    arranged = rows.arrange(runtime, {"x": logits}, 1)
     if isinstance(arranged, Declined):
         return arranged
     definitions = {
         **arranged.definitions, "INDEX_DTYPE": target.dtype.name, "SMOOTHED": params["label_smoothing"] != 0
     }  # fmt: skip
-    parameters = [*(Tensor(i) for i in range(4)), *_numbers((target,), params), *arranged.parameters]
-    return runtime.launch("cross_entropy", "rowwise/cross_entropy", definitions, parameters, arranged.groups)
+    args: Arguments = {
+        "x": Tensor(0), "labels": Tensor(1), "loss": Tensor(2), "lse": Tensor(3), "labels_step": target.strides[0],
+        **_options(params), **arranged.args,
+    }  # fmt: skip
+    return runtime.launch("cross_entropy", "rowwise/cross_entropy", definitions, args, arranged.groups)
 
 
 def _backward(
@@ -53,21 +55,20 @@ def _backward(
         if logits.shape[0] == 1:
             return Declined(_ROW_TOO_LARGE)
         return rows.in_halves("cross_entropy_grad", runtime, _backward, inputs, outputs, params, 0)
-    arranged = rows.arrange(runtime, (logits, outputs[0]), 1)
+    arranged = rows.arrange(runtime, {"x": logits, "dx": outputs[0]}, 1)
     if isinstance(arranged, Declined):
         return arranged
     definitions = {**arranged.definitions, "INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name}
-    parameters = [*(Tensor(i) for i in range(5)), *_numbers((g, target, lse), params), *arranged.parameters]
-    return runtime.launch("cross_entropy_grad", "rowwise/cross_entropy_grad", definitions, parameters, arranged.groups)
+    args: Arguments = {
+        "g": Tensor(0), "x": Tensor(1), "labels": Tensor(2), "lse": Tensor(3), "dx": Tensor(4), "g_step": g.strides[0],
+        "labels_step": target.strides[0], "lse_step": lse.strides[0], **_options(params), **arranged.args,
+    }  # fmt: skip
+    return runtime.launch("cross_entropy_grad", "rowwise/cross_entropy_grad", definitions, args, arranged.groups)
 
 
-def _numbers(per_row: tuple[Spec, ...], params: Mapping[str, Any]) -> list[Parameter]:
-    """Return the strides of operands with one element per row, the ignored class, and the label smoothing."""
-    return [
-        *(Constant(s.strides[0], "uint") for s in per_row),
-        Constant(params["ignore_index"], "long"),
-        Constant(params["label_smoothing"], "float"),
-    ]
+def _options(params: Mapping[str, Any]) -> dict[str, float]:
+    """Return the ignored class and the label smoothing."""
+    return {"ignored": params["ignore_index"], "smoothing": params["label_smoothing"]}
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"cross_entropy_rows": _forward, "cross_entropy_rows_grad": _backward}

@@ -5,16 +5,16 @@ Kernels: shaders/wgsl/rowwise/norm.wgsl, norm_grad.wgsl and norm_weight_grad.wgs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import norm
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.backends.common.problems.reduction import Axes
-from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
+from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.lowering.reduction import single_pass
 from polyhal.backends.wgpu.lowering.support import group_reduce, rows
 from polyhal.backends.wgpu.lowering.support.windows import too_large
@@ -36,6 +36,16 @@ def _affine(arranged: rows.Rows, **operands: InputSpec | None) -> dict[str, Any]
     }
 
 
+def _statistics(centred: bool) -> tuple[str, ...]:
+    """Return the kernels' names of the statistics of a row."""
+    return ("means", "scales") if centred else ("scales",)
+
+
+def _present(names: Sequence[str], specs: Sequence[InputSpec | None]) -> dict[str, Tensor]:
+    """Return the arguments of a launch by name, without those that are absent."""
+    return {name: Tensor(i) for i, (name, s) in enumerate(zip(names, specs, strict=True)) if s is not None}
+
+
 def _forward(centred: bool) -> LoweringFunction:
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -49,16 +59,19 @@ def _forward(centred: bool) -> LoweringFunction:
                 return Declined("a row is larger than what a kernel can see at once")
             whole = frozenset(range(1, len(inputs)))
             return rows.in_halves("norm_rows", runtime, lower, inputs, outputs, params, 0, whole)
-        arranged = rows.arrange(runtime, flat, x.ndim - 1)
+        arranged = rows.arrange(runtime, {"x": x, "out": out}, x.ndim - 1)
         if isinstance(arranged, Declined):
             return arranged
         definitions = {
             **arranged.definitions, **_affine(arranged, weight=inputs[1], bias=inputs[2] if centred else None),
             "CENTRED": centred,
         }  # fmt: skip
-        tensors = [Tensor(i) for i, s in enumerate((*inputs, *outputs)) if s is not None]
-        parameters = [*tensors, Constant(params["eps"], "float"), *arranged.parameters]
-        return runtime.launch("norm_rows", "rowwise/norm", definitions, parameters, arranged.groups)
+        affine = ("weight", "bias") if centred else ("weight",)
+        args: Arguments = {
+            **_present(("x", *affine, "out", *_statistics(centred)), (*inputs, *outputs)), "eps": params["eps"],
+            **arranged.args,
+        }  # fmt: skip
+        return runtime.launch("norm_rows", "rowwise/norm", definitions, args, arranged.groups)
 
     return lower
 
@@ -72,15 +85,14 @@ def _backward(centred: bool) -> LoweringFunction:
             return gradient
         if too_large(runtime, gradient.g, gradient.x, gradient.dx):
             return Declined("an operand is larger than what a kernel can see at once")
-        arranged = rows.arrange(runtime, (gradient.g, gradient.x, gradient.dx), gradient.x.ndim - 1, 2)
+        arranged = rows.arrange(runtime, {"g": gradient.g, "x": gradient.x, "dx": gradient.dx}, gradient.x.ndim - 1, 2)
         if isinstance(arranged, Declined):
             return arranged
         definitions = {**arranged.definitions, **_affine(arranged, weight=inputs[2]), "CENTRED": centred}
         first_output = len(inputs)
-        tensors = [Tensor(i) for i, s in enumerate((*inputs, outputs[0])) if s is not None]
-        input_grad = runtime.launch(
-            "norm_rows_grad", "rowwise/norm_grad", definitions, [*tensors, *arranged.parameters], arranged.groups
-        )
+        names = ("g", "x", "weight", *_statistics(centred), "dx")
+        args: Arguments = {**_present(names, (*inputs, outputs[0])), **arranged.args}
+        input_grad = runtime.launch("norm_rows_grad", "rowwise/norm_grad", definitions, args, arranged.groups)
         workspace = first_output + len(outputs)
         partial, splits = _weight_partials(runtime, gradient, arranged, centred, workspace)
         totals = []
@@ -109,14 +121,12 @@ def _weight_partials(
     definitions = {
         "DTYPE": gradient.x.dtype.name, "CENTRED": centred, "WIDTH": arranged.width, **group.definitions
     }  # fmt: skip
-    numbers = (arranged.rows, arranged.length, split_length, splits, column_blocks, gradient.g_row, gradient.x_row)
-    parameters: list[Parameter] = [
-        Tensor(0), Tensor(1), *(Tensor(i) for i in ((3, 4) if centred else (3,))), Workspace(workspace),
-        *(Constant(n, "uint") for n in numbers),
-    ]  # fmt: skip
-    launch = runtime.launch(
-        "norm_weight_grad", "rowwise/norm_weight_grad", definitions, parameters, column_blocks * splits
-    )
+    args: Arguments = {
+        "g": Tensor(0), "x": Tensor(1), **{name: Tensor(3 + i) for i, name in enumerate(_statistics(centred))},
+        "partial": Workspace(workspace), "rows": arranged.rows, "length": arranged.length, "split_length": split_length,
+        "splits": splits, "column_blocks": column_blocks, "g_row": gradient.g_row, "x_row": gradient.x_row,
+    }  # fmt: skip
+    launch = runtime.launch("norm_weight_grad", "rowwise/norm_weight_grad", definitions, args, column_blocks * splits)
     return launch, splits
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence
+from polyhal.backends.common.launching.launch import LaunchSequence
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.rows import StridedRows, rows_along
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.lowering.support.windows import halves
 from polyhal.backends.wgpu.runtime import Runtime
@@ -38,7 +37,7 @@ class Rows:
     rows: int
     length: int
     definitions: dict[str, Any]
-    parameters: tuple[Parameter, ...]
+    args: Mapping[str, int]
     """`members` of lib/rows.wgsl."""
     groups: int
 
@@ -48,8 +47,12 @@ class Rows:
         return int(self.definitions["WIDTH"])
 
 
-def arrange(runtime: Runtime, specs: Sequence[Spec], axis: int, kept: int = 1) -> Rows | Declined:
-    """Arrange rows along `axis` of operands of equal shape; the kernel keeps `kept` of them in registers if they fit."""
+def arrange(runtime: Runtime, operands: Mapping[str, Spec], axis: int, kept: int = 1) -> Rows | Declined:
+    """Arrange rows along `axis` of operands of equal shape; the kernel keeps `kept` of them in registers if they fit.
+
+    `operands` are named as in the kernel.
+    """
+    specs = list(operands.values())
     strided = rows_along(specs, axis)
     if isinstance(strided, Declined):
         return strided
@@ -65,11 +68,10 @@ def arrange(runtime: Runtime, specs: Sequence[Spec], axis: int, kept: int = 1) -
         "ROW_VECTORS": row_vectors, "FULL": row_vectors * lanes == vectors,
         "AXES": 3 - sum(n == 1 for n in strided.outer[:2]),
     }  # fmt: skip
-    numbers = [strided.count, strided.length, *strided.outer[1:]]
-    for step, stride in zip(strided.steps, strided.strides, strict=True):
-        numbers += [*stride, step]
-    parameters = tuple(Constant(n, "uint") for n in numbers)
-    return Rows(strided.count, strided.length, definitions, parameters, ceil_div(strided.count * lanes, group))
+    args = {"rows": strided.count, "length": strided.length, "rows1": strided.outer[1], "rows2": strided.outer[2]}
+    for name, step, strides in zip(operands, strided.steps, strided.strides, strict=True):
+        args |= {f"{name}_{axis}": stride for axis, stride in enumerate(strides)} | {f"{name}_step": step}
+    return Rows(strided.count, strided.length, definitions, args, ceil_div(strided.count * lanes, group))
 
 
 def _width(strided: StridedRows, specs: Sequence[Spec]) -> int:

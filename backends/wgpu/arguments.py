@@ -1,0 +1,72 @@
+"""Arguments given by name, bound to the buffers of a shader and to the members of its struct `Parameters`.
+
+The member `o_x` is the offset of the buffer `x` in elements. A `Tensor` given for `x` fills it at every call; for a
+`Workspace` it is 0 unless `o_x` is given too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyhal.backends.common.launching.kernel_arguments import ArgumentBinder
+from polyhal.backends.common.launching.kernel_signature import KernelParameter, KernelSignature
+from polyhal.backends.common.launching.launch import Arguments, Constant, Number, ScalarType, Tensor, Workspace
+
+_OFFSET = "o_"
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """The offset of the tensor at `binding`."""
+
+    binding: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoundArguments:
+    """What the bindings and the members of `Parameters` are bound to, both in the shader's order."""
+
+    buffers: tuple[Tensor | Workspace, ...]
+    members: tuple[Offset | Number | Constant, ...]
+
+
+def bind(signature: KernelSignature, args: Arguments) -> BoundArguments:
+    """Bind every parameter of a shader by name. Raises KernelArgumentError if `args` do not fit.
+
+    Unsigned members take any integer modulo their size, because negative strides wrap.
+    """
+    return _ShaderBinder(signature, args).bound()
+
+
+class _ShaderBinder(ArgumentBinder):
+    """One use of a signature."""
+
+    def bound(self) -> BoundArguments:
+        parameters = self.signature.parameters
+        buffers = {p.name: self._buffer(p) for p in parameters if p.kind == "global"}
+        bindings = {_OFFSET + name: binding for binding, name in enumerate(buffers)}
+        members: list[Offset | Number | Constant] = []
+        for p in parameters:
+            if p.kind == "global":
+                continue
+            binding = bindings.get(p.name)
+            if binding is None:
+                members.append(self.scalar(p, self.take(p)))
+            elif isinstance(buffers[p.name.removeprefix(_OFFSET)], Tensor):
+                members.append(Offset(binding))
+            else:
+                members.append(self.scalar(p, self.args.pop(p.name, 0)))
+        for name, buffer in buffers.items():
+            if isinstance(buffer, Tensor) and _OFFSET + name not in self.signature.names:
+                raise self.error(name, "is a tensor", f"a member {_OFFSET}{name}: u32 of Parameters")
+        self.check_all_taken()
+        return BoundArguments(tuple(buffers.values()), tuple(members))
+
+    def fits(self, value: float, kind: ScalarType) -> bool:
+        return isinstance(value, int) if kind in ("uint", "ulong") else super().fits(value, kind)
+
+    def _buffer(self, parameter: KernelParameter) -> Tensor | Workspace:
+        value = self.take(parameter)
+        if isinstance(value, (Tensor, Workspace)):
+            return value
+        raise self.error(parameter.name, f"is {value!r}", "a tensor or workspace")
