@@ -20,7 +20,7 @@ help:
 	@echo "make train        train a small model on the best device of this machine (ARGS=--help for options)"
 	@echo "make test         unit tests and the conformance kit; POLYHAL_TEST_DEVICES, POLYHAL_REQUIRE choose devices"
 	@echo "make conformance  the conformance kit alone on DEVICE=opencl:1"
-	@echo "make generate     type stubs, coverage page and other generated files, after a change of an op"
+	@echo "make generate     generated files, after a change of an op, a quirk, a kernel or a result"
 	@echo "make lint         ruff"
 	@echo "make typecheck    mypy --strict"
 	@echo "make bench        all benchmarks (ARGS=--list describes them, ARGS='kernels --size gpu' runs one)"

@@ -139,8 +139,6 @@ def facts() -> dict[str, Callable[[], tuple[Any, ...]]]:
         rf"{NUMBER} optional protocols": _optional_protocols,
         rf"{NUMBER} lines of Python\b": _template_lines,
         rf"backend of {NUMBER} lines\b": _template_lines,
-        rf"the {NUMBER} ops\b": _ops,
-        rf"{NUMBER} side-by-side measurements\b": _benchmarks,
         rf"step on a processor is {NUMBER} launches": lambda: _launches()[:1],
         rf"recorded as {NUMBER} nodes": lambda: _launches()[1:2],
         rf"submits the launches: {NUMBER} instead of {NUMBER}": lambda: (_launches()[2], _launches()[0]),
@@ -171,18 +169,6 @@ def _optional_protocols() -> tuple[int]:
 def _template_lines() -> tuple[int]:
     sources = (ROOT / "examples/plugins/template/src").rglob("*.py")
     return (sum(len(p.read_text(encoding="utf-8").splitlines()) for p in sources),)
-
-
-def _ops() -> tuple[int]:
-    from polyhal.hal.ops import OPS
-
-    return (len(list(OPS)),)
-
-
-def _benchmarks() -> tuple[int]:
-    from benchmarks.__main__ import NAMES
-
-    return (len(NAMES),)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""Replaces formulas written in plain ops by the fused op that computes them: softmax, norms, gelu, norm and relu, gradients.
+"""Replaces formulas written in plain ops by the fused op that computes them.
 
-The table is in `hal.ops`: an op that declares a `Pattern` is matched by its own decomposition and its spellings. Where a
-backward pass needs an inner value, the formula is left alone. Results agree within the op's tolerance.
+No op is named here: every op in `hal.ops` that declares a `Pattern` is matched by its own decomposition and its spellings.
+Where a backward pass needs an inner value, the formula is left alone. Results agree within the op's tolerance.
 """
 
 from __future__ import annotations

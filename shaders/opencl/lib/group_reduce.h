@@ -1,6 +1,6 @@
 // Reductions over LANES consecutive work-items of a group of GROUP, in a fixed order. All of these work-items get the
 // result. With a GROUP of 1, as on CPUs, they cost nothing. Declare GROUP_SCRATCH(T) in the kernel; all work-items must
-// distance GROUP_SUM and GROUP_MAX. EXCHANGE selects how work-items exchange values; shuffles are for 32-bit types:
+// reach GROUP_SUM and GROUP_MAX. EXCHANGE selects how work-items exchange values; shuffles are for 32-bit types:
 //   0  through local memory,
 //   1  by subgroup shuffles, and through local memory between subgroups (LANES must be GROUP),
 //   2  by NVIDIA's warp shuffles, and through local memory between warps.

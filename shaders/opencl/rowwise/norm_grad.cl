@@ -2,8 +2,10 @@
 // scale * (s - mean(s) - n * mean(s * n)), without mean(s) for RMS norm.
 //
 // With WEIGHT_SUMS every group also sums g * n and g over its rows, into its part of partial (groups, 2, length), so that g
-// and x are read from memory once. These sums are in registers with ROW_VECTORS, else, on CPUs, in the cache.
-// rowwise/norm_weight_grad.cl reduces them.
+// and x are read from memory once. rowwise/norm_weight_grad.cl adds up the parts of all groups.
+//
+// Lines under ROW_VECTORS run on GPUs only, and keep a row and these sums in registers. CPUs run the other lines, with the
+// sums in the cache. GPUs run them too if a row does not fit in registers, but then without WEIGHT_SUMS.
 
 #ifndef CENTRED
 #define CENTRED 1

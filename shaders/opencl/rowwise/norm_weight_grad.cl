@@ -1,7 +1,11 @@
-// Gradients of rowwise/norm.cl with respect to weight and bias: sums over all rows of g * (x - mean) * scale and of g, in two
-// stages of fixed order. In the first, unless rowwise/norm_grad.cl did it, a work-item sums `chunk` rows of WIDTH columns into
-// partial (partials, 2, length); `length` is a multiple of WIDTH. In the second a group reduces COLUMNS columns, with SLICES
-// work-items for each.
+// Gradients of rowwise/norm.cl with respect to weight and bias. For each column, with sums over all rows:
+//
+//     dweight = sum of g * (x - mean) * scale
+//     dbias = sum of g, for layer norm only (CENTRED; RMS norm has neither mean nor bias)
+//
+// in two stages of fixed order. norm_weight_partial: a work-item sums `chunk` rows of WIDTH columns into partial (partials, 2,
+// length); `length` is a multiple of WIDTH. It is left out if rowwise/norm_grad.cl with WEIGHT_SUMS wrote partial.
+// norm_weight_total: a group reduces COLUMNS columns of partial, with SLICES work-items for each.
 
 #ifndef DTYPE
 #define DTYPE float32

@@ -1,5 +1,5 @@
 {#- Rows of tensors of any strides, along one axis and numbered over up to three other AXES of lengths (.., rows1, rows2). A lane group of
-  LANES invocations processes a row, WIDTH elements (4 or 1) at a time. Import it `with context`:
+  LANES invocations process a row, WIDTH elements (4 or 1) at a time. Import it `with context`:
 
   - ROW_VECTORS > 0: every invocation keeps its ROW_VECTORS vectors of a row in registers, so that the row is read once; unless FULL, the
     last of them may be out of range. ROW_VECTORS = 0: every pass reads the row again.
