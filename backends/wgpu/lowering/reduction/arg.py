@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.problems.reduction import Axes
-from polyhal.backends.wgpu.lowering.reduction.single_pass import has_two_axes, iterator_members, row_lanes, uints
+from polyhal.backends.wgpu.lowering.reduction.single_pass import has_two_axes, iterator_members, row_lanes
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -24,9 +24,9 @@ def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Laun
         **group_reduce.definitions(runtime, lanes, group), "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name,
         "BETTER": ">" if op == "argmax" else "<", "OUTER": k0 > 1, "TWO_AXES": has_two_axes(axes),
     }  # fmt: skip
-    parameters = [
-        Tensor(0), Tensor(1), *uints(axes.results, k1, k0s, k1s), *iterator_members(axes, lanes),
-        Constant(axes.length, "uint"),
-    ]  # fmt: skip
+    args: Arguments = {
+        "x": Tensor(0), "out": Tensor(1), "rows": axes.results, "k1": k1, "k0s": k0s, "k1s": k1s,
+        **iterator_members(axes, lanes), "length": axes.length,
+    }  # fmt: skip
     groups = ceil_div(axes.results * lanes, group)
-    return runtime.launch(f"reduce.{op}", "reduction/arg", definitions, parameters, groups)
+    return runtime.launch(f"reduce.{op}", "reduction/arg", definitions, args, groups)

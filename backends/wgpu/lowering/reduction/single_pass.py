@@ -10,10 +10,10 @@ from typing import Any
 
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
 from polyhal.backends.common.problems.reduction import COMBINE, Axes, Operation, accumulator
 from polyhal.backends.wgpu.dialect import convert, type_name
-from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
+from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.lowering.support import group_reduce, term_iterator
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
@@ -31,11 +31,9 @@ class Operand:
     aligned: bool = True
     start: int = 0
 
-    @property
-    def parameters(self) -> list[Parameter]:
-        if isinstance(self.memory, Tensor):
-            return [self.memory]
-        return [self.memory, Constant(self.start, "uint")]
+    def bind(self, name: str) -> Arguments:
+        """Return the arguments for the buffer `name`."""
+        return {name: self.memory} if isinstance(self.memory, Tensor) else {name: self.memory, f"o_{name}": self.start}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +75,11 @@ def _definitions(op: Operation, x: Operand, target: Target) -> dict[str, Any]:
     }
 
 
-def _last_parameters(axes: Axes, target: Target, split_length: int) -> list[Parameter]:
-    numbers = (axes.length, target.splits, split_length, *target.strides)
-    return [*(Constant(n, "uint") for n in numbers), Constant(float(target.divisor or 1), "float")]
-
-
-def uints(*values: int) -> list[Parameter]:
-    """Return unsigned constants; negative strides wrap."""
-    return [Constant(v, "uint") for v in values]
+def _common_arguments(x: Operand, axes: Axes, target: Target, split_length: int) -> Arguments:
+    return {
+        **x.bind("x"), **target.operand.bind("out"), "length": axes.length, "splits": target.splits,
+        "split_length": split_length, "q0": target.strides[0], "q1": target.strides[1], "divisor": target.divisor or 1,
+    }  # fmt: skip
 
 
 def has_two_axes(axes: Axes) -> bool:
@@ -92,10 +87,10 @@ def has_two_axes(axes: Axes) -> bool:
     return axes.reduced[0][0] > 1
 
 
-def iterator_members(axes: Axes, step: int) -> list[Parameter]:
-    """Return the parameters of lib/term_iterator.wgsl for steps of `step` terms."""
+def iterator_members(axes: Axes, step: int) -> dict[str, int]:
+    """Return the arguments of lib/term_iterator.wgsl for steps of `step` terms."""
     (_, outer), (length, inner) = axes.reduced
-    return term_iterator.members(length if has_two_axes(axes) else 0, step, (outer, inner))
+    return term_iterator.members(length if has_two_axes(axes) else 0, step, {"x": (outer, inner)})
 
 
 def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
@@ -112,11 +107,11 @@ def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Targe
         "TWO_AXES": has_two_axes(axes), "SPLIT": target.splits > 1,
     }  # fmt: skip
     split_length = round_up(ceil_div(axes.length, target.splits), width)
-    parameters = [
-        *x.parameters, *target.operand.parameters, *uints(tasks, k1, k0s, k1s), *iterator_members(axes, lanes * width),
-        *_last_parameters(axes, target, split_length),
-    ]  # fmt: skip
-    return runtime.launch(f"reduce.{op}", "reduction/rows", definitions, parameters, ceil_div(tasks * lanes, group))
+    args: Arguments = {
+        **_common_arguments(x, axes, target, split_length), "tasks": tasks, "k1": k1, "k0s": k0s, "k1s": k1s,
+        **iterator_members(axes, lanes * width),
+    }  # fmt: skip
+    return runtime.launch(f"reduce.{op}", "reduction/rows", definitions, args, ceil_div(tasks * lanes, group))
 
 
 def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
@@ -132,11 +127,11 @@ def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Ta
         **_definitions(op, x, target), **group.definitions, "WIDTH": width, "TWO_AXES": has_two_axes(axes),
         "OUT_WIDTH": _VECTOR if out_vectors and width == _VECTOR else 1,
     }  # fmt: skip
-    parameters = [
-        *x.parameters, *target.operand.parameters, *uints(column_blocks, slices, k1, k0s),
-        *iterator_members(axes, group.rows), *_last_parameters(axes, target, ceil_div(axes.length, target.splits)),
-    ]  # fmt: skip
-    return runtime.launch(f"reduce.{op}", "reduction/columns", definitions, parameters, column_blocks * slices)
+    args: Arguments = {
+        **_common_arguments(x, axes, target, ceil_div(axes.length, target.splits)), "column_blocks": column_blocks,
+        "slices": slices, "k1": k1, "k0s": k0s, **iterator_members(axes, group.rows),
+    }  # fmt: skip
+    return runtime.launch(f"reduce.{op}", "reduction/columns", definitions, args, column_blocks * slices)
 
 
 def column_width(x: Operand, axes: Axes) -> int:

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
 from polyhal.backends.common.problems.batch_norm import ChannelPlanes
 from polyhal.backends.common.problems.norm import Inputs
-from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter
+from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.lowering.support import group_reduce, term_iterator
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -33,10 +33,10 @@ _PAIR = 8
 class _Launcher:
     """The launches of batch norm over one shape: vector width, lanes and splits of each channel."""
 
-    def __init__(self, runtime: Runtime, planes: Sequence[ChannelPlanes], large: Sequence[Spec]) -> None:
-        """`large` are all operands of the shape of x; `planes` the layouts of those that the first launch reads."""
-        x = planes[-1]
-        steps = [s for q in planes for s in q.steps]
+    def __init__(self, runtime: Runtime, planes: Mapping[str, ChannelPlanes], large: Sequence[Spec]) -> None:
+        """`large` are all operands of the shape of x; `planes` the layouts, by name, of those that the first launch reads."""
+        x = planes["x"]
+        steps = [s for q in planes.values() for s in q.steps]
         vectorizable = all(s.aligned for s in large) and all(n % _VECTOR == 0 for n in (x.inner, *steps))
         self.runtime = runtime
         self.planes = planes
@@ -56,41 +56,36 @@ class _Launcher:
         self.splits = ceil_div(self.length, self.split_length)
         self.workspace = self.splits * self.channels * _PAIR
 
-    def _uints(self, *values: int) -> list[Parameter]:
-        return [Constant(v, "uint") for v in values]
-
-    def partials(self, definitions: Mapping[str, Any], tensors: Sequence[Tensor], workspace: int) -> DispatchLaunch:
+    def partials(self, definitions: Mapping[str, Any], operands: Arguments) -> DispatchLaunch:
         """Return the launch that reduces the splits of every channel."""
         tasks = self.channels * self.splits
         group = group_reduce.group_size(self.runtime, self.lanes, tasks)
         two_axes = self.images > 1
-        strides = ((q.steps[0], 1) for q in self.planes)
-        parameters = [
-            *tensors, Workspace(workspace), *self._uints(self.channels, self.splits, self.split_length, self.length),
-            *self._uints(*(q.steps[1] for q in self.planes)),
-            *term_iterator.members(self.inner if two_axes else 0, self.lanes * self.width, *strides),
-        ]  # fmt: skip
+        strides = {name: (q.steps[0], 1) for name, q in self.planes.items()}
+        args: Arguments = {
+            **operands, "channels": self.channels, "splits": self.splits, "split_length": self.split_length,
+            "length": self.length, **{f"{name}_channel": q.steps[1] for name, q in self.planes.items()},
+            **term_iterator.members(self.inner if two_axes else 0, self.lanes * self.width, strides),
+        }  # fmt: skip
         variables = {
             **definitions, **group_reduce.definitions(self.runtime, self.lanes, group), "WIDTH": self.width,
             "TWO_AXES": two_axes,
         }  # fmt: skip
         return self.runtime.launch(
-            "batch_norm_partials", "rowwise/batch_norm_partials", variables, parameters, ceil_div(tasks * self.lanes, group)
+            "batch_norm_partials", "rowwise/batch_norm_partials", variables, args, ceil_div(tasks * self.lanes, group)
         )  # fmt: skip
 
-    def reduce(
-        self, definitions: Mapping[str, Any], operands: Sequence[Parameter], numbers: Sequence[Parameter]
-    ) -> DispatchLaunch:
+    def reduce(self, definitions: Mapping[str, Any], operands: Arguments) -> DispatchLaunch:
         """Return the launch that combines the splits of every channel."""
         lanes = 1 if self.runtime.features.cpu or self.splits == 1 else _REDUCE_LANES
         group = group_reduce.group_size(self.runtime, lanes, self.channels)
         return self.runtime.launch(
             "batch_norm_reduce", "rowwise/batch_norm_reduce",
             {**definitions, **group_reduce.definitions(self.runtime, lanes, group)},
-            [*operands, *self._uints(self.channels, self.splits), *numbers], ceil_div(self.channels * lanes, group),
+            {**operands, "channels": self.channels, "splits": self.splits}, ceil_div(self.channels * lanes, group),
         )  # fmt: skip
 
-    def apply(self, definitions: Mapping[str, Any], operands: Sequence[Parameter], eps: Constant) -> DispatchLaunch:
+    def apply(self, definitions: Mapping[str, Any], operands: Arguments) -> DispatchLaunch:
         """Return the launch that computes the elements of every plane from the statistics."""
         count = self.images * self.channels
         vectors = ceil_div(self.inner, self.width)
@@ -99,11 +94,13 @@ class _Launcher:
         else:
             lanes = min(self.runtime.features.group_size, power_of_two_at_least(vectors))
         group = group_reduce.group_size(self.runtime, lanes, count)
-        sizes = (self.images, self.channels, self.inner, *(s for q in self.planes for s in q.steps))
+        args: dict[str, Argument] = {"images": self.images, "channels": self.channels, "inner": self.inner, **operands}
+        for name, planes in self.planes.items():
+            args |= {f"{name}_image": planes.steps[0], f"{name}_channel": planes.steps[1]}
         return self.runtime.launch(
             "batch_norm_apply", "rowwise/batch_norm_apply",
             {**definitions, "WIDTH": self.width, "LANES": lanes, "GROUP": group},
-            [*operands, eps, *self._uints(*sizes)], ceil_div(count * lanes, group),
+            args, ceil_div(count * lanes, group),
         )  # fmt: skip
 
 
@@ -117,20 +114,28 @@ def _forward(
     assert isinstance(x, Spec)
     if too_large(runtime, x, outputs[0]):
         return Declined("an operand is larger than what a kernel can see at once")
-    launcher = _Launcher(runtime, (planes,), (x, outputs[0]))
+    launcher = _Launcher(runtime, {"x": planes}, (x, outputs[0]))
     definitions = {
         "DTYPE": x.dtype.name, "GRADIENT": False, "WEIGHT": weight.dtype.name if weight else "",
         "BIAS": bias.dtype.name if bias else "",
     }  # fmt: skip
-    sizes = [Constant(launcher.split_length, "uint"), Constant(launcher.length, "uint")]
-    affine = [Tensor(i) for i in (1, 2) if inputs[i] is not None]
+    affine = {name: Tensor(i) for i, name in ((1, "weight"), (2, "bias")) if inputs[i] is not None}
     launches = (
-        launcher.partials(definitions, [Tensor(0)], 6),
-        launcher.reduce(definitions, [Workspace(6), Tensor(4), Tensor(5)], sizes),
-        launcher.apply(
-            definitions, [Tensor(0), *affine, Tensor(4), Tensor(5), Tensor(3)], Constant(params["eps"], "float")
+        launcher.partials(definitions, {"x": Tensor(0), "partial": Workspace(6)}),
+        launcher.reduce(
+            definitions,
+            {
+                "partial": Workspace(6), "means": Tensor(4), "variances": Tensor(5), "split_length": launcher.split_length,
+                "length": launcher.length,
+            },
         ),
-    )
+        launcher.apply(
+            definitions,
+            {
+                "x": Tensor(0), **affine, "mean": Tensor(4), "variance": Tensor(5), "out": Tensor(3), "eps": params["eps"],
+            },
+        ),
+    )  # fmt: skip
     return LaunchSequence("batch_norm", launches, (launcher.workspace,))
 
 
@@ -145,18 +150,26 @@ def _backward(
     assert isinstance(x, Spec)
     if too_large(runtime, g, x, outputs[0]):
         return Declined("an operand is larger than what a kernel can see at once")
-    launcher = _Launcher(runtime, planes, (g, x, outputs[0]))
+    launcher = _Launcher(runtime, dict(zip(("g", "x"), planes, strict=True)), (g, x, outputs[0]))
     definitions = {
         "DTYPE": x.dtype.name, "GRADIENT": True, "WEIGHT": weight.dtype.name if weight else "", "BIAS": "",
         "OUT_DTYPE": outputs[1].dtype.name,
     }  # fmt: skip
-    eps = Constant(params["eps"], "float")
-    affine = [Tensor(i) for i in (2, 3, 4) if inputs[i] is not None]
+    images: Arguments = {"g": Tensor(0), "x": Tensor(1)}
+    affine = {"weight": Tensor(2)} if weight is not None else {}
+    sums: Arguments = {"sums": Workspace(9), "eps": params["eps"]}
     launches = (
-        launcher.partials(definitions, [Tensor(0), Tensor(1), Tensor(3)], 8),
-        launcher.reduce(definitions, [Workspace(8), Tensor(4), Tensor(6), Tensor(7), Workspace(9)], [eps]),
-        launcher.apply(definitions, [Tensor(0), Tensor(1), *affine, Tensor(5), Workspace(9)], eps),
-    )
+        launcher.partials(definitions, {**images, "means": Tensor(3), "partial": Workspace(8)}),
+        launcher.reduce(
+            definitions,
+            {
+                "partial": Workspace(8), "variances": Tensor(4), "dweight": Tensor(6), "dbias": Tensor(7), **sums,
+            },
+        ),
+        launcher.apply(
+            definitions, {**images, **affine, "mean": Tensor(3), "variance": Tensor(4), "out": Tensor(5), **sums}
+        ),
+    )  # fmt: skip
     return LaunchSequence("batch_norm_grad", launches, (launcher.workspace, launcher.channels * _PAIR))
 
 

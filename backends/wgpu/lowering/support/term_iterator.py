@@ -1,18 +1,20 @@
-"""The parameters with which kernels iterate over the terms of a reduction (shaders/wgsl/lib/term_iterator.wgsl)."""
+"""The arguments with which kernels iterate over the terms of a reduction (shaders/wgsl/lib/term_iterator.wgsl)."""
 
 from __future__ import annotations
 
-from polyhal.backends.common.launching.launch import Constant
-from polyhal.backends.wgpu.launch import Parameter
+from collections.abc import Mapping
 
 
-def members(inner_length: int, step: int, *strides: tuple[int, int]) -> list[Parameter]:
-    """Return the parameters for iteration in steps of `step` terms.
+def members(inner_length: int, step: int, strides: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """Return the arguments for iteration in steps of `step` terms.
 
-    `inner_length` is the length of the inner axis; 0 if there is only one axis. `strides` are (outer, inner) per operand.
+    `inner_length` is the length of the inner axis; 0 if there is only one axis. `strides` are (outer, inner) by operand.
     """
     outer_step, inner_step = divmod(step, inner_length) if inner_length else (0, step)
-    numbers = [inner_length, inner_step]
-    for outer, inner in strides:
-        numbers += [outer, inner, outer_step * outer + inner_step * inner, outer - inner_length * inner]
-    return [Constant(n, "uint") for n in numbers]
+    args = {"inner_length": inner_length, "inner_step": inner_step}
+    for name, (outer, inner) in strides.items():
+        args |= {
+            f"{name}_outer": outer, f"{name}_inner": inner, f"{name}_step": outer_step * outer + inner_step * inner,
+            f"{name}_carry": outer - inner_length * inner,
+        }  # fmt: skip
+    return args
