@@ -5,14 +5,14 @@ Kernels: shaders/wgsl/gather/take_along_axis.wgsl and scatter_along_axis.wgsl.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import outer_axis_inner
-from polyhal.backends.wgpu.lowering.gather.gather import Inputs, uints
+from polyhal.backends.wgpu.lowering.gather.gather import Inputs
 from polyhal.backends.wgpu.lowering.gather.scatter_add import (
     RowSums,
     add_rows,
@@ -25,22 +25,31 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.protocol import Declined, Launch
 
+_AXES = ("outer", "axis", "inner")
 
-def _numbers(data: Spec, index: Spec, axis: int, length: int) -> tuple[int, ...] | None:
-    """Return lengths and strides of (data, index), or None if the axes on one side cannot be merged."""
+
+def _geometry(name: str, data: Spec, index: Spec, axis: int, length: int) -> dict[str, int] | None:
+    """Return the arguments for lengths and strides of the data, the buffer `name`, and of the index.
+
+    None if the axes on one side cannot be merged.
+    """
     merged_data, merged_index = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
     if merged_data is None or merged_index is None:
         return None
     _, data_strides = merged_data
     (_, index_length, inner), index_strides = merged_index
-    return index_length, inner, length, *data_strides, *index_strides
+    return {
+        "index_length": index_length, "inner": inner, "length": length,
+        **{f"{name}_{part}": stride for part, stride in zip(_AXES, data_strides, strict=True)},
+        **{f"index_{part}": stride for part, stride in zip(_AXES, index_strides, strict=True)},
+    }  # fmt: skip
 
 
-def _launch(runtime: Runtime, name: str, definitions: Mapping[str, Any], items: int, numbers: Sequence[int]) -> Launch:
+def _launch(runtime: Runtime, name: str, definitions: Mapping[str, Any], items: int, data: Arguments) -> Launch:
     """Return a launch (data, index, out) over `items` elements or lines."""
     size = runtime.features.group_size
-    parameters = [Tensor(0), Tensor(1), Tensor(2), *uints(items, *numbers)]
-    return runtime.launch(name, f"gather/{name}", {**definitions, "GROUP": size}, parameters, ceil_div(items, size))
+    args: Arguments = {"index": Tensor(1), "out": Tensor(2), "items": items, **data}
+    return runtime.launch(name, f"gather/{name}", {**definitions, "GROUP": size}, args, ceil_div(items, size))
 
 
 def _take_along_axis(
@@ -52,11 +61,11 @@ def _take_along_axis(
         return Declined("an operand is a number")
     if too_large(runtime, x, index, out):
         return Declined("an operand is larger than what a kernel can see at once")
-    numbers = _numbers(x, index, params["axis"], x.shape[params["axis"]])
-    if numbers is None:
+    geometry = _geometry("x", x, index, params["axis"], x.shape[params["axis"]])
+    if geometry is None:
         return Declined("the axes beside the indexed one cannot be merged")
     definitions = {"BYTES": out.dtype.itemsize, "INDEX": index.dtype.name}
-    return _launch(runtime, "take_along_axis", definitions, out.size, numbers)
+    return _launch(runtime, "take_along_axis", definitions, out.size, {"x": Tensor(0), **geometry})
 
 
 def _scatter_along_axis(
@@ -78,13 +87,14 @@ def _scatter_along_axis(
         line = Spec(index.dtype, (index.size,), (index.strides[axis],), index.aligned)
         sums = RowSums(line, src, src.strides[axis], 1, column, (1, 0, 2), wrap=True)
         return add_rows(runtime, sums, accumulate=False)
-    numbers = _numbers(src, index, axis, length)
-    if numbers is None:
+    geometry = _geometry("source", src, index, axis, length)
+    if geometry is None:
         return Declined("the axes beside the indexed one cannot be merged")
     definitions = {"DTYPE": out.dtype.name, "INDEX": index.dtype.name}
 
     def launch(first: int, last: int) -> Launch:
-        return _launch(runtime, "scatter_along_axis", definitions, lines, (*numbers, first, last))
+        args: Arguments = {"source": Tensor(0), **geometry, "first": first, "last": last}
+        return _launch(runtime, "scatter_along_axis", definitions, lines, args)
 
     return after_zeros(runtime, within_loop_limit(index.shape[axis], launch), out, 2)
 

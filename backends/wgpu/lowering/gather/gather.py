@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Tensor
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import flat_stride
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support.windows import SubLaunch
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ALIGNMENT, Spec, contiguous
@@ -21,11 +20,6 @@ Places = tuple[int, int, int]
 
 MAX_LENGTH = 1 << 31
 """Of any axis."""
-
-
-def uints(*values: int) -> list[Parameter]:
-    """Return unsigned constants; negative strides wrap."""
-    return [Constant(v, "uint") for v in values]
 
 
 def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:
@@ -82,12 +76,13 @@ def _launch(
     items = index.size * width
     size = runtime.features.group_size
     first, length = table
-    parameters: list[Parameter] = [
-        *(Tensor(i) for i in places), *uints(items, width, length, first, x.shape[0], int(first == 0)),
-        *uints(step, x.strides[0] // ratio, x.strides[1] if width > 1 and ratio == 1 else 1),
-    ]  # fmt: skip
+    args: Arguments = {
+        "index": Tensor(places[0]), "x": Tensor(places[1]), "out": Tensor(places[2]), "items": items, "width": width,
+        "length": length, "first": first, "rows": x.shape[0], "writes_zeros": first == 0, "index_step": step,
+        "x_row": x.strides[0] // ratio, "x_column": x.strides[1] if width > 1 and ratio == 1 else 1,
+    }  # fmt: skip
     definitions = {"INDEX": index.dtype.name, "ITEM": itemsize, "BYTES": nbytes, "GROUP": size}
-    return runtime.launch("gather", "gather/gather", definitions, parameters, ceil_div(items, size))
+    return runtime.launch("gather", "gather/gather", definitions, args, ceil_div(items, size))
 
 
 def _load_bytes(x: Spec, out: Spec) -> int:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import flat_stride, row_stride
-from polyhal.backends.wgpu.launch import Parameter
-from polyhal.backends.wgpu.lowering.gather.gather import MAX_LENGTH, Inputs, Places, uints
+from polyhal.backends.wgpu.lowering.gather.gather import MAX_LENGTH, Inputs, Places
 from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -52,8 +51,14 @@ class RowSums:
             "WRAP": self.wrap,
         }  # fmt: skip
 
-    def tensors(self) -> list[Parameter]:
-        return [Tensor(i) for i in self.places]
+    def arguments(self, step: int) -> Arguments:
+        """Return the arguments that all kernels share; `step` is the stride of the index."""
+        index, source, out = self.places
+        return {
+            "index": Tensor(index), "source": Tensor(source), "out": Tensor(out), "width": self.out.shape[1],
+            "rows": self.out.shape[0], "index_step": step, "source_row": self.row_step,
+            "source_column": self.column_step,
+        }  # fmt: skip
 
 
 def add_rows(runtime: Runtime, sums: RowSums, *, accumulate: bool) -> Launch | Declined:
@@ -75,7 +80,7 @@ def add_rows(runtime: Runtime, sums: RowSums, *, accumulate: bool) -> Launch | D
 
 def _group_per_owner(runtime: Runtime, sums: RowSums, step: int, owners: int, **flags: bool) -> Launch:
     """One workgroup per row of the output, or per index if there are many more rows than indices."""
-    length, width = sums.out.shape
+    width = sums.out.shape[1]
     vectors = (
         sums.source.aligned and sums.out.aligned and sums.column_step == 1 and sums.row_step % _LANES == 0
         and width % _LANES == 0 and sums.out.dtype.itemsize <= 4
@@ -86,22 +91,17 @@ def _group_per_owner(runtime: Runtime, sums: RowSums, step: int, owners: int, **
     columns = min(columns, runtime.features.group_size if owners >= _FEW_OWNERS else _FEW_COLUMNS)
     tiles = ceil_div(row_vectors, columns)
     definitions = {**sums.definitions(runtime), "LANES": lanes, "COLUMNS": columns, **flags}
-    numbers = (sums.index.size, width, length, owners, tiles, step, sums.row_step, sums.column_step)
-    parameters = [*sums.tensors(), *uints(*numbers)]
-    return runtime.launch("scatter_rows", "gather/scatter_add", definitions, parameters, owners * tiles)
+    args: Arguments = {**sums.arguments(step), "count": sums.index.size, "owners": owners, "tiles": tiles}
+    return runtime.launch("scatter_rows", "gather/scatter_add", definitions, args, owners * tiles)
 
 
 def _invocation_per_column(runtime: Runtime, sums: RowSums, step: int) -> Launch:
     """One invocation per column. Callers exclude half precision, which would be rounded after every addition."""
-    length, width = sums.out.shape
-    groups = ceil_div(width, runtime.features.group_size)
-    numbers = (width, length, step, sums.row_step, sums.column_step)
+    groups = ceil_div(sums.out.shape[1], runtime.features.group_size)
 
     def launch(first: int, last: int) -> Launch:
-        parameters = [*sums.tensors(), *uints(*numbers, first, last)]
-        return runtime.launch(
-            "scatter_columns", "gather/cpu_scatter_add", sums.definitions(runtime), parameters, groups
-        )
+        args: Arguments = {**sums.arguments(step), "first": first, "last": last}
+        return runtime.launch("scatter_columns", "gather/cpu_scatter_add", sums.definitions(runtime), args, groups)
 
     return within_loop_limit(sums.index.size, launch)
 

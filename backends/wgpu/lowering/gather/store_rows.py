@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import LaunchSequence, Number, Tensor
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Scalar, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.multi_tensor import copy_unless_aliased
-from polyhal.backends.wgpu.launch import Parameter
-from polyhal.backends.wgpu.lowering.gather.gather import Inputs, uints
+from polyhal.backends.wgpu.lowering.gather.gather import Inputs
 from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -33,11 +32,13 @@ def _store_rows(
     inner = value.shape[-3] if value.ndim > 2 else 1
     strides = (0,) * (_AXES - value.ndim) + value.strides
     size = runtime.features.group_size
-    parameters: list[Parameter] = [
-        Tensor(1), Tensor(3), Number(2, "int"), *uints(value.size, rows, width, x.shape[-2], inner, *strides),
-    ]  # fmt: skip
+    names = ("outer_stride", "inner_stride", "row_stride", "column_stride")
+    args: Arguments = {
+        "value": Tensor(1), "out": Tensor(3), "position": Scalar(2), "items": value.size, "rows": rows, "width": width,
+        "capacity": x.shape[-2], "inner": inner, **dict(zip(names, strides, strict=True)),
+    }  # fmt: skip
     definitions = {"BYTES": out.dtype.itemsize, "GROUP": size}
-    store = runtime.launch("store_rows", "gather/store_rows", definitions, parameters, ceil_div(value.size, size))
+    store = runtime.launch("store_rows", "gather/store_rows", definitions, args, ceil_div(value.size, size))
     copy_in = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)
     return LaunchSequence("store_rows", (copy_in, store))
 
