@@ -1,14 +1,12 @@
-"""What the convolution kernels share: the parameters of shaders/wgsl/conv/windows.wgsl."""
+"""What the convolution kernels share: the arguments of shaders/wgsl/conv/windows.wgsl."""
 
 from __future__ import annotations
 
 import math
 
-from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Correlation, Pair
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.wgpu.launch import Parameter
-from polyhal.backends.wgpu.lowering.gemm.arguments import uints
 from polyhal.hal.layout import Spec
 
 
@@ -22,17 +20,26 @@ def out_lanes(c: Correlation, out: Spec) -> int:
     return 4 if rest == [c.column_lengths[1], 1] and whole and aligned and out.dtype.itemsize <= 4 else 1
 
 
-def parameters(c: Correlation, p: Product, split_length: int, *, split: bool) -> list[Parameter]:
-    """Return the parameters of conv/windows.wgsl; with `split`, the output is the workspace for partial sums."""
-    bias: list[Parameter] = [] if p.bias is None else [Tensor(p.bias)]
-    targets = [Workspace(p.workspace)] if split else [*bias, Tensor(p.out.place)]
-    pairs = (c.term_lengths, c.column_lengths, c.term_step, c.column_step, c.origin, c.size)
-    out = () if split else (c.out_group, c.out_row, *c.out_columns)
-    return [
-        Tensor(p.left.place), Tensor(p.right.place), *targets,
-        *uints(c.m, c.n, c.k, split_length, c.groups, c.a_group, c.a_row, *c.a_terms),
-        *uints(c.x_group, c.x_term, c.x_column, c.x_down, c.x_across, *map(_pack, pairs), *out),
-    ]  # fmt: skip
+def arguments(c: Correlation, p: Product, split_length: int, *, split: bool) -> Arguments:
+    """Return the arguments of conv/windows.wgsl; with `split`, the output is the workspace for partial sums."""
+    target: Arguments = {"partial": Workspace(p.workspace)} if split else _output(c, p)
+    return {
+        "a": Tensor(p.left.place), "x": Tensor(p.right.place), **target, "m": c.m, "n": c.n, "k": c.k,
+        "split_length": split_length, "count": c.groups, "a_group": c.a_group, "a_row": c.a_row,
+        **{f"a_term{i}": stride for i, stride in enumerate(c.a_terms)},
+        "x_group": c.x_group, "x_term": c.x_term, "x_column": c.x_column, "x_down": c.x_down, "x_across": c.x_across,
+        "term_lengths": _pack(c.term_lengths), "column_lengths": _pack(c.column_lengths),
+        "term_step": _pack(c.term_step), "column_step": _pack(c.column_step), "origin": _pack(c.origin),
+        "size": _pack(c.size),
+    }  # fmt: skip
+
+
+def _output(c: Correlation, p: Product) -> Arguments:
+    return {
+        "out": Tensor(p.out.place), **({} if p.bias is None else {"bias": Tensor(p.bias)}),
+        "out_group": c.out_group, "out_row": c.out_row,
+        **{f"out_column{i}": stride for i, stride in enumerate(c.out_columns)},
+    }  # fmt: skip
 
 
 def _pack(pair: Pair) -> int:

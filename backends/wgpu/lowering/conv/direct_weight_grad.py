@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from polyhal.backends.common.problems.conv import Correlation
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.wgpu.lowering.conv.arguments import parameters
+from polyhal.backends.wgpu.lowering.conv.arguments import arguments
 from polyhal.backends.wgpu.lowering.gemm.arguments import definitions
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.runtime import Runtime
@@ -23,6 +23,4 @@ def build(runtime: Runtime, name: str, c: Correlation, p: Product) -> Launch:
     variables = {
         **definitions(p, split=False), **group_reduce.definitions(runtime, group, group), "ROWS": c.m, "OUT_LANES": 1
     }  # fmt: skip
-    return runtime.launch(
-        name, "conv/direct_weight_grad", variables, parameters(c, p, c.k, split=False), c.groups * c.n
-    )
+    return runtime.launch(name, "conv/direct_weight_grad", variables, arguments(c, p, c.k, split=False), c.groups * c.n)

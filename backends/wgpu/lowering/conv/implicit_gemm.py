@@ -12,7 +12,7 @@ from dataclasses import replace
 from polyhal.backends.common.launching.split_k import SplitK
 from polyhal.backends.common.problems.conv import Correlation
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.wgpu.lowering.conv.arguments import out_lanes, parameters
+from polyhal.backends.wgpu.lowering.conv.arguments import arguments, out_lanes
 from polyhal.backends.wgpu.lowering.gemm import blocks, split_k, tiles
 from polyhal.backends.wgpu.lowering.gemm.arguments import definitions
 from polyhal.backends.wgpu.runtime import Runtime
@@ -39,6 +39,6 @@ def multiply(runtime: Runtime, name: str, c: Correlation, p: Product, out: Spec)
     }  # fmt: skip
     source = "conv/implicit_gemm_blocks" if in_blocks else "conv/implicit_gemm"
     launch = runtime.launch(
-        name, source, variables, parameters(c, p, split.terms, split=split.splits > 1), groups * split.splits
+        name, source, variables, arguments(c, p, split.terms, split=split.splits > 1), groups * split.splits
     )
     return split_k.with_reduction(runtime, p, launch, split.splits)

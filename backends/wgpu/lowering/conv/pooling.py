@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.pooling import describe
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec
@@ -17,8 +16,14 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
 
+_LENGTHS = (
+    "height", "width", "down", "across", "kernel_h", "kernel_w", "stride_h", "stride_w", "padding_h", "padding_w",
+    "dilation_h", "dilation_w",
+)  # fmt: skip
+_AXES = ("image", "channel", "row", "column")
 
-def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
+
+def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringFunction:
     def lower(
         runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
@@ -35,20 +40,20 @@ def _lowering(kernel: str, gradient: bool) -> LoweringFunction:
             "OPERATION": kernel, "DTYPE": out.dtype.name, "LANES": lanes, "GROUP": group,
             "INCLUDE_PADDING": params.get("count_include_pad", True),
         }  # fmt: skip
-        parameters: list[Parameter] = [
-            *(Tensor(i) for i in range(len(inputs) + 1)), Constant(out.size, "uint"), Constant(pooling.channels, "uint"),
-            *(Constant(v, "int") for v in pooling.lengths), *(Constant(v, "uint") for v in pooling.strides),
-        ]  # fmt: skip
-        return runtime.launch(
-            kernel, "conv/pooling", definitions, parameters, ceil_div(ceil_div(out.size, lanes), group)
-        )
+        strides = [f"{name}_{axis}" for name in operands for axis in _AXES]
+        args: Arguments = {
+            **{name: Tensor(i) for i, name in enumerate((*operands, "out"))}, "size": out.size,
+            "channels": pooling.channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
+            **dict(zip(strides, pooling.strides, strict=True)),
+        }  # fmt: skip
+        return runtime.launch(kernel, "conv/pooling", definitions, args, ceil_div(ceil_div(out.size, lanes), group))
 
     return lower
 
 
 LOWERINGS: dict[str, LoweringFunction] = {
-    "max_pool2d": _lowering("max_pool", False),
-    "max_pool2d_grad": _lowering("max_pool_grad", True),
-    "avg_pool2d": _lowering("avg_pool", False),
-    "avg_pool2d_grad": _lowering("avg_pool_grad", True),
+    "max_pool2d": _lowering("max_pool", ("x",), False),
+    "max_pool2d_grad": _lowering("max_pool_grad", ("g", "x"), True),
+    "avg_pool2d": _lowering("avg_pool", ("x",), False),
+    "avg_pool2d_grad": _lowering("avg_pool_grad", ("g",), True),
 }

@@ -1,19 +1,13 @@
-"""What the product kernels share: template variables and parameters of operands, bias and output."""
+"""What the product kernels share: template variables and arguments of operands, bias and output."""
 
 from __future__ import annotations
 
-from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
 from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.wgpu.dialect import type_name
-from polyhal.backends.wgpu.launch import Parameter
 
 LANES = 4
 """Elements of a vector."""
-
-
-def uints(*values: int) -> list[Parameter]:
-    """Return unsigned constants. Negative strides wrap, and so do the index sums that they enter."""
-    return [Constant(v, "uint") for v in values]
 
 
 def definitions(p: Product, *, split: bool) -> dict[str, object]:
@@ -43,18 +37,21 @@ def _layout(matrix: Matrix, k_stride: int, mn_stride: int, itemsize: int) -> tup
     return major, LANES if vectors and itemsize <= 4 else 1
 
 
-def targets(p: Product) -> tuple[list[Parameter], list[Parameter]]:
-    """Return the buffers of lib/store_sums.wgsl and the numbers that follow them."""
-    bias: list[Parameter] = [] if p.bias is None else [Tensor(p.bias)]
-    numbers = [p.out.row, p.out.column, *([] if p.bias is None else [p.bias_row, p.bias_column])]
-    return [*bias, Tensor(p.out.place)], uints(*numbers)
+def targets(p: Product) -> Arguments:
+    """Return the arguments of lib/store_sums.wgsl for an output."""
+    out: Arguments = {"out": Tensor(p.out.place), "out_row": p.out.row, "out_column": p.out.column}
+    if p.bias is None:
+        return out
+    return {**out, "bias": Tensor(p.bias), "bias_row": p.bias_row, "bias_column": p.bias_column}
 
 
-def parameters(p: Product, split_length: int, *, split: bool) -> list[Parameter]:
-    """Return the parameters of gemm/operands.wgsl."""
-    buffers, numbers = ([Workspace(p.workspace)], []) if split else targets(p)
-    return [
-        Tensor(p.left.place), Tensor(p.right.place), *buffers,
-        *uints(p.m, p.n, p.k, split_length, p.count, *p.batch[1:]), *uints(p.left.row, p.left.column, *p.left.batch),
-        *uints(p.right.column, p.right.row, *p.right.batch), *numbers,
-    ]  # fmt: skip
+def arguments(p: Product, split_length: int, *, split: bool) -> Arguments:
+    """Return the arguments of gemm/operands.wgsl; with `split`, sums go to the workspace."""
+    return {
+        "a": Tensor(p.left.place), "b": Tensor(p.right.place),
+        **({"partial": Workspace(p.workspace)} if split else targets(p)),
+        "m": p.m, "n": p.n, "k": p.k, "split_length": split_length, "count": p.count, "batch1": p.batch[1],
+        "batch2": p.batch[2], "stride_am": p.left.row, "stride_ak": p.left.column, "stride_bn": p.right.column,
+        "stride_bk": p.right.row, **{f"a_batch{i}": stride for i, stride in enumerate(p.left.batch)},
+        **{f"b_batch{i}": stride for i, stride in enumerate(p.right.batch)},
+    }  # fmt: skip

@@ -11,7 +11,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.split_k import SplitK
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.wgpu.lowering.gemm import split_k
-from polyhal.backends.wgpu.lowering.gemm.arguments import LANES, definitions, layouts, parameters
+from polyhal.backends.wgpu.lowering.gemm.arguments import LANES, arguments, definitions, layouts
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.backends.wgpu.shader import Definitions
 from polyhal.hal.protocol import Launch
@@ -69,6 +69,6 @@ def multiply(runtime: Runtime, p: Product) -> Launch:
     if layout["A_LANES"] == 1 or p.m == 1:
         layout |= {"A_MAJOR": "k", "A_LANES": layout["A_LANES"] if layout["A_MAJOR"] == "k" else 1}
     variables = {**definitions(p, split=split.splits > 1), **block.definitions(), **layout, "LOGICAL": logical}
-    arguments = parameters(p, split.terms, split=split.splits > 1)
-    launch = runtime.launch("matmul_blocks", "gemm/blocks", variables, arguments, groups * split.splits)
+    args = arguments(p, split.terms, split=split.splits > 1)
+    launch = runtime.launch("matmul_blocks", "gemm/blocks", variables, args, groups * split.splits)
     return split_k.with_reduction(runtime, p, launch, split.splits)

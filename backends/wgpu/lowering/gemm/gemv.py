@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.problems.gemm import Product
-from polyhal.backends.wgpu.lowering.gemm.arguments import definitions, layouts, parameters
+from polyhal.backends.wgpu.lowering.gemm.arguments import arguments, definitions, layouts
 from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.protocol import Launch
@@ -33,4 +33,4 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         "OUT_LANES": 1, "ROWS": 1 if p.m == 1 else MAX_VECTORS, "COLUMNS": _COLUMNS,
     }  # fmt: skip
     groups = ceil_div(p.n, _COLUMNS) * p.count
-    return runtime.launch("matvec", "gemm/gemv", variables, parameters(p, p.k, split=False), groups)
+    return runtime.launch("matvec", "gemm/gemv", variables, arguments(p, p.k, split=False), groups)

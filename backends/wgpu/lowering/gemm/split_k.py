@@ -6,11 +6,11 @@ Kernel: shaders/wgsl/gemm/split_k_reduce.wgsl.
 from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Workspace
 from polyhal.backends.common.launching.split_k import SplitK, split_k
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.wgpu.launch import DispatchLaunch
-from polyhal.backends.wgpu.lowering.gemm.arguments import definitions, targets, uints
+from polyhal.backends.wgpu.lowering.gemm.arguments import definitions, targets
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.protocol import Launch
 
@@ -38,10 +38,11 @@ def choose(runtime: Runtime, p: Product, groups: int, *, blocks: bool) -> SplitK
 def reduce(runtime: Runtime, p: Product, splits: int) -> Launch:
     """Return the launch that adds the partial sums in the first workspace."""
     size = p.count * p.m * p.n
-    buffers, numbers = targets(p)
     variables = {**definitions(p, split=False), "GROUP": _GROUP, "OUT_LANES": 1}
-    parameters = [Workspace(p.workspace), *buffers, *uints(p.m, p.n, size, splits), *numbers]
-    return runtime.launch("matmul_sum", "gemm/split_k_reduce", variables, parameters, ceil_div(size, _GROUP))
+    args: Arguments = {
+        "partial": Workspace(p.workspace), **targets(p), "m": p.m, "n": p.n, "size": size, "splits": splits
+    }  # fmt: skip
+    return runtime.launch("matmul_sum", "gemm/split_k_reduce", variables, args, ceil_div(size, _GROUP))
 
 
 def with_reduction(runtime: Runtime, p: Product, multiply: DispatchLaunch, splits: int) -> Launch:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.problems.gemm import Product
 from polyhal.backends.wgpu.lowering.gemm import split_k
-from polyhal.backends.wgpu.lowering.gemm.arguments import LANES, definitions, layouts, parameters
+from polyhal.backends.wgpu.lowering.gemm.arguments import LANES, arguments, definitions, layouts
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.backends.wgpu.shader import Definitions
 from polyhal.hal.protocol import Launch
@@ -72,6 +72,6 @@ def multiply(runtime: Runtime, p: Product, tile: Tile) -> Launch:
     groups = tile.count(p.m, p.n) * p.count
     split = split_k.choose(runtime, p, groups, blocks=False)
     variables = {**definitions(p, split=split.splits > 1), **tile.definitions(), **layouts(p)}
-    arguments = parameters(p, split.terms, split=split.splits > 1)
-    launch = runtime.launch("matmul_tiles", "gemm/tiles", variables, arguments, groups * split.splits)
+    args = arguments(p, split.terms, split=split.splits > 1)
+    launch = runtime.launch("matmul_tiles", "gemm/tiles", variables, args, groups * split.splits)
     return split_k.with_reduction(runtime, p, launch, split.splits)
