@@ -1,4 +1,4 @@
-"""What the attention kernels share: template variables, strides and lengths of a call."""
+"""What the attention kernels share: template variables, and the arguments for lengths and strides of a call."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant
 from polyhal.backends.common.problems.attention import AttentionShape, merge_batch_axes
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.hal.layout import Spec, broadcast_strides
 from polyhal.hal.protocol import Declined
 
@@ -35,7 +33,8 @@ class Call:
     definitions: Mapping[str, Any]
     axes: int
     """Batch axes that remain after merging: 1 to 3."""
-    mask_strides: tuple[int, ...]
+    mask_strides: Mapping[str, int]
+    """By the names of the kernels; empty without a mask."""
 
     @property
     def quads(self) -> int:
@@ -47,20 +46,21 @@ class Call:
         """Vectors of a value."""
         return ceil_div(self.shape.e, VECTOR)
 
-    def numbers(self, scale: float, operands: Sequence[Spec]) -> list[Parameter]:
-        """Return the scalar parameters: lengths, scale, batch lengths, and the strides of operands and mask."""
+    def scalars(self, scale: float, operands: Mapping[str, Spec]) -> dict[str, float]:
+        """Return the scalar arguments: lengths, scale, batch lengths, and the strides of operands and mask.
+
+        `operands` are those that the call was described with, by name.
+        """
         s = self.shape
-        strides = [
-            n for i, spec in enumerate(operands) for n in (*s.batch_strides[i][3 - self.axes :], spec.strides[-2])
-        ]
-        return [
-            *_uints(s.t, s.s, s.d, s.e), Constant(scale, "float"), *_uints(s.count, *s.batch[4 - self.axes :]),
-            *_uints(*strides, *self.mask_strides),
-        ]  # fmt: skip
+        args: dict[str, float] = {"t": s.t, "s": s.s, "d": s.d, "e": s.e, "scale": scale, "heads": s.count}
+        args |= {f"batch{i}": n for i, n in enumerate(s.batch[4 - self.axes :], 1)}
+        for (name, spec), strides in zip(operands.items(), s.batch_strides, strict=False):
+            args |= {**_batch_strides(name, strides[3 - self.axes :]), f"{name}_row": spec.strides[-2]}
+        return {**args, **self.mask_strides}
 
 
-def _uints(*values: int) -> list[Parameter]:
-    return [Constant(v, "uint") for v in values]
+def _batch_strides(name: str, strides: Sequence[int]) -> dict[str, int]:
+    return {f"{name}_batch{axis}": stride for axis, stride in enumerate(strides)}
 
 
 def describe(operands: Sequence[Spec], mask: Spec | None, results: Sequence[Spec], causal: bool) -> Call | Declined:
@@ -80,10 +80,13 @@ def describe(operands: Sequence[Spec], mask: Spec | None, results: Sequence[Spec
         for o, steps in zip(operands, shape.batch_strides, strict=False)
     ) and all(r.aligned for r in results)
     tail = bool(d % VECTOR or e % VECTOR)
-    mask_strides: tuple[int, ...] = ()
+    mask_strides: dict[str, int] = {}
     if mask is not None:
         broadcast = broadcast_strides(mask.shape, mask.strides, (*q.shape[:-2], t, s))
-        mask_strides = (*shape.batch_strides[-1][3 - axes :], *broadcast[-2:])
+        mask_strides = {
+            **_batch_strides("mask", shape.batch_strides[-1][3 - axes :]), "mask_row": broadcast[-2],
+            "mask_column": broadcast[-1],
+        }  # fmt: skip
     definitions = {
         "DTYPE": q.dtype.name, "WIDTH": VECTOR if vectors and not tail else 1, "TAIL": tail, "CAUSAL": causal, "AXES": axes,
         "MASK_DTYPE": mask.dtype.name if mask is not None else "", "QUADS": ceil_div(d, VECTOR),

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.attention import refusal
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.attention import cpu, tiles
 from polyhal.backends.wgpu.lowering.attention.arguments import describe
 from polyhal.backends.wgpu.lowering.support.windows import too_large
@@ -43,13 +42,13 @@ def _attention(
     strategy = cpu.forward(call) if runtime.features.cpu else tiles.forward(runtime, call)
     if isinstance(strategy, Declined):
         return strategy
-    parameters = [
-        *(Tensor(i) for i in range(3)), *(Tensor(3) for _ in masks), Tensor(4), Tensor(5),
-        *call.numbers(params["scale"], (q, k, v)),
-    ]  # fmt: skip
+    args: Arguments = {
+        "q": Tensor(0), "k": Tensor(1), "v": Tensor(2), **({"mask": Tensor(3)} if masks else {}), "out": Tensor(4),
+        "lse": Tensor(5), **call.scalars(params["scale"], {"q": q, "k": k, "v": v}),
+    }  # fmt: skip
     groups = ceil_div(call.shape.t, strategy.rows) * call.shape.count
     definitions = {**call.definitions, **strategy.definitions}
-    return runtime.launch("attention", f"attention/{strategy.kernel}", definitions, parameters, groups)
+    return runtime.launch("attention", f"attention/{strategy.kernel}", definitions, args, groups)
 
 
 def _attention_grad(
@@ -77,22 +76,23 @@ def _attention_grad(
     strategy = cpu.backward(call) if runtime.features.cpu else tiles.backward(runtime, call)
     if isinstance(strategy, Declined):
         return strategy
-    numbers = call.numbers(params["scale"], (g, q, k, v))
-    operands: list[Parameter] = [*(Tensor(i) for i in range(4)), *(Tensor(4) for _ in masks), Tensor(6)]
     # The arguments are 7 inputs, 3 outputs, then the workspace.
-    delta = Workspace(10)
-    query_parameters = [*operands, Tensor(5), delta, Tensor(7), *numbers]
-    key_parameters = [*operands, delta, Tensor(8), Tensor(9), *numbers]
-    if sum(not isinstance(p, Workspace) for p in query_parameters) > _MAX_WORDS:
+    shared: Arguments = {
+        "g": Tensor(0), "q": Tensor(1), "k": Tensor(2), "v": Tensor(3), **({"mask": Tensor(4)} if masks else {}),
+        "lse": Tensor(6), "delta": Workspace(10), **call.scalars(params["scale"], {"g": g, "q": q, "k": k, "v": v}),
+    }  # fmt: skip
+    queries: Arguments = {**shared, "out": Tensor(5), "dq": Tensor(7)}
+    keys: Arguments = {**shared, "dk": Tensor(8), "dv": Tensor(9)}
+    if sum(not isinstance(value, Workspace) for value in queries.values()) > _MAX_WORDS:
         return Declined("the strides of a mask over so many axes are more parameters than the kernel takes")
     steps = []
-    for name, keys, length, parameters in (
-        ("attention_grad.queries", False, call.shape.t, query_parameters),
-        ("attention_grad.keys", True, call.shape.s, key_parameters),
+    for name, by_keys, length, args in (
+        ("attention_grad.queries", False, call.shape.t, queries),
+        ("attention_grad.keys", True, call.shape.s, keys),
     ):
-        definitions = {**call.definitions, **strategy.definitions, "KEYS": keys}
+        definitions = {**call.definitions, **strategy.definitions, "KEYS": by_keys}
         groups = ceil_div(length, strategy.rows) * call.shape.count
-        steps.append(runtime.launch(name, f"attention/{strategy.kernel}_grad", definitions, parameters, groups))
+        steps.append(runtime.launch(name, f"attention/{strategy.kernel}_grad", definitions, args, groups))
     return LaunchSequence("attention_grad", steps, (call.shape.count * call.shape.t * 4,))
 
 

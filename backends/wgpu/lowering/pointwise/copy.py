@@ -6,10 +6,9 @@ Transpositions have kernels of their own: shaders/wgsl/pointwise/transpose_local
 from __future__ import annotations
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import transpose
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.pointwise.elementwise import group
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
@@ -44,10 +43,14 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     if t is None or element is None or too_large(runtime, source, target):
         return None
     tiles = t.tiles(_BLOCK if runtime.features.cpu else _LOCAL_TILE)
-    sizes = (t.rows, t.columns, t.source_step, t.target_step, t.batch[1], *t.source_batch, *t.target_batch, tiles)
-    parameters: list[Parameter] = [Tensor(0), Tensor(1), *[Constant(v, "uint") for v in sizes]]
+    (source0, source1), (target0, target1) = t.source_batch, t.target_batch
+    args: Arguments = {
+        "src": Tensor(0), "dest": Tensor(1), "rows": t.rows, "columns": t.columns, "source_step": t.source_step,
+        "target_step": t.target_step, "batch1": t.batch[1], "source0": source0, "source1": source1, "target0": target0,
+        "target1": target1, "tiles": tiles,
+    }  # fmt: skip
     if runtime.features.cpu:
         definitions = {"ELEMENT": element, "SIZE": _BLOCK}
         groups = ceil_div(tiles, _BLOCKS_PER_GROUP)
-        return runtime.launch("transpose", "pointwise/cpu_transpose", definitions, parameters, groups)
-    return runtime.launch("transpose", "pointwise/transpose_local", {"ELEMENT": element}, parameters, tiles)
+        return runtime.launch("transpose", "pointwise/cpu_transpose", definitions, args, groups)
+    return runtime.launch("transpose", "pointwise/transpose_local", {"ELEMENT": element}, args, tiles)

@@ -22,9 +22,8 @@ from polyhal.backends.common.codegen.elementwise import (
 from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, Number, ScalarType, Tensor
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Scalar, Tensor
 from polyhal.backends.wgpu.dialect import WGSLDialect, convert, narrow, type_name
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support.windows import split
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
@@ -43,7 +42,8 @@ class _Body:
 
     dialect: WGSLDialect = field(default_factory=WGSLDialect)
     numbers: list[str] = field(default_factory=list)
-    bindings: list[Parameter] = field(default_factory=list)
+    args: dict[str, Argument] = field(default_factory=dict)
+    """Those of `numbers`."""
     prepare: list[str] = field(default_factory=list)
     compute: list[str] = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class _Body:
         self.compute.append(f"let {name} = {expression};")
 
     def parameter(self, name: str, value: float, dtype: DType) -> str:
-        self.bindings.append(Constant(value, "float"))
+        self.args[name] = value
         self.numbers.append(f"{name}: f32")
         return f"p.{name}"
 
@@ -108,16 +108,15 @@ def group(
     }
     chunks = ceil_div(axes[-1], width)
     items = math.prod(axes[:-1]) * chunks
-    parameters: list[Parameter] = []
+    args: dict[str, Argument] = {f"n{axis}": length for axis, length in enumerate(axes[1:-1], 1)}
     for o in operands:
-        parameters.append(Tensor(o.position))
-        parameters += [Constant(s, "uint") for s in o.strides[:-1]]
+        operand = f"a{o.position}"
+        args[operand] = Tensor(o.position)
+        args |= {f"s_{operand}_{axis}": stride for axis, stride in enumerate(o.strides[:-1])}
         if o.access == "strided":
-            parameters.append(Constant(o.strides[-1], "uint"))
-    parameters += [Constant(n, "uint") for n in (*axes[1:-1], axes[-1], chunks, items)]
-    return runtime.launch(
-        name, "pointwise/elementwise", definitions, [*parameters, *body.bindings], ceil_div(items, size)
-    )
+            args[f"t_{operand}"] = o.strides[-1]
+    args |= {**body.args, "inner": axes[-1], "chunks": chunks, "items": items}
+    return runtime.launch(name, "pointwise/elementwise", definitions, args, ceil_div(items, size))
 
 
 _FLOAT: frozenset[RegisterClass] = frozenset({"float", "bool"})
@@ -157,9 +156,8 @@ def _input(body: _Body, position: int, spec: InputSpec | None, int64: bool) -> R
 def _number(body: _Body, position: int, dtype: DType) -> RegisterValue:
     cls = register_class(dtype)
     name, register = f"x{position}", f"r_x{position}"
-    scalar: ScalarType = "uint" if cls == "bool" else cls
-    body.bindings.append(Number(position, scalar))
-    if scalar in ("long", "ulong"):
+    body.args[name] = Scalar(position)
+    if cls in ("long", "ulong"):
         body.numbers.append(f"{name}_low: u32, {name}_high: u32")
         type_ = type_name(cls)
         body.prepare.append(f"let {register} = {type_}((u64(p.{name}_high) << 32u) | u64(p.{name}_low));")

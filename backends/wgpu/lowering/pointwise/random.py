@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Number, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
@@ -40,10 +39,8 @@ def _lowering(op: str) -> LoweringFunction:
             return Declined(refusal)
         size = runtime.features.group_size
         definitions = {"DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op], "GROUP": size}
-        parameters: list[Parameter] = [
-            Tensor(2), Constant(out.size, "uint"), Number(0, "ulong"), Number(1, "ulong")
-        ]  # fmt: skip
-        return runtime.launch(op, "pointwise/random", definitions, parameters, ceil_div(blocks_for(out.size), size))
+        args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "offset": Scalar(1)}
+        return runtime.launch(op, "pointwise/random", definitions, args, ceil_div(blocks_for(out.size), size))
 
     return lower
 
@@ -66,12 +63,12 @@ def _dropout(
     p = params["p"]
     size = runtime.features.group_size
     definitions = {"DTYPE": x.dtype.name, "STRIDED": not (x.is_contiguous and x.aligned), "GROUP": size}
-    parameters: list[Parameter] = [
-        Tensor(0), Tensor(3), Constant(x.size, "uint"), Number(1, "ulong"), Number(2, "ulong"),
-        Constant(dropout_threshold(p), "uint"), Constant(1 / (1 - p), "float"),
-        *(Constant(n, "uint") for n in (*lengths[1:], *steps)),
-    ]  # fmt: skip
-    return runtime.launch("dropout", "pointwise/dropout", definitions, parameters, ceil_div(blocks_for(x.size), size))
+    args: Arguments = {
+        "x": Tensor(0), "out": Tensor(3), "size": x.size, "seed": Scalar(1), "offset": Scalar(2),
+        "threshold": dropout_threshold(p), "scale": 1 / (1 - p), "length1": lengths[1], "length2": lengths[2],
+        "step0": steps[0], "step1": steps[1], "step2": steps[2],
+    }  # fmt: skip
+    return runtime.launch("dropout", "pointwise/dropout", definitions, args, ceil_div(blocks_for(x.size), size))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {**{op: _lowering(op) for op in _DISTRIBUTIONS}, "dropout": _dropout}
