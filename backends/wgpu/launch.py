@@ -1,8 +1,7 @@
 """Launches: pipelines bound to constants and to positions in the argument list of an op.
 
-In a kernel, the buffers of `Tensor` and `Workspace` parameters are bindings 0, 1, ... of group 0, in the order of the
-parameter list. Everything else is a member of the struct `Parameters`, in the same order: one `u32` for the offset of each
-`Tensor`, and each number in its own type, with 64-bit integers as two `u32`, the low half first.
+Buffers are bindings 0, 1, ... of group 0. Everything else is a member of the struct `Parameters`: one `u32` for the offset of
+each tensor, and each number in its own type, with 64-bit integers as two `u32`, the low half first.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.common.launching.launch import Constant, Number, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Number, Tensor
 from polyhal.backends.wgpu.arguments import BoundArguments, Offset
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import Pipeline
@@ -20,8 +19,6 @@ from polyhal.hal.errors import BackendError, message
 if TYPE_CHECKING:
     from polyhal.backends.wgpu.encoder import Dispatch
     from polyhal.backends.wgpu.runtime import Runtime
-
-Parameter = Tensor | Workspace | Number | Constant
 
 _CODES = {"int": "i", "uint": "I", "long": "q", "ulong": "Q", "float": "f"}
 _MAX_BIND_GROUPS = 512
@@ -197,21 +194,6 @@ class DispatchLaunch:
         """Return whether a buffer that the kernel writes is bound a second time."""
         keys = [a.key for a in allocations]
         return any(keys.count(keys[i]) > 1 for i in self._pipeline.written)
-
-
-def in_order(parameters: Sequence[Parameter]) -> BoundArguments:
-    """Bind parameters that are listed in the shader's order, a `Tensor` standing for its buffer and its offset."""
-    buffers = tuple(p for p in parameters if isinstance(p, (Tensor, Workspace)))
-    members: list[Offset | Number | Constant] = []
-    binding = 0
-    for p in parameters:
-        if isinstance(p, (Number, Constant)):
-            members.append(p)
-            continue
-        if isinstance(p, Tensor):
-            members.append(Offset(binding))
-        binding += 1
-    return BoundArguments(buffers, tuple(members))
 
 
 def _extent(ref: Any) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
@@ -14,7 +13,7 @@ from polyhal.backends.wgpu.arguments import bind
 from polyhal.backends.wgpu.command_buffer import DispatchCall
 from polyhal.backends.wgpu.discovery import WGPUAdapter
 from polyhal.backends.wgpu.encoder import CommandEncoder
-from polyhal.backends.wgpu.launch import DispatchLaunch, Parameter, in_order
+from polyhal.backends.wgpu.launch import DispatchLaunch
 from polyhal.backends.wgpu.memory import Allocation, WGPUMemory
 from polyhal.backends.wgpu.native import binder
 from polyhal.backends.wgpu.profiling import Timestamps
@@ -52,7 +51,7 @@ class Runtime:
         name: str,
         source: str,
         definitions: Definitions,
-        args: Arguments | Sequence[Parameter],
+        args: Arguments,
         groups: int,
         *,
         workspace: tuple[int, ...] = (),
@@ -70,7 +69,7 @@ class Runtime:
             return self.pipelines.pipeline(name, source, {**definitions, "ACCESS": access})
 
         pipeline = build("read")
-        bound = bind(pipeline.signature, args) if isinstance(args, Mapping) else in_order(args)
+        bound = bind(pipeline.signature, args)
         rows = ceil_div(groups, self.features.max_groups)
         grid = (ceil_div(groups, rows), rows)
         return DispatchLaunch(self, name, pipeline, lambda: build("read_write"), bound, grid, workspace)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from native_harness import Harness
 
-from polyhal.backends.common.launching.launch import Constant, Tensor
+from polyhal.backends.common.launching.kernel_arguments import KernelArgumentError
+from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.wgpu import discovery, encoder, error_mapping, native
 from polyhal.backends.wgpu.backend import WGPUBackend, create, open_adapter
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
@@ -200,10 +201,16 @@ def test_threads_may_launch_at_once(device: Any) -> None:
 def test_a_shader_that_does_not_compile_shows_its_text(device: Any) -> None:
     definitions = {"COMPUTE": ["let r2 = nonsense;"]}
     with pytest.raises(KernelBuildError, match=r"(?s)'broken' does not compile.*\n +\d+ \| .*nonsense") as caught:
-        device.backend.runtime.launch(
-            "broken", "pointwise/elementwise", definitions, [Tensor(0), Tensor(1), Tensor(2)], 1
-        )
+        device.backend.runtime.launch("broken", "pointwise/elementwise", definitions, {}, 1)
     assert "nonsense" in caught.value.gist
+
+
+def test_a_launch_with_an_argument_of_no_parameter_is_an_error(device: Any) -> None:
+    args = {"a0": Tensor(0), "a1": Tensor(1), "a2": Tensor(2), "inner": 1, "chunk": 1, "chunks": 1, "items": 1}
+    with pytest.raises(
+        KernelArgumentError, match=r"\[elementwise\] the argument 'chunk' is no parameter .* chunks; see"
+    ):
+        device.backend.runtime.launch("add", "pointwise/elementwise", {"GROUP": 32}, args, 1)
 
 
 def test_a_refused_launch_names_its_op(device: Any) -> None:
@@ -211,9 +218,8 @@ def test_a_refused_launch_names_its_op(device: Any) -> None:
     recorder = device.backend.runtime.encoder
     x = device.upload(np.ones(10, np.float32))
     device.backend.binary("add", x, x, x)
-    launch = device.backend.runtime.launch(
-        "culprit", "pointwise/elementwise", {}, [Tensor(0), Tensor(1), Tensor(2), *[Constant(1, "uint")] * 3], 1
-    )
+    args = {"a0": Tensor(0), "a1": Tensor(1), "a2": Tensor(2), "inner": 1, "chunks": 1, "items": 1}
+    launch = device.backend.runtime.launch("culprit", "pointwise/elementwise", {}, args, 1)
     launch._grid = (65536, 1)
     launch(x, x, device.empty(dtypes.float32, (10,)))
     with pytest.raises(BackendError, match=r"\[culprit\] launching 65536 x 1 groups"):

@@ -12,9 +12,9 @@ To add a kernel:
 3. Add the module with the table to `_FAMILIES` here.
 
 A lowering function inspects specs only. It returns `Declined(reason)`, or a launch made with `runtime.launch(...)`. The
-parameters of a kernel are listed in their order with the records of `backends.common.launching.launch`, by index in the
-argument list inputs + outputs + workspace. `LaunchSequence` combines several launches. `runtime.features` describes the
-device, for choosing among kernels.
+parameters of a kernel are bound by name to the records of `backends.common.launching.launch`, which hold indices in the
+argument list inputs + outputs + workspace. A tensor `x` also fills the member `o_x`, its offset. `LaunchSequence` combines
+several launches. `runtime.features` describes the device, for choosing among kernels.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@
   - `output(binding, name, dtype, lanes)` declares a write-only buffer, `NAME_set(i, value)` and `NAME_set4(i, values)`.
   - `inout(...)` declares both.
   - `scratch(binding, name, type, access)` declares workspace of plain WGSL elements.
-  - `parameters(members)` declares the parameter struct `p`.
+  - `parameters(members)` declares the parameter struct `p` of u32, i32 and f32. `o_NAME` is the offset of a buffer in elements; a 64-bit
+    integer is `NAME_low: u32, NAME_high: u32`.
   - `register(dtype)` is the type in which elements are computed: f32, i32, u32, i64 or u64; a bool is a u32 of 0 or 1.
   - `main(size, builtins)` opens the kernel: `group_id` is the linear index of the workgroup, `local_id` that of the invocation in it;
     `builtins` declares more arguments.

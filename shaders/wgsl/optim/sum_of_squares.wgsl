@@ -1,4 +1,4 @@
-{#- Sums of squares of the chunks of several tensors; the sum of chunk n goes to sums[first_sum + n]. -#}
+{#- Sums of squares of the chunks of several tensors; the sum of chunk n goes to partial[first + n]. -#}
 {% set OPERANDS = OPERANDS | default([{"name": "x", "dtype": "float32", "read_only": true}]) %}
 {% set GROUP = GROUP | default(64) %}
 {% import "lib/storage.wgsl" as storage with context %}
@@ -6,8 +6,8 @@
 {% import "lib/multi_tensor.wgsl" as slots with context %}
 {{ storage.enable() }}
 {{ slots.declare(storage) }}
-{{ storage.scratch(slots.buffers, "sums", "f32") }}
-{{ storage.parameters(slots.members() ~ "first_sum: u32") }}
+{{ storage.scratch(slots.buffers, "partial", "f32") }}
+{{ storage.parameters(slots.members() ~ "first: u32") }}
 {{ groups.declarations() }}
 {{ groups.reduction("group_sum", "f32", "a + b") }}
 {{ storage.main(GROUP, groups.builtins()) }}
@@ -18,5 +18,5 @@
             squares += x * x;
 {% endcall %}
     let sum = group_sum((squares.x + squares.y) + (squares.z + squares.w));
-    if (local_id == 0u) { sums[p.first_sum + group_id] = sum; }
+    if (local_id == 0u) { partial[p.first + group_id] = sum; }
 }

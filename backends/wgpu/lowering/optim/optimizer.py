@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, Arguments, Tensor, Workspace
 from polyhal.backends.common.problems import optim
 from polyhal.backends.common.problems.multi_tensor import (
     ExtraArguments,
@@ -18,7 +18,6 @@ from polyhal.backends.common.problems.multi_tensor import (
     TensorSlot,
 )
 from polyhal.backends.common.problems.reduction import Axes
-from polyhal.backends.wgpu.launch import Parameter
 from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.reduction import single_pass
 from polyhal.backends.wgpu.lowering.support import group_reduce
@@ -44,9 +43,9 @@ def _over_slots(
     max_elements = (runtime.features.max_binding - 256) // max(o.dtype.itemsize for o in kernel.operands)
     for aligned in (True, False):
         bindable = [s for s in slots if s.aligned is aligned and s.size <= max_elements]
-        per_launch = _slots_per_launch(runtime, len(kernel.operands), [*extra(0).values()])
+        per_launch = _slots_per_launch(runtime, len(kernel.operands), extra(0))
         for start in range(0, len(bindable), per_launch):
-            launch, groups = _launch(runtime, kernel, bindable[start : start + per_launch], [*extra(chunks).values()])
+            launch, groups = _launch(runtime, kernel, bindable[start : start + per_launch], extra(chunks))
             launches.append(launch)
             chunks += groups
     for slot in slots:
@@ -55,22 +54,24 @@ def _over_slots(
             window = TensorSlot(
                 tuple(Tensor(t.index) for t in slot.tensors), min(step, slot.size - start), slot.aligned
             )
-            launch, groups = _launch(runtime, kernel, [window], [*extra(chunks).values()])
+            launch, groups = _launch(runtime, kernel, [window], extra(chunks))
             launches.append(_on_window(launch, kernel, window, start))
             chunks += groups
     return launches, chunks
 
 
 def _launch(
-    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: Sequence[Parameter]
+    runtime: Runtime, kernel: MultiTensorKernel, slots: Sequence[TensorSlot], extra: Arguments
 ) -> tuple[Launch, int]:
     """Return one launch over slots of equal alignment, and its number of workgroups."""
     chunk = _CPU_CHUNK if runtime.features.cpu else _GPU_CHUNK
     groups = sum(ceil_div(s.size, chunk) for s in slots)
-    parameters = [p for s in slots for p in (*_with_offsets(s), Constant(s.size, "uint"))]
+    args: dict[str, Argument] = {f"size{i}": slot.size for i, slot in enumerate(slots)}
+    for i, slot in enumerate(slots):
+        args |= {f"{operand.name}{i}": t for operand, t in zip(kernel.operands, slot.tensors, strict=True)}
     definitions = {**_definitions(runtime, kernel, slots[0].aligned), "SLOTS": len(slots), "CHUNK": chunk}
     file = f"optim/{_FILES.get(kernel.name, kernel.name)}"
-    return runtime.launch(kernel.name, file, definitions, [*parameters, *extra], groups), groups
+    return runtime.launch(kernel.name, file, definitions, {**args, **extra}, groups), groups
 
 
 def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, start: int) -> Launch:
@@ -87,9 +88,9 @@ def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, st
     return SimpleLaunch(launch.name, run)
 
 
-def _slots_per_launch(runtime: Runtime, operands: int, extra: Sequence[Parameter]) -> int:
-    buffers = sum(isinstance(p, (Tensor, Workspace)) for p in extra)
-    words = sum(not isinstance(p, Workspace) for p in extra)
+def _slots_per_launch(runtime: Runtime, operands: int, extra: Arguments) -> int:
+    buffers = sum(isinstance(value, (Tensor, Workspace)) for value in extra.values())
+    words = sum(not isinstance(value, Workspace) for value in extra.values())
     return min(
         _MAX_SLOTS, (runtime.features.max_buffers - buffers) // operands, (_MAX_WORDS - words) // (operands + 1)
     )  # fmt: skip
@@ -102,14 +103,6 @@ def _definitions(runtime: Runtime, kernel: MultiTensorKernel, aligned: bool) -> 
         **group_reduce.definitions(runtime, size, size), **kernel.definitions, "OPERANDS": operands,
         "WIDTH": 4 if aligned else 1,
     }  # fmt: skip
-
-
-def _with_offsets(slot: TensorSlot) -> list[Parameter]:
-    """Return the slot's parameters: kernels expect an offset per tensor, which a workspace lacks."""
-    parameters: list[Parameter] = []
-    for tensor in slot.tensors:
-        parameters += [tensor, Constant(0, "uint")] if isinstance(tensor, Workspace) else [tensor]
-    return parameters
 
 
 def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Launch:
