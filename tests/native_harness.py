@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,15 @@ from polyhal.hal.protocol import Declined
 class Harness:
     """Upload, allocate, download, and run an op through `lower`, on one opened backend."""
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: Any, opened: Callable[[Mapping[str, bool | int]], Any] | None = None) -> None:
+        """`opened` opens the same device once more, with some quirks switched on or off."""
         self.backend = backend
+        self._opened = opened
+
+    def with_quirk(self, **quirks: bool | int) -> Harness:
+        """The device opened once more, with these quirks switched on or off for kernels, lowering, memory and queues."""
+        assert self._opened is not None
+        return Harness(self._opened(quirks), self._opened)
 
     def upload(self, array: Any, dtype: DType | None = None) -> Ref:
         """A contiguous Ref that holds `array`."""

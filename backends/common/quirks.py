@@ -10,6 +10,7 @@ The idea is that of the toggles of Dawn, Chromium's WebGPU: https://dawn.googles
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -29,6 +30,16 @@ class DriverId:
     """The name of the device."""
     cpu: bool
     """Whether the device is a processor."""
+
+    def before(self, major: int, minor: int = 0) -> bool:
+        """Return whether the driver's version is older than `major`.`minor`, the first that is known to be good.
+
+        Compares the first number of the version string and the one after its dot, if any: (22, 3) for "Mesa 22.3.6 (LLVM
+        15.0.6)", (580, 0) for "580". A pre-release counts as its release. True if there is no number: a workaround that
+        is not needed costs time, one that is missing costs results.
+        """
+        numbers = re.search(r"(\d+)(?:\.(\d+))?", self.version)
+        return numbers is None or (int(numbers[1]), int(numbers[2] or 0)) < (major, minor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
@@ -44,19 +45,26 @@ def create(selector: str) -> OpenCLBackend:
 class OpenCLBackend(CoreMethods):
     """One opened OpenCL device."""
 
-    def __init__(self, device: discovery.OpenCLDevice) -> None:
+    def __init__(self, device: discovery.OpenCLDevice, quirks: Mapping[str, bool | int] | None = None) -> None:
+        """`quirks` switches workarounds on or off, for tests and measurements. Raises TypeError for a name not declared."""
         self.info = device.info
         profile = probed.profile(device.cl, device.info.type)
-        self.features = probed.features(device.cl, device.info.type, profile)
-        self.capabilities = probed.capabilities(device.cl, self.features)
+        profile = replace(profile, quirks={**profile.quirks, **(quirks or {})})
+        features = probed.features(device.cl, device.info.type, profile)
+        self.capabilities = probed.capabilities(device.cl, features)
         tuned = {key: choice.values for key, choice in tuning.load(device.info).items()}
-        self.tuning = tuning.Tuning(self.features, profile.choices, tuned)
-        self.runtime = Runtime(device.cl, device.info, self.features, self.capabilities, self.tuning)
+        self.tuning = tuning.Tuning(features, profile.choices, tuned)
+        self.runtime = Runtime(device.cl, device.info, features, self.capabilities, self.tuning)
         super().__init__(self.runtime, _BUILDERS)
         self.kernels: KernelLibrary = self.runtime.programs
         self._call_log = KernelCallLog(device.info)
         self._memory = OpenCLMemory(self.runtime)
         self._lowerings = lowering.table()
+
+    @property
+    def features(self) -> probed.OpenCLFeatures:
+        """The facts that kernels and launches are chosen by."""
+        return self.runtime.features
 
     # --- memory -----------------------------------------------------------------------------------------------------
 

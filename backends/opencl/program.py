@@ -10,7 +10,7 @@ import importlib.metadata
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyopencl as cl
@@ -24,6 +24,7 @@ from polyhal.backends.opencl.build_errors import build_error
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.kernel_statistics import statistics
 from polyhal.backends.opencl.ptx import Target
+from polyhal.backends.opencl.quirks import OpenCLQuirks
 from polyhal.hal.capabilities import DeviceInfo
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.kernels import background_build
@@ -62,16 +63,17 @@ class CompiledKernel:
 class ProgramCache:
     """The programs of one device. Implements `polyhal.hal.kernels.library.KernelLibrary`."""
 
-    def __init__(self, context: cl.Context, device: cl.Device, features: OpenCLFeatures, info: DeviceInfo) -> None:
+    def __init__(
+        self, context: cl.Context, device: cl.Device, features: Callable[[], OpenCLFeatures], info: DeviceInfo
+    ) -> None:
+        """`features` returns the facts that lowering functions see: kernels get the same quirks."""
+        opened = features()
         self._context = context
         self._device = device
         self._features = features
         self._name = info.name
-        self._device_definitions: Definitions = {
-            "HAVE_FP64": features.fp64,
-            "HAVE_PTX": features.inline_ptx,
-            **quirk_definitions(features.quirks),
-        }
+        self._language: Definitions = {"HAVE_FP64": opened.fp64, "HAVE_PTX": opened.inline_ptx}
+        """What the driver's compiler accepts, whatever features tests claim."""
         self.overrides = KernelOverrides(info)
         self._sources = SourceFolder("polyhal.shaders.opencl", self.overrides.text)
         self._declared = KernelSignatures(self._sources.read)
@@ -82,7 +84,7 @@ class ProgramCache:
         self._driver_id: tuple[str, ...] = ()
         self.build_filter: BuildFilter | None = None
         self._builds: list[ProgramBuild] = []
-        use_disk = not features.quirks.skip_binary_cache and not env.no_program_cache()
+        use_disk = not opened.quirks.skip_binary_cache and not env.no_program_cache()
         self.disk = DiskCache(env.cache_dir() / "opencl" / "programs") if use_disk else None
         # If the driver has a cache of its own, this remembers which programs should be in it.
         self._markers = None if use_disk else DiskCache(env.cache_dir() / "opencl" / "built")
@@ -93,9 +95,17 @@ class ProgramCache:
         )
 
     @property
+    def _quirks(self) -> OpenCLQuirks:
+        return self._features().quirks
+
+    @property
+    def _device_definitions(self) -> Definitions:
+        return {**self._language, **quirk_definitions(self._quirks)}
+
+    @property
     def ready_when_built(self) -> bool:
         """Whether kernels are fully compiled when a program is built. Drivers with a cache of their own finish at launch."""
-        return not self._features.quirks.skip_binary_cache
+        return not self._quirks.skip_binary_cache
 
     @property
     def program_builds(self) -> Sequence[ProgramBuild]:
@@ -120,18 +130,18 @@ class ProgramCache:
 
         `types` holds, per kernel parameter, the NumPy type of scalars or None for memory. Raises KernelBuildError.
         """
-        key = (source, tuple(definitions.items()), tuple(options), target, name)
+        key = (source, tuple(definitions.items()), tuple(options), target, self._quirks, name)
         with self._lock:
             kernel = self._kernels.get(key)
             if kernel is None:
-                program = self._program(key[:4], source, definitions, options, target)
+                program = self._program(key[:-1], source, definitions, options, target)
                 kernel = self._kernels[key] = CompiledKernel(program, name, types)
         assert kernel.types == types, f"{name} was bound before as {kernel.types}, now as {types}"
         return kernel
 
     def signature(self, source: str, name: str, definitions: Definitions) -> KernelSignature:
         """Return the parameters of a kernel of the file `source` with these definitions. Raises KernelBuildError."""
-        key = (source, tuple(definitions.items()), name)
+        key = (source, tuple(definitions.items()), self._quirks, name)
         with self._lock:
             signature = self._signatures.get(key)
             if signature is None:
@@ -188,7 +198,7 @@ class ProgramCache:
 
     def _text(self, source: str, definitions: Definitions) -> str:
         text = self._sources.assemble(source, {**self._device_definitions, **definitions})
-        return f"{_CLWB_PROLOGUE}{text}{_CLWB_EPILOGUE}" if self._features.quirks.target_clwb else text
+        return f"{_CLWB_PROLOGUE}{text}{_CLWB_EPILOGUE}" if self._quirks.target_clwb else text
 
     def _program(
         self,

@@ -55,7 +55,7 @@ class Runtime:
         if features.quirks.pin_waiting_thread:
             self.queues.wait_after_batches(self.waiting)
         self.driver = Driver(device)
-        self.programs = ProgramCache(self.context, device, features, info)
+        self.programs = ProgramCache(self.context, device, lambda: self.features, info)
         self.profile: list[tuple[str, cl.Event]] | None = None
         """Names and events of launches while profiling is on, else None."""
         self.recorder: LaunchRecorder[BoundLaunch] | None = None

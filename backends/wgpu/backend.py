@@ -8,6 +8,7 @@ from typing import Any
 from polyhal.backends.common.launching.core_methods import Builders, CoreMethods
 from polyhal.backends.common.launching.table import lower
 from polyhal.backends.wgpu import discovery, lowering
+from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.backends.wgpu.command_buffer import record
 from polyhal.backends.wgpu.lowering.gather.gather import gather
 from polyhal.backends.wgpu.lowering.gather.scatter_add import scatter_add
@@ -35,9 +36,14 @@ def create(selector: str) -> WGPUBackend:
     return open_adapter(discovery.select(selector or "0"))
 
 
-def open_adapter(adapter: discovery.WGPUAdapter, binding_limit: int = 0) -> WGPUBackend:
-    """Open a device. `binding_limit` lowers, for tests, how many bytes of a buffer a kernel can see."""
-    runtime = Runtime(adapter, binding_limit)
+def open_adapter(
+    adapter: discovery.WGPUAdapter, binding_limit: int = 0, quirks: Mapping[str, bool | int] | None = None
+) -> WGPUBackend:
+    """Open a device. For tests, `binding_limit` lowers how many bytes of a buffer a kernel can see.
+
+    `quirks` switches workarounds on or off. Raises TypeError for a name that is not declared.
+    """
+    runtime = Runtime(adapter, binding_limit, quirks)
     return ProfilingWGPUBackend(runtime) if runtime.features.timestamps else WGPUBackend(runtime)
 
 
@@ -48,10 +54,14 @@ class WGPUBackend(CoreMethods):
         super().__init__(runtime, _BUILDERS)
         self.runtime = runtime
         self.info = runtime.info
-        self.features = runtime.features
         self.capabilities = runtime.capabilities
         self._memory = runtime.memory
         self._lowerings = lowering.table()
+
+    @property
+    def features(self) -> WGPUFeatures:
+        """The facts that kernels and launches are chosen by."""
+        return self.runtime.features
 
     def memory_available(self) -> int:
         """Return the bytes that are left, considering the allocations of this process only."""

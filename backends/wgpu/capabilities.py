@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.quirks import active
+from polyhal.backends.common.quirks import active, with_overrides
 from polyhal.backends.wgpu import quirks
 from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.hal import dtypes
@@ -83,11 +84,17 @@ def required_limits(adapter: Any, binding: int = 0) -> dict[str, int]:
     return limits
 
 
-def features(adapter: Any, kind: DeviceType, limits: dict[str, int]) -> WGPUFeatures:
-    """Return the facts about a device that was requested with `limits`."""
+def features(
+    adapter: Any, kind: DeviceType, limits: dict[str, int], overrides: Mapping[str, bool | int]
+) -> WGPUFeatures:
+    """Return the facts about a device that was requested with `limits`. `overrides` switches quirks on or off.
+
+    Raises TypeError for a quirk that is not declared.
+    """
     available, about = adapter.features, adapter.info
     cpu = kind is DeviceType.CPU
-    workarounds = quirks.match(str(about["backend_type"]), str(about["description"]), str(about["device"]), cpu=cpu)
+    matched = quirks.match(str(about["backend_type"]), str(about["description"]), str(about["device"]), cpu=cpu)
+    workarounds = with_overrides(matched, overrides)
     return WGPUFeatures(
         cpu=cpu,
         float16="shader-f16" in available,

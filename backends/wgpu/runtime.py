@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
@@ -23,8 +24,10 @@ from polyhal.backends.wgpu.shader import Definitions, Pipeline, PipelineCache
 class Runtime:
     """One device and its queue."""
 
-    def __init__(self, adapter: WGPUAdapter, binding_limit: int = 0) -> None:
-        """`binding_limit` lowers, for tests, how many bytes of a buffer a kernel can see."""
+    def __init__(
+        self, adapter: WGPUAdapter, binding_limit: int = 0, quirks: Mapping[str, bool | int] | None = None
+    ) -> None:
+        """For tests, `binding_limit` lowers how many bytes of a buffer a kernel can see, and `quirks` switches workarounds."""
         import wgpu
 
         self.info = adapter.info
@@ -36,7 +39,7 @@ class Runtime:
             )
         except (wgpu.GPUError, RuntimeError) as error:
             raise error_mapping.translate(error, None, "opening the device", adapter.info.name) from error
-        self.features = probed.features(native, adapter.info.type, limits)
+        self.features = probed.features(native, adapter.info.type, limits, quirks or {})
         self.capabilities = probed.capabilities(native, self.features, limits)
         self.encoder = CommandEncoder(self.device, self.features, adapter.info.name)
         self.pipelines = PipelineCache(self.device, self.features, self.encoder.parameter_layout, adapter.info.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ def found(request: pytest.FixtureRequest) -> discovery.OpenCLDevice:
 
 @pytest.fixture(scope="session")
 def device(found: discovery.OpenCLDevice) -> Harness:
-    return Harness(OpenCLBackend(found))
+    return Harness(OpenCLBackend(found), partial(OpenCLBackend, found))
 
 
 @pytest.fixture

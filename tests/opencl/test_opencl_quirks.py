@@ -7,15 +7,16 @@ import re
 from importlib import resources
 from typing import Any
 
+import numpy as np
 import pytest
 
 from polyhal.backends.common.codegen.templating import SourceFolder
-from polyhal.backends.common.quirks import active, declared, definitions, with_overrides
+from polyhal.backends.common.quirks import DriverId, active, declared, definitions, with_overrides
 from polyhal.backends.opencl.profiles import vendor_profile
-from polyhal.backends.opencl.program import ProgramCache
 from polyhal.backends.opencl.quirks import OpenCLQuirks, match
 from polyhal.backends.wgpu.quirks import WGPUQuirks
 from polyhal.backends.wgpu.quirks import match as match_wgpu
+from polyhal.hal import dtypes
 
 _MACRO = re.compile(r"\bQUIRK_(\w+)")
 _POCL = match("Portable Computing Language", "3.0", "cpu-x86", cpu=True)
@@ -59,14 +60,59 @@ def test_kernels_ask_for_quirks_that_exist() -> None:
     assert asked <= set(declared(OpenCLQuirks))
 
 
-def test_kernels_know_the_quirks_in_force(found: Any, device: Any) -> None:
-    runtime = device.backend.runtime
-    for quirks in (OpenCLQuirks(), dataclasses.replace(OpenCLQuirks(), scalar_fmod=True)):
-        features = dataclasses.replace(runtime.features, quirks=quirks)
-        store = ProgramCache(runtime.context, found.cl, features, found.info)
-        text = store._text("pointwise/elementwise.cl", {})
-        assert ("#define QUIRK_SCALAR_FMOD 1" in text) == quirks.scalar_fmod
+def test_kernels_know_the_quirks_in_force(device: Any) -> None:
+    for switched in (False, True):
+        backend = device.with_quirk(scalar_fmod=switched).backend
+        text = backend.runtime.programs._text("pointwise/elementwise.cl", {})
+        assert ("#define QUIRK_SCALAR_FMOD 1" in text) == switched
+        assert backend.features.quirks.scalar_fmod == switched
+        assert ("scalar_fmod" in backend.capabilities.quirks) == switched
     assert definitions(OpenCLQuirks()) == {}
+
+
+def test_a_quirk_that_is_forced_leaves_the_device_alone(device: Any) -> None:
+    before = device.backend.features
+    forced = device.with_quirk(disable_prefetch=not before.quirks.disable_prefetch)
+    assert forced.backend.features.quirks.disable_prefetch != before.quirks.disable_prefetch
+    assert device.backend.features is before
+    with pytest.raises(TypeError, match="no_such_quirk"):
+        device.with_quirk(no_such_quirk=True)
+
+
+def test_results_are_right_with_a_quirk_and_without(device: Any, rng: Any) -> None:
+    x, y = rng.uniform(-9, 9, 1003).astype(np.float32), rng.uniform(1, 9, 1003).astype(np.float32)
+    for switched in (False, True):
+        forced = device.with_quirk(scalar_fmod=switched, operators_for_builtins=switched, target_clwb=switched)
+        result = forced.run("fmod", [forced.upload(x), forced.upload(y)], dtypes.float32, x.shape)
+        np.testing.assert_array_equal(result, np.fmod(x, y))
+
+
+def test_kernels_see_the_features_that_lowering_sees(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that a test replaces after programs were built."""
+    runtime = device.backend.runtime
+    texts = []
+    for switched in (False, True):
+        quirks = dataclasses.replace(runtime.features.quirks, disable_prefetch=switched)
+        monkeypatch.setattr(runtime, "features", dataclasses.replace(runtime.features, quirks=quirks))
+        texts.append(runtime.programs._text("pointwise/elementwise.cl", {}))
+    assert ["QUIRK_DISABLE_PREFETCH 1" in text for text in texts] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("version", "older"),
+    [
+        ("22.3", False), ("22.2.9", True), ("Mesa 22.3.6 (LLVM 15.0.6)", False), ("Mesa 21.4", True), ("580.95.05", False),
+        ("3.0-rc2", True), ("22.3-rc1", False), ("22", True), ("23", False),
+    ],
+)  # fmt: skip
+def test_versions_are_compared_by_their_first_two_numbers(version: str, older: bool) -> None:
+    assert DriverId("FooCL", version, "a device", cpu=False).before(22, 3) is older
+
+
+@pytest.mark.parametrize("version", ["", "unknown", "None"])
+def test_a_version_that_cannot_be_read_counts_as_old(version: str) -> None:
+    """A workaround that is not needed costs time; one that is missing costs results."""
+    assert DriverId("FooCL", version, "a device", cpu=False).before(0)
 
 
 def test_a_profile_switches_quirks() -> None:

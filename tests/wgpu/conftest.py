@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from native_harness import Harness
 from rotation import rotate
 
 from polyhal.backends.wgpu import discovery
-from polyhal.backends.wgpu.backend import open_adapter
+from polyhal.backends.wgpu.backend import WGPUBackend, open_adapter
 
 _GPU_GROUP = 256
 
@@ -41,10 +42,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(params=_DEVICES, ids=_IDS, scope="session")
 def device(request: pytest.FixtureRequest) -> Harness:
     found, as_gpu = request.param
-    backend = open_adapter(found)
-    if as_gpu:
-        backend.runtime.features = backend.features = replace(backend.features, cpu=False, group_size=_GPU_GROUP)
-    return Harness(backend)
+
+    def opened(quirks: Mapping[str, bool | int]) -> WGPUBackend:
+        backend = open_adapter(found, quirks=quirks)
+        if as_gpu:
+            backend.runtime.features = replace(backend.features, cpu=False, group_size=_GPU_GROUP)
+        return backend
+
+    return Harness(opened({}), opened)
 
 
 @pytest.fixture(scope="session")

@@ -284,3 +284,11 @@ def test_software_rasterisers_are_cpus() -> None:
     for f in discovery.devices(every_api=True):
         if "llvmpipe" in f.info.name.lower():
             assert f.info.type == "cpu"
+
+
+def test_a_quirk_is_forced_for_a_device_opened_anew(device: Any) -> None:
+    forced = device.with_quirk(loop_limit=1 << 12, fixed_subgroup_size=8).backend
+    assert forced.features.quirks.loop_limit == 1 << 12
+    assert "loop_limit = 4096" in forced.capabilities.quirks
+    with pytest.raises(TypeError, match="no_such_quirk"):
+        device.with_quirk(no_such_quirk=True)
