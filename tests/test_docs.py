@@ -26,7 +26,7 @@ _KIT = {
     "docs/adding-a-fusion.md": """
 import polyhal
 from polyhal.hal.testing import Scope, cases
-made = [c for c in cases(polyhal.Device("numpy"), Scope()) if c.id.split("/")[1] == "squared_relu"]
+made = [c for c in cases(polyhal.Device("numpy"), Scope()) if c.id.split("/")[1] == "demo_squared_relu"]
 assert len(made) >= 8, [c.id for c in made]
 for case in made:
     case.run()
@@ -34,7 +34,7 @@ for case in made:
     "docs/adding-an-op.md": """
 from polyhal.hal.testing import Scope, cases
 device = polyhal.Device("numpy")
-made = [c for c in cases(device, Scope()) if c.id.split("/")[1] in ("softsign", "mean_abs")]
+made = [c for c in cases(device, Scope()) if c.id.split("/")[1] in ("demo_softsign", "demo_mean_abs")]
 assert len(made) >= 16, [c.id for c in made]
 for case in made:
     case.run()

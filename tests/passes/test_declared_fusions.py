@@ -38,7 +38,7 @@ def _shifted_square(x: Any, *, shift: float) -> Any:
 def _declare_squared_relu(**options: Any) -> OpFunction:
     return declare(
         lambda x: np.square(np.maximum(x, 0)),
-        name="squared_relu",
+        name="demo_squared_relu",
         family="test",
         infer=infer_same,
         lowering=Decompose(lambda x: square(relu(x))),
@@ -60,7 +60,7 @@ WRITTEN_OUT = """
 FUSED = """
     %0: float32[2, 3]
     on it
-    %1 = squared_relu(%0): float32[2, 3]
+    %1 = demo_squared_relu(%0): float32[2, 3]
     return %1
     """
 
@@ -77,7 +77,7 @@ def test_an_op_without_a_pattern_is_left_alone() -> None:
 
 def test_a_device_without_a_kernel_for_a_declared_op_keeps_the_formula() -> None:
     _declare_squared_relu(fuses=Pattern(_one_operand))
-    check(match_patterns, WRITTEN_OUT, WRITTEN_OUT, rich_device("squared_relu"))
+    check(match_patterns, WRITTEN_OUT, WRITTEN_OUT, rich_device("demo_squared_relu"))
 
 
 def test_a_spelling_beside_the_declaration_is_fused_as_well() -> None:
@@ -202,5 +202,5 @@ def test_a_whole_captured_step_runs_the_declared_op() -> None:
     tensor = ph.Tensor(x, device=rich_device())
     with capture() as step:
         result = tensor.relu() ** 2
-    assert [n.op.name for n in optimize(step.graph).nodes] == ["squared_relu"]
+    assert [n.op.name for n in optimize(step.graph).nodes] == ["demo_squared_relu"]
     np.testing.assert_array_equal(result.numpy(), np.square(np.maximum(x, 0)))
