@@ -34,7 +34,7 @@ class DriverId:
     def before(self, major: int, minor: int = 0) -> bool:
         """Return whether the driver's version is older than `major`.`minor`, the first that is known to be good.
 
-        Compares the first number of the version string and the one after its dot, if any: (22, 3) for "Mesa 22.3.6 (LLVM
+        Compares the first number of the version string and the one after its dot, if any: (22, 3) for "FooCL 22.3.6 (LLVM
         15.0.6)", (580, 0) for "580". A pre-release counts as its release. True if there is no number: a workaround that
         is not needed costs time, one that is missing costs results.
         """
