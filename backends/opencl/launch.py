@@ -54,7 +54,6 @@ class KernelLaunch:
     def __init__(
         self,
         runtime: Runtime,
-        name: str,
         kernel: CompiledKernel,
         parameters: Sequence[Bound],
         global_size: tuple[int, ...],
@@ -63,7 +62,7 @@ class KernelLaunch:
     ) -> None:
         """`global_size` counts work-items and must be a multiple of `local_size`; `workspace` is in bytes."""
         self._runtime = runtime
-        self.name = name
+        self.name = kernel.name
         self.workspace = workspace
         self._kernel = kernel
         self._global = global_size

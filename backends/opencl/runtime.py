@@ -70,7 +70,6 @@ class Runtime:
 
     def launch(
         self,
-        name: str,
         source: str,
         definitions: Definitions,
         args: Arguments,
@@ -84,19 +83,20 @@ class Runtime:
     ) -> Launch:
         """Return a launch of a kernel from shaders/opencl/`source`.cl, by default the one named as the path with `_` for `/`.
 
+        The launch has the name of the kernel's function, which `explain` and the profiler show.
         `args` binds every parameter of the kernel by name (see `backends.opencl.lowering`). `items` is the number of
         work-items needed per axis; it is rounded up to whole groups, so the kernel must check its index. `group` must not
         depend on the data's size, because some drivers compile a kernel for each group size. `target` is for NVIDIA's
         devices only. Raises KernelBuildError, and KernelArgumentError if `args` do not fit the kernel.
         """
-        if not self.programs.passes_filter(f"{source}.cl", definitions, options):
-            return SimpleLaunch(name, _skip, workspace)
         file, kernel = f"{source}.cl", kernel or source.replace("/", "_")
+        if not self.programs.passes_filter(file, definitions, options):
+            return SimpleLaunch(kernel, _skip, workspace)
         signature = self.programs.signature(file, kernel, definitions)
         parameters, types = bind(signature, args, offsets=True), argument_types(signature)
         built = self.programs.kernel(file, kernel, definitions, types, options, target)
         rounded = tuple(round_up(n, g) for n, g in zip(items, group, strict=True))
-        return KernelLaunch(self, name, built, parameters, rounded, group, workspace)
+        return KernelLaunch(self, built, parameters, rounded, group, workspace)
 
     def start_profiling(self) -> None:
         """Switch to queues that record timestamps, which costs a few microseconds per launch."""

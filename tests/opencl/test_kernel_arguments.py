@@ -34,7 +34,7 @@ __kernel void f(__global float *out, const ulong out_offset, const Geometry geom
 def _launch(runtime: Any, program: Any, args: Arguments) -> KernelLaunch:
     signature = KernelSignatures({"f.cl": _TEXT}.__getitem__).of("f.cl", "f", {})
     kernel = CompiledKernel(program, "f", argument_types(signature))
-    return KernelLaunch(runtime, "f", kernel, bind(signature, args, offsets=True), (_ITEMS,), (16,))
+    return KernelLaunch(runtime, kernel, bind(signature, args, offsets=True), (_ITEMS,), (16,))
 
 
 def test_structs_arrive_as_the_host_fills_them(device: Any) -> None:

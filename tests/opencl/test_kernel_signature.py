@@ -179,6 +179,15 @@ def test_every_kernel_of_the_package_has_a_readable_signature() -> None:
                 assert signatures.of(file, signature.kernel, {}) == signature
 
 
+def test_the_name_of_a_kernel_occurs_in_one_file() -> None:
+    """`explain` and the profiler print it, so that one search leads to the source."""
+    signatures, texts = KernelSignatures(FILES.read), {f: FILES.shipped(f) for f in FILES.names() if f.endswith(".cl")}
+    for file in texts:
+        for signature in signatures.kernels(file, {}):
+            name = re.compile(rf"\b{signature.kernel}\b")
+            assert [f for f, text in texts.items() if name.search(text)] == [file]
+
+
 KERNEL = """
 typedef struct {
     long a_batch[3];

@@ -74,7 +74,7 @@ def test_every_op_lowers_within_the_limits_of_a_vendor(found: Any, name: str, mo
     groups: list[tuple[str, tuple[int, ...]]] = []
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        groups.append((args[1], args[5]))
+        groups.append((args[0], args[4]))
         return launch(*args, **kwargs)
 
     monkeypatch.setattr(runtime, "launch", watched)

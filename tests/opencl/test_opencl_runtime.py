@@ -19,6 +19,7 @@ from polyhal.backends.opencl.backend import OpenCLBackend, create
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.errors import BackendError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
+from polyhal.hal.layout import contiguous
 from polyhal.hal.protocol import Feature, features_of
 
 
@@ -170,10 +171,25 @@ def test_profiling(device: Any) -> None:
     launch(x, out)
     launch(x, out)
     (first, second) = device.backend.stop_profiling()
-    assert first[0] == "elementwise.square"
+    assert first[0] == "pointwise_elementwise"
     assert first[1] < first[2] <= second[2]
     launch(x, out)
     np.testing.assert_array_equal(device.download(out), np.ones(1000))
+
+
+def test_launches_are_named_after_their_kernels(device: Any) -> None:
+    """A sequence has the names of all its kernels, each once, and all of them lead to a file."""
+    x, out = contiguous(dtypes.float32, (8, 40)), contiguous(dtypes.float32, (8,))
+    total, positions = contiguous(dtypes.float32, ()), contiguous(dtypes.int64, (8, 40))
+    lower = device.backend.lower
+    assert lower("softmax", (x,), (x,), {"axis": -1}).name == "rowwise_softmax"
+    assert lower("sum_of_squares", (x, out), (total,), {}).name == "squares_of_chunks, total_of_chunks"
+    order = {"axis": 1, "descending": False}
+    names = lower("sort_pairs", (x,), (x, positions), order).name.split(", ")
+    assert len(set(names)) == len(names) > 1
+    files = [f for f in device.backend.kernels.names() if f.startswith("sort/")]
+    texts = [device.backend.kernels.shipped(f) for f in files]
+    assert all(any(f" {name}(" in text for text in texts) for name in names)
 
 
 def test_every_optional_protocol_is_implemented(device: Any) -> None:

@@ -35,7 +35,7 @@ def test_transposition(gpu: Any, rng: Any, shape: tuple[int, ...], dtype: type) 
     source = upload(gpu, array.transpose(0, 2, 1))
     out = gpu.empty(source.dtype, source.shape)
     launch = copy.copy(gpu.backend.runtime, source.spec, out.spec)
-    assert launch.name == "transpose"
+    assert launch.name.startswith("pointwise_transpose_")
     launch(source, out)
     np.testing.assert_array_equal(gpu.download(out), array.transpose(0, 2, 1))
 

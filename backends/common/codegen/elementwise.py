@@ -1,7 +1,7 @@
 """Elementwise ops as groups of expression steps, and the access pattern of their operands.
 
 The generators of all shader languages share this. A generator is a function
-`group(runtime, name, inputs, outputs, steps, results)`: it evaluates `steps` over operands of any strides, broadcasts the
+`group(runtime, inputs, outputs, steps, results)`: it evaluates `steps` over operands of any strides, broadcasts the
 inputs to the common shape of the outputs, and writes value `results[i]` to output i.
 """
 
@@ -26,7 +26,7 @@ Access = Literal["contiguous", "broadcast", "strided"]
 
 GroupGenerator = Callable[..., Launch]
 ReductionGenerator = Callable[..., Launch | Declined]
-"""`reduce_group(runtime, name, inputs, output, steps, result, (operation, axes))`: reduces value number `result`."""
+"""`reduce_group(runtime, inputs, output, steps, result, (operation, axes))`: reduces value number `result`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def lower_core(
     if refusal:
         return Declined(refusal)
     specs = [_scalar_precision(s, dtype) for s in inputs]
-    return group(runtime, f"elementwise.{op}", specs, outputs, [step], [len(inputs)])
+    return group(runtime, specs, outputs, [step], [len(inputs)])
 
 
 def lowerings(group: GroupGenerator) -> dict[str, LoweringFunction]:
@@ -121,23 +121,19 @@ def lower_fused(
         if isinstance(translation, Declined):
             return translation
         steps, values = translation
-        name = "fused." + "_".join(step[0] for step in params["steps"][:_NAMED])
         specs = [_scalar_precision(s, _widest(steps)) for s in inputs]
         results = [values[i] for i in params["results"]]
         if params["reduction"] is None:
-            return group(runtime, name, specs, outputs, steps, results)
+            return group(runtime, specs, outputs, steps, results)
         if reduce_group is None:
             return Declined("no kernel reduces a group")
         operation, axes, _ = params["reduction"]
         if not axes:
             return Declined("no axis is reduced")
-        return reduce_group(runtime, name, specs, outputs[0], steps, results[0], (operation, axes))
+        return reduce_group(runtime, specs, outputs[0], steps, results[0], (operation, axes))
 
     return lower
 
-
-_NAMED = 3
-"""Ops of a group that appear in the name of its launch."""
 
 _INTERNAL = frozenset({"clip_low", "clip_high", "gelu_tanh", "gelu_tanh_grad"})
 """Expressions that are halves or variants of an op, not ops."""
@@ -218,7 +214,7 @@ def _lower_op(group: GroupGenerator, op: str) -> LoweringFunction:
             return translation
         steps, values = translation
         specs = [_scalar_precision(s, _widest(steps)) for s in inputs]
-        return group(runtime, f"elementwise.{op}", specs, outputs, steps, [values[-1]])
+        return group(runtime, specs, outputs, steps, [values[-1]])
 
     return lower
 
@@ -229,6 +225,6 @@ def _lower_cast(group: GroupGenerator) -> LoweringFunction:
     def lower(
         runtime: Any, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
-        return group(runtime, "elementwise.cast", inputs, outputs, [], [0])
+        return group(runtime, inputs, outputs, [], [0])
 
     return lower

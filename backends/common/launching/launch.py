@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from polyhal.hal.protocol import Launch, SimpleLaunch
+
 ScalarType = Literal["int", "uint", "long", "ulong", "float", "double"]
 
 
@@ -78,14 +80,20 @@ Argument = (
 Arguments = Mapping[str, Argument]
 
 
+def joint_name(steps: Sequence[Callable[..., None]]) -> str:
+    """Return the names of several launches, each once and in their order. A plain function among them has none."""
+    names = (name for step in steps if isinstance(step, Launch) for name in step.name.split(", "))
+    return ", ".join(dict.fromkeys(names))
+
+
 class LaunchSequence:
-    """Several launches as one. All of them receive the same argument list, workspace included."""
+    """Several launches as one, which has the names of all. They receive the same argument list, workspace included."""
 
     __slots__ = ("_steps", "name", "workspace")
 
-    def __init__(self, name: str, steps: Sequence[Callable[..., None]], workspace: tuple[int, ...] = ()) -> None:
-        self.name = name
-        self._steps = tuple(steps)
+    def __init__(self, steps: Sequence[Callable[..., None]], workspace: tuple[int, ...] = ()) -> None:
+        self.name = joint_name(steps)
+        self._steps = tuple(step.run if isinstance(step, SimpleLaunch) else step for step in steps)
         self.workspace = workspace
 
     def __call__(self, *args: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from polyhal.backends.common.launching.launch import Constant, Number, ScalarType, Tensor, Workspace
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.protocol import InputSpec, Launch
+from polyhal.hal.protocol import InputSpec, Launch, SimpleLaunch
 
 Inputs = tuple[InputSpec | None, ...]
 LaunchStep = Callable[..., None]
@@ -131,7 +131,7 @@ def _copy_to_workspace(copy: Launch, index: int, workspace_index: int, target: S
     def run(*args: Any) -> None:
         copy(args[index], Ref(args[workspace_index], target, 0))
 
-    return run
+    return SimpleLaunch(copy.name, run)
 
 
 def group_by_dtypes(keys: Sequence[tuple[DType, ...]]) -> dict[tuple[DType, ...], list[int]]:

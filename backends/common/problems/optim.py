@@ -28,7 +28,7 @@ from polyhal.backends.common.problems.optimizer_step import DerivedScalars, Step
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 
 def lowerings(builders: MultiTensorBuilders) -> dict[str, LoweringFunction]:
@@ -135,7 +135,7 @@ def _scale_all(
     refusal = _refusal(inputs)
     if refusal:
         return Declined(refusal)
-    return _scale(builders, runtime, inputs, outputs, "scale_all")
+    return _scale(builders, runtime, inputs, outputs)
 
 
 def _unscale_all(
@@ -149,12 +149,12 @@ def _unscale_all(
     *scaled, flag = outputs
     clear = builders.fill(runtime, flag)
     flag_index = len(inputs) + len(scaled)
-    launch = _scale(builders, runtime, inputs, tuple(scaled), "unscale_all", flag=Tensor(flag_index))
-    return LaunchSequence("unscale_all", (lambda *args: clear(0, args[flag_index]), launch))
+    launch = _scale(builders, runtime, inputs, tuple(scaled), flag=Tensor(flag_index))
+    return LaunchSequence((SimpleLaunch(clear.name, lambda *args: clear(0, args[flag_index])), launch))
 
 
 def _scale(
-    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...], name: str,
+    builders: MultiTensorBuilders, runtime: Any, inputs: Inputs, outputs: tuple[Spec, ...],
     flag: Tensor | None = None,
 ) -> Launch:  # fmt: skip
     """Multiply the inputs by the last of them; set `flag` if there is one and a product is infinite or NaN."""
@@ -172,7 +172,7 @@ def _scale(
         kernel = MultiTensorKernel("scale_all", (SlotOperand("x", dtype),), definitions, _real(dtype))
         slots = [TensorSlot((Tensor(len(inputs) + i),), outputs[i].size, outputs[i].aligned) for i in members]
         steps += builders.over_slots(runtime, kernel, slots, always(extra))[0]
-    return LaunchSequence(name, steps)
+    return LaunchSequence(steps)
 
 
 def _partial_sums(partial: Workspace, before: int) -> ExtraArguments:
@@ -200,7 +200,7 @@ def _sum_of_squares(
         steps += launches
         chunks += launch_chunks
     steps.append(builders.total(runtime, partial, Tensor(len(inputs)), chunks))
-    return LaunchSequence("sum_of_squares", steps, (chunks * 4, *contiguous.workspace))
+    return LaunchSequence(steps, (chunks * 4, *contiguous.workspace))
 
 
 def _slot(argument: Tensor | Workspace, spec: Spec) -> TensorSlot:

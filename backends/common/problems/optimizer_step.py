@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.launching.launch import LaunchSequence, Number, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Number, ScalarType, Tensor, Workspace, joint_name
 from polyhal.backends.common.problems.multi_tensor import (
     ContiguousInputs,
     Inputs,
@@ -27,7 +27,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.capture.runtime_scalars import derive
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 _GRADIENT = 1
 """The kind of tensor that a step only reads; kind 0 are parameters, 2 and above optimizer states."""
@@ -118,13 +118,14 @@ def lower_step(
     gradients = {count + i: s for i, s in enumerate(tensors.kinds[_GRADIENT])}
     contiguous = make_contiguous(builders, runtime, gradients, first_workspace)
     total = first_workspace + len(contiguous.workspace)
+    launches = _launches(builders, runtime, tensors, contiguous, kernel, inputs[-1] if kernel.counted else None, total)
     steps: tuple[LaunchStep, ...] = (
         copy_unless_aliased(builders.copy, runtime, pairs, inputs, outputs),
         *contiguous.copies,
-        *_launches(builders, runtime, tensors, contiguous, kernel, inputs[-1] if kernel.counted else None, total),
+        *launches,
     )
     run = kernel.scalars.extend(steps, count * len(kernel.operands), total)
-    return LaunchSequence(kernel.name, (run,), contiguous.workspace)
+    return SimpleLaunch(joint_name((*contiguous.copies, *launches)), run, contiguous.workspace)
 
 
 def _check(inputs: Inputs, outputs: tuple[Spec, ...], kernel: StepKernel, count: int) -> StepTensors | Declined:

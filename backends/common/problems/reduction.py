@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from polyhal.backends.common.codegen.expressions import register_class
-from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.launching.launch import joint_name
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedOpError, message
 from polyhal.hal.layout import Ref, Spec, collapse, contiguous, contiguous_strides, normalize_axes
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 Operation = Literal["sum", "mean", "prod", "max", "min", "any", "all"]
 OPERATIONS: tuple[Operation, ...] = ("sum", "mean", "prod", "max", "min", "any", "all")
@@ -112,7 +112,7 @@ def _after_copy(copy: Launch, view: Spec, flat: Spec, inner: Launch) -> Launch:
         copy(Ref(x.handle, view, x.offset), Ref(workspace, dense))
         inner(Ref(workspace, flat), out, *rest)
 
-    return LaunchSequence(inner.name, [run], (flat.nbytes, *inner.workspace))
+    return SimpleLaunch(joint_name((copy, inner)), run, (flat.nbytes, *inner.workspace))
 
 
 def _merge(x: Spec, axes: tuple[int, ...], ordered: bool) -> Axes | None:

@@ -9,14 +9,16 @@ To add a kernel:
 3. Add the module to `_FAMILIES` here.
 
 A lowering function looks at specs only, and returns `Declined(reason)` or a launch made with `runtime.launch(...)`. Several
-launches become one with `LaunchSequence`. `runtime.features` says what the device is like, for choosing among kernels.
+launches become one with `LaunchSequence`. `runtime.features` says what the device is like, for choosing among kernels. A launch
+has the name of its kernel's function, by default the file's path: pointwise/scale.cl holds `pointwise_scale`. `explain` and the
+profiler print these names.
 
 Kernel arguments are given by name and checked against the kernel's source when the launch is made:
 
     __kernel void scale(__global const float *x, const ulong x_offset, __global float *out, const ulong out_offset,
                         const uint size, const long x_step, const float factor)
 
-    runtime.launch("scale", "pointwise/scale", definitions, {
+    runtime.launch("pointwise/scale", definitions, {
         "x": Strided(Tensor(0), {"step": spec.strides[0]}), "out": Tensor(2), "size": spec.size, "factor": Scalar(1),
     }, (spec.size,), (group,))
 

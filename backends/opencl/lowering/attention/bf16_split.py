@@ -37,7 +37,7 @@ def split_operands(runtime: Runtime, call: AttentionCall, terms: int, first: int
         starts = (features, spec.strides[-2], *shape.batch_strides[i])
         aligned = spec.aligned and spec.strides[-1] == 1 and all(n % _VECTOR == 0 for n in starts)
         launch = runtime.launch(
-            "attention_split", "attention/bf16_split", {"BF16_TERMS": terms, "ALIGNED_ROWS": aligned},
+            "attention/bf16_split", {"BF16_TERMS": terms, "ALIGNED_ROWS": aligned},
             {
                 "x": Tensor(i), "terms": Workspace(first + i), "count": lines, "rows": rows, "features": features,
                 "pitch": pitch, **call.batch(), **call.strides(name, "x"),

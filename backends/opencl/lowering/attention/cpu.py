@@ -87,9 +87,7 @@ class _PackedOperands:
         }  # fmt: skip
         definitions: Definitions = {"DTYPE": spec.dtype.name, "REAL": call.real, "WIDTH": self._tile.width}
         items = (ceil_div(length, _ROWS_EACH), call.shape.count)
-        self.launches.append(
-            self._runtime.launch("attention_pack", "attention/cpu_pack", definitions, args, items, (1, 1))
-        )
+        self.launches.append(self._runtime.launch("attention/cpu_pack", definitions, args, items, (1, 1)))
 
 
 def _definitions(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> Definitions:
@@ -122,9 +120,9 @@ def forward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
     items = (ceil_div(call.shape.t, tile.queries), call.shape.count)
     definitions = _definitions(runtime, call, tile)
     attend = runtime.launch(
-        "attention", "attention/cpu", definitions, {**packed.args, **call.outputs()}, items, (1, 1)
+        "attention/cpu", definitions, {**packed.args, **call.outputs()}, items, (1, 1)
     )  # fmt: skip
-    return LaunchSequence("attention", (*packed.launches, attend), tuple(packed.workspace))
+    return LaunchSequence((*packed.launches, attend), tuple(packed.workspace))
 
 
 def _splits(runtime: Runtime, call: AttentionCall, tile: CpuTile) -> int:
@@ -154,8 +152,8 @@ def backward(runtime: Runtime, call: AttentionCall) -> Launch | Declined:
             target = args[name] = packed.reserve(splits * shape.count * shape.s * tile.padded(features))
             reductions.append(_reduction(runtime, call, tile, name, features, target, splits))
     definitions = _definitions(runtime, call, tile) | {"PARTIAL": partial}
-    grad = runtime.launch("attention_grad", "attention/cpu_grad", definitions, args, (splits, shape.count), (1, 1))
-    return LaunchSequence("attention_grad", (*packed.launches, grad, *reductions), tuple(packed.workspace))
+    grad = runtime.launch("attention/cpu_grad", definitions, args, (splits, shape.count), (1, 1))
+    return LaunchSequence((*packed.launches, grad, *reductions), tuple(packed.workspace))
 
 
 def _reduction(
@@ -170,4 +168,4 @@ def _reduction(
     }  # fmt: skip
     definitions: Definitions = {"DTYPE": call.dtype.name, "REAL": call.real, "WIDTH": tile.width}
     items = (ceil_div(rows, _ROWS_EACH),)
-    return runtime.launch("attention_reduce", "attention/cpu_split_reduce", definitions, args, items, (1,))
+    return runtime.launch("attention/cpu_split_reduce", definitions, args, items, (1,))

@@ -96,14 +96,14 @@ def forward(runtime: Runtime, call: AttentionCall, chosen: DecodeTile | None = N
     args = {**call.operands(), **results, "keys_per_group": keys_per_group, **call.geometry()}
     group = tile.feature_lanes * tile.key_lanes
     items = (splits * group, s.count)
-    attend = runtime.launch("attention", "attention/decode", definitions, args, items, (group, 1))
+    attend = runtime.launch("attention/decode", definitions, args, items, (group, 1))
     if splits == 1:
         return attend
     rows = s.count * s.t
     combine = runtime.launch(
-        "attention_combine", "attention/decode_reduce", {"OUT_DTYPE": call.out_dtype.name, "REAL": call.real},
+        "attention/decode_reduce", {"OUT_DTYPE": call.out_dtype.name, "REAL": call.real},
         {"partial": partial, **call.outputs(), "rows": rows, "e": s.e, "splits": splits},
         (s.e, rows), (1 if runtime.features.cpu else _REDUCE_GROUP, 1),
     )  # fmt: skip
     partial_bytes = rows * splits * (s.e + _PARTIAL_STATISTICS) * call.itemsize
-    return LaunchSequence("attention", (attend, combine), (partial_bytes,))
+    return LaunchSequence((attend, combine), (partial_bytes,))

@@ -27,7 +27,7 @@ def delta(runtime: Runtime, call: AttentionCall, target: Workspace) -> Launch:
         "ALIGNED_ROWS": call.results_aligned() and call.aligned(),
     }  # fmt: skip
     items, group = (ceil_div(rows, queries) * _LANES * queries,), (_LANES * queries,)
-    return runtime.launch("attention_delta", "attention/delta", definitions, args, items, group)
+    return runtime.launch("attention/delta", definitions, args, items, group)
 
 
 def statistics_bytes(call: AttentionCall) -> int:

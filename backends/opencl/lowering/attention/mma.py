@@ -178,10 +178,8 @@ def forward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
     split = _split(runtime, call, tile, call.temporary)
     call = split.call
     args = {**call.operands(), **call.outputs(), **call.geometry()}
-    launch = _launch(
-        runtime, "attention", "attention/mma", call, tile, tile.definitions(runtime, call), args, call.shape.t
-    )
-    return LaunchSequence("attention", [*split.launches, launch], split.workspace) if split.launches else launch
+    launch = _launch(runtime, "attention/mma", call, tile, tile.definitions(runtime, call), args, call.shape.t)
+    return LaunchSequence([*split.launches, launch], split.workspace) if split.launches else launch
 
 
 def backward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
@@ -201,17 +199,16 @@ def backward(runtime: Runtime, call: AttentionCall, tiles: MmaTiles) -> Launch:
         definitions = tile.definitions(runtime, call) | {
             "ROWS_ARE_KEYS": rows_are_keys, "WRITE_QK": not rows_are_keys or "dk" in results, "WRITE_V": "dv" in results
         }  # fmt: skip
-        name = "attention_grad.keys" if rows_are_keys else "attention_grad.queries"
         length = call.shape.s if rows_are_keys else call.shape.t
-        steps.append(_launch(runtime, name, "attention/mma_grad", call, tile, definitions, args, length))
-    return LaunchSequence("attention_grad", steps, workspace)
+        steps.append(_launch(runtime, "attention/mma_grad", call, tile, definitions, args, length))
+    return LaunchSequence(steps, workspace)
 
 
 def _launch(
-    runtime: Runtime, name: str, source: str, call: AttentionCall, tile: MmaTile, definitions: Definitions, args: Args,
+    runtime: Runtime, source: str, call: AttentionCall, tile: MmaTile, definitions: Definitions, args: Args,
     length: int,
 ) -> Launch:  # fmt: skip
     """A launch of one group per block of rows and head, over `length` rows."""
     items = (ceil_div(length, tile.rows) * tile.group, call.shape.count)
     target = tile.target if runtime.features.tensor_cores else None
-    return runtime.launch(name, source, definitions, args, items, (tile.group, 1), target=target)
+    return runtime.launch(source, definitions, args, items, (tile.group, 1), target=target)

@@ -111,7 +111,7 @@ def forward(runtime: Runtime, call: AttentionCall, candidates: Sequence[LocalTil
     args = {**call.operands(), **call.outputs(), **call.geometry()}
     items = (ceil_div(call.shape.t, tile.rows) * tile.group, call.shape.count)
     return runtime.launch(
-        "attention", "attention/tiles", _definitions(runtime, call, tile), args, items, (tile.group, 1)
+        "attention/tiles", _definitions(runtime, call, tile), args, items, (tile.group, 1)
     )  # fmt: skip
 
 
@@ -133,10 +133,10 @@ def _fused(
     definitions |= {"ROWS_ARE_KEYS": True, "FUSE_DQ": True, "PTX": runtime.features.tensor_cores}
     items = (ceil_div(call.shape.s, tile.rows) * tile.group, call.shape.count)
     launch = runtime.launch(
-        "attention_grad.all", "attention/tiles_grad", definitions,
+        "attention/tiles_grad", definitions,
         _grad_args(call, statistics, ("dq", "dk", "dv")), items, (tile.group, 1),
     )  # fmt: skip
-    return after_zeros(runtime, "attention_grad", call.results[1], call.out, launch)
+    return after_zeros(runtime, call.results[1], call.out, launch)
 
 
 def backward(
@@ -154,7 +154,7 @@ def backward(
     steps: list[Launch] = [delta(runtime, call, statistics)]
     fused = _fused(runtime, call, statistics, candidates) if fuse_dq else None
     if fused is not None:
-        return LaunchSequence("attention_grad", [*steps, fused], workspace)
+        return LaunchSequence([*steps, fused], workspace)
     for rows_are_keys, length, accumulated, results in (
         (False, shape.t, features, ("dq",)), (True, shape.s, features + values, ("dk", "dv"))
     ):  # fmt: skip
@@ -163,7 +163,6 @@ def backward(
             return tile
         definitions = _definitions(runtime, call, tile) | {"ROWS_ARE_KEYS": rows_are_keys}
         items = (ceil_div(length, tile.rows) * tile.group, shape.count)
-        name = "attention_grad.keys" if rows_are_keys else "attention_grad.queries"
         args = _grad_args(call, statistics, results)
-        steps.append(runtime.launch(name, "attention/tiles_grad", definitions, args, items, (tile.group, 1)))
-    return LaunchSequence("attention_grad", steps, workspace)
+        steps.append(runtime.launch("attention/tiles_grad", definitions, args, items, (tile.group, 1)))
+    return LaunchSequence(steps, workspace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div
@@ -11,8 +10,8 @@ from polyhal.backends.common.problems.conv_planes import TapPlanes
 from polyhal.backends.opencl.capabilities import OpenCLFeatures
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Launch
 
-Step = Callable[..., None]
 PACK_COST = 16
 """Cost of packing a pixel, in multiply-adds."""
 CACHED_PLANES_BYTES = 1 << 19
@@ -36,7 +35,7 @@ class Planes:
     memory: Tensor | Workspace
     image: int
     channel: int
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Launch, ...] = ()
     nbytes: int = 0
 
 
@@ -56,7 +55,7 @@ def packed_planes(
     channels_each = ceil_div(channels, blocks)
     x_image, x_channel, x_row, x_column = images.strides
     pack = runtime.launch(
-        "pack_planes", "conv/cpu_planes_pack",
+        "conv/cpu_planes_pack",
         {"DTYPE": images.dtype.name, "REAL": real, "WIDTH": lanes(runtime, real)},
         {
             "x": Tensor(tensor), "planes": Workspace(workspace), "layout": layout_table(planes), "images": count,

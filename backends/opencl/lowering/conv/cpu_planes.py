@@ -99,7 +99,6 @@ class _Layout:
 class _Product:
     """Weights times tap planes: the images in argument 0, the result in argument `target`, workspaces after it."""
 
-    name: str
     geometry: Geometry
     images: Spec
     weights: Weights
@@ -153,7 +152,7 @@ def _packing_launch(runtime: Runtime, p: _Product, layout: _Layout, tile: Regist
     pack, weights_bytes = _pack_weights(runtime, p, layout, tile)
     _, _, x_row, x_column = p.images.strides
     multiply = runtime.launch(
-        p.name, "conv/cpu_planes", {**_definitions(p, tile), "PREPACKED": False},
+        "conv/cpu_planes", {**_definitions(p, tile), "PREPACKED": False},
         {
             "x": Tensor(0), "planes": Workspace(p.target + 1), "layout": layout_table(layout.planes),
             **_args(p, layout), "last_start": _UNLIMITED, "x_image": p.images.strides[0],
@@ -163,7 +162,7 @@ def _packing_launch(runtime: Runtime, p: _Product, layout: _Layout, tile: Regist
         (workers,), (1,),
     )  # fmt: skip
     image_bytes = (p.weights.channels * layout.planes.channel + tile.columns) * itemsize(p.real)
-    return LaunchSequence(p.name, (pack, multiply), (workers * image_bytes, weights_bytes))
+    return LaunchSequence((pack, multiply), (workers * image_bytes, weights_bytes))
 
 
 def _prepacked_launch(
@@ -182,7 +181,7 @@ def _prepacked_launch(
     while panels_each > 1 and tiles * len(layout.phases) * ceil_div(panels, panels_each) * p.count < workers:
         panels_each = ceil_div(panels_each, 2)
     multiply = runtime.launch(
-        p.name, "conv/cpu_planes", _definitions(p, tile),
+        "conv/cpu_planes", _definitions(p, tile),
         {
             "planes": planes.memory, **_args(p, layout),
             "last_start": layout.columns - tile.columns if in_place else _UNLIMITED, "x_image": planes.image,
@@ -190,7 +189,7 @@ def _prepacked_launch(
         },
         (tiles, p.count, len(layout.phases) * ceil_div(panels, panels_each)), (1, 1, 1),
     )  # fmt: skip
-    return LaunchSequence(p.name, (*planes.steps, pack, multiply), (planes.nbytes or 1, weights_bytes))
+    return LaunchSequence((*planes.steps, pack, multiply), (planes.nbytes or 1, weights_bytes))
 
 
 def _pack_weights(runtime: Runtime, p: _Product, layout: _Layout, tile: RegisterTile) -> tuple[Launch, int]:
@@ -198,7 +197,7 @@ def _pack_weights(runtime: Runtime, p: _Product, layout: _Layout, tile: Register
     w, groups, panels = p.weights, p.geometry.groups, ceil_div(p.weights.rows, tile.rows)
     _, _, down, across = w.spec.strides
     launch = runtime.launch(
-        "pack_weights", "conv/cpu_planes_pack",
+        "conv/cpu_planes_pack",
         {"DTYPE": w.spec.dtype.name, "REAL": p.real, "WIDTH": tile.width, "ROWS": tile.rows, "BAND": BAND},
         {
             "w": Tensor(w.tensor), "packed": Workspace(p.target + 2),
@@ -251,7 +250,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch:
     g, weight = c.geometry, c.second
     steps = weight.strides
     weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
-    product = _Product("conv2d", g, c.first, weights, c.out, c.target, c.bias)
+    product = _Product(g, c.first, weights, c.out, c.target, c.bias)
     slack = lanes(runtime, product.real)
     (plain, phase), (gapless, gapless_phase) = (input_planes(g, slack, gapless=gap) for gap in (False, True))
     return _correlate(runtime, product, _Layout(plain, [phase]), _Layout(gapless, [gapless_phase]))
@@ -262,7 +261,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
     g, weight = c.geometry, c.second
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
-    product = _Product("conv2d_input_grad", g, c.first, weights, c.out, c.target, None)
+    product = _Product(g, c.first, weights, c.out, c.target, None)
     slack = lanes(runtime, product.real)
     gapless = _Layout(*input_grad_planes_gapless(g, slack)) if g.stride == (1, 1) else None
     return _correlate(runtime, product, _Layout(*input_grad_planes(g, slack)), gapless)

@@ -14,7 +14,6 @@ from polyhal.backends.opencl.lowering.conv.cpu_layout import (
     CACHED_PLANES_BYTES,
     PACK_COST,
     Planes,
-    Step,
     is_real,
     itemsize,
     lanes,
@@ -106,7 +105,7 @@ def _layout(c: Convolution, real: str, width: int, *, gapless: bool = False) -> 
 class _Multiplication:
     """The launches that make the sums, as `splits` partial sums each."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Launch, ...]
     workspace: tuple[int, int]
     """Bytes for gradients and for images."""
     splits: int
@@ -126,9 +125,9 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
         multiplication = _prepacked_launches(runtime, c, plain, tile)
     steps, workspace, splits = multiplication.steps, multiplication.workspace, multiplication.splits
     if _writes_result(splits, out, real):
-        return LaunchSequence("conv2d_weight_grad", steps, workspace)
+        return LaunchSequence(steps, workspace)
     reduce = runtime.launch(
-        "matmul_sum", "gemm/split_k_reduce",
+        "gemm/split_k_reduce",
         {"OUT_DTYPE": out.dtype.name, "DTYPE": out.dtype.name, "REAL": real, "BIAS": False},
         {
             "partial": Workspace(5), "out": Tensor(2), "size": out.size, "n": g.taps, "splits": splits,
@@ -137,7 +136,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
         (out.size,), (runtime.features.group_size,),
     )  # fmt: skip
     partial_bytes = splits * out.size * itemsize(real)
-    return LaunchSequence("conv2d_weight_grad", (*steps, reduce), (*workspace, partial_bytes))
+    return LaunchSequence((*steps, reduce), (*workspace, partial_bytes))
 
 
 def _images_each(runtime: Runtime, g: Geometry, layout: _Layout, tile: WeightTile, item: int) -> int:
@@ -170,7 +169,7 @@ def _packing_launch(runtime: Runtime, c: Convolution, layout: _Layout, tile: Wei
         for axis, stride in zip(("image", "channel", "row", "column"), spec.strides, strict=True)
     }
     multiply = runtime.launch(
-        "conv2d_weight_grad", "conv/cpu_weight_grad",
+        "conv/cpu_weight_grad",
         {**_definitions(runtime, c, tile), "PREPACKED": False, "GRADS_IN_PLACE": layout.grads_in_place},
         {
             "g": Tensor(0), "grads": Workspace(3), "grads_layout": layout_table(layout.grads), "x": Tensor(1),
@@ -195,7 +194,7 @@ def _prepacked_launches(runtime: Runtime, c: Convolution, layout: _Layout, tile:
     images_each = max(1, min(g.images, tile.chunk // chunk))
     splits = min(chunks * ceil_div(g.images, images_each), ceil_div(work_items(runtime), tiles * g.groups))
     multiply = runtime.launch(
-        "conv2d_weight_grad", "conv/cpu_weight_grad", _definitions(runtime, c, tile),
+        "conv/cpu_weight_grad", _definitions(runtime, c, tile),
         {
             "grads": grads.memory, "planes": planes.memory, **_args(g, layout, splits, images_each, out, real),
             "chunk": chunk, "filters_each": filters_each, "g_image": grads.image, "g_channel": grads.channel,

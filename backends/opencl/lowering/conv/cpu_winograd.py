@@ -70,7 +70,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch:
     g, weight = c.geometry, c.second
     steps = weight.strides
     weights = Weights(weight, 1, g.filters, g.channels, g.filters * steps[0], steps[0], steps[1])
-    return _convolve(runtime, "conv2d", g, c, weights, _TapStrides(0, steps[2], steps[3]))
+    return _convolve(runtime, g, c, weights, _TapStrides(0, steps[2], steps[3]))
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch:
@@ -79,7 +79,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch:
     steps = weight.strides
     weights = Weights(weight, 1, g.channels, g.filters, g.filters * steps[0], steps[1], steps[0])
     taps = _TapStrides(2 * steps[2] + 2 * steps[3], -steps[2], -steps[3])
-    return _convolve(runtime, "conv2d_input_grad", as_forward_conv(g), c, weights, taps)
+    return _convolve(runtime, as_forward_conv(g), c, weights, taps)
 
 
 def _tiles(g: Geometry, slack: int) -> tuple[TapPlanes, Phase]:
@@ -94,7 +94,7 @@ def _register_tile(width: int, columns: int) -> RegisterTile:
     return RegisterTile(8, vectors, width)
 
 
-def _convolve(runtime: Runtime, name: str, g: Geometry, c: Convolution, weights: Weights, taps: _TapStrides) -> Launch:
+def _convolve(runtime: Runtime, g: Geometry, c: Convolution, weights: Weights, taps: _TapStrides) -> Launch:
     """Convolve the images in argument 0 with `weights`; the bias is that of `c`."""
     workspace, real = c.target + 1, real_type(c.out.dtype)
     width = lanes(runtime, real)
@@ -107,7 +107,7 @@ def _convolve(runtime: Runtime, name: str, g: Geometry, c: Convolution, weights:
     }  # fmt: skip
     panels = ceil_div(g.filters, tile.rows)
     transform = runtime.launch(
-        "winograd_weights", "conv/cpu_winograd", definitions | {"BAND": BAND},
+        "conv/cpu_winograd", definitions | {"BAND": BAND},
         {
             "w": Tensor(weights.tensor), "packed": Workspace(workspace + 1), "groups": g.groups, "channels": g.channels,
             "filters": g.filters, "w_start": taps.start, "w_group": weights.group_step, "w_filter": weights.row_step,
@@ -127,9 +127,9 @@ def _convolve(runtime: Runtime, name: str, g: Geometry, c: Convolution, weights:
     if c.bias is not None:
         args["bias"] = Tensor(c.bias)
     multiply = runtime.launch(
-        name, "conv/cpu_winograd",
+        "conv/cpu_winograd",
         definitions | {"OUT_DTYPE": c.out.dtype.name, "VECTORS": tile.vectors, "BIAS": c.bias is not None},
         args, (workers,), (1,),
     )  # fmt: skip
     scratch_bytes = workers * _TILE * g.channels * tile.columns * itemsize(real)
-    return LaunchSequence(name, (*packed.steps, transform, multiply), (packed.nbytes, weights_bytes, scratch_bytes))
+    return LaunchSequence((*packed.steps, transform, multiply), (packed.nbytes, weights_bytes, scratch_bytes))

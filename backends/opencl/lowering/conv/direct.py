@@ -29,7 +29,7 @@ def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if c.bias is not None:
         args["bias"] = Tensor(c.bias)
     return runtime.launch(
-        "conv_direct", "conv/direct",
+        "conv/direct",
         {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "BIAS": c.bias is not None},
         args, (g.pixels, g.groups * g.filters, g.images), (runtime.features.group_size, 1, 1),
     )  # fmt: skip
@@ -40,7 +40,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch:
     g, grad, x, out = c.geometry, c.first, c.second, c.out
     group = power_of_two_at_most(min(_MAX_GROUP, runtime.features.group_size))
     return runtime.launch(
-        "conv2d_weight_grad", "conv/direct_weight_grad",
+        "conv/direct_weight_grad",
         {"DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "REAL": real_type(out.dtype), "GROUP": group},
         {
             "g": Tensor(0), "x": Tensor(1), "out": Tensor(2), "channels": g.channels,

@@ -9,7 +9,6 @@ filters, k pixels) by windows (columns are channels and taps).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
@@ -73,12 +72,12 @@ def forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
     g = c.geometry
     product = conv.forward(g, c.first, c.second, c.out)
     packed = _PackedProduct(product, (_TapAxis(g.kernel[0]), _TapAxis(g.kernel[1])), output_index(product))
-    return _correlate(runtime, "conv2d", packed, c)
+    return _correlate(runtime, packed, c)
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     """The input gradient, all phases as rows of one product."""
-    return _correlate(runtime, "conv2d_input_grad", _merged_input_gradient(c), c)
+    return _correlate(runtime, _merged_input_gradient(c), c)
 
 
 def _merged_input_gradient(c: Convolution) -> _PackedProduct:
@@ -142,7 +141,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     output = OutputIndex((p.m * p.n, 0, p.n, 0, 1), (1, p.n), p.m, (1, 1), (1, p.n))
     result: Args = {"partial": Workspace(3)} if splits > 1 else {"out": Tensor(2)}
     multiply = runtime.launch(
-        "conv2d_weight_grad", "conv/implicit_gemm_weight_grad",
+        "conv/implicit_gemm_weight_grad",
         {
             **tile.definitions(x.dtype, out.dtype), "SPLIT": splits > 1,
             "OUT_LANES": 1 if p.n % 4 or not out.aligned else 4,
@@ -153,10 +152,10 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         (tiles * tile.group, splits, g.groups), (tile.group, 1, 1),
     )  # fmt: skip
     partials = Partials(3, splits, g.groups, p.m, p.n, x.dtype, out.dtype)
-    return _reduced(runtime, "conv2d_weight_grad", [multiply], (), partials, None, 2, output)
+    return _reduced(runtime, [multiply], (), partials, None, 2, output)
 
 
-def _correlate(runtime: Runtime, name: str, packed: _PackedProduct, c: Convolution) -> Launch | Declined:
+def _correlate(runtime: Runtime, packed: _PackedProduct, c: Convolution) -> Launch | Declined:
     p, x, out = packed.product, c.first, c.out
     tile = choose_tile(runtime, p.m, x.dtype, out.dtype, c.precision, weight_grad=False)
     reason = _refusal(runtime, tile.group, x, c.second)
@@ -167,7 +166,7 @@ def _correlate(runtime: Runtime, name: str, packed: _PackedProduct, c: Convoluti
         return Declined(reason)
     first = c.target + 1
     padded_m, padded_k = round_up(p.m, tile.rows), round_up(p.k, tile.depth)
-    pack = _pack(runtime, name, packed, c, tile, (padded_m, padded_k))
+    pack = _pack(runtime, packed, c, tile, (padded_m, padded_k))
     tiles = padded_m // tile.rows * ceil_div(p.n, tile.columns)
     splits, k_per_split = split_tile(runtime, tile, tiles * p.groups, padded_k)
     split = splits > 1
@@ -181,24 +180,24 @@ def _correlate(runtime: Runtime, name: str, packed: _PackedProduct, c: Convoluti
         args["bias"] = Tensor(c.bias)
     quads = p.n % 4 == 0 if split else packed.output.phases == (1, 1) and stores_together(p, out, 4)
     multiply = runtime.launch(
-        name, "conv/implicit_gemm",
+        "conv/implicit_gemm",
         {**tile.definitions(x.dtype, out.dtype), "BIAS": biased, "SPLIT": split, "OUT_LANES": 4 if quads else 1},
         args, (tiles * tile.group, splits, p.groups), (tile.group, 1, 1),
     )  # fmt: skip
     itemsize = 2 * tile.terms or (8 if real_type(out.dtype) == "double" else 4)
     workspace = (p.groups * padded_k * padded_m * itemsize, padded_k * 8)
     partials = Partials(first + 2, splits, p.groups, p.m, p.n, x.dtype, out.dtype)
-    return _reduced(runtime, name, [pack, multiply], workspace, partials, c.bias, c.target, packed.output)
+    return _reduced(runtime, [pack, multiply], workspace, partials, c.bias, c.target, packed.output)
 
 
 def _pack(
-    runtime: Runtime, name: str, packed: _PackedProduct, c: Convolution, tile: TileConfig, padded: tuple[int, int]
+    runtime: Runtime, packed: _PackedProduct, c: Convolution, tile: TileConfig, padded: tuple[int, int]
 ) -> Launch:
     """The launch that packs weights, and the offsets of the k axis, in the first two workspaces."""
     first = c.target + 1
     padded_m, padded_k = padded
     return runtime.launch(
-        f"{name}_pack", "conv/implicit_gemm_pack",
+        "conv/implicit_gemm_pack",
         {
             "DTYPE": c.second.dtype.name, "REAL": real_type(c.out.dtype), "BF16_TERMS": tile.terms,
             "HALF_TYPE": half_type(c.first.dtype), "DEPTH": tile.depth,
@@ -212,14 +211,14 @@ def _pack(
 
 
 def _reduced(
-    runtime: Runtime, name: str, steps: list[Callable[..., None]], workspace: tuple[int, ...], partials: Partials,
+    runtime: Runtime, steps: list[Launch], workspace: tuple[int, ...], partials: Partials,
     bias: int | None, target: int, output: OutputIndex,
 ) -> Launch:  # fmt: skip
     """The launch of `steps`, and of the reduction of their partial results if they are split."""
     if partials.splits == 1:
-        return LaunchSequence(name, steps, workspace)
-    reduce = reduction(runtime, name, partials, bias, target, output)
-    return LaunchSequence(name, [*steps, reduce], (*workspace, partials.nbytes))
+        return LaunchSequence(steps, workspace)
+    reduce = reduction(runtime, partials, bias, target, output)
+    return LaunchSequence([*steps, reduce], (*workspace, partials.nbytes))
 
 
 def _too_far(g: Geometry) -> str:

@@ -51,7 +51,7 @@ def _lowering(kernel: str, gradient: bool, operands: tuple[str, ...]) -> Lowerin
         if kernel == "max_pool_grad" and (cells := _disjoint_cells(pooling)):
             items, function = cells, "max_pool_disjoint_grad"
         return runtime.launch(
-            kernel, "conv/pooling", definitions, args, (items, pooling.planes), (runtime.features.group_size, 1),
+            "conv/pooling", definitions, args, (items, pooling.planes), (runtime.features.group_size, 1),
             kernel=function,
         )  # fmt: skip
 
@@ -89,7 +89,7 @@ def _max_pool_2x2(
     gradient_rows = pooling.strides[2:-4:4]
     vectors = across % 4 == 0 and down * across % 8 == 0 and all(step == across for step in gradient_rows)
     return runtime.launch(
-        kernel, "conv/cpu_pooling",
+        "conv/cpu_pooling",
         {"DTYPE": definitions["DTYPE"], "REAL": real, "MASK": "long" if real == "double" else "int"},
         args, (ceil_div(pooling.planes, planes_each),), (1,),
         kernel=kernel.replace("max_pool", "max_pool_2x2_vector" if vectors else "max_pool_2x2"),

@@ -38,7 +38,7 @@ class Partials:
         return self.splits * self.groups * self.rows * self.columns * (8 if real_type(self.out) == "double" else 4)
 
 
-def reduction(runtime: Runtime, name: str, p: Partials, bias: int | None, target: int, output: OutputIndex) -> Launch:
+def reduction(runtime: Runtime, p: Partials, bias: int | None, target: int, output: OutputIndex) -> Launch:
     """Return a launch that adds up partial results and the bias, at the indices `bias` and `target` of the argument list."""
     size = p.groups * p.rows * p.columns
     columns = _COLUMNS if size >= _MANY else 1
@@ -49,7 +49,7 @@ def reduction(runtime: Runtime, name: str, p: Partials, bias: int | None, target
     if bias is not None:
         args["bias"] = Tensor(bias)
     return runtime.launch(
-        f"{name}_reduce", "conv/split_k_reduce",
+        "conv/split_k_reduce",
         {
             "DTYPE": p.dtype.name, "OUT_DTYPE": p.out.name, "REAL": real_type(p.out), "BIAS": bias is not None,
             "COLUMNS": columns,

@@ -49,7 +49,6 @@ _MIN_WORK = {1: 1 << 28, 3: 1 << 29}
 _MIN_REUSE = {1: 24, 3: 96}
 """Multiply-adds per packed element from which on packing pays, by bf16 terms per element."""
 
-Step = Callable[..., None]
 Build = Callable[[Runtime, Convolution], Launch | None]
 
 
@@ -84,7 +83,7 @@ def _pays(runtime: Runtime, c: Convolution, packed: int) -> bool:
 
 def forward(runtime: Runtime, c: Convolution) -> Launch | None:
     """The convolution, with its bias. Raises KernelBuildError."""
-    return _correlate(runtime, "conv2d", c, [conv.forward(c.geometry, c.first, c.second, c.out)])
+    return _correlate(runtime, c, [conv.forward(c.geometry, c.first, c.second, c.out)])
 
 
 def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
@@ -97,7 +96,7 @@ def input_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     if len(phases) != math.prod(g.stride):
         # Pixels without taps would not be written.
         return None
-    return _correlate(runtime, "conv2d_input_grad", c, phases)
+    return _correlate(runtime, c, phases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def _pack(runtime: Runtime, tensor: int, dtype: DType, m: _Matrices, terms: int,
     pixels, pitch = images * height * width, round_up(channels, _VECTOR)
     group_size = pixels * pitch
     launch = runtime.launch(
-        "conv2d_pack", "conv/wgmma_pack", {"DTYPE": dtype.name, "HALF_TYPE": half_type(dtype), "BF16_TERMS": terms},
+        "conv/wgmma_pack", {"DTYPE": dtype.name, "HALF_TYPE": half_type(dtype), "BF16_TERMS": terms},
         {
             "x": Tensor(tensor), "packed": Workspace(workspace), "term_size": groups * group_size, "channels": channels,
             "pixels": pixels, "pitch": pitch, "height": height, "width": width, "first": m.first, "x_group": x_group,
@@ -151,19 +150,19 @@ def _pack_images(runtime: Runtime, tensor: int, x: Spec, groups: int, terms: int
     return _pack(runtime, tensor, x.dtype, matrices, terms, workspace)
 
 
-def _correlate(runtime: Runtime, name: str, c: Convolution, products: list[Correlation]) -> Launch | None:
+def _correlate(runtime: Runtime, c: Convolution, products: list[Correlation]) -> Launch | None:
     first = c.target + 1
     products = [_with_positive_steps(p) for p in products]
     x = _pack_images(runtime, 0, c.first, c.geometry.groups, _bf16_terms(c), first)
     if x.group_size >= 1 << 31 or any(_largest_position(p) >= POSITION_LIMIT for p in products):
         return None
-    steps: list[Step] = [x.launch]
+    steps: list[Launch] = [x.launch]
     workspace = [x.nbytes]
     for product in products:
-        more, sizes = _product(runtime, name, c, product, x, first + len(workspace))
+        more, sizes = _product(runtime, c, product, x, first + len(workspace))
         steps += more
         workspace += sizes
-    return LaunchSequence(name, steps, tuple(workspace))
+    return LaunchSequence(steps, tuple(workspace))
 
 
 def _bf16_terms(c: Convolution) -> int:
@@ -194,8 +193,8 @@ def _with_positive_steps(p: Correlation) -> Correlation:
 
 
 def _product(
-    runtime: Runtime, name: str, c: Convolution, p: Correlation, x: _Packed, index: int
-) -> tuple[list[Step], list[int]]:
+    runtime: Runtime, c: Convolution, p: Correlation, x: _Packed, index: int
+) -> tuple[list[Launch], list[int]]:
     """The launches of one product, and the bytes of the workspaces, from `index` on, that they need."""
     terms, taps = _bf16_terms(c), math.prod(p.term_lengths)
     matrices = _Matrices(
@@ -215,7 +214,7 @@ def _product(
     if biased and c.bias is not None:
         args["bias"] = Tensor(c.bias)
     multiply = _launch(
-        runtime, name, "conv/wgmma", c, tile, splits, (p.n, p.m, p.groups), args,
+        runtime, "conv/wgmma", c, tile, splits, (p.n, p.m, p.groups), args,
         {
             "BIAS": biased, "BIAS_DTYPE": c.first.dtype.name, "OUT_DTYPE": c.out.dtype.name, "OUT_LANES": lanes,
             "SPLIT": split,
@@ -224,7 +223,7 @@ def _product(
     if not split:
         return [weight.launch, multiply], [weight.nbytes]
     partials = Partials(index + 1, splits, p.groups, p.m, p.n, c.first.dtype, c.out.dtype)
-    reduce = reduction(runtime, name, partials, c.bias, c.target, output)
+    reduce = reduction(runtime, partials, c.bias, c.target, output)
     return [weight.launch, multiply, reduce], [weight.nbytes, partials.nbytes]
 
 
@@ -249,7 +248,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     tile, splits, k_per_split = choose_wgmma_tile(runtime, terms, (rows, p.m, p.k, p.groups))
     size = p.groups * rows * p.m
     multiply = _launch(
-        runtime, "conv2d_weight_grad", "conv/wgmma_weight_grad", c, tile, splits, (rows, p.m, p.groups),
+        runtime, "conv/wgmma_weight_grad", c, tile, splits, (rows, p.m, p.groups),
         {
             "x": Workspace(x.index), "g": Workspace(g.index), "partial": Workspace(first + 2), "rows": rows,
             "k_per_split": k_per_split, "x_pitch": x.pitch, "g_pitch": g.pitch, **x.sizes("x"), **g.sizes("g"),
@@ -259,7 +258,7 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
     )  # fmt: skip
     out_filter, out_channel, out_down, out_across = c.out.strides
     reduce = runtime.launch(
-        "conv2d_weight_grad_reduce", "conv/wgmma_split_k_reduce", {"OUT_DTYPE": c.out.dtype.name},
+        "conv/wgmma_split_k_reduce", {"OUT_DTYPE": c.out.dtype.name},
         {
             "partial": Workspace(first + 2), "out": Tensor(c.target), "size": size, "filters": p.m,
             "channels": geometry.channels, "pitch": x.pitch, "taps": taps, "taps_across": p.column_lengths[1],
@@ -270,18 +269,18 @@ def weight_grad(runtime: Runtime, c: Convolution) -> Launch | None:
         (_REDUCE_SIDE**2, 1, 1),
     )  # fmt: skip
     workspace = (g.nbytes, x.nbytes, 4 * splits * size)
-    return LaunchSequence("conv2d_weight_grad", [g.launch, x.launch, multiply, reduce], workspace)
+    return LaunchSequence([g.launch, x.launch, multiply, reduce], workspace)
 
 
 def _launch(
-    runtime: Runtime, name: str, kernel: str, c: Convolution, tile: WgmmaTile, splits: int,
+    runtime: Runtime, kernel: str, c: Convolution, tile: WgmmaTile, splits: int,
     shape: tuple[int, int, int], args: Args, definitions: dict[str, str | int | bool],
-) -> Step:  # fmt: skip
+) -> Launch:  # fmt: skip
     tensor_cores = runtime.features.tensor_cores
     rows, columns, groups = shape
     tiles = ceil_div(rows, tile.rows) * ceil_div(columns, tile.columns)
     return runtime.launch(
-        name, kernel,
+        kernel,
         {
             **tile.definitions, **definitions, "DTYPE": half_type(c.first.dtype), "BF16_TERMS": _bf16_terms(c),
             "TENSOR_CORES": tensor_cores,

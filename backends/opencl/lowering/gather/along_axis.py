@@ -55,7 +55,7 @@ def scatter_along_axis(
         definitions = {"DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name}
         kernel, sizes = name, {"lines": index.size // index.shape[axis], "length": length}
     launch = _launch(runtime, kernel, "src", src, index, axis, sizes, definitions)
-    return launch if isinstance(launch, Declined) else after_zeros(runtime, name, out, _OUT, launch)
+    return launch if isinstance(launch, Declined) else after_zeros(runtime, out, _OUT, launch)
 
 
 def _launch(
@@ -69,7 +69,7 @@ def _launch(
     (_, count, inner), index_strides = merged_index
     items = next(iter(sizes.values()))
     return runtime.launch(
-        kernel, "gather/along_axis", definitions,
+        "gather/along_axis", definitions,
         {
             operand: _strided(0, merged_data[1]), "index": _strided(1, index_strides), "out": Tensor(_OUT), "count": count,
             "inner": inner, **sizes,

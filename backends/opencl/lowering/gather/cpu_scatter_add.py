@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Tensor, Workspace, joint_name
 from polyhal.backends.opencl.lowering.gather.problem import FIRST_WORKSPACE, RowScatter
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.protocol import Launch
+from polyhal.hal.protocol import Launch, SimpleLaunch
 
 _MAX_COLUMNS, _MIN_COLUMNS = 64, 16
 """Columns of a work-item; fewer than the maximum only where that employs more compute units."""
@@ -33,7 +33,7 @@ def build(runtime: Runtime, p: RowScatter, out: Spec) -> Launch:
         add(*args)
         narrow(sums, args[place])
 
-    return LaunchSequence("scatter_add", (run,), (wide.nbytes,))
+    return SimpleLaunch(joint_name((widen, add, narrow)), run, (wide.nbytes,))
 
 
 def _add(runtime: Runtime, p: RowScatter, accumulator: dtypes.DType, out: Tensor | Workspace) -> Launch:
@@ -45,7 +45,7 @@ def _add(runtime: Runtime, p: RowScatter, accumulator: dtypes.DType, out: Tensor
         "WIDTH": runtime.features.vector_width if accumulator.itemsize <= 4 and width >= columns else 1,
     }  # fmt: skip
     return runtime.launch(
-        "scatter_add", "gather/cpu_scatter_add", definitions,
+        "gather/cpu_scatter_add", definitions,
         {
             **p.index.args(), **p.source.args(), "out": out, "count": p.index.count, "width": width, "rows": p.out.rows,
             "columns": columns,

@@ -59,7 +59,7 @@ def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: tuple[int
     }  # fmt: skip
     index_at, x_at, out_at = (Tensor(i) for i in places)
     return runtime.launch(
-        "gather", "gather/gather", definitions,
+        "gather/gather", definitions,
         {
             "index": Strided(index_at, {"step": step}), "x": Strided(x_at, {"row": row, "column": column}), "out": out_at,
             "count": count, "width": width, "rows": rows, "rows_each": rows_each,

@@ -12,7 +12,7 @@ from polyhal.backends.opencl.lowering.gather.problem import ATOMIC, RowIndex, Ro
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -45,13 +45,13 @@ def scatter_rows(
     width = src.shape[-1]
     rows = SourceRows(0, src.dtype, width, row, src.strides[-1] if width > 1 else 1, src.aligned)
     launch = _scatter(runtime, index, 1, rows, out, 2, ordered=params["deterministic"])
-    return launch if isinstance(launch, Declined) else after_zeros(runtime, "scatter_rows", out, 2, launch)
+    return launch if isinstance(launch, Declined) else after_zeros(runtime, out, 2, launch)
 
 
-def after_zeros(runtime: Runtime, name: str, out: Spec, place: int, launch: Launch) -> Launch:
+def after_zeros(runtime: Runtime, out: Spec, place: int, launch: Launch) -> Launch:
     """Precede a launch by one that zeroes `out`, which is argument `place`."""
     zero = copy.fill(runtime, out)
-    return LaunchSequence(name, (lambda *args: zero(0, args[place]), launch), launch.workspace)
+    return LaunchSequence((SimpleLaunch(zero.name, lambda *args: zero(0, args[place])), launch), launch.workspace)
 
 
 def _scatter(

@@ -12,7 +12,7 @@ def build(runtime: Runtime, p: RowScatter) -> Launch:
     """Build the launch. Raises KernelBuildError."""
     definitions = atomic_definitions(p.index.dtype, p.out.dtype, runtime.features.float_atomics)
     return runtime.launch(
-        "scatter_atomic", "gather/scatter_add_atomic", definitions,
+        "gather/scatter_add_atomic", definitions,
         {
             **p.index.args(), **p.source.args(), "out": Tensor(p.out.place), "count": p.index.count, "width": p.source.width,
             "rows": p.out.rows,

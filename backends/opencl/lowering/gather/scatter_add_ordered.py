@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launching.launch import Argument, Arguments, LaunchSequence, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, Arguments, LaunchSequence, Tensor, Workspace, joint_name
 from polyhal.backends.opencl.lowering.gather.problem import FIRST_WORKSPACE, RowScatter
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.protocol import Launch
+from polyhal.hal.protocol import Launch, SimpleLaunch
 
 _MAX_GROUP, _MIN_GROUP = 128, 32
 """Work-items that share a row."""
@@ -46,13 +45,11 @@ def build(runtime: Runtime, p: RowScatter) -> Launch:
 
     def kernel(name: str, args: Arguments, items: tuple[int, ...]) -> Launch:
         groups = (group, 1) if len(items) == 2 else (group,)
-        return runtime.launch(
-            f"scatter.{name}", "gather/scatter_add_ordered", definitions, args, items, groups, kernel=name
-        )
+        return runtime.launch("gather/scatter_add_ordered", definitions, args, items, groups, kernel=name)
 
     table: dict[str, Argument] = {"rows": rows, "first": first, "next": next_}
     short = {**index, **source, **table, "out": out, "long_rows": long_rows, "width": row_width}
-    steps: list[Callable[..., None]] = [
+    launches = [
         _clear(runtime, first, rows, long_rows),
         kernel("link_rows", {**index, **table, "count": count}, (count,)),
         kernel("add_short_rows", short, (columns, count)),
@@ -64,16 +61,16 @@ def build(runtime: Runtime, p: RowScatter) -> Launch:
         workers = _WORKERS_PER_UNIT * runtime.features.compute_units
         split: dict[str, Argument] = {"partial": partial, "long_rows": long_rows, "width": row_width, "splits": splits}
         long = {**index, **source, **split, "count": count, "split_length": round_up(ceil_div(count, splits), window)}
-        steps += [
+        launches += [
             kernel("add_long_rows", long, (columns, workers)),
             kernel("reduce_long_rows", {**split, "out": out}, (workers * group,)),
         ]
         itemsize = 8 if real in ("double", "long", "ulong") else 4
         workspace.append(max_long_rows * splits * row_width * itemsize)
-    return LaunchSequence("scatter_add", steps, tuple(workspace))
+    return LaunchSequence(launches, tuple(workspace))
 
 
-def _clear(runtime: Runtime, first: Workspace, rows: int, long_rows: Workspace) -> Callable[..., None]:
+def _clear(runtime: Runtime, first: Workspace, rows: int, long_rows: Workspace) -> Launch:
     """A step that empties the lists of all rows, and the list of long rows."""
     heads, count = contiguous(dtypes.int32, (rows,)), contiguous(dtypes.int32, (1,))
     clear, reset = copy.fill(runtime, heads), copy.fill(runtime, count)
@@ -82,4 +79,4 @@ def _clear(runtime: Runtime, first: Workspace, rows: int, long_rows: Workspace) 
         clear(_END_OF_LIST, Ref(args[first.index], heads))
         reset(0, Ref(args[long_rows.index], count))
 
-    return run
+    return SimpleLaunch(joint_name((clear, reset)), run)

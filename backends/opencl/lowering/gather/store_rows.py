@@ -31,7 +31,7 @@ def store_rows(
     strides = (0,) * (_AXES - value.ndim) + value.strides
     rows, width = value.shape[-2:]
     store = runtime.launch(
-        "store_rows", "gather/store_rows", {"UNIT": UNITS[x.dtype.itemsize]},
+        "gather/store_rows", {"UNIT": UNITS[x.dtype.itemsize]},
         {
             "value": Strided(Tensor(_VALUE), dict(zip(("b0", "b1", "row", "column"), strides, strict=True))),
             "out": Tensor(_OUT), "position": Scalar(_POSITION), "size": value.size, "rows": rows, "width": width,
@@ -40,4 +40,4 @@ def store_rows(
         (value.size,), (runtime.features.group_size,),
     )  # fmt: skip
     copied = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)
-    return LaunchSequence("store_rows", (copied, store))
+    return LaunchSequence((copied, store))

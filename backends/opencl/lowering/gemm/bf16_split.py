@@ -50,7 +50,7 @@ def split(runtime: Runtime, p: Product, matrix: Matrix, shape: tuple[int, int], 
     batch0, batch1, batch2 = matrix.batch
     strides = {"line": line_stride, "element": stride, "batch0": batch0, "batch1": batch1, "batch2": batch2}
     launch = runtime.launch(
-        "matmul_split", "gemm/bf16_split",
+        "gemm/bf16_split",
         {"BF16_TERMS": terms, "VECTORS": vectors, "COPY_ONLY": p.dtype.itemsize == 2},
         {
             "x": Strided(Tensor(matrix.place), strides), "terms": Workspace(place), "length": length, "lines": lines,

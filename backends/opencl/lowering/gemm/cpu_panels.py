@@ -112,9 +112,7 @@ def build(runtime: Runtime, p: Product) -> Launch:
     if p.row_sums is not None:
         args["row_sums"] = Tensor(p.row_sums)
     workspace = (partial_bytes,) if partial_bytes else ()
-    return runtime.launch(
-        "matmul_panels", "gemm/cpu_panels", defined, args, (down, across, p.count), (1, 1, 1), workspace=workspace
-    )
+    return runtime.launch("gemm/cpu_panels", defined, args, (down, across, p.count), (1, 1, 1), workspace=workspace)
 
 
 def _readable_in_place(p: Product, tile: RegisterTile) -> bool:

@@ -47,4 +47,4 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         "x": strided(x), "y": strided(y), "out": Strided(Tensor(p.out.place), {"row": p.out.row, "column": p.out.column}),
         "rows": p.m, "n": p.n, "k": p.k, "batch1": p.batch[1], "batch2": p.batch[2], **epilogue_args,
     }  # fmt: skip
-    return runtime.launch("matvec", "gemm/gemv", defined, args, (groups * group, p.count), (group, 1))
+    return runtime.launch("gemm/gemv", defined, args, (groups * group, p.count), (group, 1))

@@ -27,4 +27,4 @@ def build(runtime: Runtime, p: Product, tiles: Mapping[WarpTile, float], tf32_te
     )
     if tf32_terms > 1:
         launches.append(bf16_repair.build(runtime, p))
-    return LaunchSequence("matmul", launches, workspace) if len(launches) > 1 else launches[0]
+    return LaunchSequence(launches, workspace) if len(launches) > 1 else launches[0]

@@ -43,7 +43,7 @@ def multiply(
     groups = min(work_tiles, runtime.features.compute_units * tile_configs.resident(runtime, tile))
     out = Workspace(place) if partial_sums else Tensor(p.out.place)
     multiply = runtime.launch(
-        kernel, kernel, defined,
+        kernel, defined,
         {**args, **epilogue_args, "out": out, "split_terms": split.terms, "work_tiles": work_tiles},
         (groups * tile.items, 1, 1), (tile.items, 1, 1),
         target=EXTENDED_HOPPER if tensor_cores and kernel == "gemm/wgmma" else None,

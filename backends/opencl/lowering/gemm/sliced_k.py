@@ -69,4 +69,4 @@ def multiply(runtime: Runtime, p: Product, tile: SlicedTile) -> Launch:
     if p.row_sums is not None:
         args["row_sums"] = Tensor(p.row_sums)
     items = (tile.count(p) // p.count * _GROUP, p.count)
-    return runtime.launch("matmul_slices", "gemm/sliced_k", defined, args, items, (_GROUP, 1))
+    return runtime.launch("gemm/sliced_k", defined, args, items, (_GROUP, 1))

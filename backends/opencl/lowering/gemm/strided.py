@@ -21,4 +21,4 @@ def build(runtime: Runtime, p: Product) -> Launch:
     args = {**geometry(p), **epilogue_args, "out": Tensor(p.out.place)}
     items = (p.n, ceil_div(p.m, _ROWS), p.count)
     defined = definitions(p, macros, ROWS=_ROWS, LOGICAL=p.out_dtype.kind == "bool")
-    return runtime.launch("matmul_small", "gemm/strided", defined, args, items, (_GROUP, 1, 1))
+    return runtime.launch("gemm/strided", defined, args, items, (_GROUP, 1, 1))

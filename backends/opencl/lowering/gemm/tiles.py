@@ -105,10 +105,10 @@ def multiply(runtime: Runtime, p: Product, tile: SimtTile, *, asynchronous: bool
     large = tile.quad_rows * tile.quad_columns >= 4
     nvidia = runtime.features.compute_capability > 0
     launch = runtime.launch(
-        "matmul_tiles", "gemm/tiles", defined, {**geometry(p), **epilogue_args, **target, "split_terms": split.terms},
+        "gemm/tiles", defined, {**geometry(p), **epilogue_args, **target, "split_terms": split.terms},
         (tiles // p.count * GROUP, split.splits, p.count), (GROUP, 1, 1), target=_OCCUPANCY if nvidia and large else None,
     )  # fmt: skip
     if not partial:
         return launch
     reduce = split_k.reduce(runtime, p, split, p.workspace)
-    return LaunchSequence("matmul", (launch, reduce), split_k.workspace(p, split))
+    return LaunchSequence((launch, reduce), split_k.workspace(p, split))

@@ -32,7 +32,7 @@ def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) ->
         launches, workspace = persistent_tiles.multiply(runtime, "gemm/wgmma", p, staged, tile, split, {}, args, place)
         launches = [*(copy.launch for copy in copies), *launches]
         workspace = (*(copy.nbytes for copy in copies), *workspace)
-        return LaunchSequence("matmul", launches, workspace) if len(launches) > 1 else launches[0]
+        return LaunchSequence(launches, workspace) if len(launches) > 1 else launches[0]
     left = bf16_split.split(runtime, p, p.left, (p.m, p.k), tile.bf16_terms, p.workspace)
     right = bf16_split.split(runtime, p, p.right, (p.k, p.n), tile.bf16_terms, p.workspace + 1)
     staged = replace(p, left=left.matrix, right=right.matrix, dtype=dtypes.bfloat16)
@@ -46,7 +46,7 @@ def build(runtime: Runtime, p: Product, tiles: Mapping[WarpgroupTile, float]) ->
     launches = [left.launch, right.launch, *launches]
     if tile.bf16_terms > 1:
         launches.append(bf16_repair.build(runtime, p))
-    return LaunchSequence("matmul", launches, (left.nbytes, right.nbytes, *workspace))
+    return LaunchSequence(launches, (left.nbytes, right.nbytes, *workspace))
 
 
 def _repacked(runtime: Runtime, p: Product) -> tuple[list[bf16_split.SplitOperand], Product, tuple[Memory, Memory]]:

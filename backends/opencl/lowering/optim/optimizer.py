@@ -37,7 +37,7 @@ def _over_slots(
             group = int(sizes["GROUP"])
             launches.append(
                 runtime.launch(
-                    kernel.name, file, {**sizes, **kernel.definitions}, {**batch.args, **extra(chunks)},
+                    file, {**sizes, **kernel.definitions}, {**batch.args, **extra(chunks)},
                     (batch.chunks * group,), (group,), kernel=function,
                 )
             )  # fmt: skip
@@ -48,10 +48,9 @@ def _over_slots(
 def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Launch:
     group = 1 if runtime.features.cpu else power_of_two_at_most(min(_MAX_GROUP, runtime.features.max_group_size))
     sizes = definitions(runtime, (), "float", group=group)
-    name = "total_of_chunks"
     return runtime.launch(
-        name, "optim/sum_of_squares", sizes, {"partial": partial, "out": out, "chunks": count}, (group,), (group,),
-        kernel=name,
+        "optim/sum_of_squares", sizes, {"partial": partial, "out": out, "chunks": count}, (group,), (group,),
+        kernel="total_of_chunks",
     )  # fmt: skip
 
 

@@ -34,12 +34,12 @@ def copy(runtime: Runtime, source: Spec, target: Spec) -> Launch:
         # As bits: half precision needs no conversion to float and back, and one program serves all dtypes of a size.
         bits = _BITS[source.dtype.itemsize]
         source, target = source._replace(dtype=bits), target._replace(dtype=bits)
-    return group(runtime, "copy", (source,), (target,), (), (0,))
+    return group(runtime, (source,), (target,), (), (0,))
 
 
 def fill(runtime: Runtime, target: Spec) -> Launch:
     """Build a launch (number, target) that writes one number to all elements of any strides."""
-    return group(runtime, "fill", (ScalarSpec(number_dtype(target.dtype)),), (target,), (), (0,))
+    return group(runtime, (ScalarSpec(number_dtype(target.dtype)),), (target,), (), (0,))
 
 
 def number_dtype(dtype: DType) -> DType:
@@ -68,4 +68,4 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
         if not vectors:
             definitions |= {"TILE": _LOCAL_TILE, "GROUP": size}
         items = t.tiles(_VECTOR_TILE if vectors else _LOCAL_TILE) * size
-    return runtime.launch("transpose", kernel, definitions, args, (items,), (size,))
+    return runtime.launch(kernel, definitions, args, (items,), (size,))

@@ -72,7 +72,6 @@ class _Space:
 
 def group(
     runtime: Runtime,
-    name: str,
     inputs: Sequence[InputSpec | None],
     outputs: Sequence[Spec],
     steps: Sequence[ExpressionStep],
@@ -114,7 +113,7 @@ def group(
         "STORE_PART": "\n".join(text.store_part),
     }
     return runtime.launch(
-        name, "pointwise/elementwise", definitions, text.args, (ceil_div(space.items, each),), (choice.group,),
+        "pointwise/elementwise", definitions, text.args, (ceil_div(space.items, each),), (choice.group,),
         options=division_options(runtime),
     )  # fmt: skip
 

@@ -43,9 +43,9 @@ def _lowering(op: str) -> Callable[..., Launch | Declined]:
         }  # fmt: skip
         args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "counter": Scalar(1)}
         if op != "normal" and (width := _blocks_per_vector(runtime)):
-            return _launch_cpu(runtime, op, "pointwise/cpu_random", definitions | {"WIDTH": width}, args, out.size)
+            return _launch_cpu(runtime, "pointwise/cpu_random", definitions | {"WIDTH": width}, args, out.size)
         group = runtime.features.group_size
-        return runtime.launch(op, "pointwise/random", definitions, args, (ceil_div(out.size, _WORDS),), (group,))
+        return runtime.launch("pointwise/random", definitions, args, (ceil_div(out.size, _WORDS),), (group,))
 
     return lower
 
@@ -68,7 +68,7 @@ def _dropout(
     }  # fmt: skip
     if x.is_contiguous and (width := _blocks_per_vector(runtime)):
         definitions |= {"MASK": "long" if real == "double" else "int", "WIDTH": width}
-        return _launch_cpu(runtime, "dropout", "pointwise/cpu_dropout", definitions, args, x.size)
+        return _launch_cpu(runtime, "pointwise/cpu_dropout", definitions, args, x.size)
     aligned = x.aligned and outputs[0].aligned and not runtime.features.cpu
     definitions |= {"STRIDED": not x.is_contiguous, "ALIGNED": aligned}
     fill = _AXES - len(lengths)
@@ -78,7 +78,7 @@ def _dropout(
         **args, "length1": length1, "length2": length2, "x_stride0": stride0, "x_stride1": stride1, "x_stride2": stride2,
     }  # fmt: skip
     group = runtime.features.group_size
-    return runtime.launch("dropout", "pointwise/dropout", definitions, args, (ceil_div(x.size, _WORDS),), (group,))
+    return runtime.launch("pointwise/dropout", definitions, args, (ceil_div(x.size, _WORDS),), (group,))
 
 
 def _blocks_per_vector(runtime: Runtime) -> int:
@@ -87,11 +87,11 @@ def _blocks_per_vector(runtime: Runtime) -> int:
     return features.vector_width if features.cpu and features.vector_width in (4, 8, 16) else 0
 
 
-def _launch_cpu(runtime: Runtime, op: str, kernel: str, definitions: Definitions, args: Arguments, size: int) -> Launch:
+def _launch_cpu(runtime: Runtime, kernel: str, definitions: Definitions, args: Arguments, size: int) -> Launch:
     """A launch whose work-items compute several vectors of blocks each."""
     steps = ceil_div(size, _WORDS * _blocks_per_vector(runtime))
     each = min(_MAX_STEPS, ceil_div(steps, _ITEMS_PER_UNIT * runtime.features.compute_units))
-    return runtime.launch(op, kernel, definitions, {**args, "each": each}, (ceil_div(steps, each),), (1,))
+    return runtime.launch(kernel, definitions, {**args, "each": each}, (ceil_div(steps, each),), (1,))
 
 
 LOWERINGS: dict[str, Callable[..., Launch | Declined]] = {

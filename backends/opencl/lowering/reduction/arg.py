@@ -31,23 +31,23 @@ def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Laun
     out_args: Args = {"out": Tensor(1)}
     partial: Args = {"values": Workspace(2), "positions": Workspace(3)}
     first = (_rows if axes.by_rows else _columns)(
-        runtime, op, x, axes, splits, definitions, {"x": Tensor(0), **(partial if splits > 1 else out_args)}, wide
+        runtime, x, axes, splits, definitions, {"x": Tensor(0), **(partial if splits > 1 else out_args)}, wide
     )  # fmt: skip
     if splits == 1 or isinstance(first, Declined):
         return first
     lanes = split.lanes(runtime, splits)
     group = split.row_group(runtime, axes.results)
     second = runtime.launch(
-        f"reduce.{op}", "reduction/arg_rows", definitions | {"LANES": lanes, "GROUP": group},
+        "reduction/arg_rows", definitions | {"LANES": lanes, "GROUP": group},
         {**partial, **out_args, "results": axes.results, "splits": splits}, (axes.results * lanes,), (group,),
         kernel="reduce_positions",
     )  # fmt: skip
     count = splits * axes.results
-    return LaunchSequence(first.name, [first, second], (count * (8 if wide else 4), count * _POSITION_BYTES))
+    return LaunchSequence([first, second], (count * (8 if wide else 4), count * _POSITION_BYTES))
 
 
 def _rows(
-    runtime: Runtime, op: str, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args,
+    runtime: Runtime, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args,
     wide: bool,
 ) -> Launch:  # fmt: skip
     terms = ceil_div(axes.length, splits)
@@ -57,11 +57,11 @@ def _rows(
     definitions = definitions | {"WIDTH": width, "ALIGNED": aligned, "LANES": lanes, "GROUP": group}
     args = memory | split.geometry(axes, splits, split.row_chunk(runtime, axes, splits, width * lanes))
     items = axes.results * splits * lanes
-    return runtime.launch(f"reduce.{op}", "reduction/arg_rows", definitions, args, (items,), (group,))
+    return runtime.launch("reduction/arg_rows", definitions, args, (items,), (group,))
 
 
 def _columns(
-    runtime: Runtime, op: str, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args,
+    runtime: Runtime, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args,
     wide: bool,
 ) -> Launch | Declined:  # fmt: skip
     terms = ceil_div(axes.length, splits)
@@ -74,4 +74,4 @@ def _columns(
     args = memory | split.geometry(axes, splits, terms)
     items = axes.kept[0][0] * ceil_div(columns, width) * splits
     group = 1 if runtime.features.cpu else runtime.features.group_size
-    return runtime.launch(f"reduce.{op}", "reduction/arg_columns", definitions, args, (items,), (group,))
+    return runtime.launch("reduction/arg_columns", definitions, args, (items,), (group,))

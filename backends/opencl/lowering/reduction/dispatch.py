@@ -46,7 +46,7 @@ def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, result: Spec) 
     )
     partials = Axes(((1, 0), (axes.results, splits)), ((1, 0), (splits, 1)))
     second = _rows(runtime, op, sum_dtype, True, partials, out, sum_dtype, 1, axes.length, (Workspace(2), Tensor(1)))
-    return LaunchSequence(first.name, [first, second], (splits * axes.results * sum_dtype.itemsize,))
+    return LaunchSequence([first, second], (splits * axes.results * sum_dtype.itemsize,))
 
 
 def _definitions(
@@ -94,7 +94,7 @@ def _rows(
         **split.geometry(axes, splits, split.row_chunk(runtime, axes, splits, width * lanes)),
     }  # fmt: skip
     items = ceil_div(tasks, each) * lanes
-    return runtime.launch(f"reduce.{op}", "reduction/rows", definitions, args, (items,), (group,))
+    return runtime.launch("reduction/rows", definitions, args, (items,), (group,))
 
 
 def _columns(
@@ -123,7 +123,7 @@ def _columns(
         "x": memory[0], "out": memory[1], "divisor": total if divides else 1, **split.geometry(axes, splits, chunk)
     }  # fmt: skip
     items = axes.kept[0][0] * ceil_div(columns, strips * width) * splits
-    return runtime.launch(f"reduce.{op}", "reduction/columns", definitions, args, (items * slices,), (group,))
+    return runtime.launch("reduction/columns", definitions, args, (items * slices,), (group,))
 
 
 _BUILDERS = ReductionBuilders(copy.copy, _values, positions)

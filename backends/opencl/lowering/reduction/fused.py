@@ -31,7 +31,7 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, Spec, broadcast_shapes, broadcast_strides, collapse, contiguous
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 
 _BYTES_PER_TENSOR = 40
 """Bytes of kernel parameters: address, offset, and three strides on average."""
@@ -95,7 +95,6 @@ def _lay_out(inputs: Sequence[InputSpec | None], axes: tuple[int, ...]) -> _Spac
 
 def _reduced_group(
     runtime: Runtime,
-    name: str,
     inputs: Sequence[InputSpec | None],
     output: Spec,
     steps: Sequence[ExpressionStep],
@@ -111,16 +110,11 @@ def _reduced_group(
     splits, span = _split(runtime, space)
     terms = math.prod(space.reduced)
     scale = 1 / terms if operation == "mean" else 1.0
-    name = f"{name}.{operation}"
     first_workspace = len(inputs) + 1
     if splits == 1:
-        return _pass(
-            runtime, name, inputs, output.dtype, steps, result, operation, space, sum_dtype, 1, span, scale, None
-        )
+        return _pass(runtime, inputs, output.dtype, steps, result, operation, space, sum_dtype, 1, span, scale, None)
     place = Workspace(first_workspace)
-    first = _pass(
-        runtime, name, inputs, sum_dtype, steps, result, operation, space, sum_dtype, splits, span, scale, place
-    )
+    first = _pass(runtime, inputs, sum_dtype, steps, result, operation, space, sum_dtype, splits, span, scale, place)
     # Partial results are scaled already, so those of a mean are summed.
     partial = contiguous(sum_dtype, (splits, output.size))
     join = dispatch.build(
@@ -130,7 +124,7 @@ def _reduced_group(
     def joined(*args: object) -> None:
         join(Ref(args[first_workspace], partial), *args[len(inputs) : first_workspace], *args[first_workspace + 1 :])
 
-    return LaunchSequence(name, (first, joined), (partial.nbytes, *join.workspace))
+    return LaunchSequence((first, SimpleLaunch(join.name, joined)), (partial.nbytes, *join.workspace))
 
 
 def _split(runtime: Runtime, space: _Space) -> tuple[int, int]:
@@ -152,7 +146,6 @@ def _split(runtime: Runtime, space: _Space) -> tuple[int, int]:
 
 def _pass(
     runtime: Runtime,
-    name: str,
     inputs: Sequence[InputSpec | None],
     target: DType,
     steps: Sequence[ExpressionStep],
@@ -208,9 +201,7 @@ def _pass(
     }  # fmt: skip
     args = {**text.args, "out": workspace or Tensor(len(inputs))}
     launched = items * size if space.by_rows else items
-    return runtime.launch(
-        name, "reduction/fused", definitions, args, (launched,), (size,), options=division_options(runtime)
-    )
+    return runtime.launch("reduction/fused", definitions, args, (launched,), (size,), options=division_options(runtime))
 
 
 def _strips(runtime: Runtime, space: _Space, width: int) -> int:

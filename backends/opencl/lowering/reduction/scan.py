@@ -51,11 +51,11 @@ def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, 
     }  # fmt: skip
     columns = _columns(x, axis)
     if columns is not None:
-        return _down_columns(runtime, f"cum{operation}", x.shape[axis], columns, sum_dtype.itemsize, definitions)
+        return _down_columns(runtime, x.shape[axis], columns, sum_dtype.itemsize, definitions)
     merged = rows_along((x, out), axis)
     if isinstance(merged, Declined):
         return merged
-    return _along_rows(runtime, f"cum{operation}", (x, out), merged, sum_dtype.itemsize, definitions)
+    return _along_rows(runtime, (x, out), merged, sum_dtype.itemsize, definitions)
 
 
 def _columns(x: Spec, axis: int) -> tuple[int, int, int, int] | None:
@@ -76,7 +76,7 @@ def _width(runtime: Runtime, itemsize: int, length: int) -> int:
 
 
 def _down_columns(
-    runtime: Runtime, name: str, length: int, columns: tuple[int, int, int, int], itemsize: int,
+    runtime: Runtime, length: int, columns: tuple[int, int, int, int], itemsize: int,
     definitions: dict[str, str | int | bool],
 ) -> Launch:  # fmt: skip
     slabs, count, slab_stride, row_stride = columns
@@ -94,7 +94,6 @@ def _down_columns(
     items, groups = (tasks * splits,), (group,)
     totals: Args = {"totals": Workspace(2)} if splits > 1 else {}
     scan = runtime.launch(
-        name,
         "reduction/scan_columns",
         definitions,
         {"x": Tensor(0), "out": Tensor(1), **totals, **geometry},
@@ -104,14 +103,14 @@ def _down_columns(
     if splits == 1:
         return scan
     first = runtime.launch(
-        name, "reduction/scan_columns", definitions, {"x": Tensor(0), **totals, **geometry}, items, groups,
+        "reduction/scan_columns", definitions, {"x": Tensor(0), **totals, **geometry}, items, groups,
         kernel="column_totals",
     )  # fmt: skip
-    return LaunchSequence(name, [first, scan], (slabs * splits * count * itemsize,))
+    return LaunchSequence([first, scan], (slabs * splits * count * itemsize,))
 
 
 def _along_rows(
-    runtime: Runtime, name: str, specs: Sequence[Spec], merged: StridedRows, itemsize: int,
+    runtime: Runtime, specs: Sequence[Spec], merged: StridedRows, itemsize: int,
     definitions: dict[str, str | int | bool],
 ) -> Launch:  # fmt: skip
     features = runtime.features
@@ -131,16 +130,16 @@ def _along_rows(
     items, groups = (merged.count * splits * group,), (group,)
     totals: Args = {"totals": Workspace(2)} if splits > 1 else {}
     scan = runtime.launch(
-        name, "reduction/scan_rows", definitions,
+        "reduction/scan_rows", definitions,
         {"x": Tensor(0), "out": Tensor(1), **totals, **row_args(merged, "x", "out"), **numbers}, items, groups,
     )  # fmt: skip
     if splits == 1:
         return scan
     first = runtime.launch(
-        name, "reduction/scan_rows", definitions, {"x": Tensor(0), **totals, **row_args(merged, "x"), **numbers}, items,
+        "reduction/scan_rows", definitions, {"x": Tensor(0), **totals, **row_args(merged, "x"), **numbers}, items,
         groups, kernel="scan_totals",
     )  # fmt: skip
-    return LaunchSequence(name, [first, scan], (merged.count * splits * itemsize,))
+    return LaunchSequence([first, scan], (merged.count * splits * itemsize,))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"cumsum": _lowering("sum"), "cumprod": _lowering("prod")}

@@ -119,7 +119,7 @@ def _forward(
     statistics: Args = {name: memory[name] for name in ("means", "variances")}
     geometry = {**division.lengths, **_strides(x=planes)}
     launches = [runtime.launch(
-        "batch_statistics", "rowwise/batch_norm", definitions | {"GROUP": reducing, "SPLIT": split},
+        "rowwise/batch_norm", definitions | {"GROUP": reducing, "SPLIT": split},
         {
             "x": memory["x"], **({"partial": workspace} if split else statistics), **geometry,
             "images_each": division.images_each,
@@ -128,7 +128,7 @@ def _forward(
     )]  # fmt: skip
     if split:
         launches.append(runtime.launch(
-            "batch_reduce_statistics", "rowwise/batch_norm", definitions | {"GROUP": reducing, "SPLIT": True},
+            "rowwise/batch_norm", definitions | {"GROUP": reducing, "SPLIT": True},
             {
                 "partial": workspace, **statistics, **division.lengths, "images_each": division.images_each,
                 "splits": division.splits,
@@ -136,12 +136,12 @@ def _forward(
             (planes.channels,), (_reduce_group(runtime),), kernel="batch_reduce_statistics",
         ))  # fmt: skip
     launches.append(runtime.launch(
-        "batch_apply", "rowwise/batch_norm", definitions | {"GROUP": applying, "RELU": relu},
+        "rowwise/batch_norm", definitions | {"GROUP": applying, "RELU": relu},
         memory | geometry | {"eps": params["eps"], "images_each": division.images_applied},
         division.items(applying, division.images_applied), (applying, 1), kernel="batch_apply",
     ))  # fmt: skip
     nbytes = 2 * division.splits * planes.channels * itemsize(str(definitions["REAL"]))
-    return LaunchSequence("batch_norm", launches, (nbytes,) if split else ())
+    return LaunchSequence(launches, (nbytes,) if split else ())
 
 
 def _backward(
@@ -166,23 +166,23 @@ def _backward(
 
     saved = ("weight", "bias", "means", "variances", "eps")
     sums = runtime.launch(
-        "batch_sums", "rowwise/batch_norm", definitions | {"GROUP": reducing},
+        "rowwise/batch_norm", definitions | {"GROUP": reducing},
         select("g", "x", *(saved if relu else ("means",)), "partial") | geometry | {"images_each": division.images_each},
         division.items(reducing, division.images_each), (reducing, 1), kernel="batch_sums",
     )  # fmt: skip
     reduced = runtime.launch(
-        "batch_reduce_sums", "rowwise/batch_norm", definitions | {"GROUP": reducing},
+        "rowwise/batch_norm", definitions | {"GROUP": reducing},
         select("partial", "variances", "dweight", "dbias", "sums", "eps")
         | {"channels": x.channels, "splits": division.splits},
         (x.channels,), (_reduce_group(runtime),), kernel="batch_reduce_sums",
     )  # fmt: skip
     apply = runtime.launch(
-        "batch_input_grad", "rowwise/batch_norm", definitions | {"GROUP": applying},
+        "rowwise/batch_norm", definitions | {"GROUP": applying},
         select("g", "x", *saved, "dx", "sums") | geometry | {"images_each": division.images_applied},
         division.items(applying, division.images_applied), (applying, 1), kernel="batch_input_grad",
     )  # fmt: skip
     nbytes = 2 * x.channels * itemsize(str(definitions["REAL"]))
-    return LaunchSequence("batch_norm_grad", (sums, reduced, apply), (division.splits * nbytes, nbytes))
+    return LaunchSequence((sums, reduced, apply), (division.splits * nbytes, nbytes))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

@@ -42,7 +42,7 @@ def _forward(
         **_memory("x", "target", "loss", "lse"), "target_step": target.strides[0], "ignored": params["ignore_index"],
         "smoothing": smoothing, **kernel.args("x"),
     }  # fmt: skip
-    return runtime.launch("cross_entropy", "rowwise/cross_entropy", definitions, args, kernel.items, kernel.group)
+    return runtime.launch("rowwise/cross_entropy", definitions, args, kernel.items, kernel.group)
 
 
 def _backward(
@@ -65,9 +65,7 @@ def _backward(
         "lse_step": lse.strides[0], "ignored": params["ignore_index"], "smoothing": params["label_smoothing"],
         **kernel.args("x", "dx"),
     }  # fmt: skip
-    return runtime.launch(
-        "cross_entropy_grad", "rowwise/cross_entropy_grad", definitions, args, kernel.items, kernel.group
-    )
+    return runtime.launch("rowwise/cross_entropy_grad", definitions, args, kernel.items, kernel.group)
 
 
 def _mean(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
@@ -116,9 +114,7 @@ def _single_group(runtime: Runtime, kernel: str, x: Spec, target: Spec, args: Ar
         "DTYPE": x.dtype.name, "INDEX_DTYPE": target.dtype.name, "REAL": real, "GROUP": group,
         "EXCHANGE": exchange(runtime, itemsize(real), group, group),
     }  # fmt: skip
-    return runtime.launch(
-        kernel, f"rowwise/{kernel}", definitions, args, (group,), (group,), options=division_options(runtime)
-    )
+    return runtime.launch(f"rowwise/{kernel}", definitions, args, (group,), (group,), options=division_options(runtime))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

@@ -48,7 +48,7 @@ def _forward(
         **tensors(dict(operands)), "eps": params["eps"], "groups": groups, "inner": planes.inner,
         **kernel.args("x", "out"),
     }  # fmt: skip
-    return runtime.launch("group_norm", "rowwise/norm", definitions, args, kernel.items, kernel.group)
+    return runtime.launch("rowwise/norm", definitions, args, kernel.items, kernel.group)
 
 
 def _backward(
@@ -78,7 +78,7 @@ def _backward(
     def launch(function: str, operands: tuple[str, ...], numbers: Args, items: int, group: tuple[int, ...]) -> Launch:
         args = {name: memory[name] for name in operands if name in memory} | numbers
         return runtime.launch(
-            function, "rowwise/group_norm_grad", definitions, args, (items,), group, kernel=function
+            "rowwise/group_norm_grad", definitions, args, (items,), group, kernel=function
         )  # fmt: skip
 
     items, shape = x.images * x.channels * kernel.group[0], {"images": x.images, "channels": x.channels}
@@ -89,7 +89,7 @@ def _backward(
     group = (min(runtime.features.group_size, _TOTAL_GROUP),)
     totals = launch("channel_totals", ("sums", "dweight", "dbias"), {**shape}, x.channels, group)
     nbytes = 2 * x.images * x.channels * itemsize(kernel.real)
-    return LaunchSequence("group_norm_grad", (sums, apply, totals), (nbytes,))
+    return LaunchSequence((sums, apply, totals), (nbytes,))
 
 
 def _aligned(kernel: RowKernel, inputs: Inputs, planes: tuple[ChannelPlanes, ChannelPlanes]) -> bool:

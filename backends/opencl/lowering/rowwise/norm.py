@@ -47,7 +47,7 @@ def _forward(centred: bool) -> LoweringFunction:
         names = ("x", "weight", "bias", "out", "means", "scales") if centred else ("x", "weight", "out", "scales")
         args = tensors(dict(zip(names, (*inputs, *outputs), strict=True)))
         args |= {"eps": params["eps"], **kernel.args("x", "out")}
-        return runtime.launch("norm_rows", "rowwise/norm", definitions, args, kernel.items, kernel.group)
+        return runtime.launch("rowwise/norm", definitions, args, kernel.items, kernel.group)
 
     return lower
 
@@ -97,7 +97,7 @@ class _Gradient:
             launches.append(self._partial_sums(columns, chunk, partials))
         launches.append(self._total(columns, partials))
         nbytes = partials * 2 * math.prod(self.dweight.shape) * itemsize(self.kernel.real)
-        return LaunchSequence("norm_grad", launches, (nbytes,))
+        return LaunchSequence(launches, (nbytes,))
 
     def _select(self, *names: str) -> Args:
         """The operands of a kernel, as far as they are present."""
@@ -107,7 +107,7 @@ class _Gradient:
         definitions = self.kernel.definitions | {"CENTRED": self.centred, "WEIGHT_SUMS": fused}
         operands = ("g", "x", "weight", "means", "scales", "dx", *(("partial",) if fused else ()))
         return self.runtime.launch(
-            "norm_rows_grad", "rowwise/norm_grad", definitions | optional("WEIGHT", self.weight),
+            "rowwise/norm_grad", definitions | optional("WEIGHT", self.weight),
             self._select(*operands) | self.kernel.args("g", "x", "dx"), self.kernel.items, self.kernel.group,
         )  # fmt: skip
 
@@ -138,7 +138,7 @@ class _Gradient:
         }  # fmt: skip
         group = 32 if blocks <= 32 else min(self.runtime.features.group_size, _PARTIAL_GROUP)
         return self.runtime.launch(
-            "norm_weight_partial", "rowwise/norm_weight_grad", self._definitions(columns), args, (blocks, partials),
+            "rowwise/norm_weight_grad", self._definitions(columns), args, (blocks, partials),
             (group, 1), kernel="norm_weight_partial",
         )  # fmt: skip
 
@@ -152,7 +152,7 @@ class _Gradient:
             group = (_TOTAL_COLUMNS, slices)
         args = self._select("partial", "dweight", "dbias") | {"length": self.kernel.length, "partials": partials}
         return self.runtime.launch(
-            "norm_weight_total", "rowwise/norm_weight_grad", definitions, args, (self.kernel.length, slices), group,
+            "rowwise/norm_weight_grad", definitions, args, (self.kernel.length, slices), group,
             kernel="norm_weight_total",
         )  # fmt: skip
 

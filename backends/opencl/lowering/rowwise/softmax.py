@@ -31,9 +31,7 @@ def _lowering(kernel: str, operands: tuple[str, ...], log: bool) -> LoweringFunc
         if kernel == "softmax" and not log:
             definitions["KEEP_EXPONENTIALS"] = specs[0].dtype.itemsize >= 4
         tensors: dict[str, Argument] = {name: Tensor(i) for i, name in enumerate(operands)}
-        return runtime.launch(
-            kernel, f"rowwise/{kernel}", definitions, tensors | plan.args(*operands), plan.items, plan.group
-        )
+        return runtime.launch(f"rowwise/{kernel}", definitions, tensors | plan.args(*operands), plan.items, plan.group)
 
     return lower
 

@@ -26,13 +26,13 @@ def build(problem: SortProblem) -> Launch:
         run, source, target = 2 * run, target, source
     itemsize = 16 if problem.dtype.itemsize == 8 else 8
     nbytes = problem.rows * problem.length * itemsize
-    return LaunchSequence(problem.name, launches, (nbytes, nbytes))
+    return LaunchSequence(launches, (nbytes, nbytes))
 
 
 def _sort_blocks(problem: SortProblem, blocks: int, last: bool) -> Launch:
     memory: Arguments = _RESULTS if last else {"x": Tensor(X), "items": Workspace(FIRST_WORKSPACE)}
     return problem.runtime.launch(
-        problem.name, "sort/cpu_blocks", {**problem.definitions, "SIZE": _BLOCK, "LAST": last},
+        "sort/cpu_blocks", {**problem.definitions, "SIZE": _BLOCK, "LAST": last},
         {**memory, "blocks": blocks, **problem.geometry(problem.length, problem.keep)}, (problem.rows * blocks,), (1,),
     )  # fmt: skip
 
@@ -42,7 +42,7 @@ def _merge(problem: SortProblem, run: int, source: Workspace, target: Workspace,
     chunks = ceil_div(min(2 * run, problem.keep), _CHUNK)
     memory: Arguments = _RESULTS if last else {"merged": target}
     return problem.runtime.launch(
-        problem.name, "sort/cpu_merge", {**problem.definitions, "CHUNK": _CHUNK, "LAST": last},
+        "sort/cpu_merge", {**problem.definitions, "CHUNK": _CHUNK, "LAST": last},
         {
             "items": source, **memory, "run": run, "pairs": pairs, "chunks": chunks,
             **problem.geometry(problem.length, problem.keep),

@@ -16,15 +16,15 @@ Inputs = tuple[InputSpec | None, ...]
 
 
 def _sort(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
-    return _lower(runtime, "sort", inputs[0], outputs, params["axis"], params["descending"])
+    return _lower(runtime, inputs[0], outputs, params["axis"], params["descending"])
 
 
 def _topk(runtime: Runtime, inputs: Inputs, outputs: tuple[Spec, ...], params: Mapping[str, Any]) -> Launch | Declined:
-    return _lower(runtime, "topk", inputs[0], outputs, params["axis"], params["largest"])
+    return _lower(runtime, inputs[0], outputs, params["axis"], params["largest"])
 
 
 def _lower(
-    runtime: Runtime, name: str, x: InputSpec | None, outputs: tuple[Spec, ...], axis: int, descending: bool
+    runtime: Runtime, x: InputSpec | None, outputs: tuple[Spec, ...], axis: int, descending: bool
 ) -> Launch | Declined:
     """Sort each row; the results have as many elements to a row as are wanted."""
     if not isinstance(x, Spec):
@@ -32,7 +32,7 @@ def _lower(
     kept = rows_along((Spec(x.dtype, outputs[0].shape, x.strides, x.aligned), *outputs), axis)
     if isinstance(kept, Declined):
         return kept
-    problem = SortProblem(runtime, name, kept, x.shape[axis], x.strides[axis], x.dtype, descending)
+    problem = SortProblem(runtime, kept, x.shape[axis], x.strides[axis], x.dtype, descending)
     return radix.build(problem) if radix.fits(problem) else cpu_merge.build(problem)
 
 

@@ -18,7 +18,6 @@ class SortProblem:
     """Rows of x, of which the first `keep` elements in order are wanted, with their positions."""
 
     runtime: Runtime
-    name: str
     kept: StridedRows
     """x and both results, with as many elements to a row as are kept."""
     length: int

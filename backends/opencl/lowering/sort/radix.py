@@ -7,7 +7,7 @@ shaders/opencl/sort/top_k.cl), which leaves a problem of about the square root i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.kernels.tuning import Family, size_class
 from polyhal.hal.layout import Ref, contiguous
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 _DIGITS = 256
 _DIGIT_BITS = 8
@@ -90,7 +90,7 @@ def build(problem: SortProblem) -> Launch:
     builder.sort(_X, problem.length, _RESULTS)
     if len(builder.launches) == 1:
         return builder.launches[0]
-    return LaunchSequence(problem.name, builder.launches, tuple(builder.workspace))
+    return LaunchSequence(builder.launches, tuple(builder.workspace))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class _RadixSort:
             "LAST": "values" in args if last is None else last, **(more or {}),
         }  # fmt: skip
         launch = self._problem.runtime.launch(
-            self._problem.name, file, definitions, args, (groups * tile.group,), (tile.group,), kernel=kernel
+            file, definitions, args, (groups * tile.group,), (tile.group,), kernel=kernel
         )
         self.launches.append(launch)
 
@@ -207,10 +207,9 @@ def _inclusive_scan(runtime: Runtime, rows: int, length: int, place: Workspace) 
     launch = scan(runtime, "sum", spec, spec, 1, spec.dtype)
     assert not isinstance(launch, Declined)
     assert not launch.workspace
-    sums: Callable[..., None] = launch
 
     def run(*args: Any) -> None:
         counts = Ref(args[place.index], spec)
-        sums(counts, counts)
+        launch(counts, counts)
 
-    return LaunchSequence("sort", (run,))
+    return SimpleLaunch(launch.name, run)

@@ -93,7 +93,7 @@ def _attention_grad(
         definitions = {**call.definitions, **strategy.definitions, "KEYS": by_keys}
         groups = ceil_div(length, strategy.rows) * call.shape.count
         steps.append(runtime.launch(name, f"attention/{strategy.kernel}_grad", definitions, args, groups))
-    return LaunchSequence("attention_grad", steps, (call.shape.count * call.shape.t * 4,))
+    return LaunchSequence(steps, (call.shape.count * call.shape.t * 4,))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"attention": _attention, "attention_grad": _attention_grad}

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from polyhal.backends.common.launching.launch import LaunchSequence
@@ -25,7 +24,7 @@ from polyhal.backends.wgpu.lowering.support.windows import SubLaunch, too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 Places = tuple[int, int, int | None, int, int]
 """Argument indices of the matrix, the images, the bias, the output and the workspace."""
@@ -60,22 +59,22 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     phases = input_gradient(g, grad, weight, out)
     if g.stride == (1, 1):
         return _correlate(runtime, "conv2d_input_grad", phases[0], grad.dtype, out, places)
-    steps: list[Callable[..., None]] = []
+    steps: list[Launch] = []
     if sum(phase.n for phase in phases) < g.images * math.prod(g.size):
         steps.append(_zeros(runtime, out))
     for phase in phases:
         launch = _correlate(runtime, "conv2d_input_grad", phase, grad.dtype, out, places)
         steps.append(SubLaunch((grad, weight), (out,), (0, phase.a_offset, phase.out_offset)).bind(launch))
-    return LaunchSequence("conv2d_input_grad", steps)
+    return LaunchSequence(steps)
 
 
-def _zeros(runtime: Runtime, out: Spec) -> Callable[..., None]:
+def _zeros(runtime: Runtime, out: Spec) -> Launch:
     fill = copy.fill(runtime, out)
 
     def run(*args: Any) -> None:
         fill(0, args[2])
 
-    return run
+    return SimpleLaunch(fill.name, run)
 
 
 def _refusal(runtime: Runtime, c: Convolution) -> str:

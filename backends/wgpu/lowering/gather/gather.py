@@ -56,7 +56,7 @@ def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: Places) -
             )
             part = SubLaunch((first_spec, second_spec), (out_spec,), (first_offset, second_offset, out_offset))
             launches.append(part.bind(_launch(runtime, specs, step, places, (first, rows))))
-    return LaunchSequence("gather", launches)
+    return LaunchSequence(launches)
 
 
 def _rows_per_binding(runtime: Runtime, rows: int, nbytes: int) -> int:

@@ -20,7 +20,7 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 _LANES = 4
 _MAX_LOOP = 1 << 15
@@ -109,13 +109,13 @@ def _invocation_per_column(runtime: Runtime, sums: RowSums, step: int) -> Launch
 def within_loop_limit(count: int, launch: Callable[[int, int], Launch]) -> Launch:
     """Return consecutive launches `launch(first, last)` of at most as many indices as one invocation may loop over."""
     launches = [launch(first, min(first + _MAX_LOOP, count)) for first in range(0, count, _MAX_LOOP)]
-    return launches[0] if len(launches) == 1 else LaunchSequence(launches[0].name, launches)
+    return launches[0] if len(launches) == 1 else LaunchSequence(launches)
 
 
 def after_zeros(runtime: Runtime, launch: Launch, out: Spec, place: int) -> Launch:
     """Return `launch`, preceded by filling its argument `place` with zeros."""
     zero = copy.fill(runtime, out)
-    return LaunchSequence(launch.name, (lambda *args: zero(0, args[place]), launch))
+    return LaunchSequence((SimpleLaunch(zero.name, lambda *args: zero(0, args[place])), launch))
 
 
 def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:

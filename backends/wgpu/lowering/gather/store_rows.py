@@ -40,7 +40,7 @@ def _store_rows(
     definitions = {"BYTES": out.dtype.itemsize, "GROUP": size}
     store = runtime.launch("store_rows", "gather/store_rows", definitions, args, ceil_div(value.size, size))
     copy_in = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)
-    return LaunchSequence("store_rows", (copy_in, store))
+    return LaunchSequence((copy_in, store))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"store_rows": _store_rows}

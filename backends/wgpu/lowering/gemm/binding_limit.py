@@ -17,7 +17,7 @@ from polyhal.backends.common.problems.gemm import Matrix, Product
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous
-from polyhal.hal.protocol import Launch
+from polyhal.hal.protocol import Launch, SimpleLaunch
 
 Build = Callable[[Runtime, Product], Launch]
 Reduce = Callable[[Runtime, Product, int], Launch]
@@ -44,10 +44,9 @@ def halve(runtime: Runtime, p: Product, build: Build, reduce: Reduce) -> Launch 
     cuts = ((0, middle), (middle, length - middle))
     if axis != _K:
         halves = [_half(runtime, p, build, axis, start, size) for start, size in cuts]
-        return LaunchSequence("matmul", [run for run, _ in halves], _shared_workspace([w for _, w in halves]))
+        return LaunchSequence(halves, _shared_workspace(halves))
     halves = [_half(runtime, p, build, axis, start, size, split) for split, (start, size) in enumerate(cuts)]
-    steps: list[Callable[..., None]] = [*(run for run, _ in halves), reduce(runtime, p, len(cuts))]
-    return LaunchSequence("matmul", steps, (partial_bytes, *_shared_workspace([w for _, w in halves])))
+    return LaunchSequence([*halves, reduce(runtime, p, len(cuts))], (partial_bytes, *_shared_workspace(halves)))
 
 
 def _widest_axis(operands: Sequence[Spec], last: int) -> int:
@@ -67,15 +66,15 @@ def _operands(p: Product) -> tuple[Spec, Spec, Spec]:
     )
 
 
-def _shared_workspace(workspaces: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def _shared_workspace(launches: Sequence[Launch]) -> tuple[int, ...]:
     """Return the workspace that consecutive launches can share."""
-    return tuple(max(sizes) for sizes in zip_longest(*workspaces, fillvalue=0))
+    return tuple(max(sizes) for sizes in zip_longest(*(launch.workspace for launch in launches), fillvalue=0))
 
 
 def _half(
     runtime: Runtime, p: Product, build: Build, axis: int, start: int, length: int, split: int | None = None
-) -> tuple[Callable[..., None], tuple[int, ...]]:
-    """Return the launch for `length` elements of `axis`, as a function of the product's arguments, and its workspace.
+) -> Launch:
+    """Return the launch for `length` elements of `axis`, called with the product's arguments.
 
     With `split`, it stores its sums as that split in the first workspace of the product; its own workspace follows.
     """
@@ -111,4 +110,4 @@ def _half(
             refs.append(Ref(args[bias].handle, args[bias].spec, args[bias].offset + bias_move))
         launch(*refs, *args[p.workspace + (split is not None) :])
 
-    return run, launch.workspace
+    return SimpleLaunch(launch.name, run, launch.workspace)

@@ -50,4 +50,4 @@ def with_reduction(runtime: Runtime, p: Product, multiply: DispatchLaunch, split
     if splits == 1:
         return multiply
     nbytes = splits * p.count * p.m * p.n * p.sum_dtype.itemsize
-    return LaunchSequence(multiply.name, (multiply, reduce(runtime, p, splits)), (nbytes,))
+    return LaunchSequence((multiply, reduce(runtime, p, splits)), (nbytes,))

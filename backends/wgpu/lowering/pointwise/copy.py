@@ -25,13 +25,13 @@ _ELEMENTS = {4: "u32", 8: "vec2<u32>"}
 
 def copy(runtime: Runtime, source: Spec, target: Spec) -> Launch:
     """Return a launch (source, target) for equal shapes of any strides and dtypes."""
-    return _transpose(runtime, source, target) or group(runtime, "copy", (source,), (target,), (), (0,))
+    return _transpose(runtime, source, target) or group(runtime, (source,), (target,), (), (0,))
 
 
 def fill(runtime: Runtime, target: Spec) -> Launch:
     """Return a launch (number, target) for any strides."""
     number = dtypes.float32 if target.dtype.kind == "float" else target.dtype
-    return group(runtime, "fill", (ScalarSpec(number),), (target,), (), (0,))
+    return group(runtime, (ScalarSpec(number),), (target,), (), (0,))
 
 
 def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:

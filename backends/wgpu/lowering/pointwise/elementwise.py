@@ -64,7 +64,6 @@ class _Body:
 
 def group(
     runtime: Runtime,
-    name: str,
     inputs: Sequence[InputSpec | None],
     outputs: Sequence[Spec],
     steps: Sequence[ExpressionStep],
@@ -77,8 +76,8 @@ def group(
     """
     parts = split(runtime, inputs, outputs)
     if parts is not None:
-        launches = [part.bind(group(runtime, name, part.inputs, part.outputs, steps, results)) for part in parts]
-        return LaunchSequence(name, launches)
+        launches = [part.bind(group(runtime, part.inputs, part.outputs, steps, results)) for part in parts]
+        return LaunchSequence(launches)
     axes, operands = merge_axes(inputs, outputs)
     width, lanes = _width(axes, operands, len(inputs))
     body = _Body()
@@ -116,7 +115,7 @@ def group(
         if o.access == "strided":
             args[f"t_{operand}"] = o.strides[-1]
     args |= {**body.args, "inner": axes[-1], "chunks": chunks, "items": items}
-    return runtime.launch(name, "pointwise/elementwise", definitions, args, ceil_div(items, size))
+    return runtime.launch("pointwise_elementwise", "pointwise/elementwise", definitions, args, ceil_div(items, size))
 
 
 _FLOAT: frozenset[RegisterClass] = frozenset({"float", "bool"})

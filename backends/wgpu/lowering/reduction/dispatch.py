@@ -7,7 +7,6 @@ splits, which a second pass combines. The splits depend on shapes and device onl
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
@@ -23,7 +22,7 @@ from polyhal.backends.wgpu.lowering.support import group_reduce
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 
 _MIN_TERMS = 32
 """Terms per invocation below which a second pass costs more than it saves."""
@@ -43,7 +42,7 @@ def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, out: Spec) -> 
     whole = len(term_windows) == len(windows[0]) == len(windows[1]) == 1
     partial_type = partial_dtype(op, x.dtype, out.dtype)
     divisor = axes.length if op == "mean" else 0
-    launches: list[Callable[..., None]] = []
+    launches: list[Launch] = []
     for (a, first), (b, second) in itertools.product(*windows[:2]):
         kept, at = (first, second), a * width + b
         aligned = out.aligned and at % ALIGNMENT == 0
@@ -64,7 +63,7 @@ def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, out: Spec) -> 
     if len(launches) == 1:
         return launch
     nbytes = total * lengths[0] * lengths[1] * partial_type.itemsize
-    return LaunchSequence(f"reduce.{op}", launches, () if total == 1 else (nbytes,))
+    return LaunchSequence(launches, () if total == 1 else (nbytes,))
 
 
 def _window_spec(x: Spec, axes: Axes) -> Spec:
@@ -73,13 +72,13 @@ def _window_spec(x: Spec, axes: Axes) -> Spec:
     return Spec(x.dtype, tuple(n for n, _ in all_axes), tuple(s for _, s in all_axes), False)
 
 
-def _on_window(launch: Launch, source: Spec, offset: int, results: Spec, at: int) -> Callable[..., None]:
+def _on_window(launch: Launch, source: Spec, offset: int, results: Spec, at: int) -> Launch:
     """Return the launch of a window as a function of the arguments of the whole reduction."""
 
     def run(x: Ref, out: Ref, *workspace: Any) -> None:
         launch(Ref(x.handle, source, x.offset + offset), Ref(out.handle, results, out.offset + at), *workspace)
 
-    return run
+    return SimpleLaunch(launch.name, run)
 
 
 def _windows(axis: Axis, length: int) -> list[Window]:

@@ -136,7 +136,7 @@ def _forward(
             },
         ),
     )  # fmt: skip
-    return LaunchSequence("batch_norm", launches, (launcher.workspace,))
+    return LaunchSequence(launches, (launcher.workspace,))
 
 
 def _backward(
@@ -170,7 +170,7 @@ def _backward(
             definitions, {**images, **affine, "mean": Tensor(3), "variance": Tensor(4), "out": Tensor(5), **sums}
         ),
     )  # fmt: skip
-    return LaunchSequence("batch_norm_grad", launches, (launcher.workspace, launcher.channels * _PAIR))
+    return LaunchSequence(launches, (launcher.workspace, launcher.channels * _PAIR))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"batch_norm": _forward, "batch_norm_grad": _backward}

@@ -28,7 +28,7 @@ def _forward(
     if too_large(runtime, logits):
         if logits.shape[0] == 1:
             return Declined(_ROW_TOO_LARGE)
-        return rows.in_halves("cross_entropy", runtime, _forward, inputs, outputs, params, 0)
+        return rows.in_halves(runtime, _forward, inputs, outputs, params, 0)
     arranged = rows.arrange(runtime, {"x": logits}, 1)
     if isinstance(arranged, Declined):
         return arranged
@@ -54,7 +54,7 @@ def _backward(
     if too_large(runtime, logits, outputs[0]):
         if logits.shape[0] == 1:
             return Declined(_ROW_TOO_LARGE)
-        return rows.in_halves("cross_entropy_grad", runtime, _backward, inputs, outputs, params, 0)
+        return rows.in_halves(runtime, _backward, inputs, outputs, params, 0)
     arranged = rows.arrange(runtime, {"x": logits, "dx": outputs[0]}, 1)
     if isinstance(arranged, Declined):
         return arranged

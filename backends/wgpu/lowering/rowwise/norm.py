@@ -58,7 +58,7 @@ def _forward(centred: bool) -> LoweringFunction:
             if x.ndim == 1 or x.shape[0] == 1:
                 return Declined("a row is larger than what a kernel can see at once")
             whole = frozenset(range(1, len(inputs)))
-            return rows.in_halves("norm_rows", runtime, lower, inputs, outputs, params, 0, whole)
+            return rows.in_halves(runtime, lower, inputs, outputs, params, 0, whole)
         arranged = rows.arrange(runtime, {"x": x, "out": out}, x.ndim - 1)
         if isinstance(arranged, Declined):
             return arranged
@@ -102,7 +102,7 @@ def _backward(centred: bool) -> LoweringFunction:
             result = single_pass.Operand(Tensor(first_output + 1 + i), out.dtype, out.aligned)
             totals.append(single_pass.reduce(runtime, "sum", source, axes, single_pass.Target(result, (0, 1))))
         nbytes = splits * arranged.length * len(totals) * dtypes.float32.itemsize
-        return LaunchSequence("norm_grad", (input_grad, partial, *totals), (nbytes,))
+        return LaunchSequence((input_grad, partial, *totals), (nbytes,))
 
     return lower
 

@@ -31,7 +31,7 @@ def _lowering(kernel: str, operands: Sequence[str], log: bool) -> LoweringFuncti
             if not axes:
                 return Declined("a row is larger than what a kernel can see at once")
             widest = max(axes, key=lambda i: max(specs[0].shape[i] * abs(s.strides[i]) for s in specs))
-            return rows.in_halves(kernel, runtime, lower, inputs, outputs, params, widest)
+            return rows.in_halves(runtime, lower, inputs, outputs, params, widest)
         arranged = rows.arrange(runtime, dict(zip(operands, specs, strict=True)), params["axis"], len(operands) - 1)
         if isinstance(arranged, Declined):
             return arranged

@@ -107,7 +107,7 @@ def _lanes(runtime: Runtime, strided: StridedRows, width: int, kept: int) -> int
 
 
 def in_halves(
-    name: str, runtime: Runtime, lower: LoweringFunction, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...],
+    runtime: Runtime, lower: LoweringFunction, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...],
     params: Mapping[str, Any], axis: int, whole: frozenset[int] = frozenset(),
 ) -> Launch | Declined:  # fmt: skip
     """Lower an op over rows beyond the binding size limit: half of `axis` at a time, with the operands `whole` undivided."""
@@ -117,4 +117,4 @@ def in_halves(
         if isinstance(launch, Declined):
             return launch
         launches.append(half.bind(launch))
-    return LaunchSequence(name, launches)
+    return LaunchSequence(launches)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, broadcast_strides, extent
-from polyhal.hal.protocol import InputSpec, Launch
+from polyhal.hal.protocol import InputSpec, Launch, SimpleLaunch
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class SubLaunch:
     outputs: tuple[Spec, ...]
     offsets: tuple[int, ...]
 
-    def bind(self, launch: Launch) -> Callable[..., None]:
+    def bind(self, launch: Launch) -> Launch:
         """Return `launch`, made for these specs, as a function of the arguments of the whole launch."""
         specs = (*self.inputs, *self.outputs)
 
@@ -30,7 +30,7 @@ class SubLaunch:
                 for a, s, o in zip(args, specs, self.offsets, strict=True)
             ])  # fmt: skip
 
-        return run
+        return SimpleLaunch(launch.name, run)
 
 
 def too_large(runtime: Runtime, *specs: Spec) -> bool:

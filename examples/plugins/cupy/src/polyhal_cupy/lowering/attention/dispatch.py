@@ -69,7 +69,7 @@ def _attention(
         pointer_bytes = max(pointer_bytes, products.arrays.nbytes)
     elements = parts[0].count * t * s
     term_bytes = (elements * q.dtype.itemsize,) * 2 + (parts[0].count * t * e * 4,) if softmax.split else ()
-    return LaunchSequence("attention", steps, (pointer_bytes, elements * itemsize, *term_bytes))
+    return LaunchSequence(steps, (pointer_bytes, elements * itemsize, *term_bytes))
 
 
 def _attention_grad(
@@ -125,7 +125,7 @@ def _attention_grad(
     term_bytes = (
         (elements * q.dtype.itemsize,) * 4 + (parts[0].count * max(t * d, s * d, s * e) * 4,) if softmax.split else ()
     )
-    return LaunchSequence("attention_grad", steps, (pointer_bytes, *(elements * real.itemsize,) * 2, *term_bytes))
+    return LaunchSequence(steps, (pointer_bytes, *(elements * real.itemsize,) * 2, *term_bytes))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"attention": _attention, "attention_grad": _attention_grad}

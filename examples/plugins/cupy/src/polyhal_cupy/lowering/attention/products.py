@@ -8,6 +8,7 @@ from typing import Any
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT, Ref, contiguous
+from polyhal.hal.protocol import SimpleLaunch
 from polyhal_cupy.lowering.attention.problem import AttentionProblem, Band, Part, score_dtype
 from polyhal_cupy.lowering.gemm.cublas import BatchedGemm, Matrices, Step, contiguous_matrices
 from polyhal_cupy.lowering.gemm.pointers import PointerArrays
@@ -96,4 +97,4 @@ class AttentionProducts:
             result = args[out]
             copy(Ref(args[accumulator], wide), Ref(result.handle, narrow, result.offset + offset))
 
-        return step
+        return SimpleLaunch(copy.name, step)

@@ -15,7 +15,7 @@ from polyhal.backends.common.problems.conv import Geometry
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import ALIGNMENT, Ref, Spec, contiguous
-from polyhal.hal.protocol import Declined, InputSpec, Launch
+from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
 from polyhal_cupy import blas
 from polyhal_cupy.lowering.conv.im2col import ConvSteps
 from polyhal_cupy.lowering.gemm.cublas import BatchedGemm, Matrices
@@ -88,7 +88,7 @@ def _forward(
             ),
             "conv2d.product",
         )  # fmt: skip
-    return steps.build("conv2d")
+    return steps.build()
 
 
 def _input_grad(
@@ -119,7 +119,7 @@ def _input_grad(
         )
         if not direct:
             steps.col2im(dx, columns, 2, (first, images), g.pixels, span)
-    return steps.build("conv2d_input_grad")
+    return steps.build()
 
 
 def _weight_grad(
@@ -161,8 +161,8 @@ def _weight_grad(
     if sum_dtype is not dw.dtype:
         total = contiguous(sum_dtype, dw.shape)
         copy = copy_launch(runtime, total, dw)
-        steps.add(lambda *args: copy(Ref(args[target], total), args[2]))
-    return steps.build("conv2d_weight_grad")
+        steps.add(SimpleLaunch(copy.name, lambda *args: copy(Ref(args[target], total), args[2])))
+    return steps.build()
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

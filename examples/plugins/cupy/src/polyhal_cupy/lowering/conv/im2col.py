@@ -12,7 +12,7 @@ from polyhal.backends.common.launching.launch import LaunchSequence
 from polyhal.backends.common.problems.conv import Geometry
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 from polyhal_cupy.launch import Parameter, Pointer, ints, longs, uints, ulongs
 from polyhal_cupy.lowering.gemm.cublas import BatchedGemm, Step, multiply
 from polyhal_cupy.lowering.pointwise.copy import copy as copy_launch
@@ -63,7 +63,7 @@ class ConvSteps:
             source = args[place]
             copy(Ref(source.handle, view, source.offset + offset), Ref(args[workspace], target))
 
-        self._steps.append(run)
+        self._steps.append(SimpleLaunch(copy.name, run))
         return workspace
 
     def im2col(self, x: Spec, place: int, target: int, part: tuple[int, int], p_step: int, n_step: int) -> None:
@@ -102,8 +102,8 @@ class ConvSteps:
             self._runtime.launch(kernel, "conv/im2col", definitions, parameters, blocks, _BLOCK, kernel=kernel)
         )
 
-    def build(self, name: str) -> Launch | Declined:
+    def build(self) -> Launch | Declined:
         """Return the launch, unless cuBLAS does not support the strides of an operand."""
         if self._failed:
             return Declined("cuBLAS does not support the strides of an operand")
-        return LaunchSequence(name, self._steps, tuple(self._sizes))
+        return LaunchSequence(self._steps, tuple(self._sizes))

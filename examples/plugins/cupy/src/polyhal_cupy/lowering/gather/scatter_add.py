@@ -62,7 +62,7 @@ def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launc
 
 def after_zeros(runtime: Runtime, out: Spec, place: int, launch: KernelLaunch) -> Launch:
     """Return `launch`, preceded by filling its argument `place` with zeros."""
-    return LaunchSequence(launch.name, (copy.zero(runtime, out, place), launch))
+    return LaunchSequence((copy.zero(runtime, out, place), launch))
 
 
 def _scatter_rows(

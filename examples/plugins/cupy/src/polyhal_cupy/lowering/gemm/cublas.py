@@ -10,6 +10,7 @@ from typing import Any
 
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import contiguous_strides
+from polyhal.hal.protocol import SimpleLaunch
 from polyhal_cupy import blas
 from polyhal_cupy.launch import address
 from polyhal_cupy.runtime import Runtime
@@ -113,4 +114,4 @@ def multiply(runtime: Runtime, p: BatchedGemm, name: str = "matmul") -> Step | N
 
         runtime.call(name, work)
 
-    return step
+    return SimpleLaunch(name, step)

@@ -12,7 +12,7 @@ from polyhal.backends.common.launching.launch import LaunchSequence
 from polyhal.backends.common.problems import gemm
 from polyhal.backends.common.problems.gemm import Matrix
 from polyhal.hal.layout import Ref, Spec, contiguous
-from polyhal.hal.protocol import Declined, Launch
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 from polyhal_cupy import blas
 from polyhal_cupy.lowering.gemm import strided
 from polyhal_cupy.lowering.gemm.cublas import BatchedGemm, Matrices, Step, contiguous_matrices, multiply
@@ -34,7 +34,7 @@ def build(runtime: Runtime, p: gemm.Product) -> Launch | Declined:
     arrays = PointerArrays(runtime, p.workspace, p.batch)
     step = arrays.multiply(product)
     if step is not None:
-        return LaunchSequence("matmul", [*steps, *arrays.fill(), step], (arrays.nbytes,) if arrays.nbytes else ())
+        return LaunchSequence([*steps, *arrays.fill(), step], (arrays.nbytes,) if arrays.nbytes else ())
     left, right = contiguous(p.dtype, (*p.batch, p.m, p.k)), contiguous(p.dtype, (*p.batch, p.k, p.n))
     copies = [
         _copy_to_workspace(runtime, p.left, left, p.workspace),
@@ -47,7 +47,7 @@ def build(runtime: Runtime, p: gemm.Product) -> Launch | Declined:
     )  # fmt: skip
     step = multiply(runtime, product)
     assert step is not None
-    return LaunchSequence("matmul", [*steps, *copies, step], (left.nbytes, right.nbytes))
+    return LaunchSequence([*steps, *copies, step], (left.nbytes, right.nbytes))
 
 
 def _matrices(m: Matrix) -> Matrices:
@@ -63,7 +63,7 @@ def _copy_to_workspace(runtime: Runtime, m: Matrix, dense: Spec, workspace: int)
         operand = args[m.place]
         copy(Ref(operand.handle, source, operand.offset), Ref(args[workspace], dense))
 
-    return run
+    return SimpleLaunch(copy.name, run)
 
 
 def _broadcast_bias(runtime: Runtime, p: gemm.Product, place: int) -> Launch:

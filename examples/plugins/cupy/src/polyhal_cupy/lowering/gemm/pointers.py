@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.hal.protocol import SimpleLaunch
 from polyhal_cupy import blas
 from polyhal_cupy.launch import StructLaunch, address
 from polyhal_cupy.lowering.gemm import cublas
@@ -62,7 +63,7 @@ class PointerArrays:
             at = args[self._place] + first
             self._runtime.call(name, lambda: run(at, at + span, at + 2 * span))
 
-        return step
+        return SimpleLaunch(name, step)
 
     def fill(self) -> list[Step]:
         """Return the launch that writes the pointer arrays, to run before the products; none if they are empty."""

@@ -17,18 +17,18 @@ _TILE, _BLOCK = 32, 256
 
 def copy(runtime: Runtime, source: Spec, target: Spec, places: tuple[int, int] = (0, 1)) -> Launch:
     """Return a launch for equal shapes of any strides and dtypes; `places` are the argument indices of source and target."""
-    return _transpose(runtime, source, target, places) or group(runtime, "copy", (source,), (target,), (), (0,), places)
+    return _transpose(runtime, source, target, places) or group(runtime, (source,), (target,), (), (0,), places)
 
 
 def fill(runtime: Runtime, target: Spec) -> Launch:
     """Return a launch (number, target) for any strides."""
-    return group(runtime, "fill", (ScalarSpec(number_dtype(target.dtype)),), (target,), (), (0,))
+    return group(runtime, (ScalarSpec(number_dtype(target.dtype)),), (target,), (), (0,))
 
 
 def zero(runtime: Runtime, target: Spec, place: int) -> Launch:
     """Return a launch that writes zeros to the argument with index `place`."""
     launch = fill(runtime, target)
-    return SimpleLaunch("fill", lambda *args: launch(0, args[place]))
+    return SimpleLaunch(launch.name, lambda *args: launch(0, args[place]))
 
 
 def number_dtype(dtype: DType) -> DType:

@@ -94,7 +94,6 @@ class _Text:
 
 def group(
     runtime: Runtime,
-    name: str,
     inputs: Sequence[InputSpec | None],
     outputs: Sequence[Spec],
     steps: Sequence[ExpressionStep],
@@ -127,7 +126,9 @@ def group(
     }
     geometry = [Constant(n, space.index) for n in (space.axes[-1], space.chunks, space.items)]
     blocks = ceil_div(space.items, _BLOCK)
-    return runtime.launch(name, "pointwise/elementwise", definitions, [*text.bindings, *geometry], blocks, _BLOCK)
+    return runtime.launch(
+        "pointwise_elementwise", "pointwise/elementwise", definitions, [*text.bindings, *geometry], blocks, _BLOCK
+    )
 
 
 def _lay_out(inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Space:

@@ -63,7 +63,7 @@ def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, out: Spec) -> 
         joined = Axes(((1, 0), (axes.results, 1)), ((1, 0), (parts, axes.results)))
     # Partial results of `any` and `all` are numbers already, which the same operation joins.
     second = make(runtime, _Pass(op, held, out.dtype, held, True, joined, 1, axes.length, 2, 1))
-    return LaunchSequence(first.name, [first, second], (parts * axes.results * held.itemsize,))
+    return LaunchSequence([first, second], (parts * axes.results * held.itemsize,))
 
 
 def _row_parts(runtime: Runtime, axes: Axes) -> int:

@@ -58,7 +58,7 @@ def _forward(
         _GROUP,
         kernel="batch_apply",
     )
-    return LaunchSequence("batch_norm", (statistics, apply))
+    return LaunchSequence((statistics, apply))
 
 
 def _backward(
@@ -83,7 +83,7 @@ def _backward(
         [*pointers(*present, 5, 8), *layout], ceil_div(x.size, _GROUP),
         _GROUP, kernel="batch_input_grad",
     )  # fmt: skip
-    return LaunchSequence("batch_norm_grad", (sums, apply), (2 * planes.channels * accumulator(x.dtype).itemsize,))
+    return LaunchSequence((sums, apply), (2 * planes.channels * accumulator(x.dtype).itemsize,))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"batch_norm": _forward, "batch_norm_grad": _backward}

@@ -83,7 +83,7 @@ def _backward(centred: bool) -> LoweringFunction:
         weights, workspace = _weights(
             runtime, name, found, arranged, len(inputs), len(outputs), outputs[1].dtype, centred
         )
-        return LaunchSequence(name, (input_grad, *weights), (workspace,))
+        return LaunchSequence((input_grad, *weights), (workspace,))
 
     return lower
 
