@@ -116,7 +116,7 @@ class ArgumentBinder:
 
 
 class _KernelBinder(ArgumentBinder):
-    """Binds kernels of OpenCL C and CUDA C."""
+    """Binds the parameters of a kernel in OpenCL C or CUDA C."""
 
     def bound(self, offsets: bool) -> list[Bound]:
         found: list[Bound] = []
