@@ -72,7 +72,7 @@ def _conv_wgmma(cpu: bool, units: int, bf16_terms: int, *shape_and_splittable: A
 
 def _reduction(cpu: bool, units: int, k0: int, k1: int, r0: int, r1: int, rows: bool, workers: int) -> tuple[int, ...]:
     axes = Axes(((k0, k1 * r0 * r1), (k1, r0 * r1 if rows else 1)), ((r0, r1), (r1, 1 if rows else k1)))
-    return (reduction.parts(runtime(cpu, units), axes, *([workers] if workers else [])),)
+    return (reduction.split_terms(runtime(cpu, units), axes, *([workers] if workers else [])),)
 
 
 def _fused(cpu: bool, units: int, kept: list[int], reduced: list[int], by_rows: bool) -> tuple[int, ...]:
