@@ -38,6 +38,8 @@ _ANY_SUBGROUP_SIZE = (4, 128)
 """The bounds of the WebGPU specification."""
 _MAX_IMMEDIATE_SIZE = 128
 """Bytes that every Vulkan device has."""
+MAX_PARAMETER_WORDS = _MAX_IMMEDIATE_SIZE // 4
+"""Words of 32 bits that the parameters of a launch may take, so that it works on every device."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,6 @@ class DispatchLaunch:
     def __init__(
         self,
         runtime: Runtime,
-        name: str,
         pipeline: Pipeline,
         make_aliased: Callable[[], Pipeline],
         arguments: BoundArguments,
@@ -81,7 +80,7 @@ class DispatchLaunch:
     ) -> None:
         """`make_aliased` builds the variant in which one buffer is both read and written. `workspace` is in bytes."""
         self._runtime = runtime
-        self.name = name
+        self.name = pipeline.name
         self.workspace = workspace
         self._pipeline = pipeline
         self._make_aliased = make_aliased

@@ -51,7 +51,6 @@ class Runtime:
 
     def launch(
         self,
-        name: str,
         source: str,
         definitions: Definitions,
         args: Arguments,
@@ -59,7 +58,7 @@ class Runtime:
         *,
         workspace: tuple[int, ...] = (),
     ) -> DispatchLaunch:
-        """Return a launch of shaders/wgsl/`source`.wgsl over at least `groups` groups.
+        """Return a launch of shaders/wgsl/`source`.wgsl over at least `groups` groups, named as the path with `_` for `/`.
 
         `args` binds every parameter of the kernel by name (see `backends.wgpu.arguments`). Raises KernelBuildError, and
         KernelArgumentError if `args` do not fit the kernel.
@@ -69,18 +68,18 @@ class Runtime:
         """
 
         def build(access: str) -> Pipeline:
-            return self.pipelines.pipeline(name, source, {**definitions, "ACCESS": access})
+            return self.pipelines.pipeline(source, {**definitions, "ACCESS": access})
 
         pipeline = build("read")
         bound = bind(pipeline.signature, args)
         rows = ceil_div(groups, self.features.max_groups)
         grid = (ceil_div(groups, rows), rows)
-        return DispatchLaunch(self, name, pipeline, lambda: build("read_write"), bound, grid, workspace)
+        return DispatchLaunch(self, pipeline, lambda: build("read_write"), bound, grid, workspace)
 
     def patch(self, allocation: Allocation, word: int, mask: int, bits: int) -> None:
         """Replace the bits of `mask` in one word of a buffer."""
         args: Arguments = {"words": Workspace(0), "word": word, "mask": mask, "bits": bits}
-        self.launch("patch", "lib/patch", {}, args, 1)(allocation)
+        self.launch("lib/patch", {}, args, 1)(allocation)
 
     def finish(self) -> None:
         """Submit everything and wait for it."""

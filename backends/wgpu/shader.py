@@ -59,18 +59,19 @@ class PipelineCache:
         text = self._templates.get_template(f"{source}.wgsl").render({**facts, **definitions})
         return _BLANK_LINES.sub("\n", text)
 
-    def pipeline(self, name: str, source: str, definitions: Definitions) -> Pipeline:
+    def pipeline(self, source: str, definitions: Definitions) -> Pipeline:
         """Return the pipeline of a shader file. Raises KernelBuildError."""
         text = self.render(source, definitions)
         pipeline = self._pipelines.get(text)
         if pipeline is None:
-            pipeline = self._pipelines[text] = self._build(name, source, text)
+            pipeline = self._pipelines[text] = self._build(source, text)
         return pipeline
 
-    def _build(self, name: str, source: str, text: str) -> Pipeline:
+    def _build(self, source: str, text: str) -> Pipeline:
         import wgpu
 
         access, signature = binding_access(text), read_signature(source, text)
+        name = signature.kernel
         try:
             module = compile_module(self._device, text, name, checked=env.debug())
             layout = self._device.create_bind_group_layout(

@@ -25,7 +25,7 @@ def binding_access(text: str) -> dict[int, str]:
 def read_signature(source: str, text: str) -> KernelSignature:
     """Return the signature of shaders/wgsl/`source`.wgsl from its rendered text: buffers by binding, then the struct's members.
 
-    Raises ValueError if it cannot be read.
+    The kernel's name is the path with `_` for `/`. Raises ValueError if it cannot be read.
     """
     buffers = sorted((int(number), name) for number, _, name in _BINDING.findall(text))
     if [number for number, _ in buffers] != list(range(len(buffers))):
@@ -33,7 +33,7 @@ def read_signature(source: str, text: str) -> KernelSignature:
     parameters = [KernelParameter(name, "global") for _, name in buffers]
     struct = _STRUCT.search(text)
     members = _members(struct[1]) if struct else ()
-    return KernelSignature(f"{source}.wgsl", source.rpartition("/")[2], (*parameters, *members))
+    return KernelSignature(f"{source}.wgsl", source.replace("/", "_"), (*parameters, *members))
 
 
 def parameter_bytes(signature: KernelSignature) -> int:

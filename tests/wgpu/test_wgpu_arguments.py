@@ -109,7 +109,7 @@ def test_unsigned_members_take_negative_strides() -> None:
 def test_arguments_that_do_not_fit_are_errors(changed: dict[str, object], words: str) -> None:
     with pytest.raises(
         KernelArgumentError,
-        match=rf"^\[kernel\] the argument {words}.*; see the kernel's parameters in family/kernel.wgsl",
+        match=rf"^\[family_kernel\] the argument {words}.*; see the kernel's parameters in family/kernel.wgsl",
     ):
         bind(SIGNATURE, arguments(**changed))
 

@@ -12,13 +12,14 @@ import pytest
 from native_harness import Harness
 
 from polyhal.backends.common.launching.kernel_arguments import KernelArgumentError
-from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.launching.launch import Tensor, Workspace
 from polyhal.backends.wgpu import discovery, encoder, error_mapping, native
 from polyhal.backends.wgpu.backend import WGPUBackend, create, open_adapter
 from polyhal.backends.wgpu.capabilities import WGPUFeatures
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import BackendError, DeviceLostError, DeviceUnavailableError, KernelBuildError, OutOfMemoryError
+from polyhal.hal.layout import contiguous
 from polyhal.hal.protocol import Feature, features_of
 
 
@@ -200,29 +201,30 @@ def test_threads_may_launch_at_once(device: Any) -> None:
 
 def test_a_shader_that_does_not_compile_shows_its_text(device: Any) -> None:
     definitions = {"COMPUTE": ["let r2 = nonsense;"]}
-    with pytest.raises(KernelBuildError, match=r"(?s)'broken' does not compile.*\n +\d+ \| .*nonsense") as caught:
-        device.backend.runtime.launch("broken", "pointwise/elementwise", definitions, {}, 1)
+    problem = r"(?s)'pointwise_elementwise' does not compile.*\n +\d+ \| .*nonsense"
+    with pytest.raises(KernelBuildError, match=problem) as caught:
+        device.backend.runtime.launch("pointwise/elementwise", definitions, {}, 1)
     assert "nonsense" in caught.value.gist
 
 
 def test_a_launch_with_an_argument_of_no_parameter_is_an_error(device: Any) -> None:
     args = {"a0": Tensor(0), "a1": Tensor(1), "a2": Tensor(2), "inner": 1, "chunk": 1, "chunks": 1, "items": 1}
     with pytest.raises(
-        KernelArgumentError, match=r"\[elementwise\] the argument 'chunk' is no parameter .* chunks; see"
+        KernelArgumentError, match=r"\[pointwise_elementwise\] the argument 'chunk' is no parameter .* chunks; see"
     ):
-        device.backend.runtime.launch("add", "pointwise/elementwise", {"GROUP": 32}, args, 1)
+        device.backend.runtime.launch("pointwise/elementwise", {"GROUP": 32}, args, 1)
 
 
-def test_a_refused_launch_names_its_op(device: Any) -> None:
+def test_a_refused_launch_names_its_kernel(device: Any) -> None:
     """Validation speaks of the whole submission; the error names the one launch that caused it."""
     recorder = device.backend.runtime.encoder
     x = device.upload(np.ones(10, np.float32))
     device.backend.binary("add", x, x, x)
-    args = {"a0": Tensor(0), "a1": Tensor(1), "a2": Tensor(2), "inner": 1, "chunks": 1, "items": 1}
-    launch = device.backend.runtime.launch("culprit", "pointwise/elementwise", {}, args, 1)
+    args = {"words": Workspace(0), "word": 0, "mask": 0, "bits": 0}
+    launch = device.backend.runtime.launch("lib/patch", {}, args, 1)
     launch._grid = (65536, 1)
-    launch(x, x, device.empty(dtypes.float32, (10,)))
-    with pytest.raises(BackendError, match=r"\[culprit\] launching 65536 x 1 groups"):
+    launch(device.backend.runtime.memory.allocate(4))
+    with pytest.raises(BackendError, match=r"\[lib_patch\] launching 65536 x 1 groups"):
         recorder.flush()
     device.backend.binary("add", x, x, x)
     assert (device.download(x) >= 2).all()
@@ -240,6 +242,14 @@ def test_native_errors_become_typed_ones(words: str, expected: type[Exception]) 
     error = error_mapping.translate(RuntimeError(words), "softmax", "submitting 3 launches", "a device")
     assert type(error) is expected
     assert str(error).startswith(f"[softmax] submitting 3 launches failed with RuntimeError: {words}")
+
+
+def test_launches_are_named_after_their_shaders(device: Any) -> None:
+    x, total = contiguous(dtypes.float32, (8, 40)), contiguous(dtypes.float32, ())
+    lower = device.backend.lower
+    assert lower("softmax", (x,), (x,), {"axis": -1}).name == "rowwise_softmax"
+    assert lower("log_softmax", (x,), (x,), {"axis": -1}).name == "rowwise_softmax"
+    assert lower("sum_of_squares", (x, x), (total,), {}).name == "optim_sum_of_squares, reduction_rows"
 
 
 def test_profiling_times_every_launch(device: Any) -> None:

@@ -11,6 +11,7 @@ from polyhal.backends.common.codegen.templating import SourceFolder
 from polyhal.backends.wgpu.dialect import WGSLDialect
 from polyhal.backends.wgpu.native import compile_module
 from polyhal.backends.wgpu.shader import environment
+from polyhal.backends.wgpu.signature import read_signature
 from polyhal.hal import dtypes
 
 SHADERS = [name for name in SourceFolder("polyhal.shaders.wgsl").names() if name.endswith(".wgsl")]
@@ -26,6 +27,12 @@ def test_compiles_alone(device: Any, name: str) -> None:
 def test_compiles_with_the_features_of_the_device(device: Any, name: str) -> None:
     runtime = device.backend.runtime
     compile_module(runtime.device, runtime.pipelines.render(name.removesuffix(".wgsl"), {}), name)
+
+
+def test_the_name_of_a_shader_leads_to_one_file() -> None:
+    """`explain` and the profiler print it: the path with `_` for `/`."""
+    names = [read_signature(name.removesuffix(".wgsl"), "").kernel for name in SHADERS]
+    assert len(set(names)) == len(names)
 
 
 def test_every_float_function_of_the_expressions_exists() -> None:

@@ -30,9 +30,12 @@ def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Laun
     }  # fmt: skip
     out_args: Args = {"out": Tensor(1)}
     partial: Args = {"values": Workspace(2), "positions": Workspace(3)}
-    first = (_rows if axes.by_rows else _columns)(
-        runtime, x, axes, splits, definitions, {"x": Tensor(0), **(partial if splits > 1 else out_args)}, wide
-    )  # fmt: skip
+    args: Args = {"x": Tensor(0), **(partial if splits > 1 else out_args)}
+    first: Launch | Declined
+    if axes.by_rows:
+        first = _rows(runtime, x, axes, splits, definitions, args)
+    else:
+        first = _columns(runtime, axes, splits, definitions, args, wide)
     if splits == 1 or isinstance(first, Declined):
         return first
     lanes = split.lanes(runtime, splits)
@@ -47,8 +50,7 @@ def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Laun
 
 
 def _rows(
-    runtime: Runtime, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args,
-    wide: bool,
+    runtime: Runtime, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args
 ) -> Launch:  # fmt: skip
     terms = ceil_div(axes.length, splits)
     lanes = split.lanes(runtime, terms)
@@ -61,8 +63,7 @@ def _rows(
 
 
 def _columns(
-    runtime: Runtime, x: Spec, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args,
-    wide: bool,
+    runtime: Runtime, axes: Axes, splits: int, definitions: dict[str, str | int | bool], memory: Args, wide: bool
 ) -> Launch | Declined:  # fmt: skip
     terms = ceil_div(axes.length, splits)
     if terms >= 1 << 31:

@@ -9,6 +9,7 @@ from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.attention import refusal
+from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.lowering.attention import cpu, tiles
 from polyhal.backends.wgpu.lowering.attention.arguments import describe
 from polyhal.backends.wgpu.lowering.support.windows import too_large
@@ -18,9 +19,6 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
-
-_MAX_WORDS = 32
-"""Parameter words per launch that every device supports."""
 
 
 def _attention(
@@ -48,7 +46,7 @@ def _attention(
     }  # fmt: skip
     groups = ceil_div(call.shape.t, strategy.rows) * call.shape.count
     definitions = {**call.definitions, **strategy.definitions}
-    return runtime.launch("attention", f"attention/{strategy.kernel}", definitions, args, groups)
+    return runtime.launch(f"attention/{strategy.kernel}", definitions, args, groups)
 
 
 def _attention_grad(
@@ -83,16 +81,13 @@ def _attention_grad(
     }  # fmt: skip
     queries: Arguments = {**shared, "out": Tensor(5), "dq": Tensor(7)}
     keys: Arguments = {**shared, "dk": Tensor(8), "dv": Tensor(9)}
-    if sum(not isinstance(value, Workspace) for value in queries.values()) > _MAX_WORDS:
+    if sum(not isinstance(value, Workspace) for value in queries.values()) > MAX_PARAMETER_WORDS:
         return Declined("the strides of a mask over so many axes are more parameters than the kernel takes")
     steps = []
-    for name, by_keys, length, args in (
-        ("attention_grad.queries", False, call.shape.t, queries),
-        ("attention_grad.keys", True, call.shape.s, keys),
-    ):
+    for by_keys, length, args in ((False, call.shape.t, queries), (True, call.shape.s, keys)):
         definitions = {**call.definitions, **strategy.definitions, "KEYS": by_keys}
         groups = ceil_div(length, strategy.rows) * call.shape.count
-        steps.append(runtime.launch(name, f"attention/{strategy.kernel}_grad", definitions, args, groups))
+        steps.append(runtime.launch(f"attention/{strategy.kernel}_grad", definitions, args, groups))
     return LaunchSequence(steps, (call.shape.count * call.shape.t * 4,))
 
 

@@ -17,10 +17,10 @@ _GROUP = 128
 _GROUP_CPU = 8
 
 
-def build(runtime: Runtime, name: str, c: Correlation, p: Product) -> Launch:
-    """Return the launch `name` of a correlation; `p` is the same product with its arguments."""
+def build(runtime: Runtime, c: Correlation, p: Product) -> Launch:
+    """Return the launch of a correlation; `p` is the same product with its arguments."""
     group = _GROUP_CPU if runtime.features.cpu else _GROUP
     variables = {
         **definitions(p, split=False), **group_reduce.definitions(runtime, group, group), "ROWS": c.m, "OUT_LANES": 1
     }  # fmt: skip
-    return runtime.launch(name, "conv/direct_weight_grad", variables, arguments(c, p, c.k, split=False), c.groups * c.n)
+    return runtime.launch("conv/direct_weight_grad", variables, arguments(c, p, c.k, split=False), c.groups * c.n)

@@ -38,7 +38,7 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if refusal:
         return Declined(refusal)
     correlation = forward(c.geometry, c.first, c.second, c.out)
-    return _correlate(runtime, "conv2d", correlation, c.first.dtype, c.out, (1, 0, c.bias, c.target, c.target + 1))
+    return _correlate(runtime, correlation, c.first.dtype, c.out, (1, 0, c.bias, c.target, c.target + 1))
 
 
 def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
@@ -47,7 +47,7 @@ def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
         return Declined(refusal)
     correlation = weight_gradient(c.geometry, c.first, c.second, c.out)
     places = (0, 1, None, c.target, c.target + 1)
-    return _correlate(runtime, "conv2d_weight_grad", correlation, c.first.dtype, c.out, places)
+    return _correlate(runtime, correlation, c.first.dtype, c.out, places)
 
 
 def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
@@ -58,12 +58,12 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     places = (1, 0, None, c.target, c.target + 1)
     phases = input_gradient(g, grad, weight, out)
     if g.stride == (1, 1):
-        return _correlate(runtime, "conv2d_input_grad", phases[0], grad.dtype, out, places)
+        return _correlate(runtime, phases[0], grad.dtype, out, places)
     steps: list[Launch] = []
     if sum(phase.n for phase in phases) < g.images * math.prod(g.size):
         steps.append(_zeros(runtime, out))
     for phase in phases:
-        launch = _correlate(runtime, "conv2d_input_grad", phase, grad.dtype, out, places)
+        launch = _correlate(runtime, phase, grad.dtype, out, places)
         steps.append(SubLaunch((grad, weight), (out,), (0, phase.a_offset, phase.out_offset)).bind(launch))
     return LaunchSequence(steps)
 
@@ -86,7 +86,7 @@ def _refusal(runtime: Runtime, c: Convolution) -> str:
     return "an operand is larger than what a kernel can see" if too_large(runtime, c.first, c.second, c.out) else ""
 
 
-def _correlate(runtime: Runtime, name: str, c: Correlation, dtype: DType, out: Spec, places: Places) -> Launch:
+def _correlate(runtime: Runtime, c: Correlation, dtype: DType, out: Spec, places: Places) -> Launch:
     """Return a launch for operands of `dtype`. It needs no workspace unless the result is dense."""
     matrix, images, bias, result, workspace = places
     p = Product(
@@ -94,8 +94,8 @@ def _correlate(runtime: Runtime, name: str, c: Correlation, dtype: DType, out: S
         Matrix(result, c.n, 1, (0, 0, c.m * c.n)), dtype, out.dtype, bias, workspace, 1, 0,
     )  # fmt: skip
     if c.m <= implicit_gemm.FEW_FILTERS and c.n <= c.k:
-        return direct_weight_grad.build(runtime, name, c, p)
-    return implicit_gemm.multiply(runtime, name, c, p, out)
+        return direct_weight_grad.build(runtime, c, p)
+    return implicit_gemm.multiply(runtime, c, p, out)
 
 
 LOWERINGS = lowerings(_forward, _input_grad, _weight_grad)

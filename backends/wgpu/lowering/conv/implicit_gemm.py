@@ -23,8 +23,8 @@ FEW_FILTERS = 4
 """Filters per group up to which most of a tile would be empty."""
 
 
-def multiply(runtime: Runtime, name: str, c: Correlation, p: Product, out: Spec) -> Launch:
-    """Return the launch `name` of a correlation; `p` is the same product with its arguments."""
+def multiply(runtime: Runtime, c: Correlation, p: Product, out: Spec) -> Launch:
+    """Return the launch of a correlation; `p` is the same product with its arguments."""
     in_blocks = c.m <= FEW_FILTERS or runtime.features.cpu
     shape: tiles.Tile | blocks.Block = tiles.choose(runtime, p)
     if in_blocks:
@@ -39,6 +39,6 @@ def multiply(runtime: Runtime, name: str, c: Correlation, p: Product, out: Spec)
     }  # fmt: skip
     source = "conv/implicit_gemm_blocks" if in_blocks else "conv/implicit_gemm"
     launch = runtime.launch(
-        name, source, variables, arguments(c, p, split.terms, split=split.splits > 1), groups * split.splits
+        source, variables, arguments(c, p, split.terms, split=split.splits > 1), groups * split.splits
     )
     return split_k.with_reduction(runtime, p, launch, split.splits)

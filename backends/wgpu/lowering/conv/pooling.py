@@ -46,7 +46,7 @@ def _lowering(kernel: str, operands: Sequence[str], gradient: bool) -> LoweringF
             "channels": pooling.channels, **dict(zip(_LENGTHS, pooling.lengths, strict=True)),
             **dict(zip(strides, pooling.strides, strict=True)),
         }  # fmt: skip
-        return runtime.launch(kernel, "conv/pooling", definitions, args, ceil_div(ceil_div(out.size, lanes), group))
+        return runtime.launch("conv/pooling", definitions, args, ceil_div(ceil_div(out.size, lanes), group))
 
     return lower
 

@@ -49,7 +49,7 @@ def _launch(runtime: Runtime, name: str, definitions: Mapping[str, Any], items: 
     """Return a launch (data, index, out) over `items` elements or lines."""
     size = runtime.features.group_size
     args: Arguments = {"index": Tensor(1), "out": Tensor(2), "items": items, **data}
-    return runtime.launch(name, f"gather/{name}", {**definitions, "GROUP": size}, args, ceil_div(items, size))
+    return runtime.launch(f"gather/{name}", {**definitions, "GROUP": size}, args, ceil_div(items, size))
 
 
 def _take_along_axis(

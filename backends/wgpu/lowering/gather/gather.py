@@ -82,7 +82,7 @@ def _launch(
         "x_row": x.strides[0] // ratio, "x_column": x.strides[1] if width > 1 and ratio == 1 else 1,
     }  # fmt: skip
     definitions = {"INDEX": index.dtype.name, "ITEM": itemsize, "BYTES": nbytes, "GROUP": size}
-    return runtime.launch("gather", "gather/gather", definitions, args, ceil_div(items, size))
+    return runtime.launch("gather/gather", definitions, args, ceil_div(items, size))
 
 
 def _load_bytes(x: Spec, out: Spec) -> int:

@@ -92,7 +92,7 @@ def _group_per_owner(runtime: Runtime, sums: RowSums, step: int, owners: int, **
     tiles = ceil_div(row_vectors, columns)
     definitions = {**sums.definitions(runtime), "LANES": lanes, "COLUMNS": columns, **flags}
     args: Arguments = {**sums.arguments(step), "count": sums.index.size, "owners": owners, "tiles": tiles}
-    return runtime.launch("scatter_rows", "gather/scatter_add", definitions, args, owners * tiles)
+    return runtime.launch("gather/scatter_add", definitions, args, owners * tiles)
 
 
 def _invocation_per_column(runtime: Runtime, sums: RowSums, step: int) -> Launch:
@@ -101,7 +101,7 @@ def _invocation_per_column(runtime: Runtime, sums: RowSums, step: int) -> Launch
 
     def launch(first: int, last: int) -> Launch:
         args: Arguments = {**sums.arguments(step), "first": first, "last": last}
-        return runtime.launch("scatter_columns", "gather/cpu_scatter_add", sums.definitions(runtime), args, groups)
+        return runtime.launch("gather/cpu_scatter_add", sums.definitions(runtime), args, groups)
 
     return within_loop_limit(sums.index.size, launch)
 

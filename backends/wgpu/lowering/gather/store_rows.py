@@ -38,7 +38,7 @@ def _store_rows(
         "capacity": x.shape[-2], "inner": inner, **dict(zip(names, strides, strict=True)),
     }  # fmt: skip
     definitions = {"BYTES": out.dtype.itemsize, "GROUP": size}
-    store = runtime.launch("store_rows", "gather/store_rows", definitions, args, ceil_div(value.size, size))
+    store = runtime.launch("gather/store_rows", definitions, args, ceil_div(value.size, size))
     copy_in = copy_unless_aliased(copy.copy, runtime, [(0, 0)], inputs, outputs)
     return LaunchSequence((copy_in, store))
 

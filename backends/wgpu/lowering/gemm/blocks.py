@@ -70,5 +70,5 @@ def multiply(runtime: Runtime, p: Product) -> Launch:
         layout |= {"A_MAJOR": "k", "A_LANES": layout["A_LANES"] if layout["A_MAJOR"] == "k" else 1}
     variables = {**definitions(p, split=split.splits > 1), **block.definitions(), **layout, "LOGICAL": logical}
     args = arguments(p, split.terms, split=split.splits > 1)
-    launch = runtime.launch("matmul_blocks", "gemm/blocks", variables, args, groups * split.splits)
+    launch = runtime.launch("gemm/blocks", variables, args, groups * split.splits)
     return split_k.with_reduction(runtime, p, launch, split.splits)

@@ -33,4 +33,4 @@ def build(runtime: Runtime, p: Product) -> Launch | None:
         "OUT_LANES": 1, "ROWS": 1 if p.m == 1 else MAX_VECTORS, "COLUMNS": _COLUMNS,
     }  # fmt: skip
     groups = ceil_div(p.n, _COLUMNS) * p.count
-    return runtime.launch("matvec", "gemm/gemv", variables, arguments(p, p.k, split=False), groups)
+    return runtime.launch("gemm/gemv", variables, arguments(p, p.k, split=False), groups)

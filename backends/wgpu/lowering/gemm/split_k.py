@@ -42,7 +42,7 @@ def reduce(runtime: Runtime, p: Product, splits: int) -> Launch:
     args: Arguments = {
         "partial": Workspace(p.workspace), **targets(p), "m": p.m, "n": p.n, "size": size, "splits": splits
     }  # fmt: skip
-    return runtime.launch("matmul_sum", "gemm/split_k_reduce", variables, args, ceil_div(size, _GROUP))
+    return runtime.launch("gemm/split_k_reduce", variables, args, ceil_div(size, _GROUP))
 
 
 def with_reduction(runtime: Runtime, p: Product, multiply: DispatchLaunch, splits: int) -> Launch:

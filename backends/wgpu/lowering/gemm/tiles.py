@@ -73,5 +73,5 @@ def multiply(runtime: Runtime, p: Product, tile: Tile) -> Launch:
     split = split_k.choose(runtime, p, groups, blocks=False)
     variables = {**definitions(p, split=split.splits > 1), **tile.definitions(), **layouts(p)}
     args = arguments(p, split.terms, split=split.splits > 1)
-    launch = runtime.launch("matmul_tiles", "gemm/tiles", variables, args, groups * split.splits)
+    launch = runtime.launch("gemm/tiles", variables, args, groups * split.splits)
     return split_k.with_reduction(runtime, p, launch, split.splits)

@@ -18,6 +18,7 @@ from polyhal.backends.common.problems.multi_tensor import (
     TensorSlot,
 )
 from polyhal.backends.common.problems.reduction import Axes
+from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
 from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.reduction import single_pass
 from polyhal.backends.wgpu.lowering.support import group_reduce
@@ -29,8 +30,6 @@ from polyhal.hal.protocol import Launch, SimpleLaunch
 _FILES = {"squares_of_chunks": "sum_of_squares"}
 """Kernels whose file has another name."""
 _MAX_SLOTS = 8
-_MAX_WORDS = 32
-"""Parameter words per launch that every device supports."""
 _CPU_CHUNK = 16384
 _GPU_CHUNK = 4096
 
@@ -71,7 +70,7 @@ def _launch(
         args |= {f"{operand.name}{i}": t for operand, t in zip(kernel.operands, slot.tensors, strict=True)}
     definitions = {**_definitions(runtime, kernel, slots[0].aligned), "SLOTS": len(slots), "CHUNK": chunk}
     file = f"optim/{_FILES.get(kernel.name, kernel.name)}"
-    return runtime.launch(kernel.name, file, definitions, {**args, **extra}, groups), groups
+    return runtime.launch(file, definitions, {**args, **extra}, groups), groups
 
 
 def _on_window(launch: Launch, kernel: MultiTensorKernel, window: TensorSlot, start: int) -> Launch:
@@ -92,7 +91,7 @@ def _slots_per_launch(runtime: Runtime, operands: int, extra: Arguments) -> int:
     buffers = sum(isinstance(value, (Tensor, Workspace)) for value in extra.values())
     words = sum(not isinstance(value, Workspace) for value in extra.values())
     return min(
-        _MAX_SLOTS, (runtime.features.max_buffers - buffers) // operands, (_MAX_WORDS - words) // (operands + 1)
+        _MAX_SLOTS, (runtime.features.max_buffers - buffers) // operands, (MAX_PARAMETER_WORDS - words) // (operands + 1)
     )  # fmt: skip
 
 

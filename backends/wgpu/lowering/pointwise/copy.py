@@ -52,5 +52,5 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec) -> Launch | None:
     if runtime.features.cpu:
         definitions = {"ELEMENT": element, "SIZE": _BLOCK}
         groups = ceil_div(tiles, _BLOCKS_PER_GROUP)
-        return runtime.launch("transpose", "pointwise/cpu_transpose", definitions, args, groups)
-    return runtime.launch("transpose", "pointwise/transpose_local", {"ELEMENT": element}, args, tiles)
+        return runtime.launch("pointwise/cpu_transpose", definitions, args, groups)
+    return runtime.launch("pointwise/transpose_local", {"ELEMENT": element}, args, tiles)

@@ -115,7 +115,7 @@ def group(
         if o.access == "strided":
             args[f"t_{operand}"] = o.strides[-1]
     args |= {**body.args, "inner": axes[-1], "chunks": chunks, "items": items}
-    return runtime.launch("pointwise_elementwise", "pointwise/elementwise", definitions, args, ceil_div(items, size))
+    return runtime.launch("pointwise/elementwise", definitions, args, ceil_div(items, size))
 
 
 _FLOAT: frozenset[RegisterClass] = frozenset({"float", "bool"})

@@ -40,7 +40,7 @@ def _lowering(op: str) -> LoweringFunction:
         size = runtime.features.group_size
         definitions = {"DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op], "GROUP": size}
         args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "offset": Scalar(1)}
-        return runtime.launch(op, "pointwise/random", definitions, args, ceil_div(blocks_for(out.size), size))
+        return runtime.launch("pointwise/random", definitions, args, ceil_div(blocks_for(out.size), size))
 
     return lower
 
@@ -68,7 +68,7 @@ def _dropout(
         "threshold": dropout_threshold(p), "scale": 1 / (1 - p), "length1": lengths[1], "length2": lengths[2],
         "step0": steps[0], "step1": steps[1], "step2": steps[2],
     }  # fmt: skip
-    return runtime.launch("dropout", "pointwise/dropout", definitions, args, ceil_div(blocks_for(x.size), size))
+    return runtime.launch("pointwise/dropout", definitions, args, ceil_div(blocks_for(x.size), size))
 
 
 LOWERINGS: dict[str, LoweringFunction] = {**{op: _lowering(op) for op in _DISTRIBUTIONS}, "dropout": _dropout}

@@ -29,4 +29,4 @@ def positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Laun
         **iterator_members(axes, lanes), "length": axes.length,
     }  # fmt: skip
     groups = ceil_div(axes.results * lanes, group)
-    return runtime.launch(f"reduce.{op}", "reduction/arg", definitions, args, groups)
+    return runtime.launch("reduction/arg", definitions, args, groups)

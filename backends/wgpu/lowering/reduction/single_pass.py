@@ -111,7 +111,7 @@ def _rows(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Targe
         **_common_arguments(x, axes, target, split_length), "tasks": tasks, "k1": k1, "k0s": k0s, "k1s": k1s,
         **iterator_members(axes, lanes * width),
     }  # fmt: skip
-    return runtime.launch(f"reduce.{op}", "reduction/rows", definitions, args, ceil_div(tasks * lanes, group))
+    return runtime.launch("reduction/rows", definitions, args, ceil_div(tasks * lanes, group))
 
 
 def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Target) -> DispatchLaunch:
@@ -131,7 +131,7 @@ def _columns(runtime: Runtime, op: Operation, x: Operand, axes: Axes, target: Ta
         **_common_arguments(x, axes, target, ceil_div(axes.length, target.splits)), "column_blocks": column_blocks,
         "slices": slices, "k1": k1, "k0s": k0s, **iterator_members(axes, group.rows),
     }  # fmt: skip
-    return runtime.launch(f"reduce.{op}", "reduction/columns", definitions, args, column_blocks * slices)
+    return runtime.launch("reduction/columns", definitions, args, column_blocks * slices)
 
 
 def column_width(x: Operand, axes: Axes) -> int:

@@ -72,7 +72,7 @@ class _Launcher:
             "TWO_AXES": two_axes,
         }  # fmt: skip
         return self.runtime.launch(
-            "batch_norm_partials", "rowwise/batch_norm_partials", variables, args, ceil_div(tasks * self.lanes, group)
+            "rowwise/batch_norm_partials", variables, args, ceil_div(tasks * self.lanes, group)
         )  # fmt: skip
 
     def reduce(self, definitions: Mapping[str, Any], operands: Arguments) -> DispatchLaunch:
@@ -80,7 +80,7 @@ class _Launcher:
         lanes = 1 if self.runtime.features.cpu or self.splits == 1 else _REDUCE_LANES
         group = group_reduce.group_size(self.runtime, lanes, self.channels)
         return self.runtime.launch(
-            "batch_norm_reduce", "rowwise/batch_norm_reduce",
+            "rowwise/batch_norm_reduce",
             {**definitions, **group_reduce.definitions(self.runtime, lanes, group)},
             {**operands, "channels": self.channels, "splits": self.splits}, ceil_div(self.channels * lanes, group),
         )  # fmt: skip
@@ -98,7 +98,7 @@ class _Launcher:
         for name, planes in self.planes.items():
             args |= {f"{name}_image": planes.steps[0], f"{name}_channel": planes.steps[1]}
         return self.runtime.launch(
-            "batch_norm_apply", "rowwise/batch_norm_apply",
+            "rowwise/batch_norm_apply",
             {**definitions, "WIDTH": self.width, "LANES": lanes, "GROUP": group},
             args, ceil_div(count * lanes, group),
         )  # fmt: skip

@@ -39,7 +39,7 @@ def _forward(
         "x": Tensor(0), "labels": Tensor(1), "loss": Tensor(2), "lse": Tensor(3), "labels_step": target.strides[0],
         **_options(params), **arranged.args,
     }  # fmt: skip
-    return runtime.launch("cross_entropy", "rowwise/cross_entropy", definitions, args, arranged.groups)
+    return runtime.launch("rowwise/cross_entropy", definitions, args, arranged.groups)
 
 
 def _backward(
@@ -63,7 +63,7 @@ def _backward(
         "g": Tensor(0), "x": Tensor(1), "labels": Tensor(2), "lse": Tensor(3), "dx": Tensor(4), "g_step": g.strides[0],
         "labels_step": target.strides[0], "lse_step": lse.strides[0], **_options(params), **arranged.args,
     }  # fmt: skip
-    return runtime.launch("cross_entropy_grad", "rowwise/cross_entropy_grad", definitions, args, arranged.groups)
+    return runtime.launch("rowwise/cross_entropy_grad", definitions, args, arranged.groups)
 
 
 def _options(params: Mapping[str, Any]) -> dict[str, float]:

@@ -71,7 +71,7 @@ def _forward(centred: bool) -> LoweringFunction:
             **_present(("x", *affine, "out", *_statistics(centred)), (*inputs, *outputs)), "eps": params["eps"],
             **arranged.args,
         }  # fmt: skip
-        return runtime.launch("norm_rows", "rowwise/norm", definitions, args, arranged.groups)
+        return runtime.launch("rowwise/norm", definitions, args, arranged.groups)
 
     return lower
 
@@ -92,7 +92,7 @@ def _backward(centred: bool) -> LoweringFunction:
         first_output = len(inputs)
         names = ("g", "x", "weight", *_statistics(centred), "dx")
         args: Arguments = {**_present(names, (*inputs, outputs[0])), **arranged.args}
-        input_grad = runtime.launch("norm_rows_grad", "rowwise/norm_grad", definitions, args, arranged.groups)
+        input_grad = runtime.launch("rowwise/norm_grad", definitions, args, arranged.groups)
         workspace = first_output + len(outputs)
         partial, splits = _weight_partials(runtime, gradient, arranged, centred, workspace)
         totals = []
@@ -126,7 +126,7 @@ def _weight_partials(
         "partial": Workspace(workspace), "rows": arranged.rows, "length": arranged.length, "split_length": split_length,
         "splits": splits, "column_blocks": column_blocks, "g_row": gradient.g_row, "x_row": gradient.x_row,
     }  # fmt: skip
-    launch = runtime.launch("norm_weight_grad", "rowwise/norm_weight_grad", definitions, args, column_blocks * splits)
+    launch = runtime.launch("rowwise/norm_weight_grad", definitions, args, column_blocks * splits)
     return launch, splits
 
 

@@ -37,7 +37,7 @@ def _lowering(kernel: str, operands: Sequence[str], log: bool) -> LoweringFuncti
             return arranged
         args: Arguments = {**{name: Tensor(i) for i, name in enumerate(operands)}, **arranged.args}
         definitions = {**arranged.definitions, "LOG": log}
-        return runtime.launch(kernel, f"rowwise/{kernel}", definitions, args, arranged.groups)
+        return runtime.launch(f"rowwise/{kernel}", definitions, args, arranged.groups)
 
     return lower
 

@@ -26,11 +26,11 @@ _CPU_STRIPS = 4
 def busy_invocations(runtime: Runtime) -> int:
     """Return the number of invocations that keep the device busy."""
     if runtime.features.cpu:
-        return _busy_groups(runtime) * runtime.features.group_size
+        return _busy_groups() * runtime.features.group_size
     return _GPU_INVOCATIONS
 
 
-def _busy_groups(runtime: Runtime) -> int:
+def _busy_groups() -> int:
     return _GROUPS_PER_CORE * (os.cpu_count() or 1)
 
 
@@ -51,7 +51,7 @@ def group_size(runtime: Runtime, lanes: int, count: int) -> int:
     """Return the workgroup size for `count` lane groups of `lanes`."""
     features = runtime.features
     if features.cpu:
-        balanced = power_of_two_at_least(ceil_div(count * lanes, _busy_groups(runtime)))
+        balanced = power_of_two_at_least(ceil_div(count * lanes, _busy_groups()))
         return max(lanes, min(features.group_size, balanced))
     return max(lanes, min(_GPU_GROUP, features.group_size))
 
