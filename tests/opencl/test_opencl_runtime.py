@@ -186,7 +186,7 @@ def test_launches_are_named_after_their_kernels(device: Any) -> None:
     assert lower("sum_of_squares", (x, out), (total,), {}).name == "squares_of_chunks, total_of_chunks"
     order = {"axis": 1, "descending": False}
     names = lower("sort_pairs", (x,), (x, positions), order).name.split(", ")
-    assert len(set(names)) == len(names) > 1
+    assert len(set(names)) == len(names)
     files = [f for f in device.backend.kernels.names() if f.startswith("sort/")]
     texts = [device.backend.kernels.shipped(f) for f in files]
     assert all(any(f" {name}(" in text for text in texts) for name in names)

@@ -120,9 +120,10 @@ inline void split_pair(uint words[BF16_TERMS], float low, float high) {
     }
 }
 
-// The bf16 terms of two fragments of 16 rows or columns, from a block of 32 by 16 k. A work-item reads k 2 * x + 0, 1, 8 and
-// 9; elements 0 and 1 of a quad go to the first fragment, 2 and 3 to the second.
-inline void split_block(Fragment to[BF16_TERMS][2], __local const float *from, const uint pitch) {
+// The bf16 terms of two fragments of 16 rows of a, or columns of b, from a block of 32 by 16 k. A work-item reads k
+// 2 * x + 0, 1, 8 and 9; elements 0 and 1 of a quad go to the first fragment, 2 and 3 to the second. A fragment of a has both
+// elements of one half of k in neighbouring registers, one of b both halves of an element (see lib/mma.h).
+inline void split_block(Fragment to[BF16_TERMS][2], __local const float *from, const uint pitch, const uint is_b) {
     float quads[4][4];
     UNROLLED(i, 4) {
         const float4 q = *(__local const float4 *)(from + (i / 2 * 8 + i % 2) * pitch);
@@ -131,11 +132,12 @@ inline void split_block(Fragment to[BF16_TERMS][2], __local const float *from, c
     UNROLLED(e, 4) UNROLLED(half_, 2) {
         uint words[BF16_TERMS];
         split_pair(words, quads[2 * half_][e], quads[2 * half_ + 1][e]);
-        UNROLLED(term, BF16_TERMS) to[term][e / 2].r[half_ * 2 + e % 2] = words[term];
+        const uint i = is_b ? e % 2 * 2 + half_ : half_ * 2 + e % 2;
+        UNROLLED(term, BF16_TERMS) to[term][e / 2].r[i] = words[term];
     }
 }
 
-// The same from a packed left operand.
+// The fragments of a from a packed left operand.
 inline void unpack_block(Fragment to[BF16_TERMS][2], __local const uint *from) {
     UNROLLED(term, BF16_TERMS) UNROLLED(half_, 2) {
         const uint4 q = *(__local const uint4 *)(from + (term * DEPTH / 2 + half_ * 4) * LEFT_PITCH);
@@ -151,13 +153,13 @@ inline void multiply_on_tensor_cores(float acc[2 * ROW_BLOCKS][2 * COLUMN_BLOCKS
     const uint lane_x = LANE % 4, row = LANE / 4 * 4;
     Fragment y[COLUMN_BLOCKS][BF16_TERMS][2];
     UNROLLED(b, COLUMN_BLOCKS)
-        split_block(y[b], right + 2 * lane_x * RIGHT_PITCH + WARP_COLUMN + 32 * b + row, RIGHT_PITCH);
+        split_block(y[b], right + 2 * lane_x * RIGHT_PITCH + WARP_COLUMN + 32 * b + row, RIGHT_PITCH, 1);
     UNROLLED(b, ROW_BLOCKS) {
         Fragment x[BF16_TERMS][2];
 #if LEFT_PACKED
         unpack_block(x, left + lane_x * LEFT_PITCH + WARP_ROW + 32 * b + row);
 #else
-        split_block(x, left + 2 * lane_x * LEFT_PITCH + WARP_ROW + 32 * b + row, LEFT_PITCH);
+        split_block(x, left + 2 * lane_x * LEFT_PITCH + WARP_ROW + 32 * b + row, LEFT_PITCH, 0);
 #endif
         UNROLLED(i, 2) {
 #if BF16_TERMS == 1
