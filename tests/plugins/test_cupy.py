@@ -34,6 +34,15 @@ def test_everything_is_installed(cupy_plugin: Any) -> None:
     assert len(KERNELS) >= 20
 
 
+def test_generated_code_calls_functions_of_its_kernel() -> None:
+    """A compiler would say so, but there is none where CuPy is not installed."""
+    generator = (PACKAGE / "lowering" / "pointwise" / "elementwise.py").read_text(encoding="utf-8")
+    kernel = (PACKAGE / "kernels" / "pointwise" / "elementwise.cu").read_text(encoding="utf-8")
+    access = re.compile(r"\b((?:load|store)_\w+)\(")
+    defined = {name for name in access.findall(kernel) if f" {name}(const T *" in kernel or f" {name}(T *" in kernel}
+    assert set(access.findall(generator)) == defined != set()
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernel_file_is_complete(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every header that it includes is there, and it holds a kernel."""

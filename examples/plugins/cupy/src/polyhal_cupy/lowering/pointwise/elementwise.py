@@ -193,9 +193,9 @@ def _emit_number(text: _Text, position: int, place: int, dtype: DType) -> Regist
 def _emit_load(text: _Text, o: ElementwiseOperand) -> RegisterValue:
     i, name = o.position, o.dtype.name
     how = {
-        "contiguous": f"load_unit(q{i}, at, left)",
-        "broadcast": f"load_splat(q{i})",
-        "strided": f"load_step(q{i}, at, t{i}, left)",
+        "contiguous": f"load_contiguous(q{i}, at, remaining)",
+        "broadcast": f"load_broadcast(q{i})",
+        "strided": f"load_strided(q{i}, at, t{i}, remaining)",
     }
     text.load.append(f"const Vector<{name}> v{i} = {how[o.access]};")
     text.compute.append(f"const {register_type(o.dtype)} r{i} = widen(v{i}.at[j]);")
@@ -209,10 +209,11 @@ def _emit_results(text: _Text, space: _Space, results: Sequence[RegisterValue], 
         text.load.append(f"Vector<{name}> v{i};")
         text.compute.append(f"v{i}.at[j] = narrow<{name}>({cast(text, value, o.dtype)});")
         if o.access == "contiguous":
-            text.store.append(f"store_unit(q{i}, at, left, v{i});")
+            text.store.append(f"store_contiguous(q{i}, at, remaining, v{i});")
         else:
             # An output of one element may have "broadcast" access: its stride means nothing.
-            text.store.append(f"store_step(q{i}, at, {f't{i}' if o.access == 'strided' else '(OFFSET)0'}, left, v{i});")
+            step = f"t{i}" if o.access == "strided" else "(OFFSET)0"
+            text.store.append(f"store_strided(q{i}, at, {step}, remaining, v{i});")
 
 
 LOWERINGS = {**lowerings(group), "fused_elementwise": lower_fused(group, lambda runtime: _MOST_TENSORS)}
