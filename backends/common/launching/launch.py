@@ -99,3 +99,9 @@ class LaunchSequence:
     def __call__(self, *args: Any) -> None:
         for step in self._steps:
             step(*args)
+
+
+def after_zeros(fill: Launch, launch: Launch, place: int) -> LaunchSequence:
+    """Precede `launch` by `fill`, a launch (number, out) that fills argument `place` of `launch` with zeros."""
+    zero = SimpleLaunch(fill.name, lambda *args: fill(0, args[place]))
+    return LaunchSequence((zero, launch), launch.workspace)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, round_up
-from polyhal.backends.common.launching.launch import LaunchSequence, Workspace
+from polyhal.backends.common.launching.launch import LaunchSequence, Workspace, after_zeros
 from polyhal.backends.opencl.lowering.attention.call import Args, AttentionCall, Definitions, padded_head_size
 from polyhal.backends.opencl.lowering.attention.delta import delta, statistics_bytes
-from polyhal.backends.opencl.lowering.gather.scatter_add import after_zeros
+from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.protocol import Declined, Launch
 
@@ -136,7 +136,7 @@ def _fused(
         "attention/tiles_grad", definitions,
         _grad_args(call, statistics, ("dq", "dk", "dv")), items, (tile.group, 1),
     )  # fmt: skip
-    return after_zeros(runtime, call.results[1], call.out, launch)
+    return after_zeros(copy.fill(runtime, call.results[1]), launch, call.out)
 
 
 def backward(

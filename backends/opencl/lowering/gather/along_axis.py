@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyhal.backends.common.launching.launch import Strided, Tensor
+from polyhal.backends.common.launching.launch import Strided, Tensor, after_zeros
 from polyhal.backends.common.problems.gather import outer_axis_inner
 from polyhal.backends.opencl.lowering.gather.problem import ATOMIC, atomic_definitions
-from polyhal.backends.opencl.lowering.gather.scatter_add import after_zeros
+from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
@@ -55,7 +55,7 @@ def scatter_along_axis(
         definitions = {"DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name}
         kernel, sizes = name, {"lines": index.size // index.shape[axis], "length": length}
     launch = _launch(runtime, kernel, "src", src, index, axis, sizes, definitions)
-    return launch if isinstance(launch, Declined) else after_zeros(runtime, out, _OUT, launch)
+    return launch if isinstance(launch, Declined) else after_zeros(copy.fill(runtime, out), launch, _OUT)
 
 
 def _launch(

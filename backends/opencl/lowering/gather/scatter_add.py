@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.launching.launch import after_zeros
 from polyhal.backends.common.problems.gather import flat_stride, row_stride
 from polyhal.backends.opencl.lowering.gather import cpu_scatter_add, scatter_add_atomic, scatter_add_ordered
 from polyhal.backends.opencl.lowering.gather.problem import ATOMIC, RowIndex, RowScatter, SourceRows, TargetRows
 from polyhal.backends.opencl.lowering.pointwise import copy
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, InputSpec, Launch, SimpleLaunch
+from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 Inputs = tuple[InputSpec | None, ...]
 
@@ -45,13 +45,7 @@ def scatter_rows(
     width = src.shape[-1]
     rows = SourceRows(0, src.dtype, width, row, src.strides[-1] if width > 1 else 1, src.aligned)
     launch = _scatter(runtime, index, 1, rows, out, 2, ordered=params["deterministic"])
-    return launch if isinstance(launch, Declined) else after_zeros(runtime, out, 2, launch)
-
-
-def after_zeros(runtime: Runtime, out: Spec, place: int, launch: Launch) -> Launch:
-    """Precede a launch by one that zeroes `out`, which is argument `place`."""
-    zero = copy.fill(runtime, out)
-    return LaunchSequence((SimpleLaunch(zero.name, lambda *args: zero(0, args[place])), launch), launch.workspace)
+    return launch if isinstance(launch, Declined) else after_zeros(copy.fill(runtime, out), launch, 2)
 
 
 def _scatter(

@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Arguments, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Tensor, after_zeros
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import outer_axis_inner
 from polyhal.backends.wgpu.lowering.gather.gather import Inputs
 from polyhal.backends.wgpu.lowering.gather.scatter_add import (
     RowSums,
     add_rows,
-    after_zeros,
     is_half,
     within_loop_limit,
 )
+from polyhal.backends.wgpu.lowering.pointwise import copy
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import Spec, contiguous
@@ -96,7 +96,7 @@ def _scatter_along_axis(
         args: Arguments = {"source": Tensor(0), **geometry, "first": first, "last": last}
         return _launch(runtime, "scatter_along_axis", definitions, lines, args)
 
-    return after_zeros(runtime, within_loop_limit(index.shape[axis], launch), out, 2)
+    return after_zeros(copy.fill(runtime, out), within_loop_limit(index.shape[axis], launch), 2)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
-from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Tensor, after_zeros
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import flat_stride, row_stride
 from polyhal.backends.wgpu.lowering.gather.gather import MAX_LENGTH, Inputs, Places
@@ -20,7 +20,7 @@ from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
+from polyhal.hal.protocol import Declined, Launch
 
 _LANES = 4
 _MAX_LOOP = 1 << 15
@@ -75,7 +75,7 @@ def add_rows(runtime: Runtime, sums: RowSums, *, accumulate: bool) -> Launch | D
         return _group_per_owner(runtime, sums, step, length, OWN_ROW=True, ACCUMULATE=accumulate)
     else:
         launch = _group_per_owner(runtime, sums, step, count, OWN_ROW=False, ACCUMULATE=True)
-    return launch if accumulate else after_zeros(runtime, launch, sums.out, sums.places[2])
+    return launch if accumulate else after_zeros(copy.fill(runtime, sums.out), launch, sums.places[2])
 
 
 def _group_per_owner(runtime: Runtime, sums: RowSums, step: int, owners: int, **flags: bool) -> Launch:
@@ -110,12 +110,6 @@ def within_loop_limit(count: int, launch: Callable[[int, int], Launch]) -> Launc
     """Return consecutive launches `launch(first, last)` of at most as many indices as one invocation may loop over."""
     launches = [launch(first, min(first + _MAX_LOOP, count)) for first in range(0, count, _MAX_LOOP)]
     return launches[0] if len(launches) == 1 else LaunchSequence(launches)
-
-
-def after_zeros(runtime: Runtime, launch: Launch, out: Spec, place: int) -> Launch:
-    """Return `launch`, preceded by filling its argument `place` with zeros."""
-    zero = copy.fill(runtime, out)
-    return LaunchSequence((SimpleLaunch(zero.name, lambda *args: zero(0, args[place])), launch))
 
 
 def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:
