@@ -8,28 +8,43 @@ from polyhal.tensor import Tensor
 def abs(x: Any) -> Tensor:
     """Absolute value."""
 
+def absolute(x: Any) -> Tensor:
+    """Absolute value."""
+
 def acos(x: Any) -> Tensor:
     """Inverse cosine, in radians."""
 
 def add(x: Any, y: Any) -> Tensor:
     """Sum `x + y`."""
 
-def all(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def all(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where every element is non-zero."""
 
-def any(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def any(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where any element is non-zero."""
 
 def arange(start: Any, stop: Any, step: Any = ..., dtype: Any = ..., device: Any = ...) -> Tensor:
     """Evenly spaced numbers from `start` up to, not including, `stop`."""
 
-def argmax(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def arccos(x: Any) -> Tensor:
+    """Inverse cosine, in radians."""
+
+def arcsin(x: Any) -> Tensor:
+    """Inverse sine, in radians."""
+
+def arctan(x: Any) -> Tensor:
+    """Inverse tangent, in radians."""
+
+def arctan2(y: Any, x: Any) -> Tensor:
+    """Angle of the point (y, x), in radians."""
+
+def argmax(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Position of the first largest element over one axis or all; a NaN counts as largest."""
 
-def argmin(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def argmin(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
 
-def argsort(x: Any, axis: int = ..., descending: bool = ...) -> Tensor:
+def argsort(x: Any, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Tensor:
     """Positions (int64) that sort `x` along `axis`; equal elements keep their order. NaN counts as the largest."""
 
 def asin(x: Any) -> Tensor:
@@ -53,6 +68,9 @@ def bitwise_invert(x: Any) -> Tensor:
 def bitwise_left_shift(x: Any, y: Any) -> Tensor:
     """`x` times 2 to the power `y`, in bits."""
 
+def bitwise_not(x: Any) -> Tensor:
+    """All bits flipped."""
+
 def bitwise_or(x: Any, y: Any) -> Tensor:
     """Bits set in either."""
 
@@ -68,16 +86,25 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
 def cast(x: Any, dtype: Any) -> Tensor:
     """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
 
+def cat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
+    """Tensors joined along an existing axis."""
+
 def ceil(x: Any) -> Tensor:
     """Smallest integer not below `x`."""
 
-def chunk(x: Any, chunks: int, axis: int = ...) -> tuple[Tensor, ...]:
+def chunk(x: Any, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
     """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
+
+def clamp(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
+    """`x` limited to [`min`, `max`]; either bound may be left out."""
 
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
 
-def concat(xs: Sequence[Tensor], axis: Any = ...) -> Tensor:
+def concat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
+    """Tensors joined along an existing axis."""
+
+def concatenate(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
     """Tensors joined along an existing axis."""
 
 def contiguous(x: Any) -> Tensor:
@@ -97,10 +124,10 @@ def cos(x: Any) -> Tensor:
 def cosh(x: Any) -> Tensor:
     """Hyperbolic cosine."""
 
-def cumprod(x: Any, axis: int) -> Tensor:
+def cumprod(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
 
-def cumsum(x: Any, axis: int) -> Tensor:
+def cumsum(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
 
 def divide(x: Any, y: Any) -> Tensor:
@@ -111,6 +138,9 @@ def elu(x: Any, alpha: Any = ...) -> Tensor:
 
 def embedding(weight: Any, index: Any) -> Tensor:
     """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
+
+def eq(x: Any, y: Any) -> Tensor:
+    """True where `x == y`."""
 
 def equal(x: Any, y: Any) -> Tensor:
     """True where `x == y`."""
@@ -127,10 +157,13 @@ def exp2(x: Any) -> Tensor:
 def expm1(x: Any) -> Tensor:
     """`exp(x) - 1`, accurate near 0."""
 
-def flatten(x: Any, start_axis: int = ..., end_axis: int = ...) -> Tensor:
+def fix(x: Any) -> Tensor:
+    """`x` without its fraction."""
+
+def flatten(x: Any, start_axis: int = ..., end_axis: int = ..., *, start_dim: Any = ..., end_dim: Any = ...) -> Tensor:
     """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
 
-def flip(x: Any, axis: Any = ...) -> Tensor:
+def flip(x: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor:
     """The tensor with the elements of the given axes in reverse order. A view."""
 
 def floor(x: Any) -> Tensor:
@@ -147,6 +180,9 @@ def fused_linear(
 ) -> Tensor:
     """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
 
+def ge(x: Any, y: Any) -> Tensor:
+    """True where `x >= y`."""
+
 def gelu(x: Any, approximate: str = ...) -> Tensor:
     """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
 
@@ -156,6 +192,9 @@ def greater(x: Any, y: Any) -> Tensor:
 def greater_equal(x: Any, y: Any) -> Tensor:
     """True where `x >= y`."""
 
+def gt(x: Any, y: Any) -> Tensor:
+    """True where `x > y`."""
+
 def isfinite(x: Any) -> Tensor:
     """True where `x` is neither infinite nor NaN."""
 
@@ -164,6 +203,9 @@ def isinf(x: Any) -> Tensor:
 
 def isnan(x: Any) -> Tensor:
     """True where `x` is NaN."""
+
+def le(x: Any, y: Any) -> Tensor:
+    """True where `x <= y`."""
 
 def leaky_relu(x: Any, negative_slope: Any = ...) -> Tensor:
     """`x` if positive, else `negative_slope * x`."""
@@ -189,7 +231,7 @@ def log1p(x: Any) -> Tensor:
 def log2(x: Any) -> Tensor:
     """Logarithm to base 2."""
 
-def log_softmax(x: Any, axis: int = ...) -> Tensor:
+def log_softmax(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Logarithm of softmax, accurate where the probability is tiny."""
 
 def logical_and(x: Any, y: Any) -> Tensor:
@@ -204,13 +246,16 @@ def logical_or(x: Any, y: Any) -> Tensor:
 def logical_xor(x: Any, y: Any) -> Tensor:
     """True where exactly one is non-zero."""
 
-def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """`log(sum(exp(x)))` over `axis` without overflow."""
 
-def matmul(x: Any, y: Any, out_dtype: Any = ...) -> Tensor:
+def lt(x: Any, y: Any) -> Tensor:
+    """True where `x < y`."""
+
+def matmul(x: Any, y: Any, *, out_dtype: Any = ...) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
 
-def max(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def max(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Largest element over `axis`; NaN if any is NaN."""
 
 def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Tensor:
@@ -219,10 +264,10 @@ def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilat
 def maximum(x: Any, y: Any) -> Tensor:
     """The larger of `x` and `y`; NaN if either is NaN."""
 
-def mean(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def mean(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Arithmetic mean over `axis`."""
 
-def min(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def min(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Smallest element over `axis`; NaN if any is NaN."""
 
 def minimum(x: Any, y: Any) -> Tensor:
@@ -231,8 +276,20 @@ def minimum(x: Any, y: Any) -> Tensor:
 def moveaxis(x: Any, source: int, destination: int) -> Tensor:
     """The tensor with axis `source` moved to position `destination`. A view."""
 
+def movedim(x: Any, source: int, destination: int) -> Tensor:
+    """The tensor with axis `source` moved to position `destination`. A view."""
+
+def mul(x: Any, y: Any) -> Tensor:
+    """Product `x * y`."""
+
 def multiply(x: Any, y: Any) -> Tensor:
     """Product `x * y`."""
+
+def ne(x: Any, y: Any) -> Tensor:
+    """True where `x != y`."""
+
+def neg(x: Any) -> Tensor:
+    """`-x`."""
 
 def negative(x: Any) -> Tensor:
     """`-x`."""
@@ -243,13 +300,13 @@ def not_equal(x: Any, y: Any) -> Tensor:
 def pad(x: Any, widths: Any, value: Any = ...) -> Tensor:
     """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
 
-def permute(x: Any, axes: Any) -> Tensor:
+def permute(x: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The tensor with axis `axes[i]` at position i. A view."""
 
 def pow(x: Any, y: Any) -> Tensor:
     """`x` to the power `y`."""
 
-def prod(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def prod(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Product over `axis`."""
 
 def reciprocal(x: Any) -> Tensor:
@@ -285,16 +342,16 @@ def sin(x: Any) -> Tensor:
 def sinh(x: Any) -> Tensor:
     """Hyperbolic sine."""
 
-def softmax(x: Any, axis: int = ...) -> Tensor:
+def softmax(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
 
 def softplus(x: Any) -> Tensor:
     """`log(1 + exp(x))` without overflow."""
 
-def sort(x: Any, axis: int = ..., descending: bool = ...) -> Tensor:
+def sort(x: Any, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Tensor:
     """The elements along `axis` in ascending (or `descending`) order. NaN counts as the largest."""
 
-def split(x: Any, sizes: Any, axis: int = ...) -> tuple[Tensor, ...]:
+def split(x: Any, sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
     """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
 
 def sqrt(x: Any) -> Tensor:
@@ -303,28 +360,33 @@ def sqrt(x: Any) -> Tensor:
 def square(x: Any) -> Tensor:
     """`x * x`."""
 
-def squeeze(x: Any, axis: Any = ...) -> Tensor:
+def squeeze(x: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor:
     """The tensor without the given axes of length 1, by default all of them. A view."""
 
-def stack(xs: Any, axis: int = ...) -> Tensor:
+def stack(xs: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Tensors of one shape joined along a new axis."""
 
-def std(x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Tensor:
+def std(
+    x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
+) -> Tensor:
     """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
 
 def subtract(x: Any, y: Any) -> Tensor:
     """Difference `x - y`."""
 
-def sum(x: Any, axis: Any = ..., keepdims: bool = ...) -> Tensor:
+def sum(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
 
 def sum_to(x: Any, shape: Any) -> Tensor:
     """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
 
-def take(x: Any, index: Any, axis: int = ...) -> Tensor:
+def take(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
 
-def take_along_axis(x: Any, index: Any, axis: int) -> Tensor:
+def take_along_axis(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
+    """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
+
+def take_along_dim(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
 
 def tan(x: Any) -> Tensor:
@@ -333,10 +395,10 @@ def tan(x: Any) -> Tensor:
 def tanh(x: Any) -> Tensor:
     """Hyperbolic tangent."""
 
-def topk(x: Any, k: int, axis: int = ..., largest: bool = ...) -> tuple[Tensor, Tensor]:
+def topk(x: Any, k: int, axis: int = ..., largest: bool = ..., *, dim: Any = ...) -> tuple[Tensor, Tensor]:
     """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""
 
-def transpose(x: Any, axis0: int = ..., axis1: int = ...) -> Tensor:
+def transpose(x: Any, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
     """The tensor with two axes exchanged, the last two by default. A view."""
 
 def tril(x: Any, diagonal: int = ...) -> Tensor:
@@ -345,16 +407,21 @@ def tril(x: Any, diagonal: int = ...) -> Tensor:
 def triu(x: Any, diagonal: int = ...) -> Tensor:
     """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
 
+def true_divide(x: Any, y: Any) -> Tensor:
+    """Quotient `x / y`, floating point also for integers."""
+
 def trunc(x: Any) -> Tensor:
     """`x` without its fraction."""
 
 def truncating_divide(x: Any, y: Any) -> Tensor:
     """Integer quotient rounded towards zero, as in C."""
 
-def unsqueeze(x: Any, axis: int) -> Tensor:
+def unsqueeze(x: Any, axis: int, *, dim: Any = ...) -> Tensor:
     """The tensor with a new axis of length 1 at position `axis`. A view."""
 
-def var(x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Tensor:
+def var(
+    x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
+) -> Tensor:
     """Variance over `axis`, divided by n - `correction`."""
 
 def where(cond: Any, x: Any, y: Any) -> Tensor:

@@ -258,9 +258,10 @@ class Tensor(Array, Methods):
 
     view = reshape
 
-    def permute(self, *axes: Any) -> Tensor:
-        """Return a view with axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`."""
-        result: Tensor = _permute(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+    def permute(self, *axes: Any, dims: Any = None) -> Tensor:
+        """Return a view with axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`, also as `dims`."""
+        order = axes if dims is None else dims
+        result: Tensor = _permute(self, order[0] if len(order) == 1 and not isinstance(order[0], int) else order)
         return result
 
     # --- autograd ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polyhal.hal.ops import methods
+from polyhal.hal.ops.aliases import ALIASES
 from polyhal.hal.ops.composite import COMPOSITE_METHODS, COMPOSITES
 from polyhal.hal.ops.opdef import OPS
 
@@ -24,15 +25,19 @@ def _is_public(name: str) -> bool:
     return name in COMPOSITES or (OPS[name].public and not name.endswith("_grad"))
 
 
+def _is_method(name: str) -> bool:
+    if name in COMPOSITES:
+        return name in COMPOSITE_METHODS
+    schema = OPS[name].schema
+    return bool(schema.inputs) and not schema.variadic and name != "where"
+
+
 PUBLIC: dict[str, Callable[..., Any]] = {name: f for name, f in FUNCTIONS.items() if _is_public(name)}
 """The functions that users call by name."""
 
-METHODS: dict[str, Callable[..., Any]] = {
-    name: f
-    for name, f in PUBLIC.items()
-    if name in COMPOSITE_METHODS
-    or (name not in COMPOSITES and OPS[name].schema.inputs and not OPS[name].schema.variadic and name != "where")
-}
+PUBLIC |= {alias: PUBLIC[name] for alias, name in ALIASES.items()}
+
+METHODS: dict[str, Callable[..., Any]] = {name: f for name, f in PUBLIC.items() if _is_method(ALIASES.get(name, name))}
 
 methods.attach(FUNCTIONS, METHODS)
 

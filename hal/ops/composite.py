@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from polyhal.hal.ops.keywords import takes_both_spellings
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 COMPOSITES: dict[str, Callable[..., Any]] = {}
@@ -17,6 +19,7 @@ def composite(*, method: bool = True) -> Callable[[F], F]:
     """Publish a function under its own name and, with `method`, as a tensor method."""
 
     def register(function: F) -> F:
+        function = takes_both_spellings(function)
         COMPOSITES[function.__name__] = function
         if method:
             COMPOSITE_METHODS.add(function.__name__)

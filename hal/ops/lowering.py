@@ -89,4 +89,12 @@ class Decompose:
     """Half-precision inputs are cast to float32 first, and results rounded once, at the end."""
 
 
-Strategy = AsView | CoreMember | Regions | HostConstant | Decompose
+@dataclass(frozen=True, slots=True)
+class OnHost:
+    """NumPy on the host, with downloads and uploads, because no kernel would be faster: for small sequential algorithms."""
+
+    reason: str
+    """Why, for `explain`."""
+
+
+Strategy = AsView | CoreMember | Regions | HostConstant | Decompose | OnHost

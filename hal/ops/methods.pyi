@@ -50,19 +50,29 @@ class Methods:
     def __invert__(self) -> Self: ...
     def abs(self) -> Self:
         """Absolute value."""
+    def absolute(self) -> Self:
+        """Absolute value."""
     def acos(self) -> Self:
         """Inverse cosine, in radians."""
     def add(self, y: Any) -> Self:
         """Sum `x + y`."""
-    def all(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def all(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where every element is non-zero."""
-    def any(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def any(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where any element is non-zero."""
-    def argmax(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def arccos(self) -> Self:
+        """Inverse cosine, in radians."""
+    def arcsin(self) -> Self:
+        """Inverse sine, in radians."""
+    def arctan(self) -> Self:
+        """Inverse tangent, in radians."""
+    def arctan2(self, x: Any) -> Self:
+        """Angle of the point (y, x), in radians."""
+    def argmax(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Position of the first largest element over one axis or all; a NaN counts as largest."""
-    def argmin(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def argmin(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
-    def argsort(self, axis: int = ..., descending: bool = ...) -> Self:
+    def argsort(self, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Self:
         """Positions (int64) that sort `x` along `axis`; equal elements keep their order. NaN counts as the largest."""
     def asin(self) -> Self:
         """Inverse sine, in radians."""
@@ -78,6 +88,8 @@ class Methods:
         """All bits flipped."""
     def bitwise_left_shift(self, y: Any) -> Self:
         """`x` times 2 to the power `y`, in bits."""
+    def bitwise_not(self) -> Self:
+        """All bits flipped."""
     def bitwise_or(self, y: Any) -> Self:
         """Bits set in either."""
     def bitwise_right_shift(self, y: Any) -> Self:
@@ -90,8 +102,10 @@ class Methods:
         """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
     def ceil(self) -> Self:
         """Smallest integer not below `x`."""
-    def chunk(self, chunks: int, axis: int = ...) -> tuple[Self, ...]:
+    def chunk(self, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
         """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
+    def clamp(self, min: Any = ..., max: Any = ...) -> Self:
+        """`x` limited to [`min`, `max`]; either bound may be left out."""
     def clip(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
     def contiguous(self) -> Self:
@@ -112,9 +126,9 @@ class Methods:
         """Cosine of `x` radians."""
     def cosh(self) -> Self:
         """Hyperbolic cosine."""
-    def cumprod(self, axis: int) -> Self:
+    def cumprod(self, axis: int = ..., *, dim: Any = ...) -> Self:
         """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
-    def cumsum(self, axis: int) -> Self:
+    def cumsum(self, axis: int = ..., *, dim: Any = ...) -> Self:
         """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
     def divide(self, y: Any) -> Self:
         """Quotient `x / y`, floating point also for integers."""
@@ -122,6 +136,8 @@ class Methods:
         """`x` if positive, else `alpha * (exp(x) - 1)`."""
     def embedding(self, index: Any) -> Self:
         """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
+    def eq(self, y: Any) -> Self:
+        """True where `x == y`."""
     def equal(self, y: Any) -> Self:
         """True where `x == y`."""
     def erf(self) -> Self:
@@ -132,9 +148,11 @@ class Methods:
         """2 to the power `x`."""
     def expm1(self) -> Self:
         """`exp(x) - 1`, accurate near 0."""
-    def flatten(self, start_axis: int = ..., end_axis: int = ...) -> Self:
+    def fix(self) -> Self:
+        """`x` without its fraction."""
+    def flatten(self, start_axis: int = ..., end_axis: int = ..., *, start_dim: Any = ..., end_dim: Any = ...) -> Self:
         """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
-    def flip(self, axis: Any = ...) -> Self:
+    def flip(self, axis: Any = ..., *, dim: Any = ...) -> Self:
         """The tensor with the elements of the given axes in reverse order. A view."""
     def floor(self) -> Self:
         """Largest integer not above `x`."""
@@ -144,18 +162,24 @@ class Methods:
         self, weight: Any, bias: Any = ..., residual: Any = ..., activation: str = ..., scale: float = ...
     ) -> Self:
         """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
+    def ge(self, y: Any) -> Self:
+        """True where `x >= y`."""
     def gelu(self, approximate: str = ...) -> Self:
         """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
     def greater(self, y: Any) -> Self:
         """True where `x > y`."""
     def greater_equal(self, y: Any) -> Self:
         """True where `x >= y`."""
+    def gt(self, y: Any) -> Self:
+        """True where `x > y`."""
     def isfinite(self) -> Self:
         """True where `x` is neither infinite nor NaN."""
     def isinf(self) -> Self:
         """True where `x` is infinite."""
     def isnan(self) -> Self:
         """True where `x` is NaN."""
+    def le(self, y: Any) -> Self:
+        """True where `x <= y`."""
     def leaky_relu(self, negative_slope: Any = ...) -> Self:
         """`x` if positive, else `negative_slope * x`."""
     def less(self, y: Any) -> Self:
@@ -172,7 +196,7 @@ class Methods:
         """`log(1 + x)`, accurate near 0."""
     def log2(self) -> Self:
         """Logarithm to base 2."""
-    def log_softmax(self, axis: int = ...) -> Self:
+    def log_softmax(self, axis: int = ..., *, dim: Any = ...) -> Self:
         """Logarithm of softmax, accurate where the probability is tiny."""
     def logical_and(self, y: Any) -> Self:
         """True where both are non-zero."""
@@ -182,37 +206,47 @@ class Methods:
         """True where either is non-zero."""
     def logical_xor(self, y: Any) -> Self:
         """True where exactly one is non-zero."""
-    def logsumexp(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def logsumexp(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """`log(sum(exp(x)))` over `axis` without overflow."""
-    def matmul(self, y: Any, out_dtype: Any = ...) -> Self:
+    def lt(self, y: Any) -> Self:
+        """True where `x < y`."""
+    def matmul(self, y: Any, *, out_dtype: Any = ...) -> Self:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
-    def max(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def max(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
     def max_pool2d(self, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Self:
         """Largest element of each window; NaN if any is NaN. Padding counts as -infinity."""
     def maximum(self, y: Any) -> Self:
         """The larger of `x` and `y`; NaN if either is NaN."""
-    def mean(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def mean(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Arithmetic mean over `axis`."""
-    def min(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def min(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Smallest element over `axis`; NaN if any is NaN."""
     def minimum(self, y: Any) -> Self:
         """The smaller of `x` and `y`; NaN if either is NaN."""
     def moveaxis(self, source: int, destination: int) -> Self:
         """The tensor with axis `source` moved to position `destination`. A view."""
+    def movedim(self, source: int, destination: int) -> Self:
+        """The tensor with axis `source` moved to position `destination`. A view."""
+    def mul(self, y: Any) -> Self:
+        """Product `x * y`."""
     def multiply(self, y: Any) -> Self:
         """Product `x * y`."""
+    def ne(self, y: Any) -> Self:
+        """True where `x != y`."""
+    def neg(self) -> Self:
+        """`-x`."""
     def negative(self) -> Self:
         """`-x`."""
     def not_equal(self, y: Any) -> Self:
         """True where `x != y`."""
     def pad(self, widths: Any, value: Any = ...) -> Self:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
-    def permute(self, axes: Any) -> Self:
+    def permute(self, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The tensor with axis `axes[i]` at position i. A view."""
     def pow(self, y: Any) -> Self:
         """`x` to the power `y`."""
-    def prod(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def prod(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Product over `axis`."""
     def reciprocal(self) -> Self:
         """`1 / x`."""
@@ -236,47 +270,55 @@ class Methods:
         """Sine of `x` radians."""
     def sinh(self) -> Self:
         """Hyperbolic sine."""
-    def softmax(self, axis: int = ...) -> Self:
+    def softmax(self, axis: int = ..., *, dim: Any = ...) -> Self:
         """`exp(x)` divided by its sum along `axis`, without overflow."""
     def softplus(self) -> Self:
         """`log(1 + exp(x))` without overflow."""
-    def sort(self, axis: int = ..., descending: bool = ...) -> Self:
+    def sort(self, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Self:
         """The elements along `axis` in ascending (or `descending`) order. NaN counts as the largest."""
-    def split(self, sizes: Any, axis: int = ...) -> tuple[Self, ...]:
+    def split(self, sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
         """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
     def sqrt(self) -> Self:
         """Square root."""
     def square(self) -> Self:
         """`x * x`."""
-    def squeeze(self, axis: Any = ...) -> Self:
+    def squeeze(self, axis: Any = ..., *, dim: Any = ...) -> Self:
         """The tensor without the given axes of length 1, by default all of them. A view."""
-    def std(self, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Self:
+    def std(
+        self, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
+    ) -> Self:
         """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
     def subtract(self, y: Any) -> Self:
         """Difference `x - y`."""
-    def sum(self, axis: Any = ..., keepdims: bool = ...) -> Self:
+    def sum(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
-    def take(self, index: Any, axis: int = ...) -> Self:
+    def take(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
-    def take_along_axis(self, index: Any, axis: int) -> Self:
+    def take_along_axis(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
+        """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
+    def take_along_dim(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
     def tan(self) -> Self:
         """Tangent of `x` radians."""
     def tanh(self) -> Self:
         """Hyperbolic tangent."""
-    def topk(self, k: int, axis: int = ..., largest: bool = ...) -> tuple[Self, Self]:
+    def topk(self, k: int, axis: int = ..., largest: bool = ..., *, dim: Any = ...) -> tuple[Self, Self]:
         """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""
-    def transpose(self, axis0: int = ..., axis1: int = ...) -> Self:
+    def transpose(self, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Self:
         """The tensor with two axes exchanged, the last two by default. A view."""
     def tril(self, diagonal: int = ...) -> Self:
         """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
     def triu(self, diagonal: int = ...) -> Self:
         """The elements on and above diagonal number `diagonal` of the last two axes; zeros below."""
+    def true_divide(self, y: Any) -> Self:
+        """Quotient `x / y`, floating point also for integers."""
     def trunc(self) -> Self:
         """`x` without its fraction."""
     def truncating_divide(self, y: Any) -> Self:
         """Integer quotient rounded towards zero, as in C."""
-    def unsqueeze(self, axis: int) -> Self:
+    def unsqueeze(self, axis: int, *, dim: Any = ...) -> Self:
         """The tensor with a new axis of length 1 at position `axis`. A view."""
-    def var(self, axis: Any = ..., keepdims: bool = ..., correction: float = ...) -> Self:
+    def var(
+        self, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
+    ) -> Self:
         """Variance over `axis`, divided by n - `correction`."""

@@ -7,7 +7,7 @@ OpDefs through `declare` and the constructors of their family.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Spec, View
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
+from polyhal.hal.ops.keywords import MISSING, chosen, second_spellings
 from polyhal.hal.ops.lowering import AsView, Decompose, OutputRegion, Regions, Strategy
 from polyhal.hal.ops.samples import OpTests
 from polyhal.hal.ops.schema import REQUIRED, Output, Params, Promotion, Schema, Specs
@@ -156,17 +157,27 @@ class OpDef:
 def _public_function(op: OpDef) -> OpFunction:
     """The function that users call. It is compiled from text: binding arguments by hand would cost more than the op."""
     schema = op.schema
-    variables: dict[str, Any] = {"_op": op, "_apply": dispatch.apply}
+    variables: dict[str, Any] = {"_op": op, "_apply": dispatch.apply, "_chosen": chosen, "_missing": MISSING}
+    spellings = second_spellings(schema.params)
+    late = False
     parameters = [f"{name}=None" if name in schema.optional else name for name in schema.inputs]
     for name, default in schema.params.items():
-        parameters.append(name if default is REQUIRED else f"{name}=_default_{name}")
-        variables[f"_default_{name}"] = default
+        # A required parameter in two spellings has a default in Python, and so have all after it.
+        late |= default is not REQUIRED or name in spellings
+        variables[f"_default_{name}"] = MISSING if default is REQUIRED else default
+        parameters.append(f"{name}=_default_{name}" if late else name)
     if op.creates:
         parameters.append("device=None")
+    if spellings:
+        parameters += ["*", *(f"{second}=_missing" for second in spellings.values())]
     inputs = f"tuple({schema.inputs[0]})" if schema.variadic else _tuple(schema.inputs)
     device = ", device" if op.creates else ""
-    source = (
-        f"def {op.name}({', '.join(parameters)}):\n    return _apply(_op, {inputs}, {_tuple(schema.params)}{device})\n"
+    source = "\n".join(
+        [
+            f"def {op.name}({', '.join(parameters)}):",
+            *_spelling_lines(op.name, spellings, schema.params),
+            f"    return _apply(_op, {inputs}, {_tuple(schema.params)}{device})",
+        ]
     )
     exec(source, variables)
     function: OpFunction = variables[op.name]
@@ -175,6 +186,20 @@ def _public_function(op: OpDef) -> OpFunction:
     function.__qualname__ = op.name  # type: ignore[attr-defined]
     function.op = op
     return function
+
+
+def _spelling_lines(function: str, spellings: Mapping[str, str], params: Params) -> list[str]:
+    """The source text that takes each keyword from the spelling in which it is given."""
+    lines = []
+    for name, default in params.items():
+        second = spellings.get(name)
+        given = [f"{second} is not _missing"] * (second is not None)
+        absent = [f"{name} is _missing"] * (default is REQUIRED and bool(spellings))
+        if given or absent:
+            lines.append(f"    if {' or '.join([*given, *absent])}:")
+            value = f"{name}, {second!r}, {second or '_missing'}, _default_{name}"
+            lines.append(f"        {name} = _chosen({function!r}, {name!r}, {value})")
+    return lines
 
 
 def _tuple(names: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from polyhal.hal.errors import FallbackRefusedError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.host_bytes import byte_view
-from polyhal.hal.ops.lowering import HostConstant
+from polyhal.hal.ops.lowering import HostConstant, OnHost
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.plan import Run
 from polyhal.hal.planning.request import Request, Resolved, listed
@@ -31,16 +31,14 @@ def host_constant(planner: Planner, request: Request, strategy: HostConstant) ->
 
 def host_reference(planner: Planner, request: Request) -> Resolved:
     """Run the op in NumPy, if the policy allows that. Raises FallbackRefusedError."""
-    op, inputs, outputs, params, _, resolution = request
-    device = planner.device
-    moved = sum(s.nbytes for s in (*inputs, *outputs) if isinstance(s, Spec))
+    op, device, moved = request.op, planner.device, _moved_bytes(request)
     policy = env.fallback_policy()
-    reasons = "; ".join(resolution.skipped)
+    reasons = "; ".join(request.resolution.skipped)
     if policy == "error":
         raise FallbackRefusedError(
             message(
                 op.name,
-                f"{listed(inputs)} would run on the host and move {moved} bytes: {reasons}",
+                f"{listed(request.inputs)} would run on the host and move {moved} bytes: {reasons}",
                 fix="set POLYHAL_FALLBACK=warn or allow to permit that",
                 device=device,
             )
@@ -48,7 +46,21 @@ def host_reference(planner: Planner, request: Request) -> Resolved:
     if policy == "warn":
         problem = f"runs on the host and moves {moved} bytes a call: {reasons}"
         planner.warn_once(op.name, message(op.name, problem, device=device))
-    resolution.step, resolution.how = ResolutionStep.HOST, f"host reference, moving {moved} bytes"
+    return _run_reference(planner, request, f"host reference, moving {moved} bytes")
+
+
+def declared_on_host(planner: Planner, request: Request, strategy: OnHost) -> Resolved:
+    """Run the op in NumPy, where it belongs by its declaration: no policy is asked, and nobody is warned."""
+    return _run_reference(planner, request, f"on the host, moving {_moved_bytes(request)} bytes: {strategy.reason}")
+
+
+def _moved_bytes(request: Request) -> int:
+    return sum(s.nbytes for s in (*request.inputs, *request.outputs) if isinstance(s, Spec))
+
+
+def _run_reference(planner: Planner, request: Request, how: str) -> Resolved:
+    op, params, device = request.op, request.params, planner.device
+    request.resolution.step, request.resolution.how = ResolutionStep.HOST, how
 
     def compute(args: Sequence[Any]) -> Any:
         return _reference(op, [device.download(x) if isinstance(x, Ref) else x for x in args], params)

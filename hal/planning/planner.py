@@ -19,13 +19,13 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
 from polyhal.hal.memory.pool import bucket
-from polyhal.hal.ops.lowering import CoreMember, Decompose, HostConstant, Regions, Strategy
+from polyhal.hal.ops.lowering import CoreMember, Decompose, HostConstant, OnHost, Regions, Strategy
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.schema import Specs, first_tensor
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.core_member import core_member
 from polyhal.hal.planning.decompose import decomposed
-from polyhal.hal.planning.host import empty_inputs, host_constant, host_reference
+from polyhal.hal.planning.host import declared_on_host, empty_inputs, host_constant, host_reference
 from polyhal.hal.planning.native import native_kernel
 from polyhal.hal.planning.plan import OpPlan, Run
 from polyhal.hal.planning.quarantine import Quarantine, load
@@ -194,6 +194,8 @@ class Planner:
                 return host_constant(self, request, strategy)
             case Decompose():
                 return decomposed(self, request)
+            case OnHost():
+                return declared_on_host(self, request, strategy)
         return None  # a view, which was tried before
 
     # --- what the steps ask -----------------------------------------------------------------------------------------

@@ -79,10 +79,14 @@ def _parameters(function: Callable[..., Any], tensor: str, *, method: bool) -> I
     op: OpDef | None = getattr(function, "op", None)
     annotated = inspect.signature(function if op is None else op.reference).parameters.values()
     annotations = {p.name: str(p.annotation) for p in annotated}
+    keyword_only = False
     for i, p in enumerate(inspect.signature(function).parameters.values()):
         if i == 0 and method:
             yield "self"
             continue
+        if p.kind is p.KEYWORD_ONLY and not keyword_only:
+            keyword_only = True
+            yield "*"
         if op is not None and p.name in op.schema.inputs:
             kind = f"Sequence[{tensor}]" if op.schema.variadic else "Any"
         else:

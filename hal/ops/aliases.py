@@ -1,0 +1,28 @@
+"""Second names of ops, as in PyTorch and NumPy. Each means the same as the Array API's name in every respect."""
+
+from __future__ import annotations
+
+ALIASES: dict[str, str] = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arcsin": "asin",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "bitwise_not": "bitwise_invert",
+    "cat": "concat",
+    "clamp": "clip",
+    "concatenate": "concat",
+    "eq": "equal",
+    "fix": "trunc",
+    "ge": "greater_equal",
+    "gt": "greater",
+    "le": "less_equal",
+    "lt": "less",
+    "movedim": "moveaxis",
+    "mul": "multiply",
+    "ne": "not_equal",
+    "neg": "negative",
+    "take_along_dim": "take_along_axis",
+    "true_divide": "divide",
+}
+"""Alias and the name it stands for."""
