@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import polyhal
+from polyhal.nn import functional
 
 
 class AbsentError(Exception):
@@ -34,9 +35,49 @@ def _extremum(values: str, positions: str) -> Callable[..., Any]:
     return function
 
 
+def _squeeze(x: Any, dim: Any = None) -> Any:
+    axes = range(x.ndim) if dim is None else dim if isinstance(dim, (list, tuple)) else [dim]
+    return polyhal.squeeze(x, tuple(a for a in axes if x.ndim and x.shape[a] == 1))
+
+
+def _spread(name: str) -> Callable[..., Any]:
+    def function(x: Any, dim: Any = None, unbiased: bool = True, *, correction: Any = None, **keywords: Any) -> Any:
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        degrees = int(unbiased) if correction is None else correction
+        return getattr(polyhal, name)(x, dim, correction=degrees, **keywords)
+
+    return function
+
+
+def _with_alpha(name: str) -> Callable[..., Any]:
+    def function(x: Any, other: Any, *, alpha: Any = 1) -> Any:
+        return getattr(polyhal, name)(x, other if alpha == 1 else polyhal.multiply(other, alpha))
+
+    return function
+
+
 SPELLINGS: dict[str, Spelling] = {
+    "add": Spelling("`x + alpha * y`", _with_alpha("add")),
+    "equal": Spelling("`(x == y).all()`; `equal` is elementwise", lambda x, y: bool((x == y).all().item())),
     "max": Spelling("`max(x, dim)` for the values, `argmax(x, dim)` for their positions", _extremum("max", "argmax")),
     "min": Spelling("`min(x, dim)` for the values, `argmin(x, dim)` for their positions", _extremum("min", "argmin")),
+    "nn.functional.embedding": Spelling(
+        "`nn.functional.embedding(index, weight)`",
+        lambda weight, index, **keywords: functional.embedding(index, weight, **keywords),
+    ),
+    "sort": Spelling(
+        "`sort(x, dim)` for the values, `argsort(x, dim)` for their positions",
+        lambda x, dim=-1, descending=False, stable=False: (
+            polyhal.sort(x, dim, descending),
+            polyhal.argsort(x, dim, descending),
+        ),
+    ),
+    "squeeze": Spelling("`squeeze(x, dim)`, which raises where the length is not 1", _squeeze),
+    "std": Spelling("`std(x, dim, correction=1)`: the default divides by n", _spread("std")),
+    "var": Spelling("`var(x, dim, correction=1)`: the default divides by n", _spread("var")),
+    "take": Spelling("`x.reshape(-1)[index]`; `take` is along an axis", lambda x, index: x.reshape(-1)[index]),
+    "where": Spelling("`where(condition, x, y)`", lambda x, condition, y: polyhal.where(condition, x, y)),
 }
 """By name, or by name and variant of PyTorch's database."""
 
