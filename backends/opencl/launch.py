@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from polyhal.backends.common.launching.kernel_arguments import Bound, Struct
+from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, Struct
 from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
-from polyhal.backends.common.launching.launch import Constant, Number, ScalarType, Table, Tensor, Workspace
+from polyhal.backends.common.launching.launch import ScalarType, Table, Tensor, Workspace
 from polyhal.backends.opencl import error_mapping
 from polyhal.backends.opencl.program import CompiledKernel
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.launching.kernel_arguments import ArgumentBinder
+from polyhal.backends.common.launching.kernel_arguments import ArgumentBinder, Constant, Number
 from polyhal.backends.common.launching.kernel_signature import KernelParameter, KernelSignature
-from polyhal.backends.common.launching.launch import Arguments, Constant, Number, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, ScalarType, Tensor, Workspace
 
 _OFFSET = "o_"
 

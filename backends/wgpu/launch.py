@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyhal.backends.common.launching.launch import Number, Tensor
+from polyhal.backends.common.launching.kernel_arguments import Number
+from polyhal.backends.common.launching.launch import Tensor
 from polyhal.backends.wgpu.arguments import BoundArguments, Offset
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import Pipeline

@@ -9,13 +9,11 @@ import pytest
 
 from polyhal.backends.common.codegen.constant_expression import evaluate
 from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
-from polyhal.backends.common.launching.kernel_arguments import KernelArgumentError, Struct, bind
+from polyhal.backends.common.launching.kernel_arguments import Constant, KernelArgumentError, Number, Struct, bind
 from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
 from polyhal.backends.common.launching.launch import (
     Arguments,
-    Constant,
     LocalMemory,
-    Number,
     Scalar,
     Strided,
     Table,
@@ -71,6 +69,28 @@ __kernel void f(__global const float *restrict x, const ulong x_offset, volatile
         ("step", "long", 3), ("rows", "uint", 0), ("columns", "uint", 0),
     ]  # fmt: skip
     assert read(text).structs["geometry"].itemsize == 32
+
+
+def test_types_resolve_through_typedefs_and_macros() -> None:
+    """CUDA's kernels name their types so."""
+    text = """
+typedef long long int64;
+typedef unsigned int uint32;
+typedef float float32;
+typedef double float64;
+typedef REAL real;
+#define COUNT 3
+typedef struct {
+    int64 steps[2 * COUNT], first;
+    uint32 sizes[COUNT];
+} Table;
+KERNEL f(const __grid_constant__ Table table, const real scale, const uint32 count, const REAL *values) {}
+"""
+    signature = KernelSignatures({"f.cu": text}.__getitem__, "KERNEL").of("f.cu", "f", {"REAL": "float64"})
+    assert [p.type or p.kind for p in signature.parameters] == ["struct", "double", "uint", "global"]
+    assert [(m.name, m.type, m.length) for m in signature.parameters[0].members] == [
+        ("steps", "long", 6), ("first", "long", 0), ("sizes", "uint", 3),
+    ]  # fmt: skip
 
 
 def test_macros_expand_as_in_c() -> None:
@@ -243,7 +263,7 @@ def test_memory_that_is_no_tensor_begins_at_its_start() -> None:
         ({"a_row": 1.5}, "'a_row' is 1.5; expected a number of the type long"),
         ({"rows": -1}, "'rows' is -1; expected a number of the type uint"),
         ({"count": 1 << 31}, "'count' is 2147483648; expected a number of the type int"),
-        ({"eps": Constant(1.0, "double")}, "'eps' is .*; expected a number of the type float"),
+        ({"eps": Tensor(0)}, "'eps' is .*; expected a number of the type float"),
         ({"rows": Scalar(1)}, "'rows' changes between calls; expected a constant, or a parameter outside of the struct"),
         ({"a_batch": (1, 2)}, r"'a_batch' is \(1, 2\); expected 3 numbers of the type long"),
     ],

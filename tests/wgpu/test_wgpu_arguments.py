@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from polyhal.backends.common.codegen.templating import SourceFolder
-from polyhal.backends.common.launching.kernel_arguments import KernelArgumentError
+from polyhal.backends.common.launching.kernel_arguments import Constant, KernelArgumentError, Number
 from polyhal.backends.common.launching.launch import (
     Arguments,
-    Constant,
     LocalMemory,
-    Number,
     Scalar,
     Strided,
     Tensor,

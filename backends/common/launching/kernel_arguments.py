@@ -11,9 +11,7 @@ from polyhal.backends.common.launching.kernel_signature import KernelParameter, 
 from polyhal.backends.common.launching.launch import (
     Argument,
     Arguments,
-    Constant,
     LocalMemory,
-    Number,
     Scalar,
     ScalarType,
     Strided,
@@ -32,6 +30,22 @@ _OFFSET = "_offset"
 
 class KernelArgumentError(BackendError, TypeError):
     """A launch does not fit the parameters of its kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Argument `index` of each call, a Python number, as a scalar of this type."""
+
+    index: int
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A scalar of this type, known when the launch is built."""
+
+    value: int | float
+    type: ScalarType
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +95,6 @@ class ArgumentBinder:
         assert kind is not None
         if isinstance(value, Scalar):
             return Number(value.index, kind)
-        if isinstance(value, (Number, Constant)) and value.type == kind:
-            return value
         if isinstance(value, (int, float)) and self.fits(value, kind):
             return Constant(float(value) if kind in ("float", "double") else int(value), kind)
         raise self.error(parameter.name, f"is {value!r}", _described(parameter))

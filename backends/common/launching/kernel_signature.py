@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from polyhal.backends.common.codegen.constant_expression import evaluate
 from polyhal.backends.common.codegen.preprocessor import Declaration, Declarations
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.launch import ScalarType
@@ -25,7 +26,7 @@ _SCALARS: dict[str, ScalarType] = {
     "unsigned": "uint", "unsigned int": "uint", "unsigned long": "ulong", "long long": "long",
     "unsigned long long": "ulong",
 }  # fmt: skip
-_QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict__", "private", "__private"})
+_QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict__", "private", "__private", "__grid_constant__"})
 _MEMORY = {"__global": "global", "global": "global", "__constant": "global", "__local": "local", "local": "local"}
 
 
@@ -119,11 +120,11 @@ def _parameters(tokens: Sequence[str], declaration: Declaration) -> Iterator[Ker
             memory = next((_MEMORY[w] for w in words if w in _MEMORY), "global")
             yield KernelParameter(name, "local" if memory == "local" else "global")
             continue
-        kind = " ".join(w for w in words[:-1] if w not in _QUALIFIERS)
-        scalar = _SCALARS.get(kind) or _scalar(declaration.typedef(kind))
+        kind = _unqualified(words[:-1])
+        scalar = _scalar(kind, declaration)
         if scalar is not None:
             yield KernelParameter(name, "scalar", scalar)
-        elif members := tuple(_members(declaration.typedef(kind))):
+        elif members := tuple(_members(declaration.typedef(kind), declaration)):
             sizes = [np.dtype(NUMPY_TYPES[m.type]).itemsize for m in members]
             if sizes != sorted(sizes, reverse=True):
                 raise ValueError(f"members of 8 bytes must come first in {kind}, the struct of the parameter {name}")
@@ -132,23 +133,29 @@ def _parameters(tokens: Sequence[str], declaration: Declaration) -> Iterator[Ker
             raise ValueError(f"the type {kind!r} of the parameter {name} is no scalar or struct of scalars")
 
 
-def _scalar(typedef: Sequence[str]) -> ScalarType | None:
-    """The scalar that a typedef names, if it is one."""
-    return _SCALARS.get(" ".join(w for w in typedef[1:-1] if w not in _QUALIFIERS))
+def _unqualified(words: Sequence[str]) -> str:
+    return " ".join(w for w in words if w not in _QUALIFIERS)
 
 
-def _members(typedef: Sequence[str]) -> Iterator[StructMember]:
+def _scalar(kind: str, declaration: Declaration) -> ScalarType | None:
+    """The scalar that a type is, by itself or through typedefs; None for other types."""
+    while kind not in _SCALARS and (typedef := declaration.typedef(kind)):
+        kind = _unqualified(typedef[1:-1])
+    return _SCALARS.get(kind)
+
+
+def _members(typedef: Sequence[str], declaration: Declaration) -> Iterator[StructMember]:
     """The members of a typedef of a struct of scalars; none for others."""
     if "{" not in typedef:
         return
     for declared in _separated(typedef[typedef.index("{") + 1 : -2], ";"):
         first, *others = _separated(declared, ",")
         array = first.index("[") if "[" in first else len(first)
-        kind = _SCALARS.get(" ".join(first[: array - 1]))
+        kind = _scalar(" ".join(first[: array - 1]), declaration)
         if kind is None:
             raise ValueError(f"the member {' '.join(declared)!r} of the struct {typedef[-1]} is no scalar")
         for words in (first[array - 1 :], *others):
-            yield StructMember(words[0], kind, int(words[2]) if len(words) > 1 else 0)
+            yield StructMember(words[0], kind, evaluate(tuple(words[2:-1])) if len(words) > 1 else 0)
 
 
 def _separated(tokens: Sequence[str], separator: str) -> list[list[str]]:

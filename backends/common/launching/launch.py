@@ -29,22 +29,6 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """Argument `index`, a Python number: a scalar parameter."""
-
-    index: int
-    type: ScalarType
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A value known when the launch is made: a scalar parameter."""
-
-    value: int | float
-    type: ScalarType
-
-
-@dataclass(frozen=True, slots=True)
 class Scalar:
     """Argument `index`, a Python number: a scalar parameter, in the type that the kernel declares."""
 
@@ -73,9 +57,7 @@ class Strided:
     strides: Mapping[str, int | tuple[int, ...]]
 
 
-Argument = (
-    Tensor | Workspace | Strided | Table | LocalMemory | Scalar | Number | Constant | int | float | tuple[int, ...]
-)
+Argument = Tensor | Workspace | Strided | Table | LocalMemory | Scalar | int | float | tuple[int, ...]
 """What a kernel parameter is bound to by name. Numbers take the declared type; tuples fill arrays in structs."""
 Arguments = Mapping[str, Argument]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.launching.launch import Constant, Number, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, ScalarType, Tensor, Workspace
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.protocol import InputSpec, Launch, SimpleLaunch
@@ -18,12 +18,8 @@ from polyhal.hal.protocol import InputSpec, Launch, SimpleLaunch
 Inputs = tuple[InputSpec | None, ...]
 LaunchStep = Callable[..., None]
 """Called with the argument list of the whole launch."""
-KernelArgument = Tensor | Workspace | Number | Constant
-ExtraArguments = Callable[[int], Mapping[str, KernelArgument]]
-"""The arguments after those of the slots, given the number of chunks of the launches before.
-
-By name, in the order in which every backend's kernel has them.
-"""
+ExtraArguments = Callable[[int], Arguments]
+"""The arguments besides those of the slots, by name, given the number of chunks of the launches before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +148,6 @@ def too_large(specs: Sequence[Spec]) -> bool:
     return any(s.size >= 1 << 31 for s in specs)
 
 
-def always(arguments: Mapping[str, KernelArgument]) -> ExtraArguments:
+def always(arguments: Arguments) -> ExtraArguments:
     """Return extra arguments that are the same for every launch."""
     return lambda _: arguments

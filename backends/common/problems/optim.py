@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, ScalarType, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.multi_tensor import (
     ExtraArguments,
     Inputs,
-    KernelArgument,
     LaunchStep,
     MultiTensorBuilders,
     MultiTensorKernel,
@@ -163,7 +162,7 @@ def _scale(
     steps: list[LaunchStep] = [
         copy_unless_aliased(builders.copy, runtime, [(i, i) for i in range(count)], inputs, outputs)
     ]
-    extra: dict[str, KernelArgument] = {"factor": Tensor(count)}
+    extra: dict[str, Argument] = {"factor": Tensor(count)}
     for (dtype,), members in group_by_dtypes([(s.dtype,) for s in outputs]).items():
         definitions: dict[str, str | bool] = {"DTYPE": dtype.name, "FACTOR_DTYPE": factor.dtype.name}
         if flag is not None:
@@ -177,7 +176,7 @@ def _scale(
 
 def _partial_sums(partial: Workspace, before: int) -> ExtraArguments:
     """Return where a launch writes its partial sums, after the `before` sums of earlier kernels."""
-    return lambda chunks: {"partial": partial, "first": Constant(before + chunks, "uint")}
+    return lambda chunks: {"partial": partial, "first": before + chunks}
 
 
 def _sum_of_squares(

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyhal.backends.common.launching.launch import Number, ScalarType, Tensor, Workspace, joint_name
+from polyhal.backends.common.launching.launch import Argument, Scalar, ScalarType, Tensor, Workspace, joint_name
 from polyhal.backends.common.problems.multi_tensor import (
     ContiguousInputs,
     Inputs,
-    KernelArgument,
     LaunchStep,
     MultiTensorBuilders,
     MultiTensorKernel,
@@ -153,11 +152,11 @@ def _launches(
             "PARAMETER_DTYPE": key[0].name, "GRADIENT_DTYPE": key[_GRADIENT].name,
             "STATE_DTYPE": key[2].name if len(key) > 2 else "float32", **kernel.flags,
         }  # fmt: skip
-        extra: dict[str, KernelArgument] = {}
+        extra: dict[str, Argument] = {}
         if isinstance(step_count, Spec):
             definitions |= {"COUNTED": True, "STEP_COUNT_DTYPE": step_count.dtype.name}
             extra["step_count"] = Tensor(tensors.first_output - 1)
-        extra |= {name: Number(first_scalar + i, real) for i, name in enumerate(kernel.scalars.names)}
+        extra |= {name: Scalar(first_scalar + i) for i, name in enumerate(kernel.scalars.names)}
         operands = tuple(
             SlotOperand(name, dtype, kind == _GRADIENT)
             for kind, (name, dtype) in enumerate(zip(kernel.operands, key, strict=True))

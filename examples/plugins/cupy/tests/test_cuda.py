@@ -107,6 +107,16 @@ def test_products_of_any_layout(device: Any, rng: np.random.Generator, dtype: DT
         check("matmul", (a, b), dtype)
 
 
+@ALL_FLOATS
+def test_transposed_copies(device: Any, rng: np.random.Generator, dtype: DType) -> None:
+    """Every width of an element has a program of its own."""
+    for shape in ((300, 70), (3, 65, 130), (2, 3, 40, 33)):
+        x = tensor(rng.uniform(-1, 1, shape), device, dtype)
+        axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+        copied = x.permute(axes).contiguous()
+        np.testing.assert_array_equal(wide(copied), np.swapaxes(wide(x), -1, -2))
+
+
 # --- rows, reductions, indexing -------------------------------------------------------------------------------------
 
 
@@ -153,8 +163,10 @@ def test_attention(
     device: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, dtype: DType, nbytes: int
 ) -> None:
     """Heads that are views, with masks and without, in bands of queries, the batch whole or in parts."""
-    monkeypatch.setattr("polyhal_cupy.lowering.attention.dispatch._SCORE_BYTES", nbytes)
-    monkeypatch.setattr("polyhal_cupy.lowering.attention.dispatch._BAND", 16)
+    from polyhal_cupy.lowering.attention import problem
+
+    monkeypatch.setattr(problem, "_SCORE_BYTES", nbytes)
+    monkeypatch.setattr(problem, "_BAND", 16)
     device.plans.clear()
     batch, heads, length, width = 3, 2, 60, 16
     x = tensor(rng.uniform(-2, 2, (batch, length, 3 * heads * width)), device, dtype)
@@ -174,7 +186,9 @@ def test_attention(
 def test_convolution(
     device: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, dtype: DType, nbytes: int
 ) -> None:
-    monkeypatch.setattr("polyhal_cupy.lowering.conv.dispatch._COLUMN_BYTES", nbytes)
+    from polyhal_cupy.lowering.conv import dispatch as conv
+
+    monkeypatch.setattr(conv, "_COLUMN_BYTES", nbytes)
     device.plans.clear()
     plain = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
     for x_shape, w_shape, params in (
@@ -241,7 +255,7 @@ def test_out_of_memory_leaves_the_device_usable(device: Any) -> None:
 
 def test_a_refused_launch_names_the_kernel(device: Any) -> None:
     runtime = device.backend.runtime
-    function = runtime.function("pointers", {})
+    function = runtime.kernel("gemm/pointers", {}).function
     with pytest.raises(BackendError, match="launching too_wide with 1 blocks of 5000 threads"):
         runtime.enqueue("too_wide", function, (1,), (5000,), [])
 
@@ -293,7 +307,7 @@ def test_profiling(device: Any) -> None:
     device.backend.start_profiling()
     x + x
     (event,) = device.backend.stop_profiling()
-    assert event[0] == "elementwise.add"
+    assert event[0] == "pointwise_elementwise"
     assert 0 <= event[1] < event[2]
 
 

@@ -1,4 +1,5 @@
-"""Each kernel file compiles alone, with its defaults, for the oldest and the newest architecture that NVRTC knows.
+"""Each kernel file compiles alone, with its defaults, for the oldest architecture that the plug-in supports and the newest that
+NVRTC knows.
 
 Needs CuPy, but no device.
 """
@@ -8,7 +9,10 @@ from __future__ import annotations
 import pytest
 
 from polyhal.backends.common.codegen.templating import SourceFolder
+from polyhal.backends.common.launching.kernel_signature import KernelSignatures
 
+OLDEST = 75
+"""Compute capability 7.5, which README.md names."""
 PACKAGE = "polyhal_cupy.kernels"
 FILES = [name for name in SourceFolder(PACKAGE).names() if name.endswith(".cu")]
 
@@ -19,6 +23,15 @@ def test_compiles_alone(name: str) -> None:
     from polyhal_cupy.program import OPTIONS, compiled
 
     text = SourceFolder(PACKAGE).assemble(name, {})
-    known = nvrtc.getSupportedArchs()
+    known = [a for a in nvrtc.getSupportedArchs() if a >= OLDEST]
     for architecture in (min(known), max(known)):
         assert compiled(name, text, (f"-arch=compute_{architecture}", *OPTIONS), False, "no device")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_signatures_are_readable(name: str) -> None:
+    """Of every kernel, each parameter is memory, a scalar or a struct of scalars."""
+    signatures = KernelSignatures(SourceFolder(PACKAGE).read, "KERNEL")
+    declared = list(signatures.kernels(name, {}))
+    assert declared
+    assert all(signature.parameters for signature in declared)

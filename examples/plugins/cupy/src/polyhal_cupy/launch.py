@@ -1,4 +1,4 @@
-"""Launches: kernels bound to constants and to positions in the argument list of an op.
+"""Launches: kernels with arguments in the kernel's order, bound to constants and to positions in the argument list of an op.
 
 Handles are device addresses, so a tensor and a workspace both arrive in a kernel as one pointer to the first element.
 """
@@ -6,60 +6,30 @@ Handles are device addresses, so a tensor and a workspace both arrive in a kerne
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhal.backends.common.launching.launch import Constant, Number, Tensor, Workspace
+from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, bind
+from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
+from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
 
 if TYPE_CHECKING:
     from polyhal_cupy.runtime import Runtime
 
-_NUMPY: dict[str, type[np.generic]] = {
-    "int": np.int32,
-    "uint": np.uint32,
-    "long": np.int64,
-    "ulong": np.uint64,
-    "float": np.float32,
-    "double": np.float64,
-}
-
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
-    """The address of argument `index`, a Ref or a workspace, plus `offset` bytes."""
+class LoadedKernel:
+    """A kernel's function on the device, and its parameters."""
 
-    index: int
-    offset: int = 0
+    function: Any
+    signature: KernelSignature
 
-
-Parameter = Pointer | Number | Constant
-
-
-def ints(*values: int) -> list[Parameter]:
-    """Return 32-bit signed constants."""
-    return [Constant(v, "int") for v in values]
-
-
-def uints(*values: int) -> list[Parameter]:
-    """Return 32-bit unsigned constants."""
-    return [Constant(v, "uint") for v in values]
-
-
-def longs(*values: int) -> list[Parameter]:
-    """Return 64-bit signed constants."""
-    return [Constant(v, "long") for v in values]
-
-
-def ulongs(*values: int) -> list[Parameter]:
-    """Return 64-bit unsigned constants."""
-    return [Constant(v, "ulong") for v in values]
-
-
-def pointers(*indices: int) -> list[Parameter]:
-    """Return pointers to whole arguments."""
-    return [Pointer(i) for i in indices]
+    @property
+    def struct(self) -> np.dtype[np.void]:
+        """The layout of the first parameter, a struct that is passed by value."""
+        return self.signature.structs[self.signature.parameters[0].name]
 
 
 def address(argument: Any) -> int:
@@ -69,26 +39,30 @@ def address(argument: Any) -> int:
     return argument.handle + argument.offset * argument.spec.dtype.itemsize  # type: ignore[no-any-return]
 
 
-class Arguments:
+class ArgumentValues:
     """The values of a kernel's parameters, from the arguments of an op."""
 
     __slots__ = ("_numbers", "_pointers", "_template")
 
-    def __init__(self, parameters: Sequence[Parameter | Tensor | Workspace]) -> None:
-        placed = list(enumerate(parameters))
-        self._pointers = [
-            (place, p.index, p.offset if isinstance(p, Pointer) else 0)
-            for place, p in placed
-            if isinstance(p, Pointer | Tensor | Workspace)
-        ]
-        self._numbers = [(place, p.index, _CONVERTERS[p.type]) for place, p in placed if isinstance(p, Number)]
-        self._template = [_NUMPY[p.type](p.value) if isinstance(p, Constant) else None for p in parameters]
+    def __init__(self, parameters: Sequence[Bound]) -> None:
+        self._template: list[Any] = [None] * len(parameters)
+        self._pointers: list[tuple[int, int]] = []
+        self._numbers: list[tuple[int, int, Callable[[Any], Any]]] = []
+        for place, p in enumerate(parameters):
+            if isinstance(p, Tensor | Workspace):
+                self._pointers.append((place, p.index))
+            elif isinstance(p, Number):
+                self._numbers.append((place, p.index, _CONVERTERS[p.type]))
+            elif isinstance(p, Constant):
+                self._template[place] = NUMPY_TYPES[p.type](p.value)
+            else:
+                raise TypeError(f"launches on CUDA do not pass {p!r}")
 
     def values(self, args: Sequence[Any]) -> list[Any]:
         """Return one value per parameter."""
-        values: list[Any] = self._template.copy()
-        for place, index, offset in self._pointers:
-            values[place] = address(args[index]) + offset
+        values = self._template.copy()
+        for place, index in self._pointers:
+            values[place] = address(args[index])
         for place, index, convert in self._numbers:
             values[place] = convert(args[index])
         return values
@@ -104,19 +78,19 @@ class KernelLaunch:
         runtime: Runtime,
         name: str,
         function: Any,
-        parameters: Sequence[Parameter],
+        parameters: Sequence[Bound],
         blocks: int,
         threads: int,
         workspace: tuple[int, ...] = (),
     ) -> None:
-        """`workspace` is in bytes."""
+        """`parameters` come in the kernel's order; `workspace` is in bytes."""
         self._runtime = runtime
         self.name = name
         self.workspace = workspace
         self._function = function
         self._blocks = (blocks,)
         self._threads = (threads,)
-        self._arguments = Arguments(parameters)
+        self._arguments = ArgumentValues(parameters)
 
     def __call__(self, *args: Any) -> None:
         values = self._arguments.values(args)
@@ -141,20 +115,34 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 class StructLaunch:
-    """One launch of a kernel whose first parameter is a struct, built from the arguments of each call."""
+    """One launch of a kernel whose first parameter is a struct by value, which holds addresses and is filled at every call."""
 
-    __slots__ = ("_blocks", "_function", "_make", "_runtime", "_threads", "name", "workspace")
+    __slots__ = ("_arguments", "_blocks", "_fill", "_function", "_runtime", "_threads", "name", "workspace")
 
     def __init__(
-        self, runtime: Runtime, name: str, function: Any, make: Callable[..., list[Any]], blocks: int, threads: int
+        self,
+        runtime: Runtime,
+        name: str,
+        kernel: LoadedKernel,
+        fill: Callable[[Sequence[Any]], np.ndarray],
+        args: Arguments,
+        blocks: int,
+        threads: int,
     ) -> None:
+        """`fill` returns the struct, of layout `kernel.struct`, for the arguments of a call; `args` binds the other parameters.
+
+        Raises KernelArgumentError if `args` do not fit the kernel.
+        """
+        others = replace(kernel.signature, parameters=kernel.signature.parameters[1:])
         self._runtime = runtime
         self.name = name
         self.workspace: tuple[int, ...] = ()
-        self._function = function
-        self._make = make
+        self._function = kernel.function
+        self._fill = fill
+        self._arguments = ArgumentValues(bind(others, args, offsets=False))
         self._blocks = (blocks,)
         self._threads = (threads,)
 
     def __call__(self, *args: Any) -> None:
-        self._runtime.enqueue(self.name, self._function, self._blocks, self._threads, self._make(*args))
+        values = [self._fill(args), *self._arguments.values(args)]
+        self._runtime.enqueue(self.name, self._function, self._blocks, self._threads, values)

@@ -10,11 +10,14 @@ from cupy.cuda import Module, nvrtc
 
 from polyhal.backends.common.codegen.templating import Definitions, SourceFolder
 from polyhal.backends.common.launching.disk_cache import DiskCache
+from polyhal.backends.common.launching.kernel_signature import KernelSignature, KernelSignatures
 from polyhal.hal.errors import KernelBuildError, message
 from polyhal.hal.settings import env
 from polyhal_cupy import error_mapping
 
 KERNELS = "polyhal_cupy.kernels"
+KERNEL_WORDS = "KERNEL"
+"""The macro that begins each kernel's declaration (kernels/lib/dtypes.cuh)."""
 OPTIONS = ("-std=c++17", "--device-as-default-execution-space")
 _CONTEXT_LINES = 4
 
@@ -29,6 +32,8 @@ class ProgramStore:
         self._binary = supported == architecture
         self._target = f"-arch={'sm' if self._binary else 'compute'}_{supported}"
         self._sources = SourceFolder(KERNELS)
+        self._declared = KernelSignatures(self._sources.read, KERNEL_WORDS)
+        self._signatures: dict[tuple[Any, ...], KernelSignature] = {}
         self._modules: dict[tuple[Any, ...], Module] = {}
         self._lock = threading.Lock()
         self.builds = 0
@@ -44,6 +49,20 @@ class ProgramStore:
                 text = self._sources.assemble(source, definitions)
                 module = self._modules[key] = self._load(source, text)
         return module.get_function(name)
+
+    def signature(self, source: str, name: str, definitions: Definitions) -> KernelSignature:
+        """Return the parameters of kernel `name` of the file `source` with these definitions. Raises KernelBuildError."""
+        key = (source, name, tuple(definitions.items()))
+        with self._lock:
+            signature = self._signatures.get(key)
+            if signature is None:
+                try:
+                    signature = self._declared.of(source, name, definitions)
+                except ValueError as error:
+                    problem = f"the parameters of the kernel cannot be read: {error}"
+                    raise KernelBuildError(message(source, problem, device=self._name)) from None
+                self._signatures[key] = signature
+        return signature
 
     def _load(self, label: str, text: str) -> Module:
         options = (self._target, *OPTIONS)

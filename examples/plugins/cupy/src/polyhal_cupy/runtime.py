@@ -9,11 +9,13 @@ import cupy
 from cupy.cuda import runtime as cuda
 
 from polyhal.backends.common.codegen.templating import Definitions
+from polyhal.backends.common.launching.kernel_arguments import bind
+from polyhal.backends.common.launching.launch import Arguments
 from polyhal.hal.capabilities import Capabilities, DeviceInfo
 from polyhal_cupy import error_mapping
 from polyhal_cupy.blas import Blas
 from polyhal_cupy.capabilities import capabilities
-from polyhal_cupy.launch import KernelLaunch, Parameter
+from polyhal_cupy.launch import KernelLaunch, LoadedKernel
 from polyhal_cupy.program import ProgramStore
 
 
@@ -41,22 +43,28 @@ class Runtime:
         name: str,
         source: str,
         definitions: Definitions,
-        parameters: Sequence[Parameter],
+        args: Arguments,
         blocks: int,
         threads: int,
         *,
         kernel: str = "",
         workspace: tuple[int, ...] = (),
     ) -> KernelLaunch:
-        """Return a launch of `kernel` (by default named like the file) from kernels/`source`.cu. Raises KernelBuildError."""
-        return KernelLaunch(
-            self, name, self.function(source, definitions, kernel), parameters, blocks, threads, workspace
-        )
+        """Return a launch of `kernel` (by default named like the file) from kernels/`source`.cu.
 
-    def function(self, source: str, definitions: Definitions, kernel: str = "") -> Any:
+        `args` binds every parameter of the kernel by name. Raises KernelBuildError, and KernelArgumentError if `args` do
+        not fit the kernel.
+        """
+        loaded = self.kernel(source, definitions, kernel)
+        parameters = bind(loaded.signature, args, offsets=False)
+        return KernelLaunch(self, name, loaded.function, parameters, blocks, threads, workspace)
+
+    def kernel(self, source: str, definitions: Definitions, kernel: str = "") -> LoadedKernel:
         """Return a kernel (by default named like the file) of kernels/`source`.cu. Raises KernelBuildError."""
         cuda.setDevice(self.number)
-        return self.programs.function(f"{source}.cu", kernel or source.rpartition("/")[2], definitions)
+        file, name = f"{source}.cu", kernel or source.rpartition("/")[2]
+        signature = self.programs.signature(file, name, definitions)
+        return LoadedKernel(self.programs.function(file, name, definitions), signature)
 
     def enqueue(
         self, name: str, function: Any, blocks: tuple[int, ...], threads: tuple[int, ...], values: Sequence[Any]

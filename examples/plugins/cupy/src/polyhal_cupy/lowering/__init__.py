@@ -2,8 +2,10 @@
 
 A lowering function inspects specs only. It returns `Declined(reason)`, or a launch made with `runtime.launch(...)` from a
 file of `kernels/`. Shapes are kernel arguments, not definitions, because each set of definitions is compiled separately.
-The parameters of a kernel are listed in its order (see launch.py): pointers, numbers and constants, by index in the argument
-list inputs + outputs + workspace. `LaunchSequence` combines several launches.
+
+Each parameter of a kernel is bound by name (see `polyhal.backends.common.launching.launch`): to a `Tensor`, `Workspace` or
+`Scalar` by its index in the argument list inputs + outputs + workspace, or to a number. Names and types are checked against the
+kernel's source when the launch is built. `LaunchSequence` combines several launches.
 
 To add a kernel:
 

@@ -25,7 +25,7 @@
 #include "lib/rows.cuh"
 
 #if MASK
-#define MASK_PARAMETER const MASK_DTYPE *mask,
+#define MASK_PARAMETER const MASK_DTYPE *mask, const int64 mask_offset,
 #else
 #define MASK_PARAMETER
 #endif
@@ -46,8 +46,8 @@
 #if MASK
 #define LOCATE_MASK \
     const int64 batch = row_index / queries; \
-    mask += \
-        batch / batch2 / batch1 * mask0 + batch / batch2 % batch1 * mask1 + batch % batch2 * mask2 + query * mask_row;
+    mask += mask_offset + batch / batch2 / batch1 * mask0 + batch / batch2 % batch1 * mask1 + batch % batch2 * mask2 + \
+            query * mask_row;
 #else
 #define LOCATE_MASK
 #endif
@@ -72,7 +72,8 @@
 #define STORE_TERMS(name, to, f) write_row(to, 1, band_keys, f);
 #endif
 
-KERNEL attention_softmax(real *scores, MASK_PARAMETER real *lse, SPLIT_PARAMETERS(p) GEOMETRY) {
+KERNEL attention_softmax(real *scores, MASK_PARAMETER real *lse, const int64 lse_offset,
+                         SPLIT_PARAMETERS(p) GEOMETRY) {
     LOCATE
     LOCATE_MASK
     real *scores_row = scores + row_index * keys;
@@ -85,7 +86,7 @@ KERNEL attention_softmax(real *scores, MASK_PARAMETER real *lse, SPLIT_PARAMETER
     if (isinf(maximum)) maximum = 0;
     for_row(visible, [&](int slot, uint32 i) { sum += exp(score(slot, i) - maximum); });
     sum = group_sum(sum);
-    if (lane_id() == 0) lse[row_index] = log(sum) + maximum;
+    if (lane_id() == 0) lse[lse_offset + (int64)row_index] = log(sum) + maximum;
     const real scale = sum == 0 ? 0 : 1 / sum;
     const auto probability = [&](int slot, uint32 i) { return exp(score(slot, i) - maximum) * scale; };
     STORE_TERMS(p, scores_row, probability)
@@ -93,12 +94,12 @@ KERNEL attention_softmax(real *scores, MASK_PARAMETER real *lse, SPLIT_PARAMETER
 
 // With p the probabilities, each row of gradients dp becomes p * (dp - sum(p * dp)).
 KERNEL attention_softmax_grad(real *scores, real *gradients, MASK_PARAMETER const real *lse,
-                              SPLIT_PARAMETERS(p) SPLIT_PARAMETERS(d) GEOMETRY) {
+                              const int64 lse_offset, SPLIT_PARAMETERS(p) SPLIT_PARAMETERS(d) GEOMETRY) {
     LOCATE
     LOCATE_MASK
     real *p_at = scores + row_index * keys, *d_at = gradients + row_index * keys;
     const Row<real> row(p_at, 1, visible), gradient(d_at, 1, visible);
-    const real logsumexp = lse[row_index];
+    const real logsumexp = lse[lse_offset + (int64)row_index];
     const bool nothing_visible = logsumexp == -INFINITY;
     const auto probability = [&](int slot, uint32 i) {
         return nothing_visible || i >= visible ? (real)0 : exp(MASKED(row(slot, i), i) - logsumexp);

@@ -32,14 +32,14 @@
         const int32 stride_w, const int32 padding_h, const int32 padding_w, const int32 dilation_h, \
         const int32 dilation_w, const int64 p_step, const int64 n_step
 
-KERNEL im2col(const DTYPE *x, DTYPE *columns, GEOMETRY, const int64 x_image, const int64 x_channel, const int64 x_row,
-              const int64 x_column) {
+KERNEL im2col(const DTYPE *x, const int64 x_offset, DTYPE *columns, GEOMETRY, const int64 x_image,
+              const int64 x_channel, const int64 x_row, const int64 x_column) {
     const uint64 item = (uint64)blockIdx.x * (BLOCK / ROW_THREADS) + threadIdx.x / ROW_THREADS;
     if (item >= items) return;
     const uint32 n = item % images, p = item / images;
     const int32 s = p % kernel_w, r = p / kernel_w % kernel_h;
     const int32 top = r * dilation_h - padding_h, left = s * dilation_w - padding_w;
-    x += (int64)n * x_image + (int64)(p / kernel_w / kernel_h) * x_channel;
+    x += x_offset + (int64)n * x_image + (int64)(p / kernel_w / kernel_h) * x_channel;
     columns += (int64)p * p_step + (int64)n * n_step;
 #pragma unroll 4
     for (int32 l = threadIdx.x % ROW_THREADS; l < down * across; l += ROW_THREADS) {
@@ -50,7 +50,7 @@ KERNEL im2col(const DTYPE *x, DTYPE *columns, GEOMETRY, const int64 x_image, con
     }
 }
 
-KERNEL col2im(const COLUMN_DTYPE *columns, DTYPE *dx, GEOMETRY) {
+KERNEL col2im(const COLUMN_DTYPE *columns, DTYPE *dx, const int64 dx_offset, GEOMETRY) {
     const uint64 item = (uint64)blockIdx.x * BLOCK + threadIdx.x;
     if (item >= items) return;
     const uint32 plane = item / (height * width), pixel = item % (height * width);
@@ -67,5 +67,5 @@ KERNEL col2im(const COLUMN_DTYPE *columns, DTYPE *dx, GEOMETRY) {
             sum += (REAL)widen(columns[(r * kernel_w + s) * p_step + row * across + column]);
         }
     }
-    dx[item] = narrow<DTYPE>((Register<DTYPE>)sum);
+    dx[dx_offset + (int64)item] = narrow<DTYPE>((Register<DTYPE>)sum);
 }

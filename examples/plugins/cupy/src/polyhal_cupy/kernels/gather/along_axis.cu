@@ -1,4 +1,4 @@
-// Elements along an axis by index. Tensors are (outer, axis, inner). take copies x[.., index, ..] to out; scatter adds src
+// Elements along an axis by index. Tensors are (outer, axis, inner). take copies data[.., index, ..] to out; scatter adds data
 // atomically to out[.., index, ..], which has been zeroed. Negative indices count from the end; indices out of range give 0 or
 // are skipped.
 
@@ -28,15 +28,15 @@
     if (at < 0) at += length; \
     const bool in_range = at >= 0 && at < length;
 
-KERNEL take_along_axis(const DTYPE *x, const INDEX_DTYPE *index, DTYPE *out, GEOMETRY) {
+KERNEL take_along_axis(const DTYPE *data, const INDEX_DTYPE *index, DTYPE *out, GEOMETRY) {
     LOCATE
-    out[item] = in_range ? x[o * data_outer + at * data_axis + i * data_inner] : DTYPE();
+    out[item] = in_range ? data[o * data_outer + at * data_axis + i * data_inner] : DTYPE();
 }
 
 #ifdef ATOMIC
-KERNEL scatter_along_axis(const DTYPE *src, const INDEX_DTYPE *index, DTYPE *out, GEOMETRY) {
+KERNEL scatter_along_axis(const DTYPE *data, const INDEX_DTYPE *index, DTYPE *out, GEOMETRY) {
     LOCATE
-    const DTYPE value = src[o * data_outer + a * data_axis + i * data_inner];
+    const DTYPE value = data[o * data_outer + a * data_axis + i * data_inner];
     if (in_range) atomicAdd((ATOMIC *)(out + (o * length + at) * inner + i), *(const ATOMIC *)&value);
 }
 #endif

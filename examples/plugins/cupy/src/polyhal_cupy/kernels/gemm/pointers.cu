@@ -9,10 +9,10 @@
 #endif
 #include "lib/dtypes.cuh"
 
-struct Operands {
+typedef struct {
     uint64 bases[OPERANDS];
-    int64 steps[OPERANDS][3];
-};
+    int64 steps[OPERANDS * 3];
+} Operands;
 
 KERNEL pointers(const __grid_constant__ Operands operands, uint64 *out, const uint32 count, const uint32 batch1,
                 const uint32 batch2) {
@@ -20,6 +20,6 @@ KERNEL pointers(const __grid_constant__ Operands operands, uint64 *out, const ui
     if (item >= OPERANDS * count) return;
     const uint32 o = item / count, i = item % count;
     const int64 i2 = i % batch2, i1 = i / batch2 % batch1, i0 = i / batch2 / batch1;
-    const int64 *steps = operands.steps[o];
+    const int64 *steps = operands.steps + o * 3;
     out[item] = operands.bases[o] + i0 * steps[0] + i1 * steps[1] + i2 * steps[2];
 }

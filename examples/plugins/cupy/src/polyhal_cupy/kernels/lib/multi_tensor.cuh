@@ -7,6 +7,10 @@
 #ifndef REAL
 #define REAL float32
 #endif
+// Tensors of a slot; files with other than one define it.
+#ifndef OPERANDS
+#define OPERANDS 1
+#endif
 #ifndef SLOTS
 #define SLOTS 16
 #endif
@@ -22,28 +26,29 @@
 
 typedef REAL real;
 
-template <int OPERANDS> struct Slots {
-    uint64 addresses[OPERANDS][SLOTS];
+// `starts` are the first chunks of the slots; unused slots start past the last chunk.
+typedef struct {
+    uint64 addresses[SLOTS * OPERANDS];
     uint32 sizes[SLOTS];
-    uint32 starts[SLOTS];  // the first chunk of each slot; unused slots start past the last chunk
+    uint32 starts[SLOTS];
+} SlotTable;
 
-    inline uint32 find(uint32 chunk) const {
-        uint32 low = 0, high = SLOTS;
-        while (high - low > 1) {
-            const uint32 middle = (low + high) / 2;
-            if (starts[middle] <= chunk) low = middle;
-            else high = middle;
-        }
-        return low;
+inline uint32 slot_of_chunk(const SlotTable &slots, uint32 chunk) {
+    uint32 low = 0, high = SLOTS;
+    while (high - low > 1) {
+        const uint32 middle = (low + high) / 2;
+        if (slots.starts[middle] <= chunk) low = middle;
+        else high = middle;
     }
-};
+    return low;
+}
 
 // This block's chunk of one operand.
 template <typename T> struct Chunk {
     T *at;
 
-    template <int OPERANDS> inline Chunk(const Slots<OPERANDS> &slots, int operand, uint32 slot) {
-        at = (T *)slots.addresses[operand][slot] + (uint64)(blockIdx.x - slots.starts[slot]) * CHUNK;
+    inline Chunk(const SlotTable &slots, int operand, uint32 slot) {
+        at = (T *)slots.addresses[slot * OPERANDS + operand] + (uint64)(blockIdx.x - slots.starts[slot]) * CHUNK;
     }
     inline bool aligned() const { return (uint64)at % sizeof(Pack<T, WIDTH>) == 0; }
     inline void load(real (&values)[WIDTH], uint32 i) const {
@@ -61,7 +66,7 @@ template <typename T> struct Chunk {
     inline void store(real value, uint32 i) const { at[i] = narrow<T>((Register<T>)value); }
 };
 
-template <int OPERANDS> inline uint32 chunk_size(const Slots<OPERANDS> &slots, uint32 slot) {
+inline uint32 chunk_size(const SlotTable &slots, uint32 slot) {
     const uint32 remaining = slots.sizes[slot] - (blockIdx.x - slots.starts[slot]) * CHUNK;
     return remaining < CHUNK ? remaining : CHUNK;
 }

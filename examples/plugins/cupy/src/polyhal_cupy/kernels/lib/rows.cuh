@@ -1,4 +1,4 @@
-// Rows of a tensor of any strides, along one axis and numbered over up to three other axes of lengths (.., rows1, rows2).
+// Rows of a tensor of any strides, along one axis and numbered over up to three outer axes of lengths (.., outer1, outer2).
 //
 // GROUP threads share a row: one (if adjacent rows are adjacent in memory), a warp, or the whole block. With VECTORS they keep
 // the row in registers, VECTORS times WIDTH elements each, so that it is read once; without, every pass reads it again. Sums
@@ -30,11 +30,12 @@
 #define WARP 32
 #define FULL_MASK 0xffffffffu
 #define ROW_REGISTERS (VECTORS * WIDTH > 0 ? VECTORS * WIDTH : 1)
-#define ROW_PARAMETERS const uint64 rows, const uint32 length, const uint32 rows1, const uint32 rows2
-#define STRIDES(name) const int64 name##0, const int64 name##1, const int64 name##2, const int64 name##_step
+#define ROW_PARAMETERS const uint64 rows, const uint32 length, const uint32 outer1, const uint32 outer2
+#define STRIDES(name) \
+    const int64 name##_outer0, const int64 name##_outer1, const int64 name##_outer2, const int64 name##_step
 #define ROW_OF(name, row) \
-    (name + (int64)((row) / rows2 / rows1) * name##0 + (int64)((row) / rows2 % rows1) * name##1 + \
-     (int64)((row) % rows2) * name##2)
+    (name + (int64)((row) / outer2 / outer1) * name##_outer0 + (int64)((row) / outer2 % outer1) * name##_outer1 + \
+     (int64)((row) % outer2) * name##_outer2)
 
 typedef REAL real;
 

@@ -1,4 +1,5 @@
 // One SGD step for several parameters, in place, as in PyTorch. With MOMENTUM there is a momentum buffer per parameter.
+// With COUNTED the number of the step is in device memory: at step 1 there is no dampening, at step 0 nothing changes.
 
 #ifndef PARAMETER_DTYPE
 #define PARAMETER_DTYPE float32
@@ -15,11 +16,30 @@
 #ifndef NESTEROV
 #define NESTEROV 0
 #endif
+#ifndef COUNTED
+#define COUNTED 0
+#endif
+#ifndef STEP_COUNT_DTYPE
+#define STEP_COUNT_DTYPE float32
+#endif
+#define OPERANDS (2 + MOMENTUM)
 #include "lib/multi_tensor.cuh"
 
-KERNEL sgd_step(const __grid_constant__ Slots<2 + MOMENTUM> slots, const real rate, const real decay,
-                const real momentum, const real gradient_weight) {
-    const uint32 slot = slots.find(blockIdx.x), count = chunk_size(slots, slot);
+#if COUNTED
+#define STEP_COUNT_PARAMETER const STEP_COUNT_DTYPE *step_count,
+#define READ_STEP_COUNT \
+    const real t = (real)widen(*step_count); \
+    if (t == 0) return; \
+    if (t == 1) gradient_weight = 1;
+#else
+#define STEP_COUNT_PARAMETER
+#define READ_STEP_COUNT
+#endif
+
+KERNEL sgd_step(const __grid_constant__ SlotTable slots, STEP_COUNT_PARAMETER const real rate, const real decay,
+                const real momentum, real gradient_weight) {
+    READ_STEP_COUNT
+    const uint32 slot = slot_of_chunk(slots, blockIdx.x), count = chunk_size(slots, slot);
     const Chunk<PARAMETER_DTYPE> parameters(slots, 0, slot);
     const Chunk<GRADIENT_DTYPE> gradients(slots, 1, slot);
     for (uint32 i = threadIdx.x; i < count; i += BLOCK) {

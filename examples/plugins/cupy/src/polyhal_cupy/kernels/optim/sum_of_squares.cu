@@ -6,8 +6,8 @@
 #endif
 #include "lib/multi_tensor.cuh"
 
-KERNEL squares_of_chunks(const __grid_constant__ Slots<1> slots, float32 *partial, const uint32 first) {
-    const uint32 slot = slots.find(blockIdx.x), count = chunk_size(slots, slot);
+KERNEL squares_of_chunks(const __grid_constant__ SlotTable slots, float32 *partial, const uint32 first) {
+    const uint32 slot = slot_of_chunk(slots, blockIdx.x), count = chunk_size(slots, slot);
     const Chunk<DTYPE> x(slots, 0, slot);
     real sum = 0;
     for (uint32 i = threadIdx.x; i < count; i += BLOCK) {

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polyhal.backends.common.launching.launch import Argument, Tensor, Workspace
 from polyhal.backends.common.problems import attention
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.protocol import Declined, InputSpec, Launch
-from polyhal_cupy.launch import Parameter, Pointer, longs, pointers, uints, ulongs
 from polyhal_cupy.lowering.attention.problem import AttentionProblem, Part, score_dtype
 from polyhal_cupy.lowering.support import rows
 from polyhal_cupy.runtime import Runtime
+
+_TERMS = ("p_high", "p_low", "d_high", "d_low")
+"""The half-precision terms of the probabilities, and in the gradient those of the scores' gradients."""
 
 
 class SoftmaxLauncher:
@@ -41,17 +44,18 @@ class SoftmaxLauncher:
         arranged = rows.arrange((contiguous(dtype, (part.count * problem.t, problem.s)),), 1)
         if isinstance(arranged, Declined):
             return arranged
-        mask_parameters: list[Parameter] = []
+        mask0, mask1, mask2 = problem.batch_strides[-1]
+        mask_row, mask_column = problem.mask_strides
+        args: dict[str, Argument] = {
+            **{name: Workspace(i) for name, i in zip(("scores", "gradients"), scores, strict=False)},
+            **{name: Workspace(i) for name, i in zip(_TERMS, terms, strict=False)},
+            "lse": Tensor(lse), "lse_offset": part.start * problem.matrices_per_index * problem.t, "rows": arranged.count,
+            "keys": problem.s, "queries": problem.t, "band": self._band, "batch1": part.batch[1], "batch2": part.batch[2],
+            "mask0": mask0, "mask1": mask1, "mask2": mask2, "mask_row": mask_row, "mask_column": mask_column,
+        }  # fmt: skip
         if isinstance(self._mask, Spec):
-            offset = part.start * problem.batch_strides[-1][0] * self._mask.dtype.itemsize
-            mask_parameters = [Pointer(mask, offset)]
-        first_row = part.start * problem.matrices_per_index * problem.t
-        parameters: list[Parameter] = [
-            *pointers(*scores), *mask_parameters, Pointer(lse, first_row * dtype.itemsize), *pointers(*terms),
-            *ulongs(arranged.count), *uints(problem.s, problem.t, self._band, *part.batch[1:]),
-            *longs(*problem.batch_strides[-1], *problem.mask_strides),
-        ]  # fmt: skip
+            args |= {"mask": Tensor(mask), "mask_offset": part.start * mask0}
         definitions = arranged.definitions | self._definitions
         return self._runtime.launch(
-            kernel, "attention/softmax", definitions, parameters, arranged.blocks, arranged.threads, kernel=kernel
+            kernel, "attention/softmax", definitions, args, arranged.blocks, arranged.threads, kernel=kernel
         )

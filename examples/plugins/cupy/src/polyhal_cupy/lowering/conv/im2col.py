@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
-from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Strided, Tensor, Workspace
 from polyhal.backends.common.problems.conv import Geometry
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
-from polyhal_cupy.launch import Parameter, Pointer, ints, longs, uints, ulongs
 from polyhal_cupy.lowering.gemm.cublas import BatchedGemm, Step, multiply
 from polyhal_cupy.lowering.pointwise.copy import copy as copy_launch
 from polyhal_cupy.lowering.support import rows
+from polyhal_cupy.lowering.support.arguments import window_lengths
 from polyhal_cupy.runtime import Runtime
 
 _BLOCK = 256
@@ -72,34 +72,34 @@ class ConvSteps:
         first, images = part
         row_threads = min(_BLOCK, max(_WARP, power_of_two_at_least(g.pixels)))
         items = g.groups * g.taps * images
-        operands: list[Parameter] = [Pointer(place, first * x.strides[0] * x.dtype.itemsize), Pointer(target)]
-        blocks = ceil_div(items, _BLOCK // row_threads)
-        strides = longs(*x.strides)
-        self._launch("im2col", x.dtype, operands, items, images, p_step, n_step, blocks, strides, row_threads)
+        strides = dict(zip(("image", "channel", "row", "column"), x.strides, strict=True))
+        args: dict[str, Argument] = {
+            "x": Strided(Tensor(place), strides), "x_offset": first * x.strides[0], "columns": Workspace(target),
+            "items": items, "images": images, "p_step": p_step, "n_step": n_step,
+        }  # fmt: skip
+        self._launch("im2col", x.dtype, args, ceil_div(items, _BLOCK // row_threads), row_threads)
 
     def col2im(self, dx: Spec, source: int, target: int, part: tuple[int, int], p_step: int, n_step: int) -> None:
         """Add col2im to a part of the images: (first image, number of images)."""
         first, images = part
         size = dx.size // dx.shape[0]
-        operands: list[Parameter] = [Pointer(source), Pointer(target, first * size * dx.dtype.itemsize)]
-        blocks = ceil_div(images * size, _BLOCK)
-        self._launch("col2im", dx.dtype, operands, images * size, images, p_step, n_step, blocks, [], _WARP)
+        args: dict[str, Argument] = {
+            "columns": Workspace(source), "dx": Tensor(target), "dx_offset": first * size, "items": images * size,
+            "images": images, "p_step": p_step, "n_step": n_step,
+        }  # fmt: skip
+        self._launch("col2im", dx.dtype, args, ceil_div(images * size, _BLOCK), _WARP)
 
-    def _launch(
-        self, kernel: str, dtype: DType, operands: list[Parameter], items: int, images: int, p_step: int, n_step: int,
-        blocks: int, strides: list[Parameter], row_threads: int,
-    ) -> None:  # fmt: skip
+    def _launch(self, kernel: str, dtype: DType, args: dict[str, Argument], blocks: int, row_threads: int) -> None:
+        """Add a launch; `args` are those that the geometry does not give."""
         g = self._geometry
         definitions: dict[str, str | int | bool] = {
             "DTYPE": dtype.name, "COLUMN_DTYPE": accumulator(dtype).name, "REAL": rows.real_type(dtype), "BLOCK": _BLOCK,
             "ROW_THREADS": row_threads, "UNIT_STRIDE": g.stride == (1, 1),
         }  # fmt: skip
-        parameters = [
-            *operands, *ulongs(items), *uints(images, g.groups * g.channels),
-            *ints(*g.size, *g.result, *g.kernel, *g.stride, *g.padding, *g.dilation), *longs(p_step, n_step), *strides,
-        ]  # fmt: skip
+        lengths = window_lengths(*g.size, *g.result, *g.kernel, *g.stride, *g.padding, *g.dilation)
+        args |= {"channels": g.groups * g.channels, **lengths}
         self._steps.append(
-            self._runtime.launch(kernel, "conv/im2col", definitions, parameters, blocks, _BLOCK, kernel=kernel)
+            self._runtime.launch(kernel, "conv/im2col", definitions, args, blocks, _BLOCK, kernel=kernel)
         )
 
     def build(self) -> Launch | Declined:

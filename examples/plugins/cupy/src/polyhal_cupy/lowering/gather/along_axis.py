@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor, after_zeros
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import outer_axis_inner
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
-from polyhal_cupy.launch import KernelLaunch, longs, pointers, ulongs
+from polyhal_cupy.launch import KernelLaunch
 from polyhal_cupy.lowering.gather.gather import NOT_A_TENSOR
-from polyhal_cupy.lowering.gather.scatter_add import ATOMIC, after_zeros
+from polyhal_cupy.lowering.gather.scatter_add import ATOMIC
+from polyhal_cupy.lowering.pointwise import copy
 from polyhal_cupy.runtime import Runtime
 
 _BLOCK = 256
@@ -27,19 +29,20 @@ def _launch(runtime: Runtime, name: str, data: Spec, index: Spec, axis: int, len
     _, data_strides = merged_data
     (_, index_length, inner), index_strides = merged_index
     items = math.prod(index.shape)
-    parameters = [
-        *pointers(0, 1, 2),
-        *ulongs(items, index_length, inner),
-        *longs(length, *data_strides, *index_strides),
-    ]
+    args: Arguments = {
+        "data": _strided(0, data_strides), "index": _strided(1, index_strides), "out": Tensor(2), "size": items,
+        "index_length": index_length, "inner": inner, "length": length,
+    }  # fmt: skip
     definitions: dict[str, str | int | bool] = {
         "DTYPE": data.dtype.name, "INDEX_DTYPE": index.dtype.name, "BLOCK": _BLOCK
     }  # fmt: skip
     if data.dtype in ATOMIC:
         definitions["ATOMIC"] = ATOMIC[data.dtype]
-    return runtime.launch(
-        name, "gather/along_axis", definitions, parameters, ceil_div(items, _BLOCK), _BLOCK, kernel=name
-    )
+    return runtime.launch(name, "gather/along_axis", definitions, args, ceil_div(items, _BLOCK), _BLOCK, kernel=name)
+
+
+def _strided(place: int, strides: tuple[int, int, int]) -> Strided:
+    return Strided(Tensor(place), dict(zip(("outer", "axis", "inner"), strides, strict=True)))
 
 
 def _take_along_axis(
@@ -62,7 +65,7 @@ def _scatter_along_axis(
     if out.dtype not in ATOMIC:
         return Declined(f"sums of {out.dtype.name} would be rounded at every step")
     launch = _launch(runtime, "scatter_along_axis", src, index, params["axis"], params["length"])
-    return launch if isinstance(launch, Declined) else after_zeros(runtime, out, 2, launch)
+    return launch if isinstance(launch, Declined) else after_zeros(copy.fill(runtime, out), launch, 2)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

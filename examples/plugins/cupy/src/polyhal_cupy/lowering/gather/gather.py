@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import flat_stride
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
-from polyhal_cupy.launch import KernelLaunch, longs, pointers, uints, ulongs
+from polyhal_cupy.launch import KernelLaunch
 from polyhal_cupy.runtime import Runtime
 
 _BLOCK = 256
@@ -33,14 +34,15 @@ def _gather(runtime: Runtime, index: Spec, x: Spec, out: Spec, places: tuple[int
         nbytes = next(n for n in _LOAD_BYTES if n == size or (n > size and width * size % n == 0 == row * size % n))
     ratio = nbytes // size
     items = index.size * (width // ratio)
-    parameters = [
-        *pointers(*places), *ulongs(items), *uints(width // ratio), *ulongs(x.shape[0]),
-        *longs(step, row // ratio, column),
-    ]  # fmt: skip
+    args: Arguments = {
+        "index": Strided(Tensor(places[0]), {"step": step}),
+        "x": Strided(Tensor(places[1]), {"row": row // ratio, "column": column}), "out": Tensor(places[2]), "items": items,
+        "width": width // ratio, "rows": x.shape[0],
+    }  # fmt: skip
     definitions: dict[str, str | int | bool] = {
         "INDEX_DTYPE": index.dtype.name, "ELEMENT_BYTES": nbytes, "BLOCK": _BLOCK
     }  # fmt: skip
-    return runtime.launch("gather", "gather/gather", definitions, parameters, ceil_div(items, _BLOCK), _BLOCK)
+    return runtime.launch("gather", "gather/gather", definitions, args, ceil_div(items, _BLOCK), _BLOCK)
 
 
 def gather(runtime: Runtime, index: Spec, x: Spec, out: Spec) -> Launch:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor, after_zeros
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.gather import flat_stride, row_stride
 from polyhal.backends.common.problems.norm import Inputs
@@ -14,7 +14,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
-from polyhal_cupy.launch import KernelLaunch, longs, pointers, uints, ulongs
+from polyhal_cupy.launch import KernelLaunch
 from polyhal_cupy.lowering.gather.gather import NOT_A_TENSOR
 from polyhal_cupy.lowering.pointwise import copy
 from polyhal_cupy.runtime import Runtime
@@ -39,9 +39,11 @@ def _add_rows(
         return Declined("an axis is longer than 2^31")
     atomic = ATOMIC.get(out.dtype)
     items = count * width
-    parameters = [
-        *pointers(*places), *ulongs(items), *uints(width), *ulongs(out.shape[0]), *longs(step, row_step, column_step)
-    ]  # fmt: skip
+    args: Arguments = {
+        "index": Strided(Tensor(places[0]), {"step": step}),
+        "source": Strided(Tensor(places[1]), {"row": row_step, "column": column_step}), "out": Tensor(places[2]),
+        "items": items, "width": width, "rows": out.shape[0],
+    }  # fmt: skip
     definitions: dict[str, str | int | bool] = {
         "DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name, "BLOCK": _BLOCK
     }  # fmt: skip
@@ -49,7 +51,7 @@ def _add_rows(
         definitions["ATOMIC"] = atomic
     kernel = "scatter_add" if atomic else "scatter_ordered"
     blocks = ceil_div(items if atomic else width, _BLOCK)
-    return runtime.launch("scatter_add", "gather/scatter_add", definitions, parameters, blocks, _BLOCK, kernel=kernel)
+    return runtime.launch("scatter_add", "gather/scatter_add", definitions, args, blocks, _BLOCK, kernel=kernel)
 
 
 def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launch:
@@ -58,11 +60,6 @@ def scatter_add(runtime: Runtime, index: Spec, source: Spec, out: Spec) -> Launc
     launch = _add_rows(runtime, index, (count, width, width, 1), out, (0, 1, 2))
     assert not isinstance(launch, Declined)
     return launch
-
-
-def after_zeros(runtime: Runtime, out: Spec, place: int, launch: KernelLaunch) -> Launch:
-    """Return `launch`, preceded by filling its argument `place` with zeros."""
-    return LaunchSequence((copy.zero(runtime, out, place), launch))
 
 
 def _scatter_rows(
@@ -78,7 +75,7 @@ def _scatter_rows(
     if row is None:
         return Declined("the rows are not evenly spaced")
     launch = _add_rows(runtime, index, (index.size, src.shape[-1], row, src.strides[-1]), out, (1, 0, 2))
-    return launch if isinstance(launch, Declined) else after_zeros(runtime, out, 2, launch)
+    return launch if isinstance(launch, Declined) else after_zeros(copy.fill(runtime, out), launch, 2)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {"scatter_rows": _scatter_rows}

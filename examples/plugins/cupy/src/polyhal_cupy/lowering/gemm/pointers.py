@@ -6,11 +6,13 @@ A batch along two axes, such as images and heads, is one call with pointer array
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Arguments, Workspace
 from polyhal.hal.protocol import SimpleLaunch
 from polyhal_cupy import blas
 from polyhal_cupy.launch import StructLaunch, address
@@ -72,14 +74,15 @@ class PointerArrays:
         count, padding = math.prod(self._batch), (0,) * (_AXES - len(self._batch))
         lengths = [*(1 for _ in padding), *self._batch]
         operands = len(self._operands)
-        template = np.zeros((), np.dtype([("bases", np.uint64, operands), ("steps", np.int64, (operands, _AXES))]))
-        template["steps"] = [[s * item for s in (*padding, *o.batch)] for o, item in self._operands]
+        kernel = self._runtime.kernel("gemm/pointers", {"OPERANDS": operands, "BLOCK": _BLOCK})
+        template = np.zeros((), kernel.struct)
+        template["steps"] = [s * item for o, item in self._operands for s in (*padding, *o.batch)]
 
-        def make(*args: Any) -> list[Any]:
+        def fill(arguments: Sequence[Any]) -> np.ndarray:
             struct = template.copy()
-            struct["bases"] = [address(args[o.place]) + o.offset * item for o, item in self._operands]
-            return [struct, args[self._place], np.uint32(count), np.uint32(lengths[1]), np.uint32(lengths[2])]
+            struct["bases"] = [address(arguments[o.place]) + o.offset * item for o, item in self._operands]
+            return struct
 
-        function = self._runtime.function("gemm/pointers", {"OPERANDS": operands, "BLOCK": _BLOCK})
+        args: Arguments = {"out": Workspace(self._place), "count": count, "batch1": lengths[1], "batch2": lengths[2]}
         blocks = ceil_div(operands * count, _BLOCK)
-        return [StructLaunch(self._runtime, "pointers", function, make, blocks, _BLOCK)]
+        return [StructLaunch(self._runtime, "pointers", kernel, fill, args, blocks, _BLOCK)]

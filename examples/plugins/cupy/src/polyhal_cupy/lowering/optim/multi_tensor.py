@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.problems.multi_tensor import KernelArgument, MultiTensorKernel, TensorSlot
+from polyhal.backends.common.launching.launch import Arguments
+from polyhal.backends.common.problems.multi_tensor import MultiTensorKernel, TensorSlot
 from polyhal_cupy.dialect import type_name
-from polyhal_cupy.launch import Arguments, StructLaunch, address
+from polyhal_cupy.launch import StructLaunch, address
 from polyhal_cupy.runtime import Runtime
 
 _BLOCK = 256
@@ -49,27 +50,9 @@ def batches(slots: Sequence[TensorSlot]) -> list[Batch]:
     return batched
 
 
-def launch(
-    runtime: Runtime, source: str, kernel: MultiTensorKernel, batch: Batch, more: Sequence[KernelArgument]
-) -> StructLaunch:
-    """Return a launch of a kernel of kernels/`source`.cu, whose parameters are the struct and then `more`."""
-    operands = len(kernel.operands)
-    most = capacity(operands)
-    struct = np.dtype(
-        [("addresses", np.uint64, (operands, most)), ("sizes", np.uint32, most), ("starts", np.uint32, most)]
-    )
-    template = np.zeros((), struct)
-    template["starts"] = batch.chunks
-    template["sizes"][: len(batch.slots)] = [s.size for s in batch.slots]
-    template["starts"][: len(batch.slots)] = batch.starts
-    places = [[s.tensors[operand].index for s in batch.slots] for operand in range(operands)]
-    rest = Arguments(more)
-
-    def make(*args: Any) -> list[Any]:
-        values = template.copy()
-        values["addresses"][:, : len(batch.slots)] = [[address(args[i]) for i in row] for row in places]
-        return [values, *rest.values(args)]
-
+def launch(runtime: Runtime, source: str, kernel: MultiTensorKernel, batch: Batch, args: Arguments) -> StructLaunch:
+    """Return a launch of a kernel of kernels/`source`.cu, whose parameters are the table of slots and `args`."""
+    most = capacity(len(kernel.operands))
     definitions = {
         "REAL": type_name(kernel.real),
         "SLOTS": most,
@@ -77,5 +60,16 @@ def launch(
         "BLOCK": _BLOCK,
         **kernel.definitions,
     }
-    function = runtime.function(source, definitions, kernel.name)
-    return StructLaunch(runtime, kernel.name, function, make, batch.chunks, _BLOCK)
+    loaded = runtime.kernel(source, definitions, kernel.name)
+    template = np.zeros((), loaded.struct)
+    template["starts"] = batch.chunks
+    template["sizes"][: len(batch.slots)] = [s.size for s in batch.slots]
+    template["starts"][: len(batch.slots)] = batch.starts
+    places = [tensor.index for slot in batch.slots for tensor in slot.tensors]
+
+    def fill(arguments: Sequence[Any]) -> np.ndarray:
+        table = template.copy()
+        table["addresses"][: len(places)] = [address(arguments[i]) for i in places]
+        return table
+
+    return StructLaunch(runtime, kernel.name, loaded, fill, args, batch.chunks, _BLOCK)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyhal.backends.common.launching.launch import Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
 from polyhal.backends.common.problems import optim
 from polyhal.backends.common.problems.multi_tensor import (
     ExtraArguments,
@@ -13,7 +13,6 @@ from polyhal.backends.common.problems.multi_tensor import (
     TensorSlot,
 )
 from polyhal.hal.protocol import Launch
-from polyhal_cupy.launch import pointers, uints
 from polyhal_cupy.lowering.optim import multi_tensor
 from polyhal_cupy.lowering.pointwise import copy
 from polyhal_cupy.runtime import Runtime
@@ -30,16 +29,16 @@ def _over_slots(
     chunks = 0
     for batch in multi_tensor.batches(slots):
         file = f"optim/{_FILES.get(kernel.name, kernel.name)}"
-        launches.append(multi_tensor.launch(runtime, file, kernel, batch, [*extra(chunks).values()]))
+        launches.append(multi_tensor.launch(runtime, file, kernel, batch, extra(chunks)))
         chunks += batch.chunks
     return launches, chunks
 
 
 def _total(runtime: Runtime, partial: Workspace, out: Tensor, count: int) -> Launch:
-    parameters = [*pointers(partial.index, out.index), *uints(count)]
+    args: Arguments = {"partial": partial, "out": out, "chunks": count}
     definitions: dict[str, str | int | bool] = {"REAL": "float32", "BLOCK": _BLOCK}
     name = "total_of_chunks"
-    return runtime.launch(name, "optim/sum_of_squares", definitions, parameters, 1, _BLOCK, kernel=name)
+    return runtime.launch(name, "optim/sum_of_squares", definitions, args, 1, _BLOCK, kernel=name)
 
 
 LOWERINGS = optim.lowerings(MultiTensorBuilders(copy.copy, _over_slots, _total))

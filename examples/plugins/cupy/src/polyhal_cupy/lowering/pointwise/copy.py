@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.common.problems import transpose
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec, Spec
-from polyhal.hal.protocol import Launch, SimpleLaunch
-from polyhal_cupy.launch import longs, pointers, uints
+from polyhal.hal.protocol import Launch
 from polyhal_cupy.lowering.pointwise.elementwise import group
 from polyhal_cupy.runtime import Runtime
 
-_UNITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+_ELEMENTS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _TILE, _BLOCK = 32, 256
 
 
@@ -25,12 +25,6 @@ def fill(runtime: Runtime, target: Spec) -> Launch:
     return group(runtime, (ScalarSpec(number_dtype(target.dtype)),), (target,), (), (0,))
 
 
-def zero(runtime: Runtime, target: Spec, place: int) -> Launch:
-    """Return a launch that writes zeros to the argument with index `place`."""
-    launch = fill(runtime, target)
-    return SimpleLaunch(launch.name, lambda *args: launch(0, args[place]))
-
-
 def number_dtype(dtype: DType) -> DType:
     """Return the dtype in which a Python number is passed to a kernel that stores `dtype`."""
     return dtypes.float32 if dtype.kind == "float" and dtype is not dtypes.float64 else dtype
@@ -41,9 +35,13 @@ def _transpose(runtime: Runtime, source: Spec, target: Spec, places: tuple[int, 
     t = transpose.match(source, target)
     if t is None or max(t.rows, t.columns) >= 1 << 31:
         return None
-    parameters = [
-        *pointers(*places), *uints(t.rows, t.columns), *longs(t.source_step, t.target_step),
-        *uints(t.batch[1]), *longs(*t.source_batch, *t.target_batch),
-    ]  # fmt: skip
-    definitions: dict[str, str | int | bool] = {"UNIT": _UNITS[source.dtype.itemsize], "TILE": _TILE, "BLOCK": _BLOCK}
-    return runtime.launch("transpose", "pointwise/transpose", definitions, parameters, t.tiles(_TILE), _BLOCK)
+    (source_b0, source_b1), (target_b0, target_b1) = t.source_batch, t.target_batch
+    args: Arguments = {
+        "x": Strided(Tensor(places[0]), {"column": t.source_step, "b0": source_b0, "b1": source_b1}),
+        "out": Strided(Tensor(places[1]), {"row": t.target_step, "b0": target_b0, "b1": target_b1}),
+        "rows": t.rows, "columns": t.columns, "b1": t.batch[1],
+    }  # fmt: skip
+    definitions: dict[str, str | int | bool] = {
+        "ELEMENT": _ELEMENTS[source.dtype.itemsize], "TILE": _TILE, "BLOCK": _BLOCK
+    }  # fmt: skip
+    return runtime.launch("transpose", "pointwise/transpose", definitions, args, t.tiles(_TILE), _BLOCK)

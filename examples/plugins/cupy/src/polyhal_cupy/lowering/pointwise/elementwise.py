@@ -20,13 +20,12 @@ from polyhal.backends.common.codegen.elementwise import (
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Number, ScalarType
+from polyhal.backends.common.launching.launch import Argument, Scalar, ScalarType, Tensor
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec, Spec
 from polyhal.hal.protocol import InputSpec, Launch
 from polyhal_cupy.dialect import CudaDialect, convert, narrow, register_type, type_name
-from polyhal_cupy.launch import Parameter, Pointer
 from polyhal_cupy.runtime import Runtime
 
 _BLOCK = 256
@@ -67,15 +66,15 @@ class _Text:
 
     dialect: CudaDialect = field(default_factory=CudaDialect)
     parameters: list[str] = field(default_factory=list)
-    bindings: list[Parameter] = field(default_factory=list)
+    args: dict[str, Argument] = field(default_factory=dict)
     locate: list[str] = field(default_factory=list)
     load: list[str] = field(default_factory=list)
     compute: list[str] = field(default_factory=list)
     store: list[str] = field(default_factory=list)
 
-    def scalar(self, name: str, type_: ScalarType, binding: Parameter) -> None:
+    def scalar(self, name: str, type_: ScalarType, value: Scalar | float) -> None:
         self.parameters.append(f"const {type_name(type_)} {name}")
-        self.bindings.append(binding)
+        self.args[name] = value
 
     def convert(self, register: str, source: DType, target: DType) -> str:
         return convert(register, source, target)
@@ -88,7 +87,7 @@ class _Text:
 
     def parameter(self, name: str, value: float, dtype: DType) -> str:
         type_: ScalarType = "double" if dtype is dtypes.float64 else "float"
-        self.scalar(name, type_, Constant(value, type_))
+        self.scalar(name, type_, value)
         return name
 
 
@@ -124,11 +123,9 @@ def group(
         "COMPUTE": "\n".join(text.compute),
         "STORE": "\n".join(text.store),
     }
-    geometry = [Constant(n, space.index) for n in (space.axes[-1], space.chunks, space.items)]
+    text.args |= {"inner": space.axes[-1], "chunks": space.chunks, "items": space.items}
     blocks = ceil_div(space.items, _BLOCK)
-    return runtime.launch(
-        "pointwise_elementwise", "pointwise/elementwise", definitions, [*text.bindings, *geometry], blocks, _BLOCK
-    )
+    return runtime.launch("pointwise_elementwise", "pointwise/elementwise", definitions, text.args, blocks, _BLOCK)
 
 
 def _lay_out(inputs: Sequence[InputSpec | None], outputs: Sequence[Spec]) -> _Space:
@@ -160,7 +157,7 @@ def _emit_operands(
     for o in space.operands:
         kind = f"{'const ' if o.position < len(inputs) else ''}{o.dtype.name} *"
         text.parameters.append(f"{kind}p{o.position}")
-        text.bindings.append(Pointer(places[o.position]))
+        text.args[f"p{o.position}"] = Tensor(places[o.position])
         terms = "".join(f" + (OFFSET)c{a} * s{o.position}_{a}" for a in range(outer))
         text.locate.append(f"{kind}q{o.position} = p{o.position}{terms};")
     values = []
@@ -172,12 +169,12 @@ def _emit_operands(
         else:
             values.append(_emit_load(text, next(o for o in space.operands if o.position == i)))
     for axis in range(1, outer):
-        text.scalar(f"n{axis}", space.index, Constant(space.axes[axis], space.index))
+        text.scalar(f"n{axis}", space.index, space.axes[axis])
     for o in space.operands:
         for axis in range(outer):
-            text.scalar(f"s{o.position}_{axis}", space.offset, Constant(o.strides[axis], space.offset))
+            text.scalar(f"s{o.position}_{axis}", space.offset, o.strides[axis])
         if o.access == "strided":
-            text.scalar(f"t{o.position}", space.offset, Constant(o.strides[-1], space.offset))
+            text.scalar(f"t{o.position}", space.offset, o.strides[-1])
     return values
 
 
@@ -185,7 +182,7 @@ def _emit_number(text: _Text, position: int, place: int, dtype: DType) -> Regist
     # Integers travel in 64 bits, so that a number outside a small tensor's range wraps instead of failing to pack.
     held, cls = register_type(dtype), register_class(dtype)
     wire: ScalarType = cls if cls in ("float", "double", "ulong") else "long"
-    text.scalar(f"x{position}", wire, Number(place, wire))
+    text.scalar(f"x{position}", wire, Scalar(place))
     text.compute.append(f"const {held} r{position} = ({held})x{position};")
     return RegisterValue(f"r{position}", dtype)
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Constant, Number
+from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
 from polyhal.hal.protocol import Declined, Launch
-from polyhal_cupy.launch import Parameter, longs, pointers, ulongs
 from polyhal_cupy.lowering.support import rows
 from polyhal_cupy.runtime import Runtime
 
@@ -32,10 +31,8 @@ def _lowering(op: str) -> LoweringFunction:
         definitions: dict[str, str | int | bool] = {
             "OUT_DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op], "BLOCK": _BLOCK
         }  # fmt: skip
-        parameters: list[Parameter] = [*pointers(2), *ulongs(out.size), Number(0, "ulong"), Number(1, "ulong")]
-        return runtime.launch(
-            op, "pointwise/random", definitions, parameters, ceil_div(out.size, _WORDS * _BLOCK), _BLOCK
-        )
+        args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "offset": Scalar(1)}
+        return runtime.launch(op, "pointwise/random", definitions, args, ceil_div(out.size, _WORDS * _BLOCK), _BLOCK)
 
     return lower
 
@@ -56,14 +53,12 @@ def _dropout(
         "DTYPE": x.dtype.name, "REAL": rows.real_type(x.dtype), "STRIDED": not x.is_contiguous,
         "ALIGNED": x.aligned and outputs[0].aligned, "BLOCK": _BLOCK,
     }  # fmt: skip
-    parameters: list[Parameter] = [
-        *pointers(0, 3), *ulongs(x.size), Number(1, "ulong"), Number(2, "ulong"),
-        Constant(min(int(p * 2**32), _LARGEST_WORD), "uint"), rows.real(1 / (1 - p), x.dtype), *ulongs(*lengths[1:]),
-        *longs(*steps),
-    ]  # fmt: skip
-    return runtime.launch(
-        "dropout", "pointwise/dropout", definitions, parameters, ceil_div(x.size, _WORDS * _BLOCK), _BLOCK
-    )
+    args: Arguments = {
+        "x": Tensor(0), "out": Tensor(3), "size": x.size, "seed": Scalar(1), "offset": Scalar(2),
+        "threshold": min(int(p * 2**32), _LARGEST_WORD), "scale": 1 / (1 - p), "length1": lengths[1], "length2": lengths[2],
+        "step0": steps[0], "step1": steps[1], "step2": steps[2],
+    }  # fmt: skip
+    return runtime.launch("dropout", "pointwise/dropout", definitions, args, ceil_div(x.size, _WORDS * _BLOCK), _BLOCK)
 
 
 LOWERINGS: dict[str, LoweringFunction] = {

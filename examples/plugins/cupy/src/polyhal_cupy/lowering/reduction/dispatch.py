@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyhal.backends.common.codegen.expressions import RegisterClass, register_class
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, round_up
-from polyhal.backends.common.launching.launch import Constant, LaunchSequence
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.problems import reduction
 from polyhal.backends.common.problems.reduction import COMBINE, Axes, Operation, ReductionBuilders, accumulator
 from polyhal.hal import dtypes
@@ -18,7 +17,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
 from polyhal_cupy.dialect import convert, register_type
-from polyhal_cupy.launch import KernelLaunch, Parameter, longs, pointers, ulongs
+from polyhal_cupy.launch import KernelLaunch
 from polyhal_cupy.lowering.pointwise import copy
 from polyhal_cupy.runtime import Runtime
 
@@ -34,7 +33,7 @@ _SHORTEST_COLUMN = 64
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One kernel's work: elements of `source` at argument `x` into `target` at argument `out`."""
+    """One kernel's work: elements of `source` at `x` into `target` at `out`."""
 
     op: Operation
     source: DType
@@ -46,8 +45,8 @@ class _Pass:
     parts: int
     divisor: int
     """What the result of a mean is divided by; 0 where another pass does it."""
-    x: int
-    out: int
+    x: Tensor | Workspace
+    out: Tensor | Workspace
 
 
 def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, out: Spec) -> Launch:
@@ -55,14 +54,14 @@ def _values(runtime: Runtime, op: Operation, x: Spec, axes: Axes, out: Spec) -> 
     parts = _row_parts(runtime, axes) if axes.by_rows else _column_parts(runtime, axes)
     make = _rows if axes.by_rows else _columns
     if parts == 1:
-        return make(runtime, _Pass(op, x.dtype, out.dtype, held, x.aligned, axes, 1, axes.length, 0, 1))
-    first = make(runtime, _Pass(op, x.dtype, held, held, x.aligned, axes, parts, 0, 0, 2))
+        return make(runtime, _Pass(op, x.dtype, out.dtype, held, x.aligned, axes, 1, axes.length, Tensor(0), Tensor(1)))
+    first = make(runtime, _Pass(op, x.dtype, held, held, x.aligned, axes, parts, 0, Tensor(0), Workspace(2)))
     if axes.by_rows:
         joined = Axes(((1, 0), (axes.results, parts)), ((1, 0), (parts, 1)))
     else:
         joined = Axes(((1, 0), (axes.results, 1)), ((1, 0), (parts, axes.results)))
     # Partial results of `any` and `all` are numbers already, which the same operation joins.
-    second = make(runtime, _Pass(op, held, out.dtype, held, True, joined, 1, axes.length, 2, 1))
+    second = make(runtime, _Pass(op, held, out.dtype, held, True, joined, 1, axes.length, Workspace(2), Tensor(1)))
     return LaunchSequence([first, second], (parts * axes.results * held.itemsize,))
 
 
@@ -108,20 +107,19 @@ def _identity(op: Operation, held: DType) -> str:
     return f"{limits.max}{'ull' if held.kind == 'uint' else 'll'}"
 
 
-def _geometry(axes: Axes) -> list[Parameter]:
+def _geometry(axes: Axes) -> dict[str, Argument]:
     (k0, k0s), (k1, k1s) = axes.kept
     (_, r0s), (r1, r1s) = axes.reduced
-    return [
-        *ulongs(k0), *longs(k0s), *ulongs(k1), *longs(k1s, r0s), *ulongs(r1), *longs(r1s), *ulongs(axes.length)
-    ]  # fmt: skip
+    return {
+        "k0": k0, "k0s": k0s, "k1": k1, "k1s": k1s, "r0s": r0s, "r1": r1, "r1s": r1s, "length": axes.length
+    }  # fmt: skip
 
 
-def _parameters(p: _Pass, part_length: int) -> list[Parameter]:
-    cls: RegisterClass = register_class(p.held)
-    assert cls != "bool"
-    return [
-        *pointers(p.x, p.out), *_geometry(p.axes), *ulongs(p.parts, part_length), Constant(max(p.divisor, 1), cls)
-    ]  # fmt: skip
+def _arguments(p: _Pass, part_length: int) -> dict[str, Argument]:
+    return {
+        "x": p.x, "out": p.out, **_geometry(p.axes), "splits": p.parts, "split_length": part_length,
+        "divisor": max(p.divisor, 1),
+    }  # fmt: skip
 
 
 def _width(p: _Pass, *steps: int) -> int:
@@ -143,10 +141,8 @@ def _rows(runtime: Runtime, p: _Pass) -> KernelLaunch:
         width = 1
     definitions = _definitions(p) | {"WIDTH": width, "LANES": lanes}
     blocks = ceil_div(axes.results * p.parts * lanes, _BLOCK)
-    parameters = _parameters(p, round_up(terms, width * lanes))
-    return runtime.launch(
-        f"reduce.{p.op}", "reduction/rows", definitions, parameters, blocks, _BLOCK, kernel="reduce_rows"
-    )
+    args = _arguments(p, round_up(terms, width * lanes))
+    return runtime.launch(f"reduce.{p.op}", "reduction/rows", definitions, args, blocks, _BLOCK, kernel="reduce_rows")
 
 
 def _columns(runtime: Runtime, p: _Pass) -> KernelLaunch:
@@ -159,9 +155,9 @@ def _columns(runtime: Runtime, p: _Pass) -> KernelLaunch:
         "WIDTH": width, "SPAN_THREADS": _SPAN_THREADS, "FLAT": axes.reduced[0][0] == 1
     }  # fmt: skip
     blocks = axes.kept[0][0] * ceil_div(columns, width * _SPAN_THREADS) * p.parts
-    parameters = _parameters(p, ceil_div(axes.length, p.parts))
+    args = _arguments(p, ceil_div(axes.length, p.parts))
     return runtime.launch(
-        f"reduce.{p.op}", "reduction/columns", definitions, parameters, blocks, _BLOCK, kernel="reduce_columns"
+        f"reduce.{p.op}", "reduction/columns", definitions, args, blocks, _BLOCK, kernel="reduce_columns"
     )
 
 
@@ -172,8 +168,8 @@ def _positions(runtime: Runtime, op: str, x: Spec, axes: Axes, out: Spec) -> Ker
         "BLOCK": _BLOCK, "FLAT": axes.reduced[0][0] == 1,
     }  # fmt: skip
     blocks = ceil_div(axes.results * lanes, _BLOCK)
-    parameters = [*pointers(0, 1), *_geometry(axes)]
-    return runtime.launch(f"reduce.{op}", "reduction/arg", definitions, parameters, blocks, _BLOCK, kernel="reduce_arg")
+    args = {"x": Tensor(0), "out": Tensor(1), **_geometry(axes)}
+    return runtime.launch(f"reduce.{op}", "reduction/arg", definitions, args, blocks, _BLOCK, kernel="reduce_arg")
 
 
 _BUILDERS = ReductionBuilders(copy=copy.copy, values=_values, positions=_positions)

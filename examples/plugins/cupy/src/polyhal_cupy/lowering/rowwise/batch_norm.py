@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import batch_norm
 from polyhal.backends.common.problems.batch_norm import ChannelPlanes
@@ -14,9 +14,9 @@ from polyhal.backends.common.problems.norm import Inputs
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
-from polyhal_cupy.launch import Parameter, longs, pointers, uints
 from polyhal_cupy.lowering.rowwise.norm import dtype_name
 from polyhal_cupy.lowering.support import rows
+from polyhal_cupy.lowering.support.arguments import present
 from polyhal_cupy.runtime import Runtime
 
 _GROUP = 512
@@ -29,8 +29,12 @@ def _definitions(x: Spec, weight: InputSpec | None, bias: InputSpec | None) -> d
     }  # fmt: skip
 
 
-def _layout(planes: ChannelPlanes, *steps: tuple[int, int]) -> list[Parameter]:
-    return [*uints(planes.images, planes.channels, planes.inner), *longs(*(v for pair in steps for v in pair))]
+def _layout(planes: ChannelPlanes, **steps: tuple[int, int]) -> dict[str, Argument]:
+    """Return SHAPE and the STEPS of each operand."""
+    args: dict[str, Argument] = {"images": planes.images, "channels": planes.channels, "inner": planes.inner}
+    for name, (image, channel) in steps.items():
+        args |= {f"{name}_image": image, f"{name}_channel": channel}
+    return args
 
 
 def _forward(
@@ -42,18 +46,21 @@ def _forward(
     x, weight, bias = inputs
     assert isinstance(x, Spec)
     definitions = _definitions(x, weight, bias)
-    layout = _layout(planes, planes.steps)
+    layout = _layout(planes, x=planes.steps)
     statistics = runtime.launch(
-        "batch_norm.statistics", "rowwise/batch_norm", definitions, [*pointers(0, 4, 5), *layout], planes.channels, _GROUP,
+        "batch_norm.statistics", "rowwise/batch_norm", definitions,
+        {"x": Tensor(0), "means": Tensor(4), "variances": Tensor(5), **layout}, planes.channels, _GROUP,
         kernel="batch_statistics",
     )  # fmt: skip
-    present = [i for i, s in enumerate(inputs) if s is not None]
-    parameters = [*pointers(*present, 3, 4, 5), rows.real(params["eps"], x.dtype), *layout]
+    args: dict[str, Argument] = {
+        **present(("x", "weight", "bias"), inputs), "out": Tensor(3), "means": Tensor(4), "variances": Tensor(5),
+        "eps": params["eps"], **layout,
+    }  # fmt: skip
     apply = runtime.launch(
         "batch_norm.apply",
         "rowwise/batch_norm",
         definitions,
-        parameters,
+        args,
         ceil_div(x.size, _GROUP),
         _GROUP,
         kernel="batch_apply",
@@ -71,16 +78,22 @@ def _backward(
     x, weight = inputs[1], inputs[2]
     assert isinstance(x, Spec)
     definitions = _definitions(x, weight, None) | {"GRADIENT_DTYPE": outputs[1].dtype.name}
-    layout = [rows.real(params["eps"], x.dtype), *_layout(planes, g_planes.steps, planes.steps)]
+    layout = {"eps": params["eps"], **_layout(planes, g=g_planes.steps, x=planes.steps)}
     sums = runtime.launch(
         "batch_norm_grad.sums", "rowwise/batch_norm", definitions,
-        [*pointers(0, 1, 3, 4, 6, 7, 8), *layout], planes.channels, _GROUP,
+        {
+            "g": Tensor(0), "x": Tensor(1), "means": Tensor(3), "variances": Tensor(4), "dweight": Tensor(6),
+            "dbias": Tensor(7), "sums": Workspace(8), **layout,
+        },
+        planes.channels, _GROUP,
         kernel="batch_sums",
     )  # fmt: skip
-    present = [i for i, s in enumerate(inputs) if s is not None]
     apply = runtime.launch(
         "batch_norm_grad.input", "rowwise/batch_norm", definitions,
-        [*pointers(*present, 5, 8), *layout], ceil_div(x.size, _GROUP),
+        {
+            **present(("g", "x", "weight", "means", "variances"), inputs), "dx": Tensor(5), "sums": Workspace(8), **layout,
+        },
+        ceil_div(x.size, _GROUP),
         _GROUP, kernel="batch_input_grad",
     )  # fmt: skip
     return LaunchSequence((sums, apply), (2 * planes.channels * accumulator(x.dtype).itemsize,))

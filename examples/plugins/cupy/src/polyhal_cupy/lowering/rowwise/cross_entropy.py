@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from polyhal.backends.common.launching.launch import Arguments, Strided, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import cross_entropy
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Launch
-from polyhal_cupy.launch import longs, pointers
 from polyhal_cupy.lowering.support import rows
 from polyhal_cupy.runtime import Runtime
 
@@ -27,12 +27,12 @@ def _forward(
         return arranged
     smoothing = params["label_smoothing"]
     definitions = arranged.definitions | {"INDEX_DTYPE": target.dtype.name, "SMOOTHED": smoothing != 0}
-    parameters = [
-        *pointers(0, 1, 2, 3), *longs(target.strides[0], params["ignore_index"]), rows.real(smoothing, logits.dtype),
-        *arranged.parameters,
-    ]  # fmt: skip
+    args: Arguments = {
+        "x": Tensor(0), "target": Strided(Tensor(1), {"step": target.strides[0]}), "loss": Tensor(2), "lse": Tensor(3),
+        "ignored": params["ignore_index"], "smoothing": smoothing, **arranged.args("x"),
+    }  # fmt: skip
     return runtime.launch(
-        "cross_entropy", "rowwise/cross_entropy", definitions, parameters, arranged.blocks, arranged.threads
+        "cross_entropy", "rowwise/cross_entropy", definitions, args, arranged.blocks, arranged.threads
     )
 
 
@@ -49,12 +49,14 @@ def _backward(
     if isinstance(arranged, Declined):
         return arranged
     definitions = arranged.definitions | {"INDEX_DTYPE": target.dtype.name, "GRADIENT_DTYPE": g.dtype.name}
-    parameters = [
-        *pointers(0, 1, 2, 3, 4), *longs(g.strides[0], target.strides[0], lse.strides[0], params["ignore_index"]),
-        rows.real(params["label_smoothing"], logits.dtype), *arranged.parameters,
-    ]  # fmt: skip
+    args: Arguments = {
+        "g": Strided(Tensor(0), {"step": g.strides[0]}), "x": Tensor(1),
+        "target": Strided(Tensor(2), {"step": target.strides[0]}), "lse": Strided(Tensor(3), {"step": lse.strides[0]}),
+        "dx": Tensor(4), "ignored": params["ignore_index"], "smoothing": params["label_smoothing"],
+        **arranged.args("x", "dx"),
+    }  # fmt: skip
     return runtime.launch(
-        "cross_entropy_grad", "rowwise/cross_entropy", definitions, parameters, arranged.blocks, arranged.threads,
+        "cross_entropy_grad", "rowwise/cross_entropy", definitions, args, arranged.blocks, arranged.threads,
         kernel="cross_entropy_grad",
     )  # fmt: skip
 

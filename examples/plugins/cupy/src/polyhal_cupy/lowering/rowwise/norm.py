@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import LaunchSequence
+from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems import norm
 from polyhal.backends.common.problems.norm import Inputs, NormGradient
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
-from polyhal_cupy.launch import longs, pointers, uints
 from polyhal_cupy.lowering.support import rows
+from polyhal_cupy.lowering.support.arguments import present
 from polyhal_cupy.lowering.support.rows import Rows
 from polyhal_cupy.runtime import Runtime
 
@@ -47,13 +47,13 @@ def _forward(centred: bool) -> LoweringFunction:
             "CENTRED": centred, "WEIGHT": weight is not None, "BIAS": bias is not None, "WEIGHT_DTYPE": dtype_name(weight),
             "BIAS_DTYPE": dtype_name(bias),
         }  # fmt: skip
-        present = [i for i, s in enumerate(inputs) if s is not None]
-        parameters = [
-            *pointers(*present, *range(len(inputs), len(inputs) + len(outputs))),
-            rows.real(params["eps"], found[0].dtype), *arranged.parameters,
-        ]  # fmt: skip
+        names = ("out", "means", "scales") if centred else ("out", "scales")
+        args: dict[str, Argument] = {
+            **present(("x", "weight", "bias")[: len(inputs)], inputs),
+            **{o: Tensor(len(inputs) + i) for i, o in enumerate(names)}, "eps": params["eps"], **arranged.args("x", "out"),
+        }  # fmt: skip
         return runtime.launch(
-            name, "rowwise/norm", definitions, parameters, arranged.blocks, arranged.threads, kernel="norm_rows"
+            name, "rowwise/norm", definitions, args, arranged.blocks, arranged.threads, kernel="norm_rows"
         )
 
     return lower
@@ -75,10 +75,11 @@ def _backward(centred: bool) -> LoweringFunction:
         definitions = arranged.definitions | {
             "CENTRED": centred, "WEIGHT": weight is not None, "BIAS": False, "WEIGHT_DTYPE": dtype_name(weight)
         }  # fmt: skip
-        present = [i for i, s in enumerate(inputs) if s is not None]
-        parameters = [*pointers(*present, len(inputs)), *arranged.parameters]
+        args = {
+            **present(_grad_operands(centred), inputs), "dx": Tensor(len(inputs)), **arranged.args("g", "x", "dx")
+        }  # fmt: skip
         input_grad = runtime.launch(
-            name, "rowwise/norm", definitions, parameters, arranged.blocks, arranged.threads, kernel="norm_rows_grad"
+            name, "rowwise/norm", definitions, args, arranged.blocks, arranged.threads, kernel="norm_rows_grad"
         )
         weights, workspace = _weights(
             runtime, name, found, arranged, len(inputs), len(outputs), outputs[1].dtype, centred
@@ -86,6 +87,11 @@ def _backward(centred: bool) -> LoweringFunction:
         return LaunchSequence((input_grad, *weights), (workspace,))
 
     return lower
+
+
+def _grad_operands(centred: bool) -> tuple[str, ...]:
+    """Return what the kernels of the gradient call its inputs."""
+    return ("g", "x", "weight", "means", "scales") if centred else ("g", "x", "weight", "scales")
 
 
 def _weights(
@@ -111,15 +117,20 @@ def _weights(
     workspace = inputs + outputs
     partial = runtime.launch(
         f"{name}.weight", "rowwise/norm_weight_grad", definitions,
-        [
-            *pointers(0, 1, *range(3, inputs), workspace), *uints(arranged.count, length, chunk),
-            *longs(found.g_row, found.x_row),
-        ],
+        {
+            **{o: Tensor(i) for i, o in enumerate(_grad_operands(centred)) if o != "weight"},
+            "partial": Workspace(workspace), "rows": arranged.count, "length": length, "split_length": chunk,
+            "g_row": found.g_row, "x_row": found.x_row,
+        },
         spans * parts, _BLOCK, kernel="norm_weight_partial",
     )  # fmt: skip
     total = runtime.launch(
         f"{name}.weight_total", "rowwise/norm_weight_grad", definitions,
-        [*pointers(workspace, *range(inputs + 1, workspace)), *uints(length, parts)],
+        {
+            "partial": Workspace(workspace),
+            **{o: Tensor(inputs + 1 + i) for i, o in enumerate(("weight", "bias")[: outputs - 1])},
+            "length": length, "splits": parts,
+        },
         ceil_div(length, _SPAN_THREADS), _BLOCK, kernel="norm_weight_total",
     )  # fmt: skip
     return [partial, total], parts * 2 * length * accumulator(x.dtype).itemsize

@@ -1,4 +1,4 @@
-"""Launches over rows: operands walked along one axis, with the other axes numbered (see kernels/rows.cuh)."""
+"""Launches over rows: operands walked along one axis, with the other axes numbered (see kernels/lib/rows.cuh)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least
-from polyhal.backends.common.launching.launch import Constant, ScalarType
-from polyhal.backends.common.problems.rows import rows_along
+from polyhal.backends.common.launching.launch import Argument
+from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined
 from polyhal_cupy.dialect import type_name
-from polyhal_cupy.launch import Parameter, longs, uints, ulongs
 
 _WARP = 32
 _BLOCK = 128
@@ -26,30 +25,35 @@ _HELD, _MOST_HELD = 16, 32
 class Rows:
     """How a kernel over rows is compiled and launched."""
 
-    count: int
-    length: int
+    merged: StridedRows
     width: int
     """Elements per load and store."""
     definitions: dict[str, str | int | bool]
-    parameters: tuple[Parameter, ...]
-    """ROW_PARAMETERS and one STRIDES per operand."""
     blocks: int
     threads: int
 
+    @property
+    def count(self) -> int:
+        return self.merged.count
 
-def real_class(dtype: DType) -> ScalarType:
-    """The class of registers in which a float dtype is computed."""
-    return "double" if dtype is dtypes.float64 else "float"
+    @property
+    def length(self) -> int:
+        return self.merged.length
+
+    def args(self, *operands: str) -> dict[str, Argument]:
+        """Return ROW_PARAMETERS and the STRIDES of the operands, which have these names in the kernel."""
+        rows = self.merged
+        args: dict[str, Argument] = {
+            "rows": rows.count, "length": rows.length, "outer1": rows.outer[1], "outer2": rows.outer[2]
+        }  # fmt: skip
+        for name, (outer0, outer1, outer2), step in zip(operands, rows.strides, rows.steps, strict=True):
+            args |= {f"{name}_outer0": outer0, f"{name}_outer1": outer1, f"{name}_outer2": outer2, f"{name}_step": step}
+        return args
 
 
 def real_type(dtype: DType) -> str:
-    """The type of such registers in a kernel."""
-    return type_name(real_class(dtype))
-
-
-def real(value: float, dtype: DType) -> Constant:
-    """A constant beside elements of `dtype`."""
-    return Constant(value, real_class(dtype))
+    """Return the type of the registers in which a kernel computes elements of a float dtype."""
+    return type_name("double" if dtype is dtypes.float64 else "float")
 
 
 def arrange(specs: Sequence[Spec], axis: int) -> Rows | Declined:
@@ -68,11 +72,8 @@ def arrange(specs: Sequence[Spec], axis: int) -> Rows | Declined:
         "DTYPE": specs[0].dtype.name, "REAL": real_type(specs[0].dtype), "WIDTH": width, "VECTORS": vectors, "GROUP": group,
         "BLOCK": block,
     }  # fmt: skip
-    parameters = [*ulongs(found.count), *uints(found.length, *found.outer[1:])]
-    for stride, step in zip(found.strides, found.steps, strict=True):
-        parameters += longs(*stride, step)
     blocks = ceil_div(found.count, block // group)
-    return Rows(found.count, found.length, width, definitions, tuple(parameters), blocks, block)
+    return Rows(found, width, definitions, blocks, block)
 
 
 def _group(length: int, width: int) -> tuple[int, int, int]:
