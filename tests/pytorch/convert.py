@@ -11,6 +11,7 @@ import torch
 
 import polyhal
 from polyhal import Device, Tensor
+from polyhal.nn import functional
 
 DTYPES: dict[torch.dtype, polyhal.DType] = {
     getattr(torch, name.rstrip("_")): getattr(polyhal, name)
@@ -52,6 +53,9 @@ def to_polyhal(value: Any, device: Device) -> Any:
         return type(value)(to_polyhal(v, device) for v in value)
     if isinstance(value, dict):
         return {k: to_polyhal(v, device) for k, v in value.items()}
+    name = getattr(value, "__name__", "")
+    if name and getattr(torch.nn.functional, name, None) is value:
+        return getattr(functional, name)
     if callable(value) or isinstance(value, torch.memory_format):
         raise NoCounterpartError(repr(value))
     return value

@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 
-POLYHAL_DTYPES = (torch.float32, torch.int64, torch.bool)
-"""Dtypes that a replay uses by default: PyTorch's databases behave alike in the others of a kind."""
 _MEANINGLESS_KEYWORDS = frozenset({"memory_format", "layout", "pin_memory", "out", "generator"})
 """Keywords about PyTorch's memory and generators, which have no counterpart."""
 

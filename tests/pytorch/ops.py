@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import operator
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -17,21 +15,10 @@ from polyhal import Device, Tensor
 from polyhal.nn import functional
 from tests.pytorch.compare import difference
 from tests.pytorch.convert import NoCounterpartError, leaves, to_polyhal
-from tests.pytorch.database import full_name, samples
+from tests.pytorch.database import entries, full_name, samples
+from tests.pytorch.gradients import gradient_difference
+from tests.pytorch.outcome import Outcome, describe
 from tests.pytorch.spellings import SPELLINGS, AbsentError, is_absent
-
-Verdict = Literal["agrees", "differs", "raises", "missing", "senseless"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one sample call went."""
-
-    name: str
-    dtype: str
-    verdict: Verdict
-    detail: str = ""
-    call: str = ""
 
 
 def find(name: str, variant: str = "") -> Callable[..., Any] | None:
@@ -124,7 +111,9 @@ _RANDOM = frozenset(
 def _replay_sample(
     entry: Any, function: Callable[..., Any], sample: Any, kind: str, device: Device, differentiable: bool
 ) -> Outcome:
-    outcome = functools.partial(Outcome, full_name(entry), kind, call=_describe(sample))
+    outcome = functools.partial(
+        Outcome, full_name(entry), kind, call=describe([sample.input, *sample.args], sample.kwargs)
+    )
     try:
         arguments = to_polyhal([sample.input, list(sample.args), dict(sample.kwargs)], device)
     except NoCounterpartError as error:
@@ -140,7 +129,7 @@ def _replay_sample(
             theirs, ours = ([(tuple(t.shape), str(t.dtype)[-4:]) for t in leaves(r)] for r in (theirs, ours))
         problem = difference(ours, theirs)
         if not problem and differentiable:
-            problem = _gradient_difference(ours, theirs, arguments, [sample.input, sample.args, sample.kwargs])
+            problem = gradient_difference(ours, theirs, arguments, [sample.input, sample.args, sample.kwargs])
     except AbsentError as absent:
         return outcome("senseless", str(absent))
     except Exception as error:
@@ -148,50 +137,11 @@ def _replay_sample(
     return outcome("differs", problem) if problem else outcome("agrees")
 
 
-def _gradient_difference(ours: Any, theirs: Any, our_inputs: Any, their_inputs: Any) -> str:
-    """What differs between gradients of the same weighted sum of all results."""
-    wanted = [t for t in leaves(their_inputs) if isinstance(t, torch.Tensor) and t.requires_grad]
-    outputs = [t for t in leaves(theirs) if isinstance(t, torch.Tensor) and t.requires_grad]
-    if not wanted or not outputs:
-        return ""
-    mine = [t for t in leaves(our_inputs) if isinstance(t, Tensor) and t.requires_grad]
-    results = [t for t in leaves(ours) if isinstance(t, Tensor) and t.requires_grad]
-    if len(results) != len(outputs):
-        return f"{len(results)} results carry gradients, expected {len(outputs)}"
-    generator = torch.Generator().manual_seed(1)
-    weights = [torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype) for t in outputs]
-    expected = torch.autograd.grad(outputs, wanted, weights, allow_unused=True)
-    got = polyhal.grad(results, mine, [to_polyhal(w, results[0].device) for w in weights], allow_unused=True)
-    for number, (a, b) in enumerate(zip(got, expected, strict=True)):
-        zero = torch.zeros_like(wanted[number])
-        problem = difference(
-            zero if a is None else a,
-            zero if b is None else b.to_dense() if b.layout is not torch.strided else b,
-            tolerance=4.0,
-        )
-        if problem:
-            return f"gradient {number}: {problem}"
-    return ""
-
-
-def _describe(sample: Any) -> str:
-    def text(value: Any) -> str:
-        if isinstance(value, torch.Tensor):
-            return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-        if isinstance(value, (list, tuple)):
-            return f"[{', '.join(map(text, value))}]"
-        return repr(value)
-
-    values = [text(sample.input), *map(text, sample.args), *(f"{k}={text(v)}" for k, v in sample.kwargs.items())]
-    return ", ".join(values)[:160]
-
-
-def summary(outcomes: list[Outcome]) -> str:
-    """Counts by verdict, and the share of sensible cases that agree."""
-    counts = Counter(o.verdict for o in outcomes)
-    sensible = sum(counts.values()) - counts["senseless"]
-    share = 100 * counts["agrees"] / sensible if sensible else 100.0
-    names = {o.name for o in outcomes if o.verdict != "senseless"}
-    bad = {o.name for o in outcomes if o.verdict not in ("senseless", "agrees")}
-    listed = ", ".join(f"{counts[v]} {v}" for v in ("agrees", "differs", "raises", "missing", "senseless"))
-    return f"{listed}: {share:.2f} % of {sensible} cases agree; {len(names - bad)} of {len(names)} entries wholly"
+def replay_database(
+    only: str, exact: bool, dtypes: list[torch.dtype], device: Device, limit: int | None
+) -> Iterator[list[Outcome]]:
+    """Replay the entries whose name contains `only`, or is it if `exact`."""
+    for entry in entries(only):
+        if not exact or entry.name == only:
+            for dtype in dtypes:
+                yield list(replay(entry, dtype, device, limit=limit))
