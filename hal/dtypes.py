@@ -1,7 +1,8 @@
 """Element types, their promotion, and their NumPy counterparts.
 
 Promotion follows the Array API inside a kind and PyTorch between kinds: an integer tensor with a float32 tensor
-gives float32, float16 with bfloat16 gives float32, and a Python number never widens a tensor of its kind.
+gives float32, float16 with bfloat16 gives float32, and a Python number never widens a tensor of its kind: an integer that the
+tensor's dtype does not hold wraps, as in PyTorch, so that uint8 times 300 is uint8 times 44 on every device.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class ComputeBackend(Protocol):
         """Submit all work and wait for it. Errors of asynchronous work surface here."""
 
     def fill(self, value: Number, out: Ref) -> None:
-        """Set every element of `out` to `value`. `out` may have any strides."""
+        """Set every element of `out` to `value`; an integer wraps to the range of its dtype. `out` may have any strides."""
 
     def copy(self, src: Ref, out: Ref) -> None:
         """Copy with a cast between references of equal shape and any strides; a stride of 0 repeats an element.

@@ -148,7 +148,7 @@ class NumpyBackend:
     # --- core -------------------------------------------------------------------------------------------------------
 
     def fill(self, value: Number, out: Ref) -> None:
-        array(out)[...] = value
+        array(out)[...] = _in_range(value, out)
 
     def copy(self, src: Ref, out: Ref) -> None:
         with np.errstate(all="ignore"):
@@ -234,6 +234,14 @@ def array(ref: Ref) -> np.ndarray:
 def _upcast(x: np.ndarray) -> np.ndarray:
     """Return values of half precision as float32, so that a formula rounds once, when its result is stored."""
     return x.astype(np.float32) if x.dtype in _HALF_PRECISION else x
+
+
+def _in_range(value: Number, out: Ref) -> Number:
+    """Wrap an integer to the range of an integer dtype; NumPy refuses it outside."""
+    if type(value) is int and out.dtype.is_integral:
+        value &= (1 << out.dtype.bits) - 1
+        return value - (1 << out.dtype.bits) if out.dtype.kind == "int" and value >> (out.dtype.bits - 1) else value
+    return value
 
 
 def _store(value: Any, out: Ref) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal.ops.pointwise.exponential import pow_
+
 Function = Callable[..., Any]
 
 
@@ -83,7 +85,7 @@ BINARY: dict[str, Function] = {
     "shr": np.right_shift,
     "min": np.minimum,
     "atan2": np.arctan2,
-    "pow": np.power,
+    "pow": pow_.op.reference,
     "remainder": np.remainder,
     "not_equal": np.not_equal,
     "greater": np.greater,

@@ -59,7 +59,7 @@ def decomposition(op: OpDef, outputs: tuple[Spec, ...]) -> Callable[..., Any]:
 
     def run(*values: Any, **params: Any) -> tuple[Any, ...]:
         if Trait.POINTWISE in op.traits:
-            values = _broadcast_numbers(op, values)
+            values = _operands(op, values)
         if strategy.widen:
             values = tuple(v.cast(dtype=dtypes.float32) if _is_half(v) else v for v in values)
         result = strategy.function(*values, **params)
@@ -73,10 +73,11 @@ def _is_half(x: Any) -> bool:
     return hasattr(x, "spec") and isinstance(x.spec, Spec) and x.dtype in _HALF
 
 
-def _broadcast_numbers(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Numbers among the operands as tensors of one element in the operands' dtype.
+def _operands(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands of an elementwise op as its decomposition takes them.
 
-    An elementwise op accepts a number for any operand; its decomposition would compute on it alone in the default dtype.
+    Numbers become tensors of one element in the operands' dtype, because the decomposition would compute on them alone in the
+    default dtype. For an op that computes in floating point, so do integers and bool: `-x` of an unsigned integer wraps.
     """
     from polyhal.hal.ops.layout.creation import broadcast_scalar
     from polyhal.hal.ops.pointwise.promotion import operand_dtype
@@ -87,9 +88,14 @@ def _broadcast_numbers(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
             specs.append(None if v is None else ScalarSpec(dispatch.scalar_dtype(v)))
         else:
             specs.append(v.spec)
-    if not any(isinstance(s, ScalarSpec) for s in specs):
+    in_float = op.promotion == "float" and any(isinstance(s, Spec) and s.dtype.kind != "float" for s in specs)
+    if not in_float and not any(isinstance(s, ScalarSpec) for s in specs):
         return values
     dtype = operand_dtype(op, tuple(specs))
-    return tuple(
-        broadcast_scalar(v, (), dtype) if isinstance(s, ScalarSpec) else v for v, s in zip(values, specs, strict=True)
-    )
+
+    def operand(v: Any, s: Any) -> Any:
+        if isinstance(s, ScalarSpec):
+            return broadcast_scalar(v, (), dtype)
+        return v.cast(dtype=dtype) if in_float and s is not None and s.dtype.kind != "float" else v
+
+    return tuple(operand(v, s) for v, s in zip(values, specs, strict=True))

@@ -17,6 +17,7 @@ from polyhal.hal.ops.pointwise.logic import (
     bitwise_right_shift,
     equal,
     less,
+    less_equal,
     logical_and,
     logical_or,
     not_equal,
@@ -131,7 +132,15 @@ rsqrt = elementwise(
 
 
 def _pow(x: Any, y: Any) -> Any:
-    return np.power(x, y)
+    kind = np.result_type(x, y).kind
+    if kind not in "iu":
+        return np.power(x, y)
+    y = np.asarray(y)
+    power = np.power(x, np.where(y < 0, 0, y).astype(y.dtype))
+    if kind == "u":
+        return power
+    odd = (y & 1) != 0
+    return np.where(y < 0, np.where(np.equal(x, 1), 1, np.where(np.equal(x, -1), np.where(odd, -1, 1), 0)), power)
 
 
 def _pow_decomposed(x: Any, y: Any) -> Any:
@@ -154,23 +163,39 @@ def _is_zero(x: Any) -> bool:
 
 
 def _integer_pow(x: Any, y: Any) -> Any:
-    """Square and multiply over the bits of the exponent; negative exponents give 0, as integer division would."""
+    """Square and multiply over the bits of the exponent.
+
+    The reciprocal of a power is truncated, so that a negative exponent gives 0, except for the bases 1 and -1.
+    """
     base = x if hasattr(x, "dtype") else y * 0 + x
     exponent = y if hasattr(y, "dtype") else x * 0 + y
     result = exponent * 0 + 1
     negative_exponent = less(exponent, 0)
+    odd = not_equal(bitwise_and(exponent, 1), 0)
+    unit = logical_or(equal(base, 1), equal(base, -1))
+    reciprocal = where(unit, where(odd, base, base * base), 0)
     for _ in range(exponent.dtype.bits):
         result = where(not_equal(bitwise_and(exponent, 1), 0), result * base, result)
         base = base * base
         exponent = bitwise_right_shift(exponent, 1)
-    return where(negative_exponent, 0, result)
+    return where(negative_exponent, reciprocal, result)
 
 
 def _pow_gradient(g: Any, x: Any, y: Any, out: Any, needs: tuple[bool, ...]) -> Any:
-    dx = g * (y * pow_(x, y - 1)) if needs[0] else None
+    dx = _pow_gradient_of_base(g, x, y) if needs[0] else None
+    if not needs[1]:
+        return dx, None
     # At x = 0 the derivative with respect to y is 0 for y >= 0; the log would give NaN.
-    dy = g * where(equal(x, 0.0), 0.0, out * log(where(equal(x, 0.0), 1.0, x))) if needs[1] else None
-    return dx, dy
+    flat = logical_and(equal(x, 0.0), less_equal(0.0, y))
+    return dx, g * where(flat, 0.0, out * log(where(flat, 1.0, x)))
+
+
+def _pow_gradient_of_base(g: Any, x: Any, y: Any) -> Any:
+    """y x^(y - 1); for y = 0 that is 0 also at x = 0, where the power is infinite."""
+    if type(y) in (int, float):
+        return g * (y * pow_(x, y - 1)) if y else g * 0
+    constant = equal(y, 0.0)
+    return g * where(constant, 0.0, y * pow_(x, where(constant, 1.0, y - 1)))
 
 
 def _pow_samples(rng: np.random.Generator) -> list[Sample]:

@@ -67,6 +67,7 @@ floor_divide = elementwise(
     "Largest integer not above `x / y`.",
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(_floor_divide_decomposed, x, y),
+    gradient=lambda g: (g * 0, g * 0),
     samples=_nonzero_samples,
 )
 
@@ -75,13 +76,19 @@ def _remainder(x: Any, y: Any) -> Any:
     return np.remainder(x, y)
 
 
+def _whole_quotient(x: Any, y: Any) -> Any:
+    """How often `y` is subtracted from `x` for the remainder: -1 times where `y` is infinite and of the other sign."""
+    opposite = logical_or(logical_and(less(x, 0.0), equal(y, math.inf)), logical_and(less(0.0, x), equal(y, -math.inf)))
+    return where(logical_and(opposite, isfinite(x)), -1.0, floor_divide(x, y))
+
+
 remainder = elementwise(
     "remainder",
     _remainder,
     "Remainder of `x / y` with the sign of `y`, as Python's %.",
     promotion="numeric",
     decompose=lambda x, y: in_common_dtype(lambda a, b: a - floor_divide(a, b) * b, x, y),
-    gradient=lambda g, x, y, needs: (g, -g * floor_divide(x, y) if needs[1] else None),
+    gradient=lambda g, x, y, needs: (g, -g * _whole_quotient(x, y) if needs[1] else None),
     samples=_nonzero_samples,
     # x - floor(x/y)*y loses up to |x/y| units against the exact remainder.
     tolerance=Tolerance(2.0, floor=40.0),

@@ -57,15 +57,19 @@ def _clip_decomposed(x: Any, low: Any, high: Any) -> Any:
     return x + 0 if low is None and high is None else x if high is None else minimum(x, high)
 
 
-def _clip_gradient(g: Any, x: Any, min: Any, max: Any) -> Any:  # noqa: A002
+def _clip_gradient(g: Any, x: Any, min: Any, max: Any, needs: tuple[bool, ...]) -> Any:  # noqa: A002
+    """`max` is applied last: it gets the gradient where the bounds are in the wrong order."""
     dx = g
     dmin = dmax = None
     if max is not None:
         above = greater(x, max)
+        if min is not None and (needs[1] or needs[2]):
+            above = logical_or(above, less(max, min))
         dx, dmax = where(above, 0, dx), where(above, g, 0)
     if min is not None:
         below = less(x, min)
-        dx, dmin = where(below, 0, dx), where(below, g, 0)
+        dmin = where(below, g if max is None else where(above, 0, g), 0) if needs[1] else None
+        dx = where(below, 0, dx)
     return dx, dmin, dmax
 
 

@@ -92,6 +92,13 @@ def _atan2(y: Any, x: Any) -> Any:
     return where(logical_or(less(y, 0.0), less(1.0 / y, 0.0)), -angle, angle)
 
 
+def _atan2_gradient(g: Any, y: Any, x: Any) -> Any:
+    """At the origin, where there is no derivative, the gradients are 0."""
+    squared = square(x) + square(y)
+    scaled = g / where(equal(squared, 0.0), 1.0, squared)
+    return scaled * x, -(scaled * y)
+
+
 atan2 = elementwise(
     "atan2",
     np.arctan2,
@@ -99,7 +106,7 @@ atan2 = elementwise(
     promotion="float",
     inputs=("y", "x"),
     decompose=_atan2,
-    gradient=lambda g, y, x: (g * (x / (square(x) + square(y))), -g * (y / (square(x) + square(y)))),
+    gradient=_atan2_gradient,
     samples=Uniform((0.3, 4.0), (-4.0, 4.0)),
     tolerance=Tolerance(8.0, floor=1.0),
 )

@@ -22,7 +22,7 @@ inline Z NAME(floor_remainder)(Z x, Z y) {
     return SELECT(r, r + divisor, (r != (Z)(0)) & ((r < (Z)(0)) != (divisor < (Z)(0))));
 }
 
-// Square and multiply. Negative exponents give 0, as the truncated reciprocal would.
+// Square and multiply. A negative exponent gives the truncated reciprocal, which is 0 except for the bases 1 and -1.
 inline Z NAME(integer_pow)(Z x, Z y) {
     Z result = (Z)(1);
     Z base = x;
@@ -32,7 +32,9 @@ inline Z NAME(integer_pow)(Z x, Z y) {
         base *= base;
         exponent = exponent >> 1;
     }
-    return SELECT(result, (Z)(0), y < (Z)(0));
+    const Z unit = SELECT(x * x, x, (y & (Z)(1)) != (Z)(0));
+    const Z reciprocal = SELECT((Z)(0), unit, (x == (Z)(1)) | (x == (Z)(-1)));
+    return SELECT(result, reciprocal, y < (Z)(0));
 }
 
 #undef Z

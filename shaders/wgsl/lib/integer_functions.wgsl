@@ -22,10 +22,13 @@ fn floor_remainder_{{ T }}(x: {{ T }}, y: {{ T }}) -> {{ T }} {
     return select(moved, {{ zero }}, y == {{ zero }} || y == {{ T }}(-1));
 }
 {% endif %}
-// Exponentiation by squaring. Negative exponents give 0, the truncated reciprocal.
+// Exponentiation by squaring. A negative exponent gives the truncated reciprocal, which is 0 except for the bases 1 and -1.
 fn integer_pow_{{ T }}(x: {{ T }}, y: {{ T }}) -> {{ T }} {
 {% if signed %}
-    if (y < {{ zero }}) { return {{ zero }}; }
+    if (y < {{ zero }}) {
+        let unit = select(x * x, x, (y & {{ one }}) != {{ zero }});
+        return select({{ zero }}, unit, x == {{ one }} || x == -{{ one }});
+    }
 {% endif %}
     var result = {{ one }};
     var base = x;

@@ -54,7 +54,7 @@ inline float64 floor_remainder(float64 x, float64 y) { return float_remainder(x,
 
 // Exponentiation by squaring. Negative exponents give 0, the truncated reciprocal.
 template <typename I> inline I integer_pow(I x, I y) {
-    if (y < 0) return 0;
+    if (y < 0) return x == 1 || x == (I)-1 ? (y & 1 ? x : x * x) : 0;  // the truncated reciprocal
     I result = 1;
     for (; y != 0; y >>= 1, x *= x)
         if (y & 1) result *= x;

@@ -1,0 +1,1 @@
+"""Tests of elementwise functions beyond the conformance kit: edges, dtypes, PyTorch's conventions."""
