@@ -40,9 +40,29 @@ from polyhal.tensor import Tensor, as_tensor
 from polyhal import binding  # isort: skip  # noqa: F401
 from polyhal.functions import *  # isort: skip  # noqa: F403
 from polyhal.autograd import checkpoint, enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled  # isort: skip
-from polyhal.creation import empty, eye, full_like, linspace, ones, ones_like, tensor, zeros, zeros_like  # isort: skip
+from polyhal.creation import (  # isort: skip
+    arange,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    linspace,
+    logspace,
+    ones,
+    ones_like,
+    scalar_tensor,
+    tensor,
+    tril_indices,
+    triu_indices,
+    zeros,
+    zeros_like,
+)
 from polyhal.random import Generator, bernoulli, manual_seed, rand, randint, randn, randperm  # isort: skip
 from polyhal import random  # isort: skip
+from polyhal import einops_backend  # isort: skip
+
+einops_backend.install()
 
 if TYPE_CHECKING:
     from polyhal import amp, data, models, nn, optim, text
@@ -95,6 +115,7 @@ __all__ = [
     "Generator",
     "Tensor",
     "amp",
+    "arange",
     "are_deterministic_algorithms_enabled",
     "as_tensor",
     "bernoulli",
@@ -105,6 +126,7 @@ __all__ = [
     "data",
     "draw_graph",
     "empty",
+    "empty_like",
     "enable_grad",
     "errors",
     "explain",
@@ -115,6 +137,7 @@ __all__ = [
     "float32",
     "float32_matmul_precision",
     "float64",
+    "full",
     "full_like",
     "get_float32_matmul_precision",
     "grad",
@@ -129,6 +152,7 @@ __all__ = [
     "load",
     "load_checkpoint",
     "load_graph",
+    "logspace",
     "manual_seed",
     "models",
     "nn",
@@ -147,10 +171,13 @@ __all__ = [
     "save",
     "save_checkpoint",
     "save_graph",
+    "scalar_tensor",
     "set_float32_matmul_precision",
     "set_grad_enabled",
     "tensor",
     "text",
+    "tril_indices",
+    "triu_indices",
     "uint8",
     "uint16",
     "uint32",

@@ -2,70 +2,297 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.shapes import Shape, lengths_of, shape_and_options
 from polyhal.tensor import Tensor
 
 _full, _arange = FUNCTIONS["full"], FUNCTIONS["arange"]
-Shape = int | tuple[int, ...] | list[int]
+Target = Device | str | None
 
 
-def tensor(data: Any, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False) -> Tensor:
+def tensor(data: Any, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
     """Make a tensor from a copy of `data`: numbers, nested lists, NumPy arrays or another tensor."""
     return Tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def _filled(
-    shape: Shape, value: bool | int | float, dtype: object, device: Device | str | None, requires_grad: bool
-) -> Tensor:
-    out: Tensor = _full(shape, value, dtypes.DEFAULT_FLOAT if dtype is None else dtype, device=Device(device))
+def scalar_tensor(value: Any, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
+    """Make a tensor without axes; float32 by default, also of integers."""
+    return Tensor(value, dtype=dtype or dtypes.DEFAULT_FLOAT, device=device, requires_grad=requires_grad)
+
+
+def _filled(shape: tuple[int, ...], value: Any, dtype: object, device: Target, requires_grad: bool = False) -> Tensor:
+    kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    out: Tensor = _full(shape, value, kind, device=Device(device))
     return out.requires_grad_() if requires_grad else out
 
 
-def zeros(
-    shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
+def _filled_from(
+    function: str, value: int, arguments: tuple[Any, ...], size: Any, dtype: object, device: Target, requires_grad: bool
 ) -> Tensor:
-    """Make zeros of `shape`; float32 by default."""
-    return _filled(shape, 0, dtype, device, requires_grad)
+    shape, options = shape_and_options(function, arguments, size, 3)
+    given: list[Any] = [*options, *(dtype, device, requires_grad)[len(options) :]]
+    return _filled(shape, value, *given)
 
 
-def ones(shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Make ones of `shape`; float32 by default."""
-    return _filled(shape, 1, dtype, device, requires_grad)
+def zeros(
+    *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
+) -> Tensor:
+    """Make zeros: `zeros(2, 3)` or `zeros((2, 3))`; float32 by default.
+
+    After a shape given as a tuple, dtype, device and requires_grad may follow by position.
+    """
+    return _filled_from("zeros", 0, shape, size, dtype, device, requires_grad)
+
+
+def ones(
+    *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
+) -> Tensor:
+    """Make ones: `ones(2, 3)` or `ones((2, 3))`; float32 by default.
+
+    After a shape given as a tuple, dtype, device and requires_grad may follow by position.
+    """
+    return _filled_from("ones", 1, shape, size, dtype, device, requires_grad)
 
 
 def empty(
-    shape: Shape, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
+    *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
 ) -> Tensor:
-    """Make a tensor of `shape` whose elements are unspecified; here they are zero."""
-    return _filled(shape, 0, dtype, device, requires_grad)
+    """Make a tensor whose elements are unspecified, `empty(2, 3)` or `empty((2, 3))`; here they are zero."""
+    return _filled_from("empty", 0, shape, size, dtype, device, requires_grad)
 
 
-def zeros_like(x: Tensor, dtype: object = None) -> Tensor:
-    """Make zeros with the shape, dtype and device of `x`."""
-    return zeros(x.shape, x.dtype if dtype is None else dtype, x.device)
+def full(
+    shape: Any = None,
+    value: Any = None,
+    dtype: object = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    *,
+    size: Shape | None = None,
+    fill_value: Any = None,
+) -> Tensor:
+    """Make a tensor of `shape` filled with a number, whose kind determines the default dtype: bool, int64 or float32."""
+    number = _number("full", fill_value if value is None else value)
+    lengths = lengths_of("full", *(() if shape is None else (shape,)), size=size)
+    kind = _dtype_of(number) if dtype is None else as_dtype(dtype)
+    return _filled(lengths, number, kind, device, requires_grad)
 
 
-def ones_like(x: Tensor, dtype: object = None) -> Tensor:
-    """Make ones with the shape, dtype and device of `x`."""
-    return ones(x.shape, x.dtype if dtype is None else dtype, x.device)
+def _number(function: str, value: Any) -> Any:
+    """A Python number from a number or a tensor of one element. Raises TypeError."""
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        value = value.item()
+    if not isinstance(value, (builtins.bool, builtins.int, builtins.float)):
+        raise TypeError(message(function, f"cannot fill with {value!r}", expected="a number"))
+    return value
 
 
-def full_like(x: Tensor, value: bool | int | float, dtype: object = None) -> Tensor:
-    """Make a tensor with the shape, dtype and device of `x`, filled with `value`."""
-    return _filled(x.shape, value, x.dtype if dtype is None else dtype, x.device, False)
+def _dtype_of(value: Any) -> DType:
+    if isinstance(value, builtins.bool):
+        return dtypes.bool_
+    return dtypes.DEFAULT_INT if isinstance(value, builtins.int) else dtypes.DEFAULT_FLOAT
 
 
-def linspace(start: float, stop: float, num: int, dtype: object = None, device: Device | str | None = None) -> Tensor:
-    """Make `num` evenly spaced numbers from `start` to `stop`, both included."""
-    return Tensor(np.linspace(start, stop, num), dtype=dtypes.DEFAULT_FLOAT if dtype is None else dtype, device=device)
+# --- like another tensor --------------------------------------------------------------------------------------------
 
 
-def eye(rows: int, columns: int | None = None, dtype: object = None, device: Device | str | None = None) -> Tensor:
-    """Make a matrix with ones on the diagonal and zeros elsewhere."""
-    return Tensor(np.eye(rows, columns), dtype=dtypes.DEFAULT_FLOAT if dtype is None else dtype, device=device)
+def zeros_like(x: Tensor, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
+    """Make zeros with the shape of `x`, and its dtype and device by default."""
+    return full_like(x, 0, dtype, device, requires_grad)
+
+
+def ones_like(x: Tensor, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
+    """Make ones with the shape of `x`, and its dtype and device by default."""
+    return full_like(x, 1, dtype, device, requires_grad)
+
+
+def empty_like(x: Tensor, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
+    """Make a tensor of unspecified elements with the shape of `x`, and its dtype and device by default."""
+    return full_like(x, 0, dtype, device, requires_grad)
+
+
+def full_like(
+    x: Tensor, fill_value: Any, dtype: object = None, device: Target = None, requires_grad: bool = False
+) -> Tensor:
+    """Make a tensor filled with a number, with the shape of `x`, and its dtype and device by default."""
+    number = _number("full_like", fill_value)
+    target = x.device if device is None else device
+    return _filled(x.shape, number, x.dtype if dtype is None else dtype, target, requires_grad)
+
+
+# --- sequences of numbers -------------------------------------------------------------------------------------------
+
+
+def arange(
+    start: Any = None,
+    stop: Any = None,
+    step: Any = 1,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
+    *,
+    end: Any = None,
+) -> Tensor:
+    """Make numbers from `start` up to, not including, `stop`: `arange(stop)`, `arange(start, stop, step)`.
+
+    PyTorch's keyword `end` means `stop`. int64 if all are integers, else float32. Raises ValueError for a step of 0.
+    """
+    stop = end if stop is None else stop
+    if stop is None:
+        start, stop = 0, start
+    if stop is None:
+        raise TypeError(message("arange", "nothing says where the range ends", expected="stop"))
+    bounds = [_number("arange", v) for v in (0 if start is None else start, stop, step)]
+    out: Tensor = _arange(*bounds, dtype, device=Device(device))
+    return out.requires_grad_() if requires_grad else out
+
+
+def linspace(
+    start: Any,
+    stop: Any = None,
+    num: int | None = None,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
+    *,
+    end: Any = None,
+    steps: int | None = None,
+) -> Tensor:
+    """Make `num` evenly spaced numbers from `start` to `stop`, both included. Integer dtypes round towards zero.
+
+    PyTorch's keywords `end` and `steps` mean `stop` and `num`. Bounds may be tensors of one element.
+    """
+    first, last, count = _range("linspace", start, stop, num, end, steps)
+    return _computed(_spaced(first, last, count, dtype), dtype, device, requires_grad)
+
+
+def logspace(
+    start: Any,
+    stop: Any = None,
+    num: int | None = None,
+    base: float = 10.0,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
+    *,
+    end: Any = None,
+    steps: int | None = None,
+) -> Tensor:
+    """Make `num` numbers from `base ** start` to `base ** stop`, evenly spaced on a logarithmic scale.
+
+    PyTorch's keywords `end` and `steps` mean `stop` and `num`. Integer dtypes round towards zero.
+    """
+    first, last, count = _range("logspace", start, stop, num, end, steps)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        values = np.power(float(base), _spaced(first, last, count, None))
+    return _computed(values, dtype, device, requires_grad)
+
+
+def _range(function: str, start: Any, stop: Any, num: Any, end: Any, steps: Any) -> tuple[Any, Any, int]:
+    """Both bounds and the count, from either spelling of the keywords."""
+    stop, num = end if stop is None else stop, steps if num is None else num
+    if stop is None or num is None:
+        raise TypeError(message(function, "too few arguments", expected="start, stop and num"))
+    if num < 0:
+        raise ValueError(message(function, f"num is {num}", expected="0 or more"))
+    return _number(function, start), _number(function, stop), num
+
+
+def _spaced(start: Any, stop: Any, count: int, dtype: object) -> np.ndarray:
+    """Evenly spaced float64 numbers, counted from the nearer end, so that both ends are exact and the middle symmetric.
+
+    An integer dtype truncates the bounds first.
+    """
+    if dtype is not None and as_dtype(dtype).is_integral:
+        start, stop = int(start), int(stop)
+    if count == 1:
+        return np.array([start], np.float64)
+    i = np.arange(count)
+    step = (stop - start) / max(count - 1, 1)
+    spaced: np.ndarray = np.where(i < count // 2, start + step * i, stop - step * (count - 1 - i))
+    return spaced
+
+
+def _computed(values: np.ndarray, dtype: object, device: Target, requires_grad: bool) -> Tensor:
+    kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    return Tensor(values, dtype=kind, device=device, requires_grad=requires_grad)
+
+
+def eye(
+    rows: int,
+    columns: int | None = None,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Make a matrix with ones on the diagonal and zeros elsewhere; float32 by default."""
+    return _computed(np.eye(rows, columns), dtype, device, requires_grad)
+
+
+def tril_indices(
+    rows: int, columns: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None
+) -> Tensor:
+    """Make the row and column numbers of the lower triangle up to diagonal `offset`: shape (2, n), int64 by default."""
+    return _computed(np.array(np.tril_indices(rows, offset, columns)), dtype, device, False)
+
+
+def triu_indices(
+    rows: int, columns: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None
+) -> Tensor:
+    """Make the row and column numbers of the upper triangle from diagonal `offset`: shape (2, n), int64 by default."""
+    return _computed(np.array(np.triu_indices(rows, offset, columns)), dtype, device, False)
+
+
+# --- PyTorch's methods ----------------------------------------------------------------------------------------------
+
+
+def new_zeros(
+    x: Tensor, *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
+) -> Tensor:
+    """Make zeros of another shape with the dtype and device of `x` by default."""
+    return new_full(x, lengths_of("new_zeros", *shape, size=size), 0, dtype, device, requires_grad)
+
+
+def new_ones(
+    x: Tensor, *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
+) -> Tensor:
+    """Make ones of another shape with the dtype and device of `x` by default."""
+    return new_full(x, lengths_of("new_ones", *shape, size=size), 1, dtype, device, requires_grad)
+
+
+def new_empty(
+    x: Tensor, *shape: Any, size: Any = None, dtype: object = None, device: Target = None, requires_grad: bool = False
+) -> Tensor:
+    """Make a tensor of unspecified elements of another shape with the dtype and device of `x` by default."""
+    return new_full(x, lengths_of("new_empty", *shape, size=size), 0, dtype, device, requires_grad)
+
+
+def new_full(
+    x: Tensor,
+    shape: Shape,
+    fill_value: Any,
+    dtype: object = None,
+    device: Target = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Make a tensor of `shape` filled with a number, with the dtype and device of `x` by default."""
+    number = _number("new_full", fill_value)
+    kind, target = x.dtype if dtype is None else dtype, x.device if device is None else device
+    return _filled(lengths_of("new_full", shape), number, kind, target, requires_grad)
+
+
+def new_tensor(
+    x: Tensor, data: Any, dtype: object = None, device: Target = None, requires_grad: bool = False
+) -> Tensor:
+    """Make a tensor from a copy of `data`, with the dtype and device of `x` by default."""
+    kind, target = x.dtype if dtype is None else dtype, x.device if device is None else device
+    return Tensor(data, dtype=kind, device=target, requires_grad=requires_grad)

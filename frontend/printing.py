@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from polyhal.hal.errors import message
+
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
@@ -25,3 +27,13 @@ def render(x: Tensor) -> str:
         notes.append("requires_grad=True")
     shape = f", shape={x.shape}" if x.size == 0 else ""
     return f"tensor({body}{shape}, {', '.join(notes)})"
+
+
+def formatted(x: Tensor, spec: str) -> str:
+    """Format the only element under `spec`; without a spec, the whole tensor. Raises TypeError for several elements."""
+    if not spec:
+        return render(x)
+    if x.size != 1:
+        problem = f"format {spec!r} is for one number, and a tensor of shape {x.shape} has {x.size}"
+        raise TypeError(message("format", problem, fix="use .item(), .numpy(), or no format"))
+    return format(x.item(), spec)

@@ -18,15 +18,14 @@ from polyhal import functions as ops
 from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
-from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
+from polyhal.shapes import Shape, lengths_of
 from polyhal.tensor import Tensor
 
 _WORDS = 4
 """32-bit words in a counter block."""
 _LARGEST = 2**63 - 1
-
-Shape = int | tuple[int, ...] | list[int]
 
 
 class Generator:
@@ -128,9 +127,7 @@ def _draw(
 
 
 def _size(shape: Shape) -> tuple[tuple[int, ...], int]:
-    lengths = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    if any(n < 0 for n in lengths):
-        raise ShapeError(message("random", f"shape {lengths} has a negative length", expected="lengths of 0 or more"))
+    lengths = lengths_of("random", *shape) if isinstance(shape, (tuple, list)) else lengths_of("random", shape)
     return lengths, int(np.prod(lengths, dtype=np.int64))
 
 
@@ -141,30 +138,32 @@ def bits(shape: Shape, *, generator: Generator | None = None, device: Device | s
 
 def rand(
     *shape: Any,
+    size: Any = None,
     dtype: object = None,
     generator: Generator | None = None,
     device: Device | str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Draw uniform numbers in [0, 1): `rand(2, 3)` or `rand((2, 3))`; float32 by default."""
-    out = _draw("uniform", _as_shape(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
+    out = _draw(
+        "uniform", lengths_of("rand", *shape, size=size), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device
+    )
     return out.requires_grad_() if requires_grad else out
 
 
 def randn(
     *shape: Any,
+    size: Any = None,
     dtype: object = None,
     generator: Generator | None = None,
     device: Device | str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Draw from the standard normal distribution: `randn(2, 3)` or `randn((2, 3))`; float32 by default."""
-    out = _draw("normal", _as_shape(shape), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device)
+    out = _draw(
+        "normal", lengths_of("randn", *shape, size=size), (as_dtype(dtype or dtypes.DEFAULT_FLOAT),), generator, device
+    )
     return out.requires_grad_() if requires_grad else out
-
-
-def _as_shape(shape: tuple[Any, ...]) -> Shape:
-    return shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
 
 
 def uniform(

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from polyhal.conversion import names_dtype, to_numpy
-from polyhal.hal import dispatch, dtypes
+from polyhal.arrangement import Rearrangements
+from polyhal.casting import Conversions
+from polyhal.conversion import to_numpy
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dispatch import Array
 from polyhal.hal.dtypes import DType, as_dtype
@@ -23,10 +25,10 @@ from polyhal.inplace import apply_in_place, fill, overwrite
 if TYPE_CHECKING:
     from polyhal.autograd.tape import GradNode
 
-_cast, _copy, _permute, _reshape = (FUNCTIONS[n] for n in ("cast", "copy", "permute", "reshape"))
+_cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
 
 
-class Tensor(Array, Methods):
+class Tensor(Array, Conversions, Rearrangements, Methods):
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
@@ -97,8 +99,28 @@ class Tensor(Array, Methods):
         return self.ref.spec.size
 
     def numel(self) -> int:
-        """The number of elements."""
+        """The number of elements; also `nelement`, and as a property `size`."""
         return self.ref.spec.size
+
+    nelement = numel
+
+    def dim(self) -> int:
+        """Number of dimensions; also `ndimension`."""
+        return len(self.ref.spec.shape)
+
+    ndimension = dim
+
+    def element_size(self) -> int:
+        """Size of an element in bytes."""
+        return self.ref.spec.dtype.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Distances between neighbours along each axis, or along one, in elements."""
+        return self.ref.spec.strides if dim is None else self.ref.spec.strides[dim]
+
+    def is_floating_point(self) -> bool:
+        """Whether the elements are floating point."""
+        return self.ref.spec.dtype.is_floating_point
 
     @property
     def itemsize(self) -> int:
@@ -124,16 +146,6 @@ class Tensor(Array, Methods):
     def is_leaf(self) -> bool:
         """Whether no op on the tape made the tensor."""
         return self.node is None
-
-    @property
-    def T(self) -> Tensor:  # noqa: N802  the Array API's name
-        """The tensor with its axes reversed. A view."""
-        return self.permute(tuple(reversed(range(self.ndim))))
-
-    @property
-    def mT(self) -> Tensor:  # noqa: N802  the Array API's name
-        """The tensor with its last two axes exchanged. A view."""
-        return self.transpose(-2, -1)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -182,50 +194,18 @@ class Tensor(Array, Methods):
             raise ValueError(f"a tensor of shape {self.shape} is neither true nor false; use .any() or .all()")
         return bool(self.item())
 
+    def __format__(self, spec: str) -> str:
+        """Format the only element under `spec`, as in `f"{loss:.3f}"`. Without a spec, as `repr` does."""
+        from polyhal.printing import formatted
+
+        return formatted(self, spec)
+
     def __repr__(self) -> str:
         from polyhal.printing import render
 
         return render(self)
 
-    # --- moving and casting -----------------------------------------------------------------------------------------
-
-    def to(self, *targets: Device | str | DType | object) -> Tensor:
-        """Return the tensor on another device, in another dtype, or both: `x.to("opencl")`, `x.to(polyhal.float16)`."""
-        out = self
-        for target in targets:
-            if isinstance(target, (Device, str)) and not (isinstance(target, str) and names_dtype(target)):
-                device = Device(target)
-                if device is not out.device:
-                    from polyhal.autograd.function import transfer
-
-                    out = transfer(out, device)
-            else:
-                dtype = as_dtype(target)
-                if dtype is not out.dtype:
-                    out = _cast(out, dtype)
-        return out
-
-    def astype(self, dtype: object) -> Tensor:
-        """Cast to another dtype. Returns a new tensor even if the dtype is the same."""
-        kind = as_dtype(dtype)
-        result: Tensor = _copy(self) if kind is self.dtype else _cast(self, kind)
-        return result
-
-    def float(self) -> Tensor:
-        """Cast to float32."""
-        return self.to(dtypes.float32)
-
-    def half(self) -> Tensor:
-        """Cast to float16."""
-        return self.to(dtypes.float16)
-
-    def bfloat16(self) -> Tensor:
-        """Cast to bfloat16."""
-        return self.to(dtypes.bfloat16)
-
-    def cpu(self) -> Tensor:
-        """Move to the NumPy device."""
-        return self.to(Device("numpy"))
+    # --- copies -----------------------------------------------------------------------------------------------------
 
     def clone(self) -> Tensor:
         """Copy to new memory; gradients flow through the copy."""
@@ -248,21 +228,6 @@ class Tensor(Array, Methods):
 
     def __reduce__(self) -> Any:
         raise TypeError("a tensor cannot be pickled; use polyhal.save, or .numpy() to send it to another process")
-
-    # --- shapes, also as separate arguments -------------------------------------------------------------------------
-
-    def reshape(self, *shape: Any) -> Tensor:
-        """Return the elements, in row-major order, in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
-        result: Tensor = _reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
-        return result
-
-    view = reshape
-
-    def permute(self, *axes: Any, dims: Any = None) -> Tensor:
-        """Return a view with axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`, also as `dims`."""
-        order = axes if dims is None else dims
-        result: Tensor = _permute(self, order[0] if len(order) == 1 and not isinstance(order[0], int) else order)
-        return result
 
     # --- autograd ---------------------------------------------------------------------------------------------------
 

@@ -110,11 +110,37 @@ def test_moving_and_casting(device: Device) -> None:
     assert x.half().dtype is polyhal.float16
     assert x.bfloat16().dtype is polyhal.bfloat16
     assert x.half().float().tolist() == [1.5, -2.5]
-    assert x.cpu().device is Device("numpy")
+    assert x.cpu().device is x.to("cpu").device is Device("cpu")
     there = x.to("numpy", polyhal.float16)
     assert (there.device.name, there.dtype) == ("numpy", polyhal.float16)
     back = there.to(device)
     assert back.tolist() == [1.5, -2.5]
+
+
+def test_casts_under_pytorch_names(numpy_device: Device) -> None:
+    x = Tensor([1.5, 0.0], device=numpy_device)
+    casts = [x.bool(), x.byte(), x.char(), x.short(), x.int(), x.long(), x.half(), x.double()]
+    names = [c.dtype.name for c in casts]
+    assert names == ["bool_", "uint8", "int8", "int16", "int32", "int64", "float16", "float64"]
+    assert x.int().type_as(x).tolist() == [1.0, 0.0]
+    assert x.to(x) is x
+    assert x.to(x.double()).dtype is polyhal.float64
+    assert x.to(dtype=polyhal.int8).dtype is polyhal.int8
+    assert x.to(device="numpy", dtype="float64", non_blocking=True).dtype is polyhal.float64
+    assert x.to("numpy", polyhal.float32, True) is x
+    assert x.to("float32", copy=True) is not x
+    assert x.astype("float32", copy=False) is x
+    assert x.is_floating_point()
+    assert not x.bool().is_floating_point()
+    assert (x.dim(), x.nelement(), x.element_size(), x.stride(), x.stride(0)) == (1, 2, 4, (1,), 1)
+
+
+def test_one_number_takes_a_format(numpy_device: Device) -> None:
+    assert f"{Tensor(1.23456):.3f}" == "1.235"
+    assert f"{Tensor([[7]]):>4d}" == "   7"
+    assert f"{Tensor([1, 2])}" == repr(Tensor([1, 2]))
+    with pytest.raises(TypeError, match=r"\[format\].* shape \(2,\) has 2"):
+        f"{Tensor([1.0, 2.0]):.3f}"
 
 
 def test_gradients_flow_between_devices(device: Device) -> None:

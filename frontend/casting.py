@@ -1,0 +1,120 @@
+"""Moving tensors to other devices and casting them to other dtypes, under PyTorch's and the Array API's names."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any
+
+from polyhal.conversion import names_dtype
+from polyhal.hal import dtypes
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.ops import FUNCTIONS
+
+if TYPE_CHECKING:
+    from polyhal.tensor import Tensor
+
+_cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
+
+
+class Conversions:
+    """The methods of tensors that change the device or the dtype. Tensors that need no change are returned as they are."""
+
+    __slots__ = ()
+
+    device: Device
+    dtype: Any
+
+    def to(
+        self,
+        *targets: Any,
+        device: Device | str | None = None,
+        dtype: object = None,
+        non_blocking: builtins.bool = False,
+        copy: builtins.bool = False,
+    ) -> Tensor:
+        """Return the tensor on another device, in another dtype, or both: `x.to("opencl")`, `x.to(polyhal.float16)`.
+
+        Another tensor stands for its device and dtype. "cpu" and "gpu" are the best device of that type. With `copy` the
+        result has memory of its own. `non_blocking` has no effect: copies between devices wait, all else is asynchronous.
+        """
+        flags = [t for t in targets if isinstance(t, builtins.bool)]
+        copy = copy or (len(flags) > 1 and flags[1])
+        out: Any = self
+        for target in (*targets, device, dtype):
+            if target is not None and not isinstance(target, builtins.bool):
+                out = _converted(out, target)
+        if copy and out is self:
+            out = _copy(out)
+        result: Tensor = out
+        return result
+
+    def astype(self, dtype: object, copy: builtins.bool = True) -> Tensor:
+        """Cast to another dtype. Returns a new tensor even if the dtype is the same, unless `copy` is False."""
+        kind = as_dtype(dtype)
+        same: Any = self
+        result: Tensor = (_copy(self) if copy else same) if kind is self.dtype else _cast(self, kind)
+        return result
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """Cast to the dtype of another tensor."""
+        return self.to(other.dtype)
+
+    def cpu(self) -> Tensor:
+        """Move to the best device of type CPU, as `.to("cpu")` does. `.numpy()` makes a NumPy array."""
+        return self.to(Device("cpu"))
+
+    def bool(self) -> Tensor:
+        """Cast to bool."""
+        return self.to(dtypes.bool_)
+
+    def byte(self) -> Tensor:
+        """Cast to uint8."""
+        return self.to(dtypes.uint8)
+
+    def char(self) -> Tensor:
+        """Cast to int8."""
+        return self.to(dtypes.int8)
+
+    def short(self) -> Tensor:
+        """Cast to int16."""
+        return self.to(dtypes.int16)
+
+    def int(self) -> Tensor:
+        """Cast to int32."""
+        return self.to(dtypes.int32)
+
+    def long(self) -> Tensor:
+        """Cast to int64."""
+        return self.to(dtypes.int64)
+
+    def half(self) -> Tensor:
+        """Cast to float16."""
+        return self.to(dtypes.float16)
+
+    def bfloat16(self) -> Tensor:
+        """Cast to bfloat16."""
+        return self.to(dtypes.bfloat16)
+
+    def float(self) -> Tensor:
+        """Cast to float32."""
+        return self.to(dtypes.float32)
+
+    def double(self) -> Tensor:
+        """Cast to float64."""
+        return self.to(dtypes.float64)
+
+
+def _converted(x: Any, target: Any) -> Any:
+    """The tensor on a device, in a dtype, or in the likeness of another tensor."""
+    if hasattr(target, "ref"):
+        return _converted(_converted(x, target.device), target.dtype)
+    if isinstance(target, Device) or (isinstance(target, str) and not names_dtype(target)):
+        device = Device(target)
+        if device is x.device:
+            return x
+        from polyhal.autograd.function import transfer
+
+        return transfer(x, device)
+    kind: DType = as_dtype(target)
+    return x if kind is x.dtype else _cast(x, kind)

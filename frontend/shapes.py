@@ -1,0 +1,49 @@
+"""Shapes as users write them: as separate lengths, as one sequence, or by keyword."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from polyhal.hal.errors import ShapeError, message
+
+Shape = int | tuple[int, ...] | list[int]
+
+
+def lengths_of(function: str, *shape: Any, size: Any = None) -> tuple[int, ...]:
+    """The lengths that `zeros(2, 3)`, `zeros((2, 3))`, `zeros(size=(2, 3))` or `zeros(2)` name.
+
+    Raises TypeError for what is no shape and ShapeError for negative lengths.
+    """
+    if size is not None:
+        if shape:
+            raise TypeError(message(function, "got a shape twice: by position and by keyword", expected="one of them"))
+        shape = (size,)
+    items = tuple(shape[0]) if len(shape) == 1 and _is_sequence(shape[0]) else shape
+    try:
+        lengths = tuple(operator.index(n) for n in items)
+    except TypeError as error:
+        written = ", ".join(repr(n) for n in items)
+        fix = "write dtype=... and device=... by name"
+        raise TypeError(
+            message(function, f"({written}) is no shape", expected="integers, or one tuple of integers", fix=fix)
+        ) from error
+    if any(n < 0 for n in lengths):
+        raise ShapeError(message(function, f"shape {lengths} has a negative length", expected="lengths of 0 or more"))
+    return lengths
+
+
+def shape_and_options(function: str, arguments: tuple[Any, ...], size: Any, names: int) -> tuple[tuple[int, ...], Any]:
+    """Split positional arguments into a shape and up to `names` options, which may only follow a shape given as a sequence."""
+    if arguments and _is_sequence(arguments[0]) and size is None:
+        options = arguments[1:]
+        if len(options) > names:
+            raise TypeError(
+                f"{function}() takes a shape and {names} more positional arguments; {len(options)} were given"
+            )
+        return lengths_of(function, arguments[0]), options
+    return lengths_of(function, *arguments, size=size), ()
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, (tuple, list))

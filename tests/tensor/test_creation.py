@@ -1,0 +1,66 @@
+"""Creation of tensors: shapes in every spelling, the keywords of PyTorch, and numbers as PyTorch spaces them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import polyhal as ph
+from polyhal.hal.errors import ShapeError
+
+
+@pytest.mark.parametrize("make", [ph.zeros, ph.ones, ph.empty, ph.rand, ph.randn], ids=lambda f: f.__name__)
+def test_lengths_may_be_separate_arguments(make: Callable[..., ph.Tensor], numpy_device: ph.Device) -> None:
+    shapes = [make(2, 3, 4), make((2, 3, 4)), make([2, 3, 4]), make(size=(2, 3, 4))]
+    assert {x.shape for x in shapes} == {(2, 3, 4)}
+    assert make(3).shape == (3,)
+    assert make().shape == make(()).shape == ()
+    assert make(2, np.int64(3), dtype="float16").dtype is ph.float16
+    with pytest.raises(TypeError, match="is no shape"):
+        make(2, "float32")
+    with pytest.raises(ShapeError, match="negative length"):
+        make(2, -1)
+
+
+def test_dtype_and_device_may_follow_a_tuple(numpy_device: ph.Device) -> None:
+    x = ph.zeros((2,), "int32", "numpy")
+    assert (x.dtype, x.device.name) == (ph.int32, "numpy")
+    assert ph.ones((2,), None, None, True).requires_grad
+
+
+def test_full_infers_the_dtype_of_its_number(numpy_device: ph.Device) -> None:
+    made = [ph.full((2,), v) for v in (True, 3, 1.5, ph.tensor(2.0))]
+    assert [x.dtype for x in made] == [ph.bool_, ph.int64, ph.float32, ph.float32]
+    assert ph.full(size=(2,), fill_value=7, dtype=ph.uint8).tolist() == [7, 7]
+    assert ph.full_like(made[0], 2.0, dtype=ph.float64, requires_grad=True).requires_grad
+    with pytest.raises(TypeError, match="cannot fill with"):
+        ph.full((2,), "x")
+
+
+def test_tensors_made_by_methods_have_the_dtype_and_device_of_the_tensor(device: ph.Device) -> None:
+    x = ph.ones((2,), dtype="float16", device=device)
+    made = [x.new_zeros(3), x.new_ones((3,)), x.new_empty(3), x.new_full((3,), 2), x.new_tensor([1, 2, 3])]
+    assert {(m.shape, m.dtype, m.device) for m in made} == {((3,), ph.float16, device)}
+    assert x.new_zeros(2, dtype=ph.int64, device="numpy").device.name == "numpy"
+
+
+@pytest.mark.parametrize("bounds", [(5,), (2, 7), (1.0, 2.0, 0.25), (5, 0, -2)])
+def test_ranges(bounds: tuple[Any, ...], numpy_device: ph.Device) -> None:
+    expected = torch.arange(*bounds)
+    found = ph.arange(*bounds)
+    assert found.tolist() == expected.tolist()
+    assert found.dtype.name == str(expected.dtype).removeprefix("torch.")
+
+
+def test_ranges_by_keyword(numpy_device: ph.Device) -> None:
+    assert ph.arange(end=3).tolist() == ph.arange(stop=3).tolist() == [0, 1, 2]
+    assert ph.arange(start=1, end=3, dtype=ph.float32, requires_grad=True).requires_grad
+    assert ph.linspace(0, 1, steps=3).tolist() == ph.linspace(start=0, end=1, num=3).tolist() == [0, 0.5, 1]
+    np.testing.assert_allclose(ph.logspace(0, 2, 3).tolist(), [1, 10, 100])
+    assert ph.linspace(-2, 9, 5, dtype=ph.int64).tolist() == torch.linspace(-2, 9, 5, dtype=torch.int64).tolist()
+    with pytest.raises(TypeError, match="stop"):
+        ph.arange()
