@@ -223,12 +223,10 @@ class NumpyBackend:
 
 def array(ref: Ref) -> np.ndarray:
     """Return the elements of `ref` as a view of its memory."""
-    dtype = ref.dtype.numpy
-    flat = ref.handle[: ref.handle.nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
-    if ref.is_contiguous:
-        return flat[ref.offset : ref.offset + ref.size].reshape(ref.shape)  # type: ignore[no-any-return]
-    strides = tuple(s * dtype.itemsize for s in ref.strides)
-    return np.ndarray(ref.shape, dtype, buffer=flat, offset=ref.offset * dtype.itemsize, strides=strides)
+    spec = ref.spec
+    size = spec.dtype.itemsize
+    strides = tuple([s * size for s in spec.strides])
+    return np.ndarray(spec.shape, spec.dtype.numpy, buffer=ref.handle, offset=ref.offset * size, strides=strides)
 
 
 def _upcast(x: np.ndarray) -> np.ndarray:

@@ -102,6 +102,16 @@ class Node(NamedTuple):
         return a is not None and b is not None and a.merge_key == b.merge_key
 
 
+class Signature(NamedTuple):
+    """What decides how a node runs on a device. Nodes with equal signatures run by the same kernel."""
+
+    op: OpDef
+    inputs: tuple[InputSpec | None, ...]
+    outputs: tuple[Spec, ...]
+    params: str
+    """As text, because in Python 1 == 1.0 == True and 0.0 == -0.0."""
+
+
 class _Uses(NamedTuple):
     """Per value the positions of the nodes that read it, and how often it is read; the values that outlive the graph."""
 
@@ -209,6 +219,12 @@ class Graph:
     def output_specs(self, node: Node) -> tuple[Spec, ...]:
         """The specs of a node's results."""
         return tuple([self.tensor(v) for v in node.outputs])
+
+    def signature(self, node: Node) -> Signature:
+        """The op, specs and parameters of a node."""
+        return Signature(
+            node.op, tuple([self.spec_of(x) for x in node.inputs]), self.output_specs(node), repr(node.params)
+        )
 
     # --- producers and users ----------------------------------------------------------------------------------------
 
@@ -345,4 +361,4 @@ def postorder(number: int, needs: Callable[[int], Iterable[int]], done: set[int]
             yield top
 
 
-__all__ = ["Graph", "Node", "NodeOrigin", "Operand", "Value", "infer_results", "operand_key", "postorder"]
+__all__ = ["Graph", "Node", "NodeOrigin", "Operand", "Signature", "Value", "infer_results", "operand_key", "postorder"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from polyhal.hal.ir.graph import Graph, Node
 from polyhal.hal.ir.rewriter import GraphRewriter
 from polyhal.hal.ir.trace import trace
@@ -12,7 +14,8 @@ from polyhal.hal.settings.state import settings
 
 def decompose(graph: Graph) -> Graph:
     """Replace composed ops by their parts until every op is one that its device runs as a whole."""
-    while any(composed := [_is_composed(graph, node) for node in graph.nodes]):
+    answers: dict[Any, bool] = {}
+    while any(composed := [_is_composed(graph, node, answers) for node in graph.nodes]):
         rewriter = GraphRewriter(graph)
         for node, expand in zip(graph.nodes, composed, strict=True):
             if expand:
@@ -34,9 +37,14 @@ def _inline(rewriter: GraphRewriter, node: Node) -> None:
         rewriter.replace_all_uses(v, operand)
 
 
-def _is_composed(graph: Graph, node: Node) -> bool:
+def _is_composed(graph: Graph, node: Node, answers: dict[Any, bool]) -> bool:
+    """Whether a node runs as the ops of its decomposition. `answers` holds those given before: layers repeat."""
     if node.op.decompose is None or graph.is_view(node):
         return False
-    specs = tuple(graph.spec_of(x) for x in node.inputs)
-    with settings.restored(node.place.settings):
-        return node.device.planner.resolution(node.op, specs, graph.output_specs(node), node.bound).is_composed
+    signature, place = graph.signature(node), node.place
+    key = (signature, place.device, place.settings)
+    if key not in answers:
+        with settings.restored(place.settings):
+            resolution = place.device.planner.resolution(node.op, signature.inputs, signature.outputs, node.bound)
+        answers[key] = resolution.is_composed
+    return answers[key]

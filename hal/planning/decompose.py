@@ -12,7 +12,7 @@ from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.plan import Run
 from polyhal.hal.planning.request import Request, Resolved
-from polyhal.hal.planning.resolution import ResolutionStep
+from polyhal.hal.planning.resolution import Resolution, ResolutionStep
 
 if TYPE_CHECKING:
     from polyhal.hal.ir.graph import Graph
@@ -36,16 +36,20 @@ def decomposed(planner: Planner, request: Request) -> Resolved:
 
 
 def _interpreted(planner: Planner, request: Request, graph: Graph) -> Run:
-    """A run of all nodes in order."""
+    """A run of all nodes in order. Nodes that differ only in their operands are resolved once."""
     from polyhal.hal.planning.interpreter import GraphInterpreter
 
     runs: list[Run | None] = []
+    resolved: dict[Any, tuple[Run, Resolution]] = {}
     for node in graph.nodes:
         if graph.is_view(node):
             runs.append(None)
             continue
-        specs = tuple(graph.spec_of(x) for x in node.inputs)
-        run, _, part = planner.resolve(node.op, specs, graph.output_specs(node), node.bound)
+        signature = graph.signature(node)
+        if signature not in resolved:
+            run, _, part = planner.resolve(node.op, signature.inputs, signature.outputs, node.bound)
+            resolved[signature] = run, part
+        run, part = resolved[signature]
         request.resolution.parts.append(part)
         runs.append(run)
     return GraphInterpreter(graph, runs, request.aliases, planner.device).run

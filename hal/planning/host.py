@@ -14,7 +14,7 @@ from polyhal.hal.memory.host_bytes import byte_view
 from polyhal.hal.ops.lowering import HostConstant, OnHost
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.plan import Run
-from polyhal.hal.planning.request import Request, Resolved, listed
+from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import ComputeBackend
 from polyhal.hal.settings import env
@@ -38,7 +38,7 @@ def host_reference(planner: Planner, request: Request) -> Resolved:
         raise FallbackRefusedError(
             message(
                 op.name,
-                f"{listed(request.inputs)} would run on the host and move {moved} bytes: {reasons}",
+                f"{request.resolution.specs} would run on the host and move {moved} bytes: {reasons}",
                 fix="set POLYHAL_FALLBACK=warn or allow to permit that",
                 device=device,
             )

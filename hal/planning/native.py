@@ -10,7 +10,7 @@ from polyhal.hal.layout import Ref
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
-from polyhal.hal.protocol import Declined, Feature, Launch
+from polyhal.hal.protocol import Declined, Feature
 from polyhal.hal.settings import env
 from polyhal.hal.settings.state import settings
 
@@ -44,7 +44,7 @@ def native_kernel(planner: Planner, request: Request) -> Resolved | None:
     if isinstance(launch, Declined):
         resolution.skipped.append(f"native kernel: {launch.reason}")
         return None
-    if not isinstance(launch, Launch):
+    if not planner.is_launch(launch):
         problem = f"lower returned {launch!r}"
         raise BackendError(message(op.name, problem, expected="a Launch, or Declined with a reason", device=device))
     resolution.step, resolution.how = ResolutionStep.NATIVE, f"native kernel {launch.name}"

@@ -30,8 +30,8 @@ from polyhal.hal.planning.native import native_kernel
 from polyhal.hal.planning.plan import OpPlan, Run
 from polyhal.hal.planning.quarantine import Quarantine, load
 from polyhal.hal.planning.regions import output_regions
-from polyhal.hal.planning.request import Request, Resolved, listed
-from polyhal.hal.planning.resolution import Resolution, ResolutionStep, layout_of, subject
+from polyhal.hal.planning.request import Request, Resolved
+from polyhal.hal.planning.resolution import Resolution, ResolutionStep
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Planner:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._warned: set[str] = set()
+        self._launch_types: set[type] = set()
+        """Types whose objects are launches: to ask the protocol takes longer than to lower many an op."""
         self._quarantine: Quarantine | None = None
         self.record: list[Resolution] | None = None
         """If set, all resolutions are appended, also those that fail; for the conformance kit."""
@@ -89,7 +91,7 @@ class Planner:
         inferred = dispatch.infer(op, inputs, bound)
         view = op.view_of(inputs[0], bound) if inputs else None
         if view is not None:
-            resolution = Resolution(op.name, listed(inputs), "view", ResolutionStep.VIEW)
+            resolution = Resolution(op.name, inputs, "view", ResolutionStep.VIEW)
             return OpPlan((place(first_tensor(inputs), view),), _run_nothing, resolution, view=view.offset)
         outputs = tuple(contiguous(d, s) for d, s in inferred)
         for spec in outputs:
@@ -153,9 +155,7 @@ class Planner:
 
         `aliases` says which input each output replaces in place, -1 for none. Raises FallbackRefusedError.
         """
-        resolution = Resolution(
-            op.name, listed(inputs), "", dtype=subject(inputs, outputs), layout=layout_of(inputs, outputs)
-        )
+        resolution = Resolution(op.name, inputs, "", outputs=outputs)
         if self.record is not None:
             self.record.append(resolution)
         request = Request(op, inputs, outputs, params, aliases, resolution)
@@ -202,10 +202,20 @@ class Planner:
 
     def is_quarantined(self, step: ResolutionStep, name: str, resolution: Resolution) -> bool:
         """Whether a step must not be taken on this machine; `name` is what the record calls it."""
+        if not self.quarantine.entries:
+            return False
         entry = self.quarantine.find(step, resolution.op, resolution.dtype, resolution.layout)
         if entry is not None:
             resolution.skipped.append(f"{name}: {entry.reason}")
         return entry is not None
+
+    def is_launch(self, x: object) -> bool:
+        """Whether an answer of `lower` can be launched."""
+        if type(x) not in self._launch_types:
+            if not isinstance(x, Launch):
+                return False
+            self._launch_types.add(type(x))
+        return True
 
     def warn_once(self, key: str, text: str) -> None:
         """Warn unless there was a warning under the same key."""

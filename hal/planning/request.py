@@ -30,8 +30,3 @@ class Request(NamedTuple):
     def has_empty_input(self) -> bool:
         """Whether an input is a tensor without elements, which kernels do not take."""
         return any(isinstance(s, Spec) and not s.size for s in self.inputs)
-
-
-def listed(specs: Specs) -> str:
-    """Specs in words, for messages."""
-    return ", ".join("none" if s is None else str(s) for s in specs)

@@ -42,20 +42,33 @@ class Resolution:
     """How one op runs: the step that was taken, why earlier steps were skipped, and the parts of a decomposition."""
 
     op: str
-    specs: str
+    inputs: Specs
     how: str
     """The step in words."""
     step: ResolutionStep | None = None
     """None until a step is found."""
-    dtype: str = ""
-    """The subject of the op (see `subject`)."""
-    layout: LayoutClass = LayoutClass.CONTIGUOUS
+    outputs: tuple[Spec, ...] = ()
     recordable: bool = False
     """Whether a run consists of launches alone, so that a device can record it."""
     temporary: int = 0
     """Bytes that the run of a core method takes from the pool, for copies of its operands."""
     skipped: list[str] = field(default_factory=list)
     parts: list[Resolution] = field(default_factory=list)
+
+    @property
+    def specs(self) -> str:
+        """The inputs in words."""
+        return ", ".join("none" if s is None else str(s) for s in self.inputs)
+
+    @property
+    def dtype(self) -> str:
+        """The subject of the op (see `subject`)."""
+        return subject(self.inputs, self.outputs)
+
+    @property
+    def layout(self) -> LayoutClass:
+        """The class of layout that a kernel has to handle."""
+        return layout_of(self.inputs, self.outputs)
 
     @property
     def is_native(self) -> bool:

@@ -79,5 +79,5 @@ def _transfer(graph: Graph, node: Node, devices: Sequence[Any]) -> NodeCall:
             device.backend.copy_to_device(byte_view(source_device.download(source)), target.handle, offset)
 
     spec = graph.tensor(node.value(0))
-    note = Resolution(node.op.name, str(spec), f"from {source_device} through the host", ResolutionStep.CORE)
+    note = Resolution(node.op.name, (spec,), f"from {source_device} through the host", ResolutionStep.CORE)
     return NodeCall(run, node.inputs, node.outputs, (), False, node, note)

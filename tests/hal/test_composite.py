@@ -86,3 +86,12 @@ def test_views_inside_a_graph_point_into_their_source(reduced: Device) -> None:
     index = np.array([[0, 5, 2], [1, 1, 1], [4, 3, 2], [0, 0, 5]])
     out = polyhal.take_along_axis(Tensor(x, device=reduced), Tensor(index, device=reduced), 1)
     np.testing.assert_array_equal(out.numpy(), np.take_along_axis(x, index, 1))
+
+
+def test_ops_that_differ_only_in_their_operands_are_resolved_once(reduced: Device) -> None:
+    x = contiguous(float32, (3,))
+    used = reduced.planner.record = []
+    resolution = reduced.planner.resolution(OPS["expm1"], (x,), (x,), {})
+    reduced.planner.record = None
+    distinct = {(r.op, r.specs) for r in resolution}
+    assert len(list(resolution)) > len(used) >= len(distinct)

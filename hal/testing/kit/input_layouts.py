@@ -51,10 +51,11 @@ def place_input(array: np.ndarray, layout: InputLayout, device: Device) -> Tenso
         return wrap(device, buffer, ref)
     reach = offset + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True) if s > 0 and n) + 1
     storage = poison(dtype, reach + ALIGNMENT)
-    positions = np.full(array.shape, offset, np.int64)
-    for axis, stride in enumerate(strides):
-        positions += (np.arange(array.shape[axis]) * stride).reshape(-1, *(1,) * (array.ndim - axis - 1))
-    storage[positions.reshape(-1)] = array.reshape(-1)
+    size = storage.itemsize
+    places = np.ndarray(
+        array.shape, storage.dtype, storage.view(np.uint8).data, offset * size, tuple(s * size for s in strides)
+    )
+    places[...] = array
     buffer, ref = device.upload(storage, dtype)
     return wrap(device, buffer, Ref(ref.handle, Spec(dtype, array.shape, strides, offset % ALIGNMENT == 0), offset))
 
