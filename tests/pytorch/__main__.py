@@ -1,6 +1,7 @@
 """Replay PyTorch's databases on a device: `python -m tests.pytorch ops --device numpy --only softmax`.
 
-`ops` (the default) replays calls of functions, `modules` layers with their state dicts.
+`ops` (the default) replays calls of functions, `modules` layers with their state dicts; `page` writes
+docs/coming-from-pytorch.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from polyhal import Device
 from tests.pytorch import modules, ops
 from tests.pytorch.outcome import Outcome, report, summary
+from tests.pytorch.page import PAGE, page
 
 Replay = Callable[[str, bool, list[torch.dtype], Device, int | None], Iterator[list[Outcome]]]
 """From part of a name, whether it is the whole name, dtypes, device and a limit to the outcomes of each entry."""
@@ -30,6 +32,9 @@ DATABASES: dict[str, tuple[Replay, str]] = {
 
 def main() -> int:
     """Print every disagreement and a summary; return 0 if all sensible cases agree."""
+    if sys.argv[1:] == ["page"]:
+        PAGE.write_text(page())
+        return 0
     arguments = _parse(sys.argv[1:])
     replay, kinds = DATABASES[arguments.database]
     dtypes = [getattr(torch, name) for name in (arguments.dtypes or kinds).split(",")]
