@@ -124,11 +124,14 @@ def cos(x: Any) -> Tensor:
 def cosh(x: Any) -> Tensor:
     """Hyperbolic cosine."""
 
-def cumprod(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
+def cumprod(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
 
-def cumsum(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
+def cumsum(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
+
+def dist(x: Any, other: Any, p: float = ...) -> Tensor:
+    """p-norm of `x - other`, which are broadcast."""
 
 def divide(x: Any, y: Any) -> Tensor:
     """Quotient `x / y`, floating point also for integers."""
@@ -231,7 +234,7 @@ def log1p(x: Any) -> Tensor:
 def log2(x: Any) -> Tensor:
     """Logarithm to base 2."""
 
-def log_softmax(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
+def log_softmax(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """Logarithm of softmax, accurate where the probability is tiny."""
 
 def logical_and(x: Any, y: Any) -> Tensor:
@@ -247,7 +250,7 @@ def logical_xor(x: Any, y: Any) -> Tensor:
     """True where exactly one is non-zero."""
 
 def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-    """`log(sum(exp(x)))` over `axis` without overflow."""
+    """`log(sum(exp(x)))` over `axis` without overflow; -infinity of no elements."""
 
 def lt(x: Any, y: Any) -> Tensor:
     """True where `x < y`."""
@@ -264,8 +267,10 @@ def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilat
 def maximum(x: Any, y: Any) -> Tensor:
     """The larger of `x` and `y`; NaN if either is NaN."""
 
-def mean(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-    """Arithmetic mean over `axis`."""
+def mean(
+    x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+) -> Tensor:
+    """Arithmetic mean over `axis`; NaN of no elements."""
 
 def min(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Smallest element over `axis`; NaN if any is NaN."""
@@ -294,6 +299,9 @@ def neg(x: Any) -> Tensor:
 def negative(x: Any) -> Tensor:
     """`-x`."""
 
+def norm(x: Any, p: Any = ..., dim: Any = ..., keepdim: bool = ..., dtype: Any = ...) -> Tensor:
+    """p-norm over `dim`, all axes by default; "fro" is the 2-norm. Raises ValueError for other texts."""
+
 def not_equal(x: Any, y: Any) -> Tensor:
     """True where `x != y`."""
 
@@ -306,7 +314,9 @@ def permute(x: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
 def pow(x: Any, y: Any) -> Tensor:
     """`x` to the power `y`."""
 
-def prod(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+def prod(
+    x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+) -> Tensor:
     """Product over `axis`."""
 
 def reciprocal(x: Any) -> Tensor:
@@ -317,6 +327,9 @@ def relu(x: Any) -> Tensor:
 
 def remainder(x: Any, y: Any) -> Tensor:
     """Remainder of `x / y` with the sign of `y`, as Python's %."""
+
+def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Tensor:
+    """`x` with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it."""
 
 def reshape(x: Any, shape: Any) -> Tensor:
     """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
@@ -342,7 +355,7 @@ def sin(x: Any) -> Tensor:
 def sinh(x: Any) -> Tensor:
     """Hyperbolic sine."""
 
-def softmax(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
+def softmax(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
 
 def softplus(x: Any) -> Tensor:
@@ -367,14 +380,21 @@ def stack(xs: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Tensors of one shape joined along a new axis."""
 
 def std(
-    x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
+    x: Any, axis: Any = ..., keepdims: bool = ..., correction: Any = ..., *, dim: Any = ..., keepdim: Any = ...
 ) -> Tensor:
     """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
+
+def std_mean(
+    x: Any, dim: Any = ..., unbiased: Any = ..., keepdim: bool = ..., *, correction: float | None = ...
+) -> tuple[Tensor, ...]:
+    """Standard deviation and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
 
 def subtract(x: Any, y: Any) -> Tensor:
     """Difference `x - y`."""
 
-def sum(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+def sum(
+    x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+) -> Tensor:
     """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
 
 def sum_to(x: Any, shape: Any) -> Tensor:
@@ -423,6 +443,11 @@ def var(
     x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
 ) -> Tensor:
     """Variance over `axis`, divided by n - `correction`."""
+
+def var_mean(
+    x: Any, dim: Any = ..., unbiased: Any = ..., keepdim: bool = ..., *, correction: float | None = ...
+) -> tuple[Tensor, ...]:
+    """Variance and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
 
 def where(cond: Any, x: Any, y: Any) -> Tensor:
     """`x` where `cond` is true, else `y`."""

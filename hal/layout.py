@@ -267,10 +267,15 @@ def normalize_axis(axis: int, ndim: int) -> int:
 
 
 def normalize_axes(axis: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
-    """`axis` as sorted axes counted from the front; None means all. Raises ValueError on range or repetition."""
+    """`axis` as sorted axes counted from the front; None means all. Raises ValueError on range or repetition.
+
+    Without axes, 0 and -1 name none, as in NumPy and PyTorch.
+    """
     if axis is None:
         return tuple(range(ndim))
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    if ndim == 0 and axes in ((0,), (-1,)):
+        return ()
     out = tuple(sorted(normalize_axis(a, ndim) for a in axes))
     if len(set(out)) != len(out):
         raise ValueError(f"axis {axis} names an axis twice")

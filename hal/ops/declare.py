@@ -41,6 +41,7 @@ class OpOptions(TypedDict, total=False):
     spellings: Sequence[Callable[..., Any]]
     fuses: Pattern | EpiloguePattern
     settings: tuple[str, ...]
+    casts: bool
     flops: CostRule
     public: bool
 
@@ -87,6 +88,7 @@ def declare(
             spellings=options.get("spellings", ()),
             fuses=options.get("fuses"),
             settings=options.get("settings", ()),
+            casts=options.get("casts", False),
             flops=options.get("flops"),
             public=options.get("public", True),
             tests=OpTests(

@@ -126,10 +126,12 @@ class Methods:
         """Cosine of `x` radians."""
     def cosh(self) -> Self:
         """Hyperbolic cosine."""
-    def cumprod(self, axis: int = ..., *, dim: Any = ...) -> Self:
+    def cumprod(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
-    def cumsum(self, axis: int = ..., *, dim: Any = ...) -> Self:
+    def cumsum(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
+    def dist(self, other: Any, p: float = ...) -> Self:
+        """p-norm of `x - other`, which are broadcast."""
     def divide(self, y: Any) -> Self:
         """Quotient `x / y`, floating point also for integers."""
     def elu(self, alpha: Any = ...) -> Self:
@@ -196,7 +198,7 @@ class Methods:
         """`log(1 + x)`, accurate near 0."""
     def log2(self) -> Self:
         """Logarithm to base 2."""
-    def log_softmax(self, axis: int = ..., *, dim: Any = ...) -> Self:
+    def log_softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """Logarithm of softmax, accurate where the probability is tiny."""
     def logical_and(self, y: Any) -> Self:
         """True where both are non-zero."""
@@ -207,7 +209,7 @@ class Methods:
     def logical_xor(self, y: Any) -> Self:
         """True where exactly one is non-zero."""
     def logsumexp(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
-        """`log(sum(exp(x)))` over `axis` without overflow."""
+        """`log(sum(exp(x)))` over `axis` without overflow; -infinity of no elements."""
     def lt(self, y: Any) -> Self:
         """True where `x < y`."""
     def matmul(self, y: Any, *, out_dtype: Any = ...) -> Self:
@@ -218,8 +220,10 @@ class Methods:
         """Largest element of each window; NaN if any is NaN. Padding counts as -infinity."""
     def maximum(self, y: Any) -> Self:
         """The larger of `x` and `y`; NaN if either is NaN."""
-    def mean(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
-        """Arithmetic mean over `axis`."""
+    def mean(
+        self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+    ) -> Self:
+        """Arithmetic mean over `axis`; NaN of no elements."""
     def min(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Smallest element over `axis`; NaN if any is NaN."""
     def minimum(self, y: Any) -> Self:
@@ -238,6 +242,8 @@ class Methods:
         """`-x`."""
     def negative(self) -> Self:
         """`-x`."""
+    def norm(self, p: Any = ..., dim: Any = ..., keepdim: bool = ..., dtype: Any = ...) -> Self:
+        """p-norm over `dim`, all axes by default; "fro" is the 2-norm. Raises ValueError for other texts."""
     def not_equal(self, y: Any) -> Self:
         """True where `x != y`."""
     def pad(self, widths: Any, value: Any = ...) -> Self:
@@ -246,7 +252,9 @@ class Methods:
         """The tensor with axis `axes[i]` at position i. A view."""
     def pow(self, y: Any) -> Self:
         """`x` to the power `y`."""
-    def prod(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
+    def prod(
+        self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+    ) -> Self:
         """Product over `axis`."""
     def reciprocal(self) -> Self:
         """`1 / x`."""
@@ -254,6 +262,8 @@ class Methods:
         """`max(x, 0)`."""
     def remainder(self, y: Any) -> Self:
         """Remainder of `x / y` with the sign of `y`, as Python's %."""
+    def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
+        """`x` with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it."""
     def reshape(self, shape: Any) -> Self:
         """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
     def round(self) -> Self:
@@ -270,7 +280,7 @@ class Methods:
         """Sine of `x` radians."""
     def sinh(self) -> Self:
         """Hyperbolic sine."""
-    def softmax(self, axis: int = ..., *, dim: Any = ...) -> Self:
+    def softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """`exp(x)` divided by its sum along `axis`, without overflow."""
     def softplus(self) -> Self:
         """`log(1 + exp(x))` without overflow."""
@@ -285,12 +295,14 @@ class Methods:
     def squeeze(self, axis: Any = ..., *, dim: Any = ...) -> Self:
         """The tensor without the given axes of length 1, by default all of them. A view."""
     def std(
-        self, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
+        self, axis: Any = ..., keepdims: bool = ..., correction: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
     def subtract(self, y: Any) -> Self:
         """Difference `x - y`."""
-    def sum(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
+    def sum(
+        self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+    ) -> Self:
         """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
     def take(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""

@@ -91,6 +91,8 @@ class OpDef:
     """What passes replace by this op on devices that have a kernel for it."""
     settings: tuple[str, ...] = ()
     """Process-wide settings that change the result: `lower` finds them among the parameters (see `hal.settings`)."""
+    casts: bool = False
+    """The public function takes a further `dtype`, to which it casts the input first, and the result."""
     flops: CostRule | None = None
     """Floating-point operations of a call, from the specs of inputs and outputs."""
     public: bool = True
@@ -168,6 +170,9 @@ def _public_function(op: OpDef) -> OpFunction:
         parameters.append(f"{name}=_default_{name}" if late else name)
     if op.creates:
         parameters.append("device=None")
+    if op.casts:
+        parameters.append("dtype=None")
+        variables["_in_dtype"] = _in_dtype
     if spellings:
         parameters += ["*", *(f"{second}=_missing" for second in spellings.values())]
     inputs = f"tuple({schema.inputs[0]})" if schema.variadic else _tuple(schema.inputs)
@@ -176,6 +181,7 @@ def _public_function(op: OpDef) -> OpFunction:
         [
             f"def {op.name}({', '.join(parameters)}):",
             *_spelling_lines(op.name, spellings, schema.params),
+            *(_dtype_lines(schema) if op.casts else ()),
             f"    return _apply(_op, {inputs}, {_tuple(schema.params)}{device})",
         ]
     )
@@ -200,6 +206,18 @@ def _spelling_lines(function: str, spellings: Mapping[str, str], params: Params)
             value = f"{name}, {second!r}, {second or '_missing'}, _default_{name}"
             lines.append(f"        {name} = _chosen({function!r}, {name!r}, {value})")
     return lines
+
+
+def _dtype_lines(schema: Schema) -> list[str]:
+    """The source text that handles `dtype`; one comparison where it is not given."""
+    call = f"_in_dtype(_op, {schema.inputs[0]}, {_tuple(schema.params)}, dtype)"
+    return ["    if dtype is not None:", f"        return {call}"]
+
+
+def _in_dtype(op: OpDef, x: Any, params: tuple[Any, ...], dtype: Any) -> Any:
+    """The result of an op of one tensor, computed and returned in `dtype`."""
+    cast = OPS["cast"].call
+    return cast(dispatch.apply(op, (cast(x, dtype),), params), dtype)
 
 
 def _tuple(names: Iterable[str]) -> str:

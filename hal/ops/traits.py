@@ -29,6 +29,8 @@ class Trait(enum.Flag):
     """The two operands may be exchanged."""
     CREATION = enum.auto()
     """Takes no tensor: the caller names the device."""
+    ALONG_AXIS = enum.auto()
+    """Acts along one `axis`; a tensor without axes counts as a vector, which native kernels need not handle."""
     VARYING = enum.auto()
     """Depends on Python numbers that change between runs of a captured step, such as a random generator's offset."""
     NONDETERMINISTIC = enum.auto()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from polyhal.hal.errors import BackendError, KernelBuildError, message
 from polyhal.hal.layout import Ref
 from polyhal.hal.memory.pool import bucket
+from polyhal.hal.ops.schema import first_tensor
+from polyhal.hal.ops.traits import Trait
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.protocol import Declined, Feature
@@ -28,6 +30,9 @@ def native_kernel(planner: Planner, request: Request) -> Resolved | None:
         return None
     if request.has_empty_input:
         resolution.skipped.append("native kernel: an input is empty")
+        return None
+    if Trait.ALONG_AXIS in op.traits and not first_tensor(inputs).ndim:
+        resolution.skipped.append("native kernel: the tensor has no axes")
         return None
     if planner.is_quarantined(ResolutionStep.NATIVE, "native kernel", resolution):
         return None

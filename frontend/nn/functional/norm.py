@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal.dtypes import finfo
@@ -12,7 +10,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
 _layer_norm, _rms_norm, _batch_norm = FUNCTIONS["layer_norm"], FUNCTIONS["rms_norm"], FUNCTIONS["batch_norm"]
-_group_norm = FUNCTIONS["group_norm"]
+_group_norm, _vector_norm = FUNCTIONS["group_norm"], FUNCTIONS["vector_norm"]
 
 
 def _check_trailing(op: str, x: Tensor, normalized_shape: tuple[int, ...]) -> int:
@@ -121,15 +119,7 @@ def _per_channel(x: Tensor, like: Tensor) -> Tensor:
     return ops.reshape(x, (1, -1, *(1,) * (like.ndim - 2)))
 
 
-def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """Divide `x` by its p-norm along `dim`, or by `eps` if that is larger."""
-    if p == 2:
-        size = ops.sqrt(ops.sum(ops.square(x), dim, True))
-    elif p == 1:
-        size = ops.sum(ops.abs(x), dim, True)
-    elif p == math.inf:
-        size = ops.max(ops.abs(x), dim, True)
-    else:
-        size = ops.pow(ops.sum(ops.pow(ops.abs(x), p), dim, True), 1 / p)
-    out: Tensor = x / ops.maximum(size, eps)
-    return out
+def normalize(x: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
+    """Divide `x` by its p-norm along `dim` (one axis or several), or by `eps` if that is larger."""
+    result: Tensor = x / ops.maximum(_vector_norm(x, dim, True, float(p)), eps)
+    return result

@@ -28,7 +28,8 @@ from polyhal.hal.ops.declare import (
 from polyhal.hal.ops.fusion import ANY_NUMBER, Pattern
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.exponential import rsqrt
-from polyhal.hal.ops.reductions.sums import mean, sum_, var
+from polyhal.hal.ops.reductions.spread import var
+from polyhal.hal.ops.reductions.sums import mean, sum_
 
 
 def float_input(specs: Specs) -> Spec:

@@ -9,16 +9,15 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, normalize_axis
+from polyhal.hal.ops.along_axis import declare_along_axis
 from polyhal.hal.ops.declare import (
     Autocast,
-    Decompose,
     ErrorSample,
     Output,
     Params,
     Sample,
     Specs,
     Tolerance,
-    declare,
     first_tensor,
 )
 from polyhal.hal.ops.fusion import Pattern
@@ -94,7 +93,7 @@ def _softmax_grad(grad: Any, y: Any, *, axis: int = -1) -> Any:
     return y * (grad - np.sum(grad * y, axis=axis, keepdims=True))
 
 
-softmax_grad = declare(
+softmax_grad = declare_along_axis(
     _softmax_grad,
     name="softmax_grad",
     family="norm",
@@ -102,10 +101,10 @@ softmax_grad = declare(
     dtypes=dtypes.FLOATS,
     samples=_samples(2),
     errors=[],
-    lowering=Decompose(lambda g, out, *, axis: out * (g - sum_(g * out, axis, True))),
+    decompose=lambda g, out, *, axis: out * (g - sum_(g * out, axis, True)),
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
 )
-softmax = declare(
+softmax = declare_along_axis(
     _softmax,
     name="softmax",
     family="norm",
@@ -113,11 +112,12 @@ softmax = declare(
     dtypes=dtypes.FLOATS,
     samples=_samples(1),
     errors=_ERRORS,
-    lowering=Decompose(_softmax_decomposed),
+    decompose=_softmax_decomposed,
     gradient=lambda g, out, *, axis: softmax_grad(g, out, axis),
     fuses=Pattern(_calls),
     # exp turns the rounding of x - max, at most 160 on the samples, into a relative error of as many units.
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
+    casts=True,
     autocast=Autocast.FLOAT32,
 )
 
@@ -147,17 +147,17 @@ def _log_softmax_grad(grad: Any, y: Any, *, axis: int = -1) -> Any:
     return grad - np.exp(y) * np.sum(grad, axis=axis, keepdims=True)
 
 
-log_softmax_grad = declare(
+log_softmax_grad = declare_along_axis(
     _log_softmax_grad,
     name="log_softmax_grad",
     family="norm",
     infer=_infer,
     dtypes=dtypes.FLOATS,
     samples=lambda rng: [Sample((s.inputs[0], np.log(s.inputs[1])), s.params) for s in _samples(2)(rng)],
-    lowering=Decompose(lambda g, out, *, axis: g - exp(out) * sum_(g, axis, True)),
+    decompose=lambda g, out, *, axis: g - exp(out) * sum_(g, axis, True),
     tolerance=Tolerance(8.0, floor=1.0, terms=_length),
 )
-log_softmax = declare(
+log_softmax = declare_along_axis(
     _log_softmax,
     name="log_softmax",
     family="norm",
@@ -165,10 +165,11 @@ log_softmax = declare(
     dtypes=dtypes.FLOATS,
     samples=_samples(1),
     errors=_ERRORS,
-    lowering=Decompose(_log_softmax_decomposed),
+    decompose=_log_softmax_decomposed,
     gradient=lambda g, out, *, axis: log_softmax_grad(g, out, axis),
     spellings=[_plain_log_softmax],
     fuses=Pattern(_calls),
     tolerance=Tolerance(8.0, floor=4.0, terms=_length),
+    casts=True,
     autocast=Autocast.FLOAT32,
 )

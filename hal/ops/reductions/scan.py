@@ -9,9 +9,9 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import normalize_axis
+from polyhal.hal.ops.along_axis import declare_along_axis
 from polyhal.hal.ops.declare import (
     Autocast,
-    Decompose,
     ErrorSample,
     OpFunction,
     Output,
@@ -19,7 +19,6 @@ from polyhal.hal.ops.declare import (
     Sample,
     Specs,
     Tolerance,
-    declare,
     first_tensor,
 )
 from polyhal.hal.ops.layout.axes import flip
@@ -90,18 +89,19 @@ def _cumsum(x: Any, *, axis: int) -> Any:
     return np.cumsum(x, axis=axis)
 
 
-cumsum: OpFunction = declare(
+cumsum: OpFunction = declare_along_axis(
     _cumsum,
     name="cumsum",
     family="scan",
     infer=_infer,
-    lowering=Decompose(_decomposed(add)),
+    decompose=_decomposed(add),
     gradient=lambda g, *, axis: flip(cumsum(flip(g, axis), axis), axis),
     samples=_samples(-2.0, 2.0),
     errors=_ERRORS,
     dtypes=dtypes.ALL,
     # Partial sums cancel: the rounding is that of the largest of them.
     tolerance=Tolerance(2.0, floor=4.0, terms=_terms),
+    casts=True,
     autocast=Autocast.FLOAT32,
 )
 
@@ -111,15 +111,16 @@ def _cumprod(x: Any, *, axis: int) -> Any:
     return np.cumprod(x, axis=axis)
 
 
-cumprod: OpFunction = declare(
+cumprod: OpFunction = declare_along_axis(
     _cumprod,
     name="cumprod",
     family="scan",
     infer=_infer,
-    lowering=Decompose(_decomposed(multiply)),
+    decompose=_decomposed(multiply),
     samples=_samples(0.8, 1.25),
     errors=_ERRORS,
     dtypes=(*dtypes.FLOATS, *dtypes.INTEGERS),
     tolerance=Tolerance(2.0, terms=_terms),
+    casts=True,
     autocast=Autocast.FLOAT32,
 )

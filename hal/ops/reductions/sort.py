@@ -10,16 +10,15 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, normalize_axis
+from polyhal.hal.ops.along_axis import declare_along_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import (
-    Decompose,
     ErrorSample,
     OpFunction,
     Output,
     Sample,
     Specs,
     Tolerance,
-    declare,
     first_tensor,
 )
 from polyhal.hal.ops.indexing.along_axis import scatter_along_axis
@@ -166,14 +165,14 @@ def _sort_samples(rng: np.random.Generator) -> list[Sample]:
     return plain + [Sample((_SPECIAL,), {"axis": 1, "descending": d}, special=True) for d in (False, True)]
 
 
-sort_pairs: OpFunction = declare(
+sort_pairs: OpFunction = declare_along_axis(
     _sort_pairs,
     name="sort_pairs",
     family="sorting",
     public=False,
     infer=_infer_sort,
     outputs=_OUTPUTS,
-    lowering=Decompose(_decomposed_sort),
+    decompose=_decomposed_sort,
     gradient=lambda g, indices, x_spec, *, axis: scatter_along_axis(g, indices, axis, x_spec.shape[axis]),
     samples=_sort_samples,
     dtypes=dtypes.ALL,
@@ -230,13 +229,13 @@ def _topk_samples(rng: np.random.Generator) -> list[Sample]:
     return [*plain, Sample((_SPECIAL,), {"k": 4, "axis": 1}, special=True)]
 
 
-topk: OpFunction = declare(
+topk: OpFunction = declare_along_axis(
     _topk,
     name="topk",
     family="sorting",
     infer=_infer_topk,
     outputs=_OUTPUTS,
-    lowering=Decompose(_decomposed_topk),
+    decompose=_decomposed_topk,
     gradient=lambda g, indices, x_spec, *, axis: scatter_along_axis(g, indices, axis, x_spec.shape[axis]),
     samples=_topk_samples,
     dtypes=dtypes.ALL,

@@ -1,4 +1,4 @@
-"""Sums, products, means, variances and log-sum-exp over any axes."""
+"""Sums, products, means and log-sum-exp over any axes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, normalize_axes
-from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.declare import Autocast, Sample, Tolerance, Trait
+from polyhal.hal.ops.declare import Autocast, Tolerance, Trait
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.exponential import exp, log
 from polyhal.hal.ops.pointwise.logic import equal
@@ -28,11 +27,13 @@ from polyhal.hal.ops.reductions.reduction import (
 )
 
 
-def _sum_dtype(d: DType) -> DType:
+def sum_dtype(d: DType) -> DType:
+    """The dtype of a sum: integers and bool sum in 64 bits."""
     return d if d.kind == "float" else dtypes.uint64 if d.kind == "uint" else dtypes.int64
 
 
-def _in_float(x: Any) -> Any:
+def in_float(x: Any) -> Any:
+    """`x`, in the default float dtype unless it is floating point."""
     return x if x.dtype.kind == "float" else x.cast(dtype=dtypes.DEFAULT_FLOAT)
 
 
@@ -40,12 +41,13 @@ sum_ = reduction(
     "sum",
     lambda x, *, axis=None, keepdims=False: np.sum(x, axis=axis, keepdims=keepdims),
     "Sum over `axis` (all axes by default). Integers and bool sum in 64 bits.",
-    result=_sum_dtype,
+    result=sum_dtype,
     core=True,
     empty=True,
     gradient=lambda g, x_spec, *, axis, keepdims: unreduced(g, x_spec, axis, keepdims).broadcast_to(x_spec.shape),
     dtypes=dtypes.ALL,
     traits=Trait.FUSIBLE_REDUCTION,
+    casts=True,
     autocast=Autocast.FLOAT32,
 )
 
@@ -62,17 +64,19 @@ prod = reduction(
     "prod",
     lambda x, *, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims),
     "Product over `axis`.",
-    result=_sum_dtype,
+    result=sum_dtype,
     core=True,
     empty=True,
     gradient=_prod_gradient,
     domain=(0.8, 1.25),
+    casts=True,
     autocast=Autocast.FLOAT32,
 )
 
 
 def _mean(x: Any, *, axis: Any, keepdims: bool) -> Any:
-    return sum_(_in_float(x), axis, keepdims) * (1.0 / max(element_count(x.spec, axis), 1))
+    count = element_count(x.spec, axis)
+    return sum_(in_float(x), axis, keepdims) * (1.0 / count if count else math.nan)
 
 
 def _mean_gradient(g: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
@@ -83,75 +87,31 @@ def _mean_gradient(g: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
 mean = reduction(
     "mean",
     lambda x, *, axis=None, keepdims=False: np.mean(x, axis=axis, keepdims=keepdims),
-    "Arithmetic mean over `axis`.",
+    "Arithmetic mean over `axis`; NaN of no elements.",
     result=dtypes.to_float,
+    empty=True,
     decompose=_mean,
     gradient=_mean_gradient,
     tolerance=Tolerance(3.0, terms=reduced_terms),
     traits=Trait.FUSIBLE_REDUCTION,
+    casts=True,
     autocast=Autocast.FLOAT32,
 )
-
-
-def _var(x: Any, *, axis: Any, keepdims: bool, correction: float) -> Any:
-    x = _in_float(x)
-    centred = x - mean(x, axis, True)
-    divisor = element_count(x.spec, axis) - correction
-    return sum_(centred * centred, axis, keepdims) * (1.0 / divisor if divisor > 0 else math.inf)
-
-
-def _var_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Any, keepdims: bool, correction: float) -> Any:
-    divisor = element_count(x_spec, axis) - correction
-    scale = 2.0 / divisor if divisor > 0 else math.inf
-    return (unreduced(g, x_spec, axis, keepdims) * scale) * (x - mean(x, axis, True))
-
-
-def _np_var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
-    return np.var(x, axis=axis, keepdims=keepdims, ddof=correction)
-
-
-def _var_samples(rng: np.random.Generator) -> list[Sample]:
-    cases: list[tuple[tuple[int, ...], Axis, float]] = [
-        ((7,), None, 0),
-        ((3, 5), 0, 1),
-        ((3, 5), -1, 0),
-        ((2, 3, 4), (0, 2), 1),
-        ((4, 300), 1, 0),
-    ]
-    return [
-        Sample((rng.uniform(-2, 2, s) + 1.0,), {"axis": a, "keepdims": bool(c), "correction": c}) for s, a, c in cases
-    ]
-
-
-var = reduction(
-    "var",
-    _np_var,
-    "Variance over `axis`, divided by n - `correction`.",
-    result=dtypes.to_float,
-    decompose=_var,
-    gradient=_var_gradient,
-    samples=_var_samples,
-    # The floor is for equal elements, whose variance is 0 but for the square of the mean's rounding.
-    tolerance=Tolerance(8.0, floor=1e-3, terms=reduced_terms),
-    autocast=Autocast.FLOAT32,
-)
-
-
-@composite()
-def std(x: Any, axis: Axis = None, keepdims: bool = False, correction: float = 0) -> Any:
-    """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
-    return var(x, axis, keepdims, correction).sqrt()
 
 
 def _np_logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    top = np.max(x, axis=axis, keepdims=True)
+    x = np.asarray(x)
+    x = x if x.dtype.kind == "f" else x.astype(np.float64)
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0)
     out = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
     return out if keepdims else np.squeeze(out, axis=axis)
 
 
 def _logsumexp(x: Any, *, axis: Any, keepdims: bool) -> Any:
-    x = _in_float(x)
+    x = in_float(x)
+    if not element_count(x.spec, axis):
+        return log(sum_(x, axis, keepdims))
     top = max_(x, axis, True)
     top = where(isfinite(top), top, 0.0)
     out = log(sum_(exp(x - top), axis, True)) + top
@@ -165,8 +125,9 @@ def _logsumexp_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Axis, k
 logsumexp = reduction(
     "logsumexp",
     _np_logsumexp,
-    "`log(sum(exp(x)))` over `axis` without overflow.",
+    "`log(sum(exp(x)))` over `axis` without overflow; -infinity of no elements.",
     result=dtypes.to_float,
+    empty=True,
     decompose=_logsumexp,
     gradient=_logsumexp_gradient,
     tolerance=Tolerance(8.0, floor=1.0, terms=reduced_terms),

@@ -1,0 +1,113 @@
+"""Variance and standard deviation over any axes, with PyTorch's pairs `std_mean` and `var_mean`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.declare import Autocast, Sample, Tolerance
+from polyhal.hal.ops.pointwise.exponential import sqrt
+from polyhal.hal.ops.pointwise.logic import equal
+from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.reductions.reduction import Axis, element_count, reduced_terms, reduction, unreduced
+from polyhal.hal.ops.reductions.sums import in_float, mean, sum_
+
+
+def _var(x: Any, *, axis: Any, keepdims: bool, correction: float) -> Any:
+    x = in_float(x)
+    centred = x - mean(x, axis, True)
+    divisor = element_count(x.spec, axis) - correction
+    return sum_(centred * centred, axis, keepdims) * (1.0 / divisor if divisor > 0 else math.inf)
+
+
+def _var_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Any, keepdims: bool, correction: float) -> Any:
+    divisor = element_count(x_spec, axis) - correction
+    scale = 2.0 / divisor if divisor > 0 else math.inf
+    return (unreduced(g, x_spec, axis, keepdims) * scale) * (x - mean(x, axis, True))
+
+
+def _np_var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
+    return np.var(x, axis=axis, keepdims=keepdims, ddof=correction)
+
+
+def _var_samples(rng: np.random.Generator) -> list[Sample]:
+    cases: list[tuple[tuple[int, ...], Axis, float]] = [
+        ((7,), None, 0),
+        ((3, 5), 0, 1),
+        ((3, 5), -1, 0),
+        ((2, 3, 4), (0, 2), 1),
+        ((4, 300), 1, 0),
+    ]
+    return [
+        Sample((rng.uniform(-2, 2, s) + 1.0,), {"axis": a, "keepdims": bool(c), "correction": c}) for s, a, c in cases
+    ]
+
+
+var = reduction(
+    "var",
+    _np_var,
+    "Variance over `axis`, divided by n - `correction`.",
+    result=dtypes.to_float,
+    empty=True,
+    decompose=_var,
+    gradient=_var_gradient,
+    samples=_var_samples,
+    # The floor is for equal elements, whose variance is 0 but for the square of the mean's rounding.
+    tolerance=Tolerance(8.0, floor=1e-3, terms=reduced_terms),
+    autocast=Autocast.FLOAT32,
+)
+
+
+def _std_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Any, keepdims: bool, correction: float) -> Any:
+    """0 where all elements are equal, as in PyTorch: the derivative does not exist there."""
+    equals = equal(out, 0)
+    scaled = where(equals, 0, g / where(equals, 1, out))
+    return _var_gradient(scaled * 0.5, x, x_spec, axis=axis, keepdims=keepdims, correction=correction)
+
+
+std = reduction(
+    "std",
+    lambda x, *, axis=None, keepdims=False, correction=0: np.sqrt(
+        _np_var(x, axis=axis, keepdims=keepdims, correction=correction)
+    ),
+    "Standard deviation over `axis`, from the sum of squares divided by n - `correction`.",
+    result=dtypes.to_float,
+    empty=True,
+    decompose=lambda x, **params: sqrt(_var(x, **params)),
+    gradient=_std_gradient,
+    samples=lambda rng: _var_samples(rng)[:4],
+    tolerance=Tolerance(8.0, floor=1e-2, terms=reduced_terms),
+    autocast=Autocast.FLOAT32,
+)
+
+
+def _correction(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
+    """Axes and correction from PyTorch's arguments, of which the second may be `unbiased` instead of `dim`."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 0 if unbiased is False else 1
+    return None if dim == () or dim == [] else dim, correction
+
+
+@composite(method=False)
+def std_mean(
+    x: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+) -> tuple[Any, Any]:
+    """Standard deviation and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
+    axes, correction = _correction(dim, unbiased, correction)
+    return std(x, axes, keepdim, correction), mean(x, axes, keepdim)
+
+
+@composite(method=False)
+def var_mean(
+    x: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+) -> tuple[Any, Any]:
+    """Variance and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
+    axes, correction = _correction(dim, unbiased, correction)
+    return var(x, axes, keepdim, correction), mean(x, axes, keepdim)
