@@ -20,6 +20,15 @@ def add(x: Any, y: Any) -> Tensor:
 def all(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where every element is non-zero."""
 
+def amax(x: Any, dim: Any = ..., keepdim: bool = ...) -> Tensor:
+    """Largest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
+
+def amin(x: Any, dim: Any = ..., keepdim: bool = ...) -> Tensor:
+    """Smallest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
+
+def aminmax(x: Any, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
+    """Smallest and largest element over `dim`, or of all."""
+
 def any(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where any element is non-zero."""
 
@@ -124,6 +133,15 @@ def cos(x: Any) -> Tensor:
 def cosh(x: Any) -> Tensor:
     """Hyperbolic cosine."""
 
+def count_nonzero(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    """How many elements over `axis` are not 0 (int64)."""
+
+def cummax(x: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, Tensor]:
+    """Largest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as largest."""
+
+def cummin(x: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, Tensor]:
+    """Smallest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as smallest."""
+
 def cumprod(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
 
@@ -207,6 +225,9 @@ def isinf(x: Any) -> Tensor:
 def isnan(x: Any) -> Tensor:
     """True where `x` is NaN."""
 
+def kthvalue(x: Any, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
+    """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest."""
+
 def le(x: Any, y: Any) -> Tensor:
     """True where `x <= y`."""
 
@@ -236,6 +257,9 @@ def log2(x: Any) -> Tensor:
 
 def log_softmax(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """Logarithm of softmax, accurate where the probability is tiny."""
+
+def logcumsumexp(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
+    """`log(cumsum(exp(x)))` along `axis` without overflow."""
 
 def logical_and(x: Any, y: Any) -> Tensor:
     """True where both are non-zero."""
@@ -272,11 +296,17 @@ def mean(
 ) -> Tensor:
     """Arithmetic mean over `axis`; NaN of no elements."""
 
+def median(x: Any, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
+    """The median of all elements or, given `dim`, medians along it and their positions (int64)."""
+
 def min(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Smallest element over `axis`; NaN if any is NaN."""
 
 def minimum(x: Any, y: Any) -> Tensor:
     """The smaller of `x` and `y`; NaN if either is NaN."""
+
+def mode(x: Any, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
+    """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
 
 def moveaxis(x: Any, source: int, destination: int) -> Tensor:
     """The tensor with axis `source` moved to position `destination`. A view."""
@@ -284,11 +314,30 @@ def moveaxis(x: Any, source: int, destination: int) -> Tensor:
 def movedim(x: Any, source: int, destination: int) -> Tensor:
     """The tensor with axis `source` moved to position `destination`. A view."""
 
+def msort(x: Any) -> Tensor:
+    """The elements along the first axis in ascending order. NaN counts as the largest."""
+
 def mul(x: Any, y: Any) -> Tensor:
     """Product `x * y`."""
 
 def multiply(x: Any, y: Any) -> Tensor:
     """Product `x * y`."""
+
+def nanmean(
+    x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+) -> Tensor:
+    """Arithmetic mean over `axis` of the elements that are not NaN; NaN if there is none."""
+
+def nanmedian(x: Any, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
+    """The median of the elements that are not NaN; see `median`."""
+
+def nanquantile(x: Any, q: Any, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...) -> Tensor:
+    """Quantiles of the elements that are not NaN; see `quantile`."""
+
+def nansum(
+    x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+) -> Tensor:
+    """Sum over `axis` of the elements that are not NaN."""
 
 def ne(x: Any, y: Any) -> Tensor:
     """True where `x != y`."""
@@ -318,6 +367,9 @@ def prod(
     x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
 ) -> Tensor:
     """Product over `axis`."""
+
+def quantile(x: Any, q: Any, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...) -> Tensor:
+    """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements."""
 
 def reciprocal(x: Any) -> Tensor:
     """`1 / x`."""

@@ -39,6 +39,7 @@ def declare_along_axis(
     widen: bool = True,
     outputs: tuple[str, ...] = ("out",),
     samples: Samples,
+    doc: str = "",
     **options: Unpack[OpOptions],
 ) -> OpFunction:
     """Declare an op with a parameter `axis`. `decompose` and `widen` are those of the strategy `Decompose`.
@@ -51,6 +52,7 @@ def declare_along_axis(
     return declare(
         _reference(reference),
         name=name,
+        doc=doc,
         family=family,
         infer=_infer(infer),
         lowering=Decompose(_decompose(name, decompose), widen=widen),

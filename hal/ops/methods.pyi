@@ -58,6 +58,12 @@ class Methods:
         """Sum `x + y`."""
     def all(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where every element is non-zero."""
+    def amax(self, dim: Any = ..., keepdim: bool = ...) -> Self:
+        """Largest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
+    def amin(self, dim: Any = ..., keepdim: bool = ...) -> Self:
+        """Smallest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
+    def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Self, ...]:
+        """Smallest and largest element over `dim`, or of all."""
     def any(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where any element is non-zero."""
     def arccos(self) -> Self:
@@ -126,6 +132,12 @@ class Methods:
         """Cosine of `x` radians."""
     def cosh(self) -> Self:
         """Hyperbolic cosine."""
+    def count_nonzero(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
+        """How many elements over `axis` are not 0 (int64)."""
+    def cummax(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, Self]:
+        """Largest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as largest."""
+    def cummin(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, Self]:
+        """Smallest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as smallest."""
     def cumprod(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
     def cumsum(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
@@ -180,6 +192,8 @@ class Methods:
         """True where `x` is infinite."""
     def isnan(self) -> Self:
         """True where `x` is NaN."""
+    def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
+        """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest."""
     def le(self, y: Any) -> Self:
         """True where `x <= y`."""
     def leaky_relu(self, negative_slope: Any = ...) -> Self:
@@ -200,6 +214,8 @@ class Methods:
         """Logarithm to base 2."""
     def log_softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """Logarithm of softmax, accurate where the probability is tiny."""
+    def logcumsumexp(self, axis: int = ..., *, dim: Any = ...) -> Self:
+        """`log(cumsum(exp(x)))` along `axis` without overflow."""
     def logical_and(self, y: Any) -> Self:
         """True where both are non-zero."""
     def logical_not(self) -> Self:
@@ -224,18 +240,36 @@ class Methods:
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Arithmetic mean over `axis`; NaN of no elements."""
+    def median(self, dim: int | None = ..., keepdim: bool = ...) -> Self:
+        """The median of all elements or, given `dim`, medians along it and their positions (int64)."""
     def min(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Smallest element over `axis`; NaN if any is NaN."""
     def minimum(self, y: Any) -> Self:
         """The smaller of `x` and `y`; NaN if either is NaN."""
+    def mode(self, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
+        """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
     def moveaxis(self, source: int, destination: int) -> Self:
         """The tensor with axis `source` moved to position `destination`. A view."""
     def movedim(self, source: int, destination: int) -> Self:
         """The tensor with axis `source` moved to position `destination`. A view."""
+    def msort(self) -> Self:
+        """The elements along the first axis in ascending order. NaN counts as the largest."""
     def mul(self, y: Any) -> Self:
         """Product `x * y`."""
     def multiply(self, y: Any) -> Self:
         """Product `x * y`."""
+    def nanmean(
+        self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+    ) -> Self:
+        """Arithmetic mean over `axis` of the elements that are not NaN; NaN if there is none."""
+    def nanmedian(self, dim: int | None = ..., keepdim: bool = ...) -> Self:
+        """The median of the elements that are not NaN; see `median`."""
+    def nanquantile(self, q: Any, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...) -> Self:
+        """Quantiles of the elements that are not NaN; see `quantile`."""
+    def nansum(
+        self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+    ) -> Self:
+        """Sum over `axis` of the elements that are not NaN."""
     def ne(self, y: Any) -> Self:
         """True where `x != y`."""
     def neg(self) -> Self:
@@ -256,6 +290,8 @@ class Methods:
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Product over `axis`."""
+    def quantile(self, q: Any, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...) -> Self:
+        """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements."""
     def reciprocal(self) -> Self:
         """`1 / x`."""
     def relu(self) -> Self:

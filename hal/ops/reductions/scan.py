@@ -34,7 +34,7 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype if spec.dtype.is_floating_point else wide, spec.shape)]
 
 
-def _terms(specs: Specs, params: Params) -> int:
+def scan_terms(specs: Specs, params: Params) -> int:
     """The number of terms of the last result."""
     spec = first_tensor(specs)
     return spec.shape[params["axis"]]
@@ -64,12 +64,10 @@ def _slice(x: Any, axis: int, start: int, length: int) -> Any:
     return slice_(x, starts, lengths, (1,) * x.ndim)
 
 
-def _decomposed(combine: Callable[..., Any]) -> Callable[..., Any]:
+def prefix_scan(combine: Callable[..., Any]) -> Callable[..., Any]:
     """A parallel prefix scan (Hillis and Steele, 1986): round i combines elements that are 2^i apart."""
 
     def decompose(x: Any, *, axis: int) -> Any:
-        if x.dtype.kind != "float":
-            x = x.cast(dtype=dtypes.uint64 if x.dtype.kind == "uint" else dtypes.int64)
         length, distance = x.shape[axis], 1
         while distance < length:
             rest = length - distance
@@ -77,6 +75,17 @@ def _decomposed(combine: Callable[..., Any]) -> Callable[..., Any]:
             x = concat((_slice(x, axis, 0, distance), combined), axis)
             distance *= 2
         return x
+
+    return decompose
+
+
+def _in_64_bits(scan: Callable[..., Any]) -> Callable[..., Any]:
+    """A scan of integers and bool in 64 bits."""
+
+    def decompose(x: Any, *, axis: int) -> Any:
+        if x.dtype.kind != "float":
+            x = x.cast(dtype=dtypes.uint64 if x.dtype.kind == "uint" else dtypes.int64)
+        return scan(x, axis=axis)
 
     return decompose
 
@@ -94,13 +103,13 @@ cumsum: OpFunction = declare_along_axis(
     name="cumsum",
     family="scan",
     infer=_infer,
-    decompose=_decomposed(add),
+    decompose=_in_64_bits(prefix_scan(add)),
     gradient=lambda g, *, axis: flip(cumsum(flip(g, axis), axis), axis),
     samples=_samples(-2.0, 2.0),
     errors=_ERRORS,
     dtypes=dtypes.ALL,
     # Partial sums cancel: the rounding is that of the largest of them.
-    tolerance=Tolerance(2.0, floor=4.0, terms=_terms),
+    tolerance=Tolerance(2.0, floor=4.0, terms=scan_terms),
     casts=True,
     autocast=Autocast.FLOAT32,
 )
@@ -116,11 +125,11 @@ cumprod: OpFunction = declare_along_axis(
     name="cumprod",
     family="scan",
     infer=_infer,
-    decompose=_decomposed(multiply),
+    decompose=_in_64_bits(prefix_scan(multiply)),
     samples=_samples(0.8, 1.25),
     errors=_ERRORS,
     dtypes=(*dtypes.FLOATS, *dtypes.INTEGERS),
-    tolerance=Tolerance(2.0, terms=_terms),
+    tolerance=Tolerance(2.0, terms=scan_terms),
     casts=True,
     autocast=Autocast.FLOAT32,
 )

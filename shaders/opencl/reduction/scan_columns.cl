@@ -1,4 +1,4 @@
-// Prefix sums or products down contiguous columns: a work-item scans WIDTH of them.
+// Prefix sums, products or extrema down contiguous columns: a work-item scans WIDTH of them.
 //
 // x and out are (slabs, length, columns) with contiguous columns; x has the strides `x_slab` and `x_row`. With SPLIT the rows
 // are cut into `splits` ranges of `split_length`: column_totals computes the totals (slabs, splits, columns) of the ranges,

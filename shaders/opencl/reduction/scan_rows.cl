@@ -1,4 +1,4 @@
-// Prefix sums or products of rows: a group of GROUP work-items scans one split of a row, a tile of GROUP vectors at a time, and
+// Prefix sums, products or extrema of rows: a group of GROUP work-items scans one split of a row, a tile of GROUP vectors at a time, and
 // carries the total of the tiles before. In a tile every work-item scans its vector, then the group scans their totals.
 //
 // Rows, strides and vectors as in lib/rows.h, but out has elements of OUT_DTYPE. Each of `splits` splits of a row has

@@ -59,12 +59,13 @@ def _definitions(
         "ACCUMULATOR": type_name(register_class(sum_dtype)),
         "MAP(v)": mapped,
         "OPERATION": COMBINE[op],
-        "IDENTITY": _identity(op, sum_dtype),
+        "IDENTITY": identity(op, sum_dtype),
         "DIVIDE": divides,
     }
 
 
-def _identity(op: Operation, sum_dtype: DType) -> str:
+def identity(op: Operation, sum_dtype: DType) -> str:
+    """Return the text of the value that changes no result."""
     if op in ("max", "min"):
         if sum_dtype.kind == "float":
             return "-INFINITY" if op == "max" else "INFINITY"

@@ -1,4 +1,7 @@
-"""cumsum and cumprod: along rows, or down contiguous columns; few rows or columns are split, with a first launch for totals."""
+"""cumsum, cumprod and running extrema: along rows, or down contiguous columns.
+
+Few rows or columns are split, with a first launch for totals.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at
 from polyhal.backends.common.launching.launch import Argument, LaunchSequence, Tensor, Workspace
 from polyhal.backends.common.launching.split_k import split_count
 from polyhal.backends.common.launching.table import LoweringFunction
-from polyhal.backends.common.problems.reduction import Operation, accumulator
+from polyhal.backends.common.problems.reduction import COMBINE, Operation, accumulator
 from polyhal.backends.common.problems.rows import StridedRows, rows_along
 from polyhal.backends.opencl.dialect import convert, type_name
+from polyhal.backends.opencl.lowering.reduction.dispatch import identity
 from polyhal.backends.opencl.lowering.support.rows import row_args
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.dtypes import DType
@@ -43,10 +47,10 @@ def _lowering(operation: Operation) -> LoweringFunction:
 
 
 def scan(runtime: Runtime, operation: Operation, x: Spec, out: Spec, axis: int, sum_dtype: DType) -> Launch | Declined:
-    """Return a launch (x, out) of prefix sums or products along an axis, computed in `sum_dtype`; `out` may be `x`."""
+    """Return a launch (x, out) of prefix sums, products or extrema along an axis, computed in `sum_dtype`; `out` may be `x`."""
     definitions: dict[str, str | int | bool] = {
         "DTYPE": x.dtype.name, "OUT_DTYPE": out.dtype.name, "ACCUMULATOR": type_name(register_class(sum_dtype)),
-        "MAP(v)": convert("v", x.dtype, sum_dtype), "OPERATION": operation, "IDENTITY": int(operation == "prod"),
+        "MAP(v)": convert("v", x.dtype, sum_dtype), "OPERATION": COMBINE[operation], "IDENTITY": identity(operation, sum_dtype),
         "WHOLE_NUMBERS": not sum_dtype.is_floating_point,
     }  # fmt: skip
     columns = _columns(x, axis)
@@ -142,4 +146,9 @@ def _along_rows(
     return LaunchSequence([first, scan], (merged.count * splits * itemsize,))
 
 
-LOWERINGS: dict[str, LoweringFunction] = {"cumsum": _lowering("sum"), "cumprod": _lowering("prod")}
+LOWERINGS: dict[str, LoweringFunction] = {
+    "cumsum": _lowering("sum"),
+    "cumprod": _lowering("prod"),
+    "running_max": _lowering("max"),
+    "running_min": _lowering("min"),
+}
