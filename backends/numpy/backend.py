@@ -61,37 +61,37 @@ def probe() -> Sequence[DeviceInfo]:
     return [_info("")]
 
 
-def create(selector: str) -> NumpyBackend:
+def create(selector: str) -> CoreNumpyBackend:
     """Open the device for "" or "0"; `no_f64`, `contiguous_only` and `tiny_mem` are restricted variants for tests."""
     if selector in ("", "0"):
         return NumpyBackend(_info(""))
     if selector == "no_f64":
         return NumpyBackend(_info(selector), missing=frozenset({dtypes.float64}))
     if selector == "contiguous_only":
-        return NumpyBackend(_info(selector), minimal=True)
+        return CoreNumpyBackend(_info(selector))
     if selector == "tiny_mem":
         return NumpyBackend(_info(selector), memory=1 << 20)
     raise ValueError(f"NumPy has no device {selector!r}; expected no_f64, contiguous_only, tiny_mem or nothing")
 
 
-class NumpyBackend:
-    """The NumPy device and its restricted variants.
+class CoreNumpyBackend:
+    """The required members of the contract, and no others.
 
-    It neither stores nor computes in dtypes that are `missing`. If `minimal`, it declines to lower ops and checks that the
-    arguments of core methods are contiguous and not empty, as the contract promises. `memory` limits the bytes that can be
-    allocated; 0 means that only the host does.
+    It neither stores nor computes in dtypes that are `missing`, and checks that the arguments of core methods are contiguous
+    and not empty, as the contract promises. `memory` limits the bytes that can be allocated; 0 means that only the host does.
     """
+
+    _minimal = True
 
     def __init__(
         self,
         info: DeviceInfo,
         *,
         missing: frozenset[dtypes.DType] = frozenset(),
-        minimal: bool = False,
         memory: int = 0,
     ) -> None:
         self.info = info if not memory else replace(info, memory=memory)
-        supported = frozenset(dtypes.ALL) - missing
+        supported, minimal = frozenset(dtypes.ALL) - missing, self._minimal
         self.capabilities = Capabilities(
             storage=supported,
             compute=supported,
@@ -103,7 +103,6 @@ class NumpyBackend:
             suballocation=True,
             reference=True,
         )
-        self._minimal = minimal
         self._memory = memory
         self._allocated = 0
         self._live: set[int] = set()
@@ -187,14 +186,25 @@ class NumpyBackend:
         in_range = (rows >= 0) & (rows < len(target))
         np.add.at(target, rows[in_range], array(src)[in_range])
 
-    # --- lowering ---------------------------------------------------------------------------------------------------
+    def _check(self, *refs: Ref) -> None:
+        """Raise AssertionError if the framework breaks its promises to a minimal device."""
+        if self._minimal:
+            for ref in refs:
+                if not ref.is_contiguous or not ref.size:
+                    raise AssertionError(
+                        f"a core method received {ref}; the contract promises contiguous and non-empty"
+                    )
+
+
+class NumpyBackend(CoreNumpyBackend):
+    """The NumPy device: core methods with all optional names, on any layout, and every op as one kernel."""
+
+    _minimal = False
 
     def lower(
         self, op: str, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
     ) -> Launch | Declined:
         """Run any op by its reference function. Half precision is computed in float32 and rounded once, when it is stored."""
-        if self._minimal:
-            return Declined("this variant has the required members only")
         definition = OPS[op]
         if definition.family in ("elementwise", "movement", "creation"):
             return Declined("the core methods are as fast")
@@ -210,15 +220,6 @@ class NumpyBackend:
                     array(out)[...] = value
 
         return SimpleLaunch(f"numpy {op}", run)
-
-    def _check(self, *refs: Ref) -> None:
-        """Raise AssertionError if the framework breaks its promises to a minimal device."""
-        if self._minimal:
-            for ref in refs:
-                if not ref.is_contiguous or not ref.size:
-                    raise AssertionError(
-                        f"a core method received {ref}; the contract promises contiguous and non-empty"
-                    )
 
 
 def array(ref: Ref) -> np.ndarray:

@@ -14,7 +14,7 @@ NONE = "see the reason; the other devices are not affected"
 BEGINNING = """
 from dataclasses import replace
 import numpy as np
-from polyhal.backends.numpy.backend import NumpyBackend, array, create as open_numpy
+from polyhal.backends.numpy.backend import CoreNumpyBackend, array, create as open_numpy
 from polyhal.hal import dtypes
 from polyhal.hal.capabilities import Capabilities, DeviceType, Limits
 from polyhal.hal.hookspecs import BackendSpec, hookimpl
@@ -23,9 +23,9 @@ from polyhal.hal.protocol import API_VERSION
 NAME = __name__.removesuffix("_plugin").replace("_", "-")
 INFO = replace(open_numpy("").info, backend=NAME, name=f"device of {NAME}", id=NAME, selector="")
 
-class Backend(NumpyBackend):
+class Backend(CoreNumpyBackend):
     def __init__(self):
-        super().__init__(INFO, minimal=True)
+        super().__init__(INFO)
 
 def probe():
     return [INFO]

@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 from op_patches import patch_lowering
 
-from polyhal.backends.numpy.backend import NumpyBackend, array, create
+from polyhal.backends.numpy.backend import CoreNumpyBackend, array, create
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref, Spec
+from polyhal.hal.ops import OPS
 from polyhal.hal.ops.lowering import Decompose
 from polyhal.hal.testing import Expectations, Scope, verify
+from polyhal.hal.testing.kit.cases import op_cases
 
 
-class FaultyBackend(NumpyBackend):
+class FaultyBackend(CoreNumpyBackend):
     """The required members only, so that every op goes through what is broken in a subclass."""
 
     def __init__(self) -> None:
-        super().__init__(create("contiguous_only").info, minimal=True)
+        super().__init__(create("contiguous_only").info)
 
 
 class _IgnoresOffsets(FaultyBackend):
@@ -138,7 +140,6 @@ def _opened(backend: FaultyBackend) -> Any:
 
 
 def test_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyhal.hal.ops import OPS
     from polyhal.hal.ops.opdef import GradientRule
 
     assert verify("numpy", only="gradient/square/float64").ok
@@ -150,8 +151,6 @@ def test_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rule_that_differs_from_its_decomposition_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyhal.hal.ops import OPS
-
     square = OPS["square"]
     changed = (*square.lowering[:-1], Decompose(lambda x: x * x * 1.001))
     patch_lowering(monkeypatch, square, *changed)
@@ -160,8 +159,6 @@ def test_a_rule_that_differs_from_its_decomposition_is_found(monkeypatch: pytest
 
 
 def test_a_host_fallback_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyhal.hal.ops import OPS
-
     patch_lowering(monkeypatch, OPS["tanh"], *OPS["tanh"].lowering[:-1])
     target = _opened(FaultyBackend())
     found = verify(target, only="forward/tanh/float32")
@@ -214,7 +211,6 @@ def test_verify_restores_the_fallback_policy(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_layout_meets_every_op() -> None:
     """The rotation shows each input of each op every arrangement at least once over its samples and dtypes."""
-    from polyhal.hal.ops import OPS
     from polyhal.hal.testing.kit.input_layouts import INPUT_LAYOUTS
 
     missing: dict[str, set[str]] = {}
@@ -244,3 +240,11 @@ def _met(op: Any, dtype: Any) -> set[Any]:
         )
         if isinstance(value, np.ndarray)
     }
+
+
+def test_a_device_with_the_required_members_only_runs_decompositions_once() -> None:
+    kinds = {
+        name: {c.kind for c in op_cases(Device(name), OPS["gelu"], Scope())}
+        for name in ("numpy", "numpy:contiguous_only")
+    }
+    assert kinds["numpy"] - kinds["numpy:contiguous_only"] == {"decomposition"}

@@ -21,7 +21,7 @@ from device_fakes import fake, info, with_backends
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyhal.backends.numpy.backend import NumpyBackend, array, create
+from polyhal.backends.numpy.backend import CoreNumpyBackend, array, create
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.discovery import benchmark, ranking
@@ -530,7 +530,7 @@ def test_measuring_runs_on_every_device(device: Device) -> None:
     assert benchmark.run_benchmark(device, TINY).seconds > 0
 
 
-class _Wrong(NumpyBackend):
+class _Wrong(CoreNumpyBackend):
     """A backend whose products are wrong."""
 
     def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
@@ -538,14 +538,14 @@ class _Wrong(NumpyBackend):
         array(out)[...] *= np.float32(1.01)
 
 
-class _NaN(NumpyBackend):
+class _NaN(CoreNumpyBackend):
     def matmul(self, a: Ref, b: Ref, out: Ref) -> None:
         array(out)[...] = np.nan
 
 
 @pytest.mark.parametrize("kind", [_Wrong, _NaN])
-def test_a_device_that_computes_wrongly_is_no_candidate(kind: type[NumpyBackend]) -> None:
-    device = Device.opened("wrong", kind(create("contiguous_only").info, minimal=True))
+def test_a_device_that_computes_wrongly_is_no_candidate(kind: type[CoreNumpyBackend]) -> None:
+    device = Device.opened("wrong", kind(create("contiguous_only").info))
     with pytest.raises(BackendError, match="result 0 differs from NumPy's"):
         benchmark.run_benchmark(device, TINY)
 
@@ -617,13 +617,13 @@ def crashing(tmp_path: Path) -> Iterator[Path]:
     (folder / "crashing.py").write_text(
         "import os\n"
         "from dataclasses import replace\n"
-        "from polyhal.backends.numpy.backend import NumpyBackend, create\n"
+        "from polyhal.backends.numpy.backend import CoreNumpyBackend, create\n"
         "from polyhal.hal.hookspecs import BackendSpec, hookimpl\n"
         "from polyhal.hal.protocol import API_VERSION\n"
         "INFO = replace(create('').info, backend='crashing', name='Crash', id='crash', selector='')\n"
-        "class Crash(NumpyBackend):\n"
+        "class Crash(CoreNumpyBackend):\n"
         "    def __init__(self):\n"
-        "        super().__init__(INFO, minimal=True)\n"
+        "        super().__init__(INFO)\n"
         "    def matmul(self, a, b, out):\n"
         "        os.abort()\n"
         "@hookimpl\n"

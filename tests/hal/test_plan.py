@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import polyhal
-from polyhal.backends.numpy.backend import NumpyBackend, create
+from polyhal.backends.numpy.backend import CoreNumpyBackend, create
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.registry import describe
 from polyhal.hal.errors import BackendError
@@ -17,11 +17,11 @@ from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, Feature, Launch, SimpleLaunch, features_of
 
 
-class _Picky(NumpyBackend):
+class _Picky(CoreNumpyBackend):
     """Lowers tanh only, and remembers what it was asked."""
 
     def __init__(self) -> None:
-        super().__init__(create("contiguous_only").info, minimal=True)
+        super().__init__(create("contiguous_only").info)
         self.asked: list[str] = []
 
     def lower(

@@ -16,8 +16,8 @@ FILES = sorted(
     for p in TEMPLATE.rglob("*")
     if p.suffix in (".py", ".toml") and "build" not in p.parts  # pip leaves a copy there
 )
-_KIT = 1900
-"""Cases of the conformance kit, at least."""
+_KIT = 1370
+"""Cases of the conformance kit, at least, on a device with the required members only."""
 
 
 def _lines(text: str) -> list[str]:

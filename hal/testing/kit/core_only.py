@@ -7,7 +7,15 @@ from dataclasses import replace
 from polyhal.hal.device import Device
 from polyhal.hal.layout import Ref
 from polyhal.hal.planning.quarantine import EMPTY
-from polyhal.hal.protocol import ComputeBackend, Handle, Number
+from polyhal.hal.protocol import (
+    REQUIRED_BINARY,
+    REQUIRED_REDUCE,
+    REQUIRED_UNARY,
+    ComputeBackend,
+    Feature,
+    Handle,
+    Number,
+)
 
 
 class CoreOnlyBackend:
@@ -65,6 +73,13 @@ class CoreOnlyBackend:
 
     def scatter_add(self, index: Ref, src: Ref, out: Ref) -> None:
         self.inner.scatter_add(index, src, out)
+
+
+def has_more(device: Device) -> bool:
+    """Whether a device has kernels of its own, or names that the contract does not require."""
+    capabilities = device.capabilities
+    optional = capabilities.unary | capabilities.binary | capabilities.reduce
+    return bool(device.features & Feature.LOWERING or optional - REQUIRED_UNARY - REQUIRED_BINARY - REQUIRED_REDUCE)
 
 
 def core_only(device: Device) -> Device:
