@@ -65,7 +65,15 @@ def atan(x: Any) -> Tensor:
 def atan2(y: Any, x: Any) -> Tensor:
     """Angle of the point (y, x), in radians."""
 
-def avg_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Tensor:
+def avg_pool2d(
+    x: Any,
+    kernel: Any,
+    stride: Any = ...,
+    padding: Any = ...,
+    ceil_mode: bool = ...,
+    count_include_pad: bool = ...,
+    divisor: float | None = ...,
+) -> Tensor:
     """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
 
 def bitwise_and(x: Any, y: Any) -> Tensor:
@@ -285,7 +293,9 @@ def matmul(x: Any, y: Any, *, out_dtype: Any = ...) -> Tensor:
 def max(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Largest element over `axis`; NaN if any is NaN."""
 
-def max_pool2d(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Tensor:
+def max_pool2d(
+    x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...
+) -> Tensor:
     """Largest element of each window; NaN if any is NaN. Padding counts as -infinity."""
 
 def maximum(x: Any, y: Any) -> Tensor:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from polyhal.hal.device import Device
 from polyhal.nn.activation import Dropout, ReLU
 from polyhal.nn.container import Flatten, Sequential
-from polyhal.nn.conv import Conv2d, MaxPool2d
+from polyhal.nn.convolution import Conv2d
 from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
 from polyhal.nn.norm import BatchNorm2d
+from polyhal.nn.pooling import MaxPool2d
 from polyhal.tensor import Tensor
 
 

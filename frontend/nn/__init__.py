@@ -16,21 +16,40 @@ from polyhal.nn.activation import (
 )
 from polyhal.nn.attention import KVCache, MultiheadAttention
 from polyhal.nn.container import Flatten, Identity, ModuleDict, ModuleList, Sequential
-from polyhal.nn.conv import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
+from polyhal.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from polyhal.nn.hooks import HookHandle
 from polyhal.nn.linear import Embedding, Linear
 from polyhal.nn.loss import BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
 from polyhal.nn.module import Module
 from polyhal.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from polyhal.nn.parameter import Parameter
+from polyhal.nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+)
 from polyhal.nn.state import StateDictError
 from polyhal.nn.transformer import PositionalEncoding, TransformerEncoder, TransformerEncoderLayer
 
 __all__ = [
-    "ELU", "GELU", "AdaptiveAvgPool2d", "AvgPool2d", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "Conv2d",
+    "ELU", "GELU", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BCEWithLogitsLoss", "BatchNorm1d",
+    "BatchNorm2d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
     "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GroupNorm", "HookHandle", "Identity", "KVCache", "L1Loss",
-    "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleDict", "ModuleList",
-    "MultiheadAttention", "NLLLoss", "Parameter", "PositionalEncoding", "RMSNorm", "ReLU", "Sequential", "SiLU",
-    "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "StateDictError", "Tanh", "TransformerEncoder",
-    "TransformerEncoderLayer", "functional", "init", "utils",
+    "LPPool1d", "LPPool2d", "LPPool3d", "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter",
+    "PositionalEncoding", "RMSNorm", "ReLU", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus",
+    "StateDictError", "Tanh", "TransformerEncoder", "TransformerEncoderLayer", "functional", "init", "utils",
 ]  # fmt: skip

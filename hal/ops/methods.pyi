@@ -86,7 +86,15 @@ class Methods:
         """Inverse tangent, in radians."""
     def atan2(self, x: Any) -> Self:
         """Angle of the point (y, x), in radians."""
-    def avg_pool2d(self, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Self:
+    def avg_pool2d(
+        self,
+        kernel: Any,
+        stride: Any = ...,
+        padding: Any = ...,
+        ceil_mode: bool = ...,
+        count_include_pad: bool = ...,
+        divisor: float | None = ...,
+    ) -> Self:
         """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
     def bitwise_and(self, y: Any) -> Self:
         """Bits set in both."""
@@ -232,7 +240,9 @@ class Methods:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
     def max(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
-    def max_pool2d(self, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ...) -> Self:
+    def max_pool2d(
+        self, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...
+    ) -> Self:
         """Largest element of each window; NaN if any is NaN. Padding counts as -infinity."""
     def maximum(self, y: Any) -> Self:
         """The larger of `x` and `y`; NaN if either is NaN."""

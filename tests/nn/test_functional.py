@@ -135,7 +135,7 @@ def test_one_hot_pad_normalize(device: ph.Device) -> None:
     assert F.one_hot(ph.tensor(index, device=device), 6).shape == (2, 2, 6)
     x = array(2, 3, 4, 5)
     for widths in [(1, 2), (1, 2, 0, 3), (-1, 2, 1, -1), (0, 0, 1, 1, 2, 0)]:
-        close(F.pad(ph.tensor(x, device=device), widths, 0.5), TF.pad(torch.tensor(x), widths, value=0.5))
+        close(F.pad(ph.tensor(x, device=device), widths, value=0.5), TF.pad(torch.tensor(x), widths, value=0.5))
     for p in (1.0, 2.0, 3.0, math.inf):
         close(F.normalize(ph.tensor(x, device=device), p, -1), TF.normalize(torch.tensor(x), p, -1))
 

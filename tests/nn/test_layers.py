@@ -30,60 +30,6 @@ def test_embedding(device: ph.Device, padding_idx: int | None) -> None:
     check_layer(ours, theirs, np.array([[0, 2, 5], [2, 2, 1]]), device=device)
 
 
-CONVOLUTIONS: list[dict[str, Any]] = [
-    {"kernel_size": 3},
-    {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 2)},
-    {"kernel_size": 3, "padding": "same"},
-    {"kernel_size": (2, 4), "padding": "same", "dilation": (1, 2)},
-    {"kernel_size": 3, "padding": "valid", "bias": False},
-    {"kernel_size": 3, "dilation": 2, "padding": 2},
-    {"kernel_size": 3, "groups": 2, "padding": 1},
-    {"kernel_size": 1, "groups": 4},
-    {"kernel_size": 2, "stride": 2},
-]
-
-
-@pytest.mark.parametrize("settings", CONVOLUTIONS, ids=str)
-@pytest.mark.filterwarnings("ignore:Using padding='same'")
-def test_conv2d(device: ph.Device, settings: dict[str, Any]) -> None:
-    check_layer(
-        nn.Conv2d(4, 8, device=device, **settings), T.Conv2d(4, 8, **settings), array(2, 4, 7, 8), device=device
-    )
-
-
-def test_conv2d_without_a_batch(device: ph.Device) -> None:
-    check_layer(nn.Conv2d(2, 3, 3, device=device), T.Conv2d(2, 3, 3), array(2, 5, 5), device=device)
-
-
-def test_conv2d_same_needs_stride_one() -> None:
-    with pytest.raises(ShapeError, match="stride"):
-        nn.Conv2d(1, 1, 3, stride=2, padding="same", device="numpy")(ph.zeros((1, 1, 4, 4), device="numpy"))
-
-
-def test_conv2d_groups_must_divide() -> None:
-    with pytest.raises(ValueError, match="3 groups do not divide"):
-        nn.Conv2d(4, 6, 3, groups=3, device="numpy")
-
-
-POOLS: list[tuple[str, dict[str, Any]]] = [
-    ("MaxPool2d", {"kernel_size": 2}),
-    ("MaxPool2d", {"kernel_size": 3, "stride": 2, "padding": 1}),
-    ("MaxPool2d", {"kernel_size": (2, 3), "stride": 1, "dilation": 2}),
-    ("AvgPool2d", {"kernel_size": 2}),
-    ("AvgPool2d", {"kernel_size": 3, "stride": 2, "padding": 1}),
-    ("AvgPool2d", {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False}),
-    ("AdaptiveAvgPool2d", {"output_size": 1}),
-    ("AdaptiveAvgPool2d", {"output_size": (4, 2)}),
-    ("AdaptiveAvgPool2d", {"output_size": (3, None)}),
-    ("AdaptiveAvgPool2d", {"output_size": (5, 3)}),
-]
-
-
-@pytest.mark.parametrize(("name", "settings"), POOLS, ids=str)
-def test_pooling(device: ph.Device, name: str, settings: dict[str, Any]) -> None:
-    check_layer(getattr(nn, name)(**settings), getattr(T, name)(**settings), array(2, 3, 8, 10), device=device)
-
-
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("momentum", [0.1, None])
 @pytest.mark.parametrize(

@@ -57,7 +57,23 @@ def _with_alpha(name: str) -> Callable[..., Any]:
     return function
 
 
+def _floats_only(name: str) -> Spelling:
+    """A function that takes integers in PyTorch, on CPUs alone, and refuses them here on every device."""
+
+    def function(x: Any, *args: Any, **keywords: Any) -> Any:
+        if not x.dtype.is_floating_point:
+            raise AbsentError("integers are refused")
+        return getattr(functional, name)(x, *args, **keywords)
+
+    return Spelling(f"`nn.functional.{name}`, of floats only", function)
+
+
+_FLOATS_ONLY = [
+    *(f"{name}{axes}d" for name in ("avg_pool", "conv", "conv_transpose") for axes in (1, 2, 3)),
+]
+
 SPELLINGS: dict[str, Spelling] = {
+    **{f"nn.functional.{name}": _floats_only(name) for name in _FLOATS_ONLY},
     "add": Spelling("`x + alpha * y`", _with_alpha("add")),
     "equal": Spelling("`(x == y).all()`; `equal` is elementwise", lambda x, y: bool((x == y).all().item())),
     "max": Spelling("`max(x, dim)` for the values, `argmax(x, dim)` for their positions", _extremum("max", "argmax")),

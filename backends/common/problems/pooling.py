@@ -31,6 +31,10 @@ def describe(
     tensors = [s for s in inputs if isinstance(s, Spec)]
     if len(tensors) != len(inputs) or any(s.dtype is not out.dtype for s in tensors):
         return Declined("operands of different dtypes")
+    if not out.dtype.is_floating_point:
+        return Declined("the kernels are for floats")
+    if params.get("divisor") is not None:
+        return Declined("the kernels divide by the size of the window")
     image, pooled = (out, tensors[0]) if gradient else (tensors[0], out)
     planes, pixels = math.prod(out.shape[:2]), math.prod(out.shape[2:])
     if max(pixels, planes) >= 1 << 31:

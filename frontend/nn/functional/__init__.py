@@ -13,8 +13,23 @@ from polyhal.nn.functional.activation import (
     softplus,
     tanh,
 )
+from polyhal.nn.functional.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
 from polyhal.nn.functional.attention import scaled_dot_product_attention
-from polyhal.nn.functional.image import adaptive_avg_pool2d, avg_pool2d, conv2d, max_pool2d, pad
+from polyhal.nn.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from polyhal.nn.functional.linear import embedding, linear, one_hot
 from polyhal.nn.functional.loss import (
     Reduction,
@@ -26,10 +41,25 @@ from polyhal.nn.functional.loss import (
     smooth_l1_loss,
 )
 from polyhal.nn.functional.norm import batch_norm, group_norm, layer_norm, normalize, rms_norm
+from polyhal.nn.functional.padding import pad
+from polyhal.nn.functional.pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 
 __all__ = [
-    "Reduction", "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy_with_logits", "conv2d",
-    "cross_entropy", "dropout", "elu", "embedding", "gelu", "group_norm", "l1_loss", "layer_norm", "leaky_relu",
-    "linear", "log_softmax", "max_pool2d", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "relu", "rms_norm",
+    "Reduction", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm",
+    "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "cross_entropy", "dropout", "elu", "embedding", "gelu", "group_norm", "l1_loss", "layer_norm",
+    "leaky_relu", "linear", "log_softmax", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d",
+    "max_pool3d", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "relu", "rms_norm",
     "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Slices, sliding windows, and `unslice`, which puts a slice back into zeros and so is the gradient of both."""
+"""Slices, and `unslice`, which puts a slice back into zeros and so is the gradient of a slice."""
 
 from __future__ import annotations
 
@@ -96,72 +96,6 @@ unslice: OpFunction = declare(
     public=False,
     gradient=lambda g, x_spec, *, shape, starts, steps: slice_(g, starts, x_spec.shape, steps),
     samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),), {"shape": (5, 7), "starts": (1, 6), "steps": (1, -2)})],
-    dtypes=dtypes.ALL,
-    tolerance=EXACT,
-)
-
-
-def _windows(x: Any, *, kernel: Any, stride: Any, dilation: Any) -> Any:
-    """Sliding windows over the last len(kernel) axes: (..., H, W) to (..., OH, OW, KH, KW). A view."""
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    n = len(kernel)
-    views = np.lib.stride_tricks.sliding_window_view(np.asarray(x), spans, axis=tuple(range(-n, 0)))
-    picks = [slice(None, None, s) for s in stride] + [slice(None, None, d) for d in dilation]
-    out: np.ndarray = views[(Ellipsis, *picks)]  # type: ignore[arg-type]
-    return out
-
-
-def _infer_windows(specs: Specs, params: dict[str, Any]) -> list[Output]:
-    spec = first_tensor(specs)
-    kernel, stride, dilation = (tuple(params[k]) for k in ("kernel", "stride", "dilation"))
-    n = len(kernel)
-    if spec.ndim < n:
-        raise ValueError(f"a tensor of shape {spec.shape} has no {n} axes to slide over")
-    out = []
-    for size, k, s, d in zip(spec.shape[spec.ndim - n :], kernel, stride, dilation, strict=True):
-        span = (k - 1) * d + 1
-        if size < span:
-            raise ValueError(f"a window of {span} does not fit in an axis of length {size}")
-        out.append((size - span) // s + 1)
-    params.update(kernel=kernel, stride=stride, dilation=dilation)
-    return [(spec.dtype, (*spec.shape[: spec.ndim - n], *out, *kernel))]
-
-
-def _windows_view(spec: Spec, params: Params) -> View:
-    (_, shape), n = _infer_windows((spec,), dict(params))[0], len(params["kernel"])
-    tail = spec.strides[spec.ndim - n :]
-    steps = tuple(t * s for t, s in zip(tail, params["stride"], strict=True))
-    inner = tuple(t * d for t, d in zip(tail, params["dilation"], strict=True))
-    return View(shape, (*spec.strides[: spec.ndim - n], *steps, *inner))
-
-
-def _windows_gradient(g: Any, x_spec: Spec, *, kernel: Any, stride: Any, dilation: Any) -> Any:
-    """The sum over kernel positions of the gradient's slice at that position, put back where it was read."""
-    n = len(kernel)
-    lead = g.ndim - 2 * n
-    total = None
-    for position in np.ndindex(*kernel):
-        starts = (0,) * lead + tuple(p * d for p, d in zip(position, dilation, strict=True))
-        placed = unslice(g[(..., *position)], x_spec.shape, starts, (1,) * lead + tuple(stride))
-        total = placed if total is None else total + placed
-    return total
-
-
-windows = declare(
-    _windows,
-    name="windows",
-    family="movement",
-    infer=_infer_windows,
-    lowering=AsView(_windows_view),
-    public=False,
-    gradient=_windows_gradient,
-    samples=lambda rng: [
-        Sample((rng.uniform(-1, 1, (2, 6, 7)),), {"kernel": (3, 2), "stride": (2, 1), "dilation": (1, 2)}),
-        Sample((rng.uniform(-1, 1, (5,)),), {"kernel": (2,), "stride": (1,), "dilation": (1,)}),
-    ],
-    errors=[
-        ErrorSample((np.zeros((3,)),), {"kernel": (4,), "stride": (1,), "dilation": (1,)}, ValueError, "does not fit")
-    ],
     dtypes=dtypes.ALL,
     tolerance=EXACT,
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.hal.layout import Spec
 from polyhal.hal.ops.declare import (
     Autocast,
@@ -23,10 +24,11 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.layout.axes import flip, transpose
 from polyhal.hal.ops.layout.regions import pad
-from polyhal.hal.ops.layout.slicing import slice_, unslice, windows
+from polyhal.hal.ops.layout.slicing import slice_, unslice
+from polyhal.hal.ops.layout.sliding_windows import windows
 from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.nn.window_shape import Pair, output_length, pair
+from polyhal.hal.ops.nn.window_shape import Pair, output_length, pair, require_floats
 from polyhal.hal.ops.reductions.sums import sum_
 
 
@@ -96,6 +98,7 @@ def _conv2d(
 
 
 def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    require_floats("conv2d", specs)
     x, weight, bias = tensor_at(specs, 0), tensor_at(specs, 1), specs[2]
     shape = _out_shape(x.shape, weight.shape, params)
     if bias is not None and bias.shape != shape[1:2]:
@@ -155,6 +158,7 @@ def _conv2d_input_grad(
 
 
 def _infer_input_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    require_floats("conv2d_input_grad", specs)
     g, weight = tensor_at(specs, 0), tensor_at(specs, 1)
     params["shape"] = tuple(params["shape"])
     expected = _out_shape(params["shape"], weight.shape, params)
@@ -203,6 +207,7 @@ def _conv2d_weight_grad(
 
 
 def _infer_weight_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    require_floats("conv2d_weight_grad", specs)
     g, x = tensor_at(specs, 0), tensor_at(specs, 1)
     params["kernel"] = pair(params["kernel"], "kernel", 1)
     groups = _common(params)[3]
@@ -374,6 +379,12 @@ conv2d = declare(
             dict(_DEFAULTS),
             ValueError,
             "does not fit in an axis",
+        ),
+        ErrorSample(
+            (np.ones((1, 1, 3, 3), np.int32), np.ones((1, 1, 2, 2), np.int32), None),
+            dict(_DEFAULTS),
+            UnsupportedDTypeError,
+            "got int32; expected floats",
         ),
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * int(np.prod(tensor_at(specs, 1).shape[1:])),

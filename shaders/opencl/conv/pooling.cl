@@ -125,8 +125,9 @@ inline int elements_inside(const int from, const int length, const int limit) {
     return min(from + length, limit) - max(from, 0);
 }
 
+// In ceil mode the last windows reach beyond the padding, where nothing counts.
 #if INCLUDE_PADDING
-#define COUNT(y, at) (kernel_h * kernel_w)
+#define COUNT(y, at) ((min(y + kernel_h, height + padding_h) - (y)) * (min(at + kernel_w, width + padding_w) - (at)))
 #else
 #define COUNT(y, at) (elements_inside(y, kernel_h, height) * elements_inside(at, kernel_w, width))
 #endif

@@ -94,7 +94,8 @@ fn pool(plane: u32, row: i32, column: i32) -> f32 {
 fn overlap(start: i32, length: i32, limit: i32) -> i32 { return min(start + length, limit) - max(start, 0); }
 fn divisor(top: i32, left: i32) -> f32 {
 {% if INCLUDE_PADDING %}
-    return f32(p.kernel_h * p.kernel_w);
+    // In ceil mode the last windows reach beyond the padding, where nothing counts.
+    return f32((min(top + p.kernel_h, p.height + p.padding_h) - top) * (min(left + p.kernel_w, p.width + p.padding_w) - left));
 {% else %}
     return f32(overlap(top, p.kernel_h, p.height) * overlap(left, p.kernel_w, p.width));
 {% endif %}

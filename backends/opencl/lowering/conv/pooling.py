@@ -98,7 +98,9 @@ def _max_pool_2x2(
 
 def _disjoint_cells(pooling: Pooling) -> int:
     """How many cells of stride_h by stride_w the image has, if no windows overlap or leave it; otherwise 0."""
-    height, width, _, _, kernel_h, kernel_w, stride_h, stride_w, *rest = pooling.lengths
+    height, width, down, across, kernel_h, kernel_w, stride_h, stride_w, *rest = pooling.lengths
+    if (down - 1) * stride_h + kernel_h > height or (across - 1) * stride_w + kernel_w > width:
+        return 0
     if kernel_h > stride_h or kernel_w > stride_w or rest != [0, 0, 1, 1]:
         return 0
     return ceil_div(height, stride_h) * ceil_div(width, stride_w)

@@ -84,8 +84,10 @@ KERNEL max_pool_grad(const DTYPE *g, const DTYPE *x, DTYPE *dx, GEOMETRY, STEPS(
 
 inline int32 overlap(int32 start, int32 length, int32 limit) { return smaller(start + length, limit) - larger(start, 0); }
 
+// In ceil mode the last windows reach beyond the padding, where nothing counts.
 #if INCLUDE_PADDING
-#define COUNT(top, left) (kernel_h * kernel_w)
+#define COUNT(top, left) \
+    ((min(top + kernel_h, height + padding_h) - (top)) * (min(left + kernel_w, width + padding_w) - (left)))
 #else
 #define COUNT(top, left) (overlap(top, kernel_h, height) * overlap(left, kernel_w, width))
 #endif

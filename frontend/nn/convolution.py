@@ -1,0 +1,301 @@
+"""Convolution layers over one to three axes, and their transposes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from polyhal.creation import empty
+from polyhal.hal.device import Device
+from polyhal.hal.errors import ShapeError, message
+from polyhal.nn import functional as F
+from polyhal.nn import init
+from polyhal.nn.functional.convolution import Padding
+from polyhal.nn.functional.spatial import Numbers, per_axis
+from polyhal.nn.module import Module
+from polyhal.nn.parameter import Parameter
+from polyhal.tensor import Tensor
+
+PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
+
+
+class _Convolution(Module):
+    """What all convolution layers have: arguments, parameters and their initial values."""
+
+    def __init__(
+        self,
+        axes: int,
+        transposed: bool,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers,
+        padding: Padding,
+        dilation: Numbers,
+        output_padding: Numbers,
+        groups: int,
+        bias: bool,
+        padding_mode: PaddingMode,
+        device: Device | str | None,
+        dtype: object,
+    ) -> None:
+        super().__init__()
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ValueError(f"{groups} groups do not divide {in_channels} input and {out_channels} output channels")
+        modes = ("zeros",) if transposed else ("zeros", "reflect", "replicate", "circular")
+        if padding_mode not in modes:
+            raise ValueError(message(None, f"padding_mode {padding_mode!r}", expected=" or ".join(modes)))
+        self.axes = axes
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = per_axis(kernel_size, axes, "kernel_size")
+        self.stride = per_axis(stride, axes, "stride")
+        self.padding: Literal["same", "valid"] | tuple[int, ...] = (
+            padding if isinstance(padding, str) else per_axis(padding, axes, "padding")
+        )
+        self.sides = () if isinstance(self.padding, str) else self.padding
+        self.dilation = per_axis(dilation, axes, "dilation")
+        self.output_padding = per_axis(output_padding, axes, "output_padding")
+        self.groups = groups
+        self.padding_mode: PaddingMode = padding_mode
+        channels = (in_channels, out_channels) if transposed else (out_channels, in_channels)
+        shape = (channels[0], channels[1] // groups, *self.kernel_size)
+        self.weight = Parameter(empty(shape, dtype, device))
+        self.bias = Parameter(empty((out_channels,), dtype, device)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        fan_in = init.fans(self.weight)[0]
+        bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        zeros, ones = (0,) * self.axes, (1,) * self.axes
+        defaults = (("padding", zeros), ("dilation", ones), ("output_padding", zeros), ("groups", 1))
+        for name, default in defaults:
+            if getattr(self, name) != default:
+                text += f", {name}={getattr(self, name)!r}"
+        if self.bias is None:
+            text += ", bias=False"
+        return text if self.padding_mode == "zeros" else text + f", padding_mode={self.padding_mode}"
+
+    def _padded(self, x: Tensor) -> tuple[Tensor, Padding]:
+        """`x` with a border of its own elements, and the zeros that are left to add."""
+        if self.padding_mode == "zeros" or self.padding == "valid":
+            return x, self.padding
+        if self.padding == "same":
+            totals = [(k - 1) * d for k, d in zip(self.kernel_size, self.dilation, strict=True)]
+            sides = [(t // 2, t - t // 2) for t in totals]
+        else:
+            sides = [(p, p) for p in self.sides]
+        return F.pad(x, [w for side in reversed(sides) for w in side], self.padding_mode), 0
+
+    def _crop(self, x: Tensor, output_size: Sequence[int] | None) -> Numbers:
+        """The output padding of a transposed convolution that gives `output_size`. Raises ShapeError."""
+        if output_size is None:
+            return self.output_padding
+        lengths = x.shape[x.ndim - self.axes :]
+        wanted = tuple(output_size)[-self.axes :]
+        parts = zip(lengths, self.kernel_size, self.stride, self.sides, strict=True)
+        least = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for (n, k, s, p), d in zip(parts, self.dilation, strict=True)]
+        extra = tuple(w - n for w, n in zip(wanted, least, strict=True))
+        if any(e < 0 or e >= max(s, d) for e, s, d in zip(extra, self.stride, self.dilation, strict=True)):
+            raise ShapeError(message(None, f"output_size {tuple(output_size)}", expected=f"from {tuple(least)} on"))
+        return extra
+
+
+class Conv1d(_Convolution):
+    """Cross-correlation of (N, in_channels, L) with learned kernels.
+
+    `weight` is (out, in/groups, R). See `Conv2d` for the arguments.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Padding = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__(
+            1, False, in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, padding = self._padded(x)
+        return F.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv2d(_Convolution):
+    """Cross-correlation of (N, in_channels, H, W) with learned kernels.
+
+    `padding` adds zeros on both sides, or elements of the image itself by `padding_mode`; "same" keeps the size (stride 1
+    only). `weight` (out, in/groups, R, S) and `bias` (out,) start uniform in +-1/sqrt(fan_in). Raises ValueError if
+    `groups` does not divide the channels.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Padding = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__(
+            2, False, in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, padding = self._padded(x)
+        return F.conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv3d(_Convolution):
+    """Cross-correlation of (N, in_channels, D, H, W) with learned kernels.
+
+    `weight` is (out, in/groups, Q, R, S). See `Conv2d` for the arguments.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Padding = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__(
+            3, False, in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, padding = self._padded(x)
+        return F.conv3d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class ConvTranspose1d(_Convolution):
+    """The transpose of a convolution, which takes (N, in_channels, L) to larger sizes with learned kernels.
+
+    `weight` is (in, out/groups, R). See `ConvTranspose2d` for the arguments.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Numbers = 0,
+        output_padding: Numbers = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Numbers = 1,
+        padding_mode: PaddingMode = "zeros",
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__(
+            1, True, in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias,
+            padding_mode, device, dtype,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """`output_size` are the lengths of the result's spatial axes, in place of `output_padding`."""
+        return F.conv_transpose1d(
+            x, self.weight, self.bias, self.stride, self.sides, self._crop(x, output_size), self.groups, self.dilation
+        )
+
+
+class ConvTranspose2d(_Convolution):
+    """The transpose of a convolution, which takes (N, in_channels, H, W) to larger sizes with learned kernels.
+
+    `output_padding` chooses among the sizes that a convolution would take to the input's; a call may name the size
+    instead. `weight` is (in, out/groups, R, S). Raises ValueError if `groups` does not divide the channels.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Numbers = 0,
+        output_padding: Numbers = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Numbers = 1,
+        padding_mode: PaddingMode = "zeros",
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__(
+            2, True, in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias,
+            padding_mode, device, dtype,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """`output_size` are the lengths of the result's spatial axes, in place of `output_padding`."""
+        return F.conv_transpose2d(
+            x, self.weight, self.bias, self.stride, self.sides, self._crop(x, output_size), self.groups, self.dilation
+        )
+
+
+class ConvTranspose3d(_Convolution):
+    """The transpose of a convolution, which takes (N, in_channels, D, H, W) to larger sizes with learned kernels.
+
+    `weight` is (in, out/groups, Q, R, S). See `ConvTranspose2d` for the arguments.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Numbers = 0,
+        output_padding: Numbers = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Numbers = 1,
+        padding_mode: PaddingMode = "zeros",
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__(
+            3, True, in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias,
+            padding_mode, device, dtype,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """`output_size` are the lengths of the result's spatial axes, in place of `output_padding`."""
+        return F.conv_transpose3d(
+            x, self.weight, self.bias, self.stride, self.sides, self._crop(x, output_size), self.groups, self.dilation
+        )

@@ -1,0 +1,213 @@
+"""Max pooling over two axes, its gradient, and the positions of the maxima."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops.declare import Decompose, ErrorSample, OpFunction, Output, Sample, Specs, Tolerance, declare
+from polyhal.hal.ops.layout.creation import arange
+from polyhal.hal.ops.layout.slicing import slice_, unslice
+from polyhal.hal.ops.layout.sliding_windows import windows
+from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.nn.pooling_windows import (
+    CASES,
+    borders,
+    image,
+    kernel_size,
+    np_windows,
+    padded,
+    padded_shape,
+    pooled,
+    pooled_sample,
+    positions,
+    without_borders,
+)
+from polyhal.hal.ops.nn.window_shape import Pair, require_floats
+from polyhal.hal.ops.pointwise.logic import equal, logical_and, logical_not, not_equal
+from polyhal.hal.ops.pointwise.selection import where
+from polyhal.hal.ops.reductions.extrema import max_
+from polyhal.hal.ops.reductions.positions import argmax
+
+
+def _lowest(dtype: Any) -> Any:
+    """The value that counts as padding: -infinity, or the least integer."""
+    kind = np.dtype(getattr(dtype, "numpy", dtype)).kind
+    return int(np.iinfo(getattr(dtype, "numpy", dtype)).min) if kind in "iu" else -float("inf")
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def _max_pool2d(
+    x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), dilation: Any = (1, 1), ceil_mode: bool = False
+) -> Any:
+    """Largest element of each window; NaN if any is NaN. Padding counts as -infinity.
+
+    With `ceil_mode` the last windows may reach beyond the padding, but each begins in the image or before it.
+    """
+    x = np.asarray(x)
+    return np_windows(x, kernel, stride, padding, dilation, ceil_mode, _lowest(x.dtype)).max(axis=(4, 5))
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = image(specs)
+    if spec.dtype.kind == "bool":
+        require_floats("max_pool2d", specs)
+    return [(spec.dtype, pooled(spec.shape, params))]
+
+
+def _decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> Any:
+    frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
+    return max_(windows(padded(x, frame, _lowest(x.dtype)), kernel, stride, dilation), (4, 5))
+
+
+# --- gradient -------------------------------------------------------------------------------------------------------
+
+
+def _best(x: np.ndarray, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
+    """Row and column, in the padded image, of each window's first largest element."""
+    view = np_windows(x, kernel, stride, padding, dilation, ceil_mode, _lowest(x.dtype))
+    n, c, oh, ow, r, s = view.shape
+    best = np.argmax(view.reshape(n, c, oh, ow, r * s), axis=-1)
+    rows = np.arange(oh)[:, None] * stride[0] + best // s * dilation[0]
+    return rows, np.arange(ow)[None, :] * stride[1] + best % s * dilation[1]
+
+
+def _max_pool2d_grad(
+    grad: Any,
+    x: Any,
+    *,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    ceil_mode: bool = False,
+) -> Any:
+    """Gradient of max_pool2d: each window's gradient goes to its first largest element, row by row."""
+    x = np.asarray(x)
+    n, c, height, width = x.shape
+    rows, columns = _best(x, kernel, stride, padding, dilation, ceil_mode)
+    frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
+    out = np.zeros(padded_shape(x.shape, frame), np.asarray(grad).dtype)
+    np.add.at(out, (np.arange(n)[:, None, None, None], np.arange(c)[None, :, None, None], rows, columns), grad)
+    return out[:, :, padding[0] : padding[0] + height, padding[1] : padding[1] + width]
+
+
+def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    require_floats("max_pool2d_grad", specs)
+    g, x = image(specs), image(specs, 1)
+    expected = pooled(x.shape, params)
+    if g.shape != expected:
+        raise ValueError(f"the gradient has shape {g.shape}; expected {expected}")
+    return [(x.dtype, x.shape)]
+
+
+def _grad_decomposed(
+    grad: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
+) -> Any:
+    frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
+    whole = padded(x, frame, -float("inf"))
+    best = max_(windows(whole, kernel, stride, dilation), (4, 5))
+    free = equal(grad, grad).logical_or(True)
+    total = None
+    for starts, steps in positions(kernel, stride, dilation):
+        x_at = slice_(whole, starts, grad.shape, steps)
+        hit = logical_and(equal(x_at, best).logical_or(not_equal(x_at, x_at)), free)
+        free = logical_and(free, logical_not(hit))
+        part = unslice(where(hit, grad, 0.0), whole.shape, starts, steps)
+        total = part if total is None else total + part
+    return without_borders(total, frame, x.shape)
+
+
+# --- positions ------------------------------------------------------------------------------------------------------
+
+
+def _max_pool2d_indices(
+    x: Any, *, kernel: Any, stride: Any = None, padding: Any = (0, 0), dilation: Any = (1, 1), ceil_mode: bool = False
+) -> Any:
+    """Row-major positions, in the plane H x W, of each window's first largest element."""
+    x = np.asarray(x)
+    rows, columns = _best(x, kernel, stride, padding, dilation, ceil_mode)
+    return (rows - padding[0]) * x.shape[3] + columns - padding[1]
+
+
+def _infer_indices(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    return [(dtypes.int64, _infer(specs, params)[0][1])]
+
+
+def _indices_decomposed(x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> Any:
+    frame = borders(x.shape, kernel, stride, padding, dilation, ceil_mode)
+    view = windows(padded(x, frame, _lowest(x.dtype)), kernel, stride, dilation)
+    n, c, oh, ow, r, s = view.shape
+    best = argmax(reshape(view, (n, c, oh, ow, r * s)), -1)
+    row = best // s
+    column = best - row * s
+    rows = row * dilation[0] + reshape(arange(0, oh, 1, dtypes.int64), (oh, 1)) * stride[0] - padding[0]
+    return rows * x.shape[3] + column * dilation[1] + arange(0, ow, 1, dtypes.int64) * stride[1] - padding[1]
+
+
+# --- declarations ---------------------------------------------------------------------------------------------------
+
+
+def _distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Values far enough apart that finite differences do not change which one is largest."""
+    return rng.permutation(int(np.prod(shape))).reshape(shape) * 0.01 - 0.3
+
+
+_DILATED = (
+    (1, 1, 7, 8),
+    {"kernel": (2, 3), "stride": (1, 2), "padding": (0, 1), "dilation": (2, 2), "ceil_mode": False},
+)
+_CASES = [*((s, {**p, "dilation": (1, 1)}) for s, p in CASES), _DILATED]
+_ERRORS = [
+    ErrorSample(
+        (np.zeros((1, 1, 2, 2)),), {"kernel": (3, 3), "stride": None, "padding": (0, 0)}, ValueError, "does not fit"
+    )
+]
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    return [Sample((_distinct(rng, s),), p) for s, p in _CASES]
+
+
+max_pool2d_grad = declare(
+    _max_pool2d_grad,
+    name="max_pool2d_grad",
+    family="pooling",
+    infer=_infer_grad,
+    lowering=Decompose(_grad_decomposed),
+    dtypes=dtypes.FLOATS,
+    samples=lambda rng: [
+        Sample((rng.uniform(-1, 1, pooled_sample(s, p)), _distinct(rng, s)), p, differentiable=False)
+        for s, p in _CASES[:-1]
+    ],
+    tolerance=Tolerance(2.0, terms=kernel_size),
+)
+max_pool2d: OpFunction = declare(
+    _max_pool2d,
+    name="max_pool2d",
+    family="pooling",
+    infer=_infer,
+    lowering=Decompose(_decomposed, widen=False),
+    dtypes=(*dtypes.FLOATS, dtypes.int32),
+    errors=_ERRORS,
+    gradient=lambda g, x, *, kernel, stride, padding, dilation, ceil_mode: max_pool2d_grad(
+        g, x, kernel, stride, padding, dilation, ceil_mode
+    ),
+    samples=_samples,
+    tolerance=Tolerance(0.0),
+)
+max_pool2d_indices = declare(
+    _max_pool2d_indices,
+    name="max_pool2d_indices",
+    family="pooling",
+    infer=_infer_indices,
+    lowering=Decompose(_indices_decomposed, widen=False),
+    dtypes=(*dtypes.FLOATS, dtypes.int32),
+    public=False,
+    samples=lambda rng: [Sample(s.inputs, s.params, differentiable=False) for s in _samples(rng)],
+    tolerance=Tolerance(0.0),
+)
