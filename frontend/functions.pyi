@@ -17,6 +17,18 @@ def acos(x: Any) -> Tensor:
 def add(x: Any, y: Any) -> Tensor:
     """Sum `x + y`."""
 
+def addbmm(x: Any, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
+    """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
+
+def addmm(x: Any, mat1: Any, mat2: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
+    """`beta * x + alpha * mat1 @ mat2` of matrices. With `beta` 0, `x` is ignored."""
+
+def addmv(x: Any, mat: Any, vec: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
+    """`beta * x + alpha * mat @ vec` of a matrix and a vector. With `beta` 0, `x` is ignored."""
+
+def addr(x: Any, vec1: Any, vec2: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
+    """`beta * x + alpha * outer(vec1, vec2)`. With `beta` 0, `x` is ignored."""
+
 def all(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where every element is non-zero."""
 
@@ -76,6 +88,9 @@ def avg_pool2d(
 ) -> Tensor:
     """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
 
+def baddbmm(x: Any, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
+    """`beta * x + alpha * batch1 @ batch2` of batches of matrices. With `beta` 0, `x` is ignored."""
+
 def bitwise_and(x: Any, y: Any) -> Tensor:
     """Bits set in both."""
 
@@ -97,6 +112,12 @@ def bitwise_right_shift(x: Any, y: Any) -> Tensor:
 def bitwise_xor(x: Any, y: Any) -> Tensor:
     """Bits set in exactly one."""
 
+def block_diag(tensors: Any) -> Tensor:
+    """The block-diagonal matrix of matrices; vectors count as rows, scalars as matrices of one element."""
+
+def bmm(x: Any, mat2: Any) -> Tensor:
+    """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting."""
+
 def broadcast_to(x: Any, shape: Any) -> Tensor:
     """The tensor stretched to `shape` under NumPy's rules. A view."""
 
@@ -108,6 +129,9 @@ def cat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
 
 def ceil(x: Any) -> Tensor:
     """Smallest integer not below `x`."""
+
+def chain_matmul(matrices: Any) -> Tensor:
+    """The product of matrices in the order of fewest multiplications, as `linalg.multi_dot`."""
 
 def chunk(x: Any, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
     """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
@@ -144,6 +168,9 @@ def cosh(x: Any) -> Tensor:
 def count_nonzero(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """How many elements over `axis` are not 0 (int64)."""
 
+def cross(x: Any, other: Any, dim: int | None = ...) -> Tensor:
+    """The cross product along `dim`, by default the first axis of length 3, as in PyTorch."""
+
 def cummax(x: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, Tensor]:
     """Largest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as largest."""
 
@@ -161,6 +188,12 @@ def dist(x: Any, other: Any, p: float = ...) -> Tensor:
 
 def divide(x: Any, y: Any) -> Tensor:
     """Quotient `x / y`, floating point also for integers."""
+
+def dot(x: Any, y: Any) -> Tensor:
+    """The sum of the products of two vectors' elements."""
+
+def einsum(equation: Any, operands: Any) -> Tensor:
+    """Sum of products over labelled axes: `einsum("bij,bjk->bik", x, y)` is a batched matrix product."""
 
 def elu(x: Any, alpha: Any = ...) -> Tensor:
     """`x` if positive, else `alpha * (exp(x) - 1)`."""
@@ -224,6 +257,9 @@ def greater_equal(x: Any, y: Any) -> Tensor:
 def gt(x: Any, y: Any) -> Tensor:
     """True where `x > y`."""
 
+def inner(x: Any, other: Any) -> Tensor:
+    """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
+
 def isfinite(x: Any) -> Tensor:
     """True where `x` is neither infinite nor NaN."""
 
@@ -232,6 +268,9 @@ def isinf(x: Any) -> Tensor:
 
 def isnan(x: Any) -> Tensor:
     """True where `x` is NaN."""
+
+def kron(x: Any, other: Any) -> Tensor:
+    """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
 
 def kthvalue(x: Any, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
     """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest."""
@@ -315,6 +354,9 @@ def min(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdi
 def minimum(x: Any, y: Any) -> Tensor:
     """The smaller of `x` and `y`; NaN if either is NaN."""
 
+def mm(x: Any, mat2: Any) -> Tensor:
+    """The product of two matrices, without broadcasting."""
+
 def mode(x: Any, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
     """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
 
@@ -332,6 +374,9 @@ def mul(x: Any, y: Any) -> Tensor:
 
 def multiply(x: Any, y: Any) -> Tensor:
     """Product `x * y`."""
+
+def mv(x: Any, vec: Any) -> Tensor:
+    """The product of a matrix (n, m) and a vector (m,)."""
 
 def nanmean(
     x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
@@ -363,6 +408,9 @@ def norm(x: Any, p: Any = ..., dim: Any = ..., keepdim: bool = ..., dtype: Any =
 
 def not_equal(x: Any, y: Any) -> Tensor:
     """True where `x != y`."""
+
+def outer(x: Any, vec2: Any) -> Tensor:
+    """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
 
 def pad(x: Any, widths: Any, value: Any = ...) -> Tensor:
     """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
@@ -477,6 +525,9 @@ def tan(x: Any) -> Tensor:
 def tanh(x: Any) -> Tensor:
     """Hyperbolic tangent."""
 
+def tensordot(x: Any, y: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
+    """The sums of products over pairs of axes."""
+
 def topk(x: Any, k: int, axis: int = ..., largest: bool = ..., *, dim: Any = ...) -> tuple[Tensor, Tensor]:
     """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""
 
@@ -510,6 +561,12 @@ def var_mean(
     x: Any, dim: Any = ..., unbiased: Any = ..., keepdim: bool = ..., *, correction: float | None = ...
 ) -> tuple[Tensor, ...]:
     """Variance and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
+
+def vdot(x: Any, y: Any) -> Tensor:
+    """The sum of the products of two vectors' elements; as `dot`, since there are no complex numbers."""
+
+def vecdot(x: Any, y: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
+    """The sum of products along `axis`, with the other axes broadcast."""
 
 def where(cond: Any, x: Any, y: Any) -> Tensor:
     """`x` where `cond` is true, else `y`."""

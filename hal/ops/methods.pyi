@@ -56,6 +56,14 @@ class Methods:
         """Inverse cosine, in radians."""
     def add(self, y: Any) -> Self:
         """Sum `x + y`."""
+    def addbmm(self, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
+        """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
+    def addmm(self, mat1: Any, mat2: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
+        """`beta * x + alpha * mat1 @ mat2` of matrices. With `beta` 0, `x` is ignored."""
+    def addmv(self, mat: Any, vec: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
+        """`beta * x + alpha * mat @ vec` of a matrix and a vector. With `beta` 0, `x` is ignored."""
+    def addr(self, vec1: Any, vec2: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
+        """`beta * x + alpha * outer(vec1, vec2)`. With `beta` 0, `x` is ignored."""
     def all(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where every element is non-zero."""
     def amax(self, dim: Any = ..., keepdim: bool = ...) -> Self:
@@ -96,6 +104,8 @@ class Methods:
         divisor: float | None = ...,
     ) -> Self:
         """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
+    def baddbmm(self, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
+        """`beta * x + alpha * batch1 @ batch2` of batches of matrices. With `beta` 0, `x` is ignored."""
     def bitwise_and(self, y: Any) -> Self:
         """Bits set in both."""
     def bitwise_invert(self) -> Self:
@@ -110,6 +120,8 @@ class Methods:
         """`x` shifted right by `y` bits; the sign is kept."""
     def bitwise_xor(self, y: Any) -> Self:
         """Bits set in exactly one."""
+    def bmm(self, mat2: Any) -> Self:
+        """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting."""
     def broadcast_to(self, shape: Any) -> Self:
         """The tensor stretched to `shape` under NumPy's rules. A view."""
     def cast(self, dtype: Any) -> Self:
@@ -142,6 +154,8 @@ class Methods:
         """Hyperbolic cosine."""
     def count_nonzero(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """How many elements over `axis` are not 0 (int64)."""
+    def cross(self, other: Any, dim: int | None = ...) -> Self:
+        """The cross product along `dim`, by default the first axis of length 3, as in PyTorch."""
     def cummax(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, Self]:
         """Largest element up to each along `axis`, and its position (int64), the last of equal ones. NaN counts as largest."""
     def cummin(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, Self]:
@@ -154,6 +168,8 @@ class Methods:
         """p-norm of `x - other`, which are broadcast."""
     def divide(self, y: Any) -> Self:
         """Quotient `x / y`, floating point also for integers."""
+    def dot(self, y: Any) -> Self:
+        """The sum of the products of two vectors' elements."""
     def elu(self, alpha: Any = ...) -> Self:
         """`x` if positive, else `alpha * (exp(x) - 1)`."""
     def embedding(self, index: Any) -> Self:
@@ -194,12 +210,16 @@ class Methods:
         """True where `x >= y`."""
     def gt(self, y: Any) -> Self:
         """True where `x > y`."""
+    def inner(self, other: Any) -> Self:
+        """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
     def isfinite(self) -> Self:
         """True where `x` is neither infinite nor NaN."""
     def isinf(self) -> Self:
         """True where `x` is infinite."""
     def isnan(self) -> Self:
         """True where `x` is NaN."""
+    def kron(self, other: Any) -> Self:
+        """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
     def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
         """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest."""
     def le(self, y: Any) -> Self:
@@ -256,6 +276,8 @@ class Methods:
         """Smallest element over `axis`; NaN if any is NaN."""
     def minimum(self, y: Any) -> Self:
         """The smaller of `x` and `y`; NaN if either is NaN."""
+    def mm(self, mat2: Any) -> Self:
+        """The product of two matrices, without broadcasting."""
     def mode(self, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
         """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
     def moveaxis(self, source: int, destination: int) -> Self:
@@ -268,6 +290,8 @@ class Methods:
         """Product `x * y`."""
     def multiply(self, y: Any) -> Self:
         """Product `x * y`."""
+    def mv(self, vec: Any) -> Self:
+        """The product of a matrix (n, m) and a vector (m,)."""
     def nanmean(
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
@@ -290,6 +314,8 @@ class Methods:
         """p-norm over `dim`, all axes by default; "fro" is the 2-norm. Raises ValueError for other texts."""
     def not_equal(self, y: Any) -> Self:
         """True where `x != y`."""
+    def outer(self, vec2: Any) -> Self:
+        """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
     def pad(self, widths: Any, value: Any = ...) -> Self:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
     def permute(self, axes: Any = ..., *, dims: Any = ...) -> Self:
@@ -360,6 +386,8 @@ class Methods:
         """Tangent of `x` radians."""
     def tanh(self) -> Self:
         """Hyperbolic tangent."""
+    def tensordot(self, y: Any, axes: Any = ..., *, dims: Any = ...) -> Self:
+        """The sums of products over pairs of axes."""
     def topk(self, k: int, axis: int = ..., largest: bool = ..., *, dim: Any = ...) -> tuple[Self, Self]:
         """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""
     def transpose(self, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Self:
@@ -380,3 +408,7 @@ class Methods:
         self, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Variance over `axis`, divided by n - `correction`."""
+    def vdot(self, y: Any) -> Self:
+        """The sum of the products of two vectors' elements; as `dot`, since there are no complex numbers."""
+    def vecdot(self, y: Any, axis: int = ..., *, dim: Any = ...) -> Self:
+        """The sum of products along `axis`, with the other axes broadcast."""

@@ -18,7 +18,7 @@ from tests.pytorch.convert import NoCounterpartError, leaves, to_polyhal
 from tests.pytorch.database import entries, full_name, samples
 from tests.pytorch.gradients import gradient_difference
 from tests.pytorch.outcome import Outcome, describe
-from tests.pytorch.spellings import SPELLINGS, AbsentError, is_absent
+from tests.pytorch.spellings import REORDERED, SPELLINGS, AbsentError, is_absent
 from tests.pytorch.ties import without_positions
 
 
@@ -27,6 +27,8 @@ def find(name: str, variant: str = "") -> Callable[..., Any] | None:
     spelled = SPELLINGS.get(f"{name}.{variant}", SPELLINGS.get(name))
     if spelled is not None:
         return spelled.function
+    if name in REORDERED:
+        return REORDERED[name]
     if name.startswith("__"):
         return getattr(operator, name.strip("_"), None) or functools.partial(_method, name)
     place: Any = polyhal

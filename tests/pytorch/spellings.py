@@ -97,6 +97,11 @@ SPELLINGS: dict[str, Spelling] = {
 }
 """By name, or by name and variant of PyTorch's database."""
 
+REORDERED: dict[str, Callable[..., Any]] = {
+    "einsum": lambda operands, equation: polyhal.einsum(equation, *operands),
+}
+"""Entries that the database calls with arguments in another order than PyTorch's function."""
+
 _ABSENT: dict[str, str] = {
     r"_.*|.*_copy|unsafe_.*|torch\.ops\..*|hash_tensor|split_with_sizes_copy": "internal to PyTorch",
     r"jiterator_.*": "compiles CUDA; `polyhal.kernel` compiles OpenCL and WGSL",

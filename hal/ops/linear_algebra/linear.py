@@ -21,7 +21,7 @@ from polyhal.hal.ops.declare import (
     tensor_at,
 )
 from polyhal.hal.ops.layout.views import permute, reshape
-from polyhal.hal.ops.linear_algebra.matmul import factors, inner_length, op_matmul
+from polyhal.hal.ops.linear_algebra.matmul import as_rows, factors, inner_length, op_matmul
 from polyhal.hal.ops.pointwise import activation as activations
 from polyhal.hal.ops.pointwise.trigonometry import tanh
 from polyhal.hal.ops.reductions.sums import sum_
@@ -46,16 +46,16 @@ def _infer_linear(specs: Specs, params: dict[str, Any]) -> list[Output]:
 
 
 def _linear_decomposed(x: Any, weight: Any, bias: Any) -> Any:
-    out = op_matmul(reshape(x, (-1, x.shape[-1])) if x.ndim != 2 else x, permute(weight, (1, 0)))
+    out = op_matmul(as_rows(x), permute(weight, (1, 0)))
     if bias is not None:
         out = out + bias
     return reshape(out, (*x.shape[:-1], weight.shape[0]))
 
 
 def _linear_gradient(g: Any, x: Any, weight: Any, needs: tuple[bool, ...]) -> Any:
-    rows = reshape(g, (-1, g.shape[-1]))
+    rows = as_rows(g)
     dx = reshape(op_matmul(rows, weight), x.shape) if needs[0] else None
-    columns = reshape(x, (-1, x.shape[-1])) if needs[1] else None
+    columns = as_rows(x) if needs[1] else None
     biased = len(needs) > 2 and needs[2]
     if needs[1] and biased:
         return (dx, *linear_weight_grad(rows, columns))
@@ -104,7 +104,7 @@ linear_weight_grad = declare(
 
 
 def _linear_samples(rng: np.random.Generator) -> list[Sample]:
-    shapes = [((3, 4), 5), ((2, 3, 4), 7), ((4,), 3), ((0, 4), 5), ((33, 65), 17)]
+    shapes = [((3, 4), 5), ((2, 3, 4), 7), ((4,), 3), ((0, 4), 5), ((2, 3, 0), 4), ((33, 65), 17)]
     return [
         Sample((rng.uniform(-1, 1, s), rng.uniform(-1, 1, (n, s[-1])), rng.uniform(-1, 1, (n,)) if bias else None))
         for s, n in shapes
@@ -218,7 +218,7 @@ def _fused_linear_gradient(
     if scale == 1:
         return (*_linear_gradient(dy, x, weight, needs[:3]), g)
     dx, dw, _ = _linear_gradient(dy * scale, x, weight, needs[:2])
-    db = sum_(reshape(dy, (-1, dy.shape[-1])), 0) if needs[2] else None
+    db = sum_(as_rows(dy), 0) if needs[2] else None
     return dx, dw, db, g
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.layout import Spec, View, broadcast_shapes, broadcast_strides
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import (
@@ -35,6 +37,11 @@ def factors(specs: Specs) -> tuple[Spec, Spec]:
     return tensor_at(specs, 0), tensor_at(specs, 1)
 
 
+def as_rows(x: Any) -> Any:
+    """`x` with all axes but the last merged into one, which may be empty."""
+    return x if x.ndim == 2 else reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+
+
 def _matmul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """Matrix product of the last two axes, broadcast over the others: (..., M, K) @ (..., K, N)."""
     if out_dtype is None:
@@ -52,6 +59,11 @@ def _infer_matmul(specs: Specs, params: dict[str, Any]) -> list[Output]:
         raise ValueError(f"inner lengths differ: {x.shape} @ {y.shape} multiplies {x.shape[-1]} by {y.shape[-2]}")
     batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     dtype = dtypes.promote(x.dtype, y.dtype)
+    if dtype is dtypes.bool_:
+        problem = message(
+            "matmul", "got bool_", expected="numbers, whose products are summed", fix="cast with .to(dtype)"
+        )
+        raise UnsupportedDTypeError(problem)
     if params["out_dtype"] is not None:
         target = params["out_dtype"] = dtypes.as_dtype(params["out_dtype"])
         if dtypes.promote(dtype, target) is not target:
@@ -79,7 +91,7 @@ def _matmul_gradient(g: Any, x: Any, y: Any, needs: tuple[bool, ...]) -> Any:
         return dx, None
     if y.ndim == 2 and x.ndim > 2:
         # One large product is faster than a sum over a batch of small ones.
-        x, g = reshape(x, (-1, x.shape[-1])), reshape(g, (-1, g.shape[-1]))
+        x, g = as_rows(x), as_rows(g)
     return dx, _narrowed(op_matmul(transpose(x), g), y)
 
 
@@ -99,7 +111,7 @@ def _matmul_samples(rng: np.random.Generator) -> list[Sample]:
         ((2, 3, 4), (4, 5)),
         ((2, 1, 3, 4), (3, 4, 2)),
         ((0, 4), (4, 5)),
-        ((3, 0), (0, 5)),
+        ((2, 3, 0), (0, 5)),
         ((33, 65), (65, 17)),
         ((70, 40), (40, 130)),
     ]
@@ -140,6 +152,7 @@ op_matmul = declare(
     errors=[
         ErrorSample((np.zeros((2, 3)), np.zeros((4, 2))), {}, ValueError, "inner lengths differ"),
         ErrorSample((np.zeros((2, 3)), np.zeros((3, 2))), {"out_dtype": dtypes.int32}, ValueError, "cannot hold"),
+        ErrorSample((np.ones((2, 3), bool), np.ones((3, 2), bool)), {}, TypeError, "expected numbers"),
     ],
     flops=lambda specs, outs, params: 2 * outs[0].size * tensor_at(specs, 0).shape[-1],
     settings=("precision",),
