@@ -14,11 +14,20 @@ def absolute(x: Any) -> Tensor:
 def acos(x: Any) -> Tensor:
     """Inverse cosine, in radians."""
 
+def acosh(x: Any) -> Tensor:
+    """Inverse hyperbolic cosine; NaN below 1."""
+
 def add(x: Any, y: Any) -> Tensor:
     """Sum `x + y`."""
 
 def addbmm(x: Any, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
     """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
+
+def addcdiv(x: Any, tensor1: Any, tensor2: Any, value: Any = ...) -> Tensor:
+    """`x + value * tensor1 / tensor2`."""
+
+def addcmul(x: Any, tensor1: Any, tensor2: Any, value: Any = ...) -> Tensor:
+    """`x + value * tensor1 * tensor2`."""
 
 def addmm(x: Any, mat1: Any, mat2: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
     """`beta * x + alpha * mat1 @ mat2` of matrices. With `beta` 0, `x` is ignored."""
@@ -31,6 +40,9 @@ def addr(x: Any, vec1: Any, vec2: Any, *, beta: Any = ..., alpha: Any = ...) -> 
 
 def all(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where every element is non-zero."""
+
+def allclose(x: Any, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+    """Whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
 
 def amax(x: Any, dim: Any = ..., keepdim: bool = ...) -> Tensor:
     """Largest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
@@ -50,14 +62,23 @@ def arange(start: Any, stop: Any, step: Any = ..., dtype: Any = ..., device: Any
 def arccos(x: Any) -> Tensor:
     """Inverse cosine, in radians."""
 
+def arccosh(x: Any) -> Tensor:
+    """Inverse hyperbolic cosine; NaN below 1."""
+
 def arcsin(x: Any) -> Tensor:
     """Inverse sine, in radians."""
+
+def arcsinh(x: Any) -> Tensor:
+    """Inverse hyperbolic sine."""
 
 def arctan(x: Any) -> Tensor:
     """Inverse tangent, in radians."""
 
 def arctan2(y: Any, x: Any) -> Tensor:
     """Angle of the point (y, x), in radians."""
+
+def arctanh(x: Any) -> Tensor:
+    """Inverse hyperbolic tangent; infinite at 1 and -1, NaN beyond."""
 
 def argmax(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Position of the first largest element over one axis or all; a NaN counts as largest."""
@@ -71,11 +92,17 @@ def argsort(x: Any, axis: int = ..., descending: bool = ..., *, dim: Any = ...) 
 def asin(x: Any) -> Tensor:
     """Inverse sine, in radians."""
 
+def asinh(x: Any) -> Tensor:
+    """Inverse hyperbolic sine."""
+
 def atan(x: Any) -> Tensor:
     """Inverse tangent, in radians."""
 
 def atan2(y: Any, x: Any) -> Tensor:
     """Angle of the point (y, x), in radians."""
+
+def atanh(x: Any) -> Tensor:
+    """Inverse hyperbolic tangent; infinite at 1 and -1, NaN beyond."""
 
 def avg_pool2d(
     x: Any,
@@ -130,6 +157,9 @@ def cat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
 def ceil(x: Any) -> Tensor:
     """Smallest integer not below `x`."""
 
+def celu(x: Any, alpha: Any = ...) -> Tensor:
+    """`x` if positive, else `alpha * (exp(x / alpha) - 1)`. Source: Barron, arXiv:1704.07483."""
+
 def chain_matmul(matrices: Any) -> Tensor:
     """The product of matrices in the order of fewest multiplications, as `linalg.multi_dot`."""
 
@@ -138,6 +168,12 @@ def chunk(x: Any, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tens
 
 def clamp(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
+
+def clamp_max(x: Any, max: Any) -> Tensor:
+    """`x`, and `max` where `x` is above it."""
+
+def clamp_min(x: Any, min: Any) -> Tensor:
+    """`x`, and `min` where `x` is below it."""
 
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
@@ -158,6 +194,9 @@ def conv2d(
 
 def copy(x: Any) -> Tensor:
     """A new tensor with the same elements, in row-major order."""
+
+def copysign(x: Any, y: Any) -> Tensor:
+    """The magnitude of `x` with the sign of `y`."""
 
 def cos(x: Any) -> Tensor:
     """Cosine of `x` radians."""
@@ -183,8 +222,14 @@ def cumprod(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Ten
 def cumsum(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
 
+def deg2rad(x: Any) -> Tensor:
+    """Degrees as radians."""
+
 def dist(x: Any, other: Any, p: float = ...) -> Tensor:
     """p-norm of `x - other`, which are broadcast."""
+
+def div(x: Any, y: Any, *, rounding_mode: Any = ...) -> Tensor:
+    """`x / y`; with `rounding_mode` "floor" or "trunc" rounded down or towards zero, and integers stay integers."""
 
 def divide(x: Any, y: Any) -> Tensor:
     """Quotient `x / y`, floating point also for integers."""
@@ -228,11 +273,29 @@ def flatten(x: Any, start_axis: int = ..., end_axis: int = ..., *, start_dim: An
 def flip(x: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor:
     """The tensor with the elements of the given axes in reverse order. A view."""
 
+def float_power(x: Any, exponent: Any) -> Tensor:
+    """`x` to the power `exponent` in float64. Raises UnsupportedDTypeError on a device without float64."""
+
 def floor(x: Any) -> Tensor:
     """Largest integer not above `x`."""
 
 def floor_divide(x: Any, y: Any) -> Tensor:
     """Largest integer not above `x / y`."""
+
+def fmax(x: Any, y: Any) -> Tensor:
+    """The larger of `x` and `y`, or the one that is not NaN."""
+
+def fmin(x: Any, y: Any) -> Tensor:
+    """The smaller of `x` and `y`, or the one that is not NaN."""
+
+def fmod(x: Any, y: Any) -> Tensor:
+    """Remainder of `x / y` with the sign of `x`, as in C."""
+
+def frac(x: Any) -> Tensor:
+    """The fraction of `x`, with its sign."""
+
+def frexp(x: Any) -> tuple[Tensor, Tensor]:
+    """Mantissa in [0.5, 1) with the sign of `x`, and integer exponent: `x = mantissa * 2 ** exponent`."""
 
 def full(shape: Any, value: Any, dtype: Any = ..., device: Any = ...) -> Tensor:
     """A tensor of `shape` filled with a number."""
@@ -242,11 +305,17 @@ def fused_linear(
 ) -> Tensor:
     """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
 
+def gcd(x: Any, y: Any) -> Tensor:
+    """Greatest common divisor."""
+
 def ge(x: Any, y: Any) -> Tensor:
     """True where `x >= y`."""
 
 def gelu(x: Any, approximate: str = ...) -> Tensor:
     """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
+
+def glu(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
+    """Gated linear unit: the first half along `axis` times the sigmoid of the second. Raises ValueError for an odd length."""
 
 def greater(x: Any, y: Any) -> Tensor:
     """True where `x > y`."""
@@ -257,8 +326,29 @@ def greater_equal(x: Any, y: Any) -> Tensor:
 def gt(x: Any, y: Any) -> Tensor:
     """True where `x > y`."""
 
+def hardshrink(x: Any, lambd: Any = ...) -> Tensor:
+    """`x` outside [-`lambd`, `lambd`], else 0."""
+
+def hardsigmoid(x: Any) -> Tensor:
+    """`(x + 3) / 6` limited to [0, 1]."""
+
+def hardswish(x: Any) -> Tensor:
+    """`x * hardsigmoid(x)`. Source: Howard et al., arXiv:1905.02244."""
+
+def hardtanh(x: Any, min_val: Any = ..., max_val: Any = ...) -> Tensor:
+    """`x` limited to [`min_val`, `max_val`]; the gradient at the bounds is 0."""
+
+def heaviside(x: Any, values: Any) -> Tensor:
+    """1 where `x` is positive, `values` where it is 0, else 0."""
+
+def hypot(x: Any, y: Any) -> Tensor:
+    """`sqrt(x * x + y * y)` without overflow."""
+
 def inner(x: Any, other: Any) -> Tensor:
     """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
+
+def isclose(x: Any, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+    """True where `|x - y| <= atol + rtol * |y|`, where both are the same infinity and, with `equal_nan`, both NaN."""
 
 def isfinite(x: Any) -> Tensor:
     """True where `x` is neither infinite nor NaN."""
@@ -269,17 +359,35 @@ def isinf(x: Any) -> Tensor:
 def isnan(x: Any) -> Tensor:
     """True where `x` is NaN."""
 
+def isneginf(x: Any) -> Tensor:
+    """True where `x` is negative infinity."""
+
+def isposinf(x: Any) -> Tensor:
+    """True where `x` is positive infinity."""
+
+def isreal(x: Any) -> Tensor:
+    """True everywhere: there are no complex numbers."""
+
 def kron(x: Any, other: Any) -> Tensor:
     """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
 
 def kthvalue(x: Any, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
     """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest."""
 
+def lcm(x: Any, y: Any) -> Tensor:
+    """Least common multiple; it wraps where the dtype does not hold it."""
+
+def ldexp(x: Any, other: Any) -> Tensor:
+    """`x` times 2 to the power `other`, in floating point."""
+
 def le(x: Any, y: Any) -> Tensor:
     """True where `x <= y`."""
 
 def leaky_relu(x: Any, negative_slope: Any = ...) -> Tensor:
     """`x` if positive, else `negative_slope * x`."""
+
+def lerp(x: Any, end: Any, weight: Any) -> Tensor:
+    """`x + weight * (end - x)`, exact at both ends."""
 
 def less(x: Any, y: Any) -> Tensor:
     """True where `x < y`."""
@@ -305,6 +413,12 @@ def log2(x: Any) -> Tensor:
 def log_softmax(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """Logarithm of softmax, accurate where the probability is tiny."""
 
+def logaddexp(x: Any, y: Any) -> Tensor:
+    """`log(exp(x) + exp(y))` without overflow."""
+
+def logaddexp2(x: Any, y: Any) -> Tensor:
+    """`log2(2 ** x + 2 ** y)` without overflow."""
+
 def logcumsumexp(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """`log(cumsum(exp(x)))` along `axis` without overflow."""
 
@@ -319,6 +433,9 @@ def logical_or(x: Any, y: Any) -> Tensor:
 
 def logical_xor(x: Any, y: Any) -> Tensor:
     """True where exactly one is non-zero."""
+
+def logsigmoid(x: Any) -> Tensor:
+    """`log(sigmoid(x))` without overflow."""
 
 def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """`log(sum(exp(x)))` over `axis` without overflow; -infinity of no elements."""
@@ -354,6 +471,9 @@ def min(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdi
 def minimum(x: Any, y: Any) -> Tensor:
     """The smaller of `x` and `y`; NaN if either is NaN."""
 
+def mish(x: Any) -> Tensor:
+    """`x * tanh(softplus(x))`. Source: Misra, arXiv:1908.08681."""
+
 def mm(x: Any, mat2: Any) -> Tensor:
     """The product of two matrices, without broadcasting."""
 
@@ -377,6 +497,9 @@ def multiply(x: Any, y: Any) -> Tensor:
 
 def mv(x: Any, vec: Any) -> Tensor:
     """The product of a matrix (n, m) and a vector (m,)."""
+
+def nan_to_num(x: Any, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
+    """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given."""
 
 def nanmean(
     x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
@@ -403,6 +526,9 @@ def neg(x: Any) -> Tensor:
 def negative(x: Any) -> Tensor:
     """`-x`."""
 
+def nextafter(x: Any, y: Any) -> Tensor:
+    """The next floating-point number after `x` in the direction of `y`."""
+
 def norm(x: Any, p: Any = ..., dim: Any = ..., keepdim: bool = ..., dtype: Any = ...) -> Tensor:
     """p-norm over `dim`, all axes by default; "fro" is the 2-norm. Raises ValueError for other texts."""
 
@@ -418,8 +544,14 @@ def pad(x: Any, widths: Any, value: Any = ...) -> Tensor:
 def permute(x: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The tensor with axis `axes[i]` at position i. A view."""
 
+def positive(x: Any) -> Tensor:
+    """`x` itself."""
+
 def pow(x: Any, y: Any) -> Tensor:
     """`x` to the power `y`."""
+
+def prelu(x: Any, weight: Any) -> Tensor:
+    """`x` if positive, else `weight * x`; `weight` has one element, or one per channel (axis 1). Raises ValueError otherwise."""
 
 def prod(
     x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
@@ -429,11 +561,20 @@ def prod(
 def quantile(x: Any, q: Any, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...) -> Tensor:
     """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements."""
 
+def rad2deg(x: Any) -> Tensor:
+    """Radians as degrees."""
+
+def real(x: Any) -> Tensor:
+    """`x` itself: there are no complex numbers."""
+
 def reciprocal(x: Any) -> Tensor:
     """`1 / x`."""
 
 def relu(x: Any) -> Tensor:
     """`max(x, 0)`."""
+
+def relu6(x: Any) -> Tensor:
+    """`x` limited to [0, 6]. Source: Howard et al., arXiv:1704.04861."""
 
 def remainder(x: Any, y: Any) -> Tensor:
     """Remainder of `x / y` with the sign of `y`, as Python's %."""
@@ -444,17 +585,29 @@ def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Tensor:
 def reshape(x: Any, shape: Any) -> Tensor:
     """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
 
-def round(x: Any) -> Tensor:
-    """Nearest integer, halves to even."""
+def round(x: Any, decimals: int = ...) -> Tensor:
+    """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even."""
 
 def rsqrt(x: Any) -> Tensor:
     """`1 / sqrt(x)`."""
+
+def rsub(x: Any, y: Any, *, alpha: float = ...) -> Tensor:
+    """`y - alpha * x`."""
+
+def selu(x: Any) -> Tensor:
+    """Scaled exponential linear unit, whose constants keep mean 0 and variance 1. Source: Klambauer et al., arXiv:1706.02515."""
+
+def sgn(x: Any) -> Tensor:
+    """-1, 0 or 1 by the sign of `x`; NaN stays NaN, and bool stays bool."""
 
 def sigmoid(x: Any) -> Tensor:
     """Logistic function `1 / (1 + exp(-x))`."""
 
 def sign(x: Any) -> Tensor:
-    """-1, 0 or 1 by the sign of `x`; NaN stays NaN."""
+    """-1, 0 or 1 by the sign of `x`; NaN stays NaN, and bool stays bool."""
+
+def signbit(x: Any) -> Tensor:
+    """True where `x` is negative or -0; of a NaN, no promise."""
 
 def silu(x: Any) -> Tensor:
     """`x * sigmoid(x)`, also called swish."""
@@ -470,6 +623,12 @@ def softmax(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Ten
 
 def softplus(x: Any) -> Tensor:
     """`log(1 + exp(x))` without overflow."""
+
+def softshrink(x: Any, lambd: Any = ...) -> Tensor:
+    """`x` moved towards 0 by `lambd`; 0 within [-`lambd`, `lambd`]."""
+
+def softsign(x: Any) -> Tensor:
+    """`x / (1 + |x|)`."""
 
 def sort(x: Any, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Tensor:
     """The elements along `axis` in ascending (or `descending`) order. NaN counts as the largest."""
@@ -499,6 +658,9 @@ def std_mean(
 ) -> tuple[Tensor, ...]:
     """Standard deviation and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
 
+def sub(x: Any, y: Any, *, alpha: float = ...) -> Tensor:
+    """`x - alpha * y`."""
+
 def subtract(x: Any, y: Any) -> Tensor:
     """Difference `x - y`."""
 
@@ -525,8 +687,14 @@ def tan(x: Any) -> Tensor:
 def tanh(x: Any) -> Tensor:
     """Hyperbolic tangent."""
 
+def tanhshrink(x: Any) -> Tensor:
+    """`x - tanh(x)`."""
+
 def tensordot(x: Any, y: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The sums of products over pairs of axes."""
+
+def threshold(x: Any, threshold: Any, value: Any) -> Tensor:
+    """`x` where it is greater than `threshold`, else `value`."""
 
 def topk(x: Any, k: int, axis: int = ..., largest: bool = ..., *, dim: Any = ...) -> tuple[Tensor, Tensor]:
     """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""

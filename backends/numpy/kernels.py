@@ -38,6 +38,11 @@ def _not(x: np.ndarray) -> Any:
     return np.logical_not(x) if x.dtype.kind == "b" else np.invert(x)
 
 
+def _sign(x: np.ndarray) -> Any:
+    """The sign of numbers; bool is its own."""
+    return x if x.dtype.kind == "b" else np.sign(x)
+
+
 UNARY: dict[str, Function] = {
     "exp": np.exp,
     "log": np.log,
@@ -47,7 +52,7 @@ UNARY: dict[str, Function] = {
     "neg": np.negative,
     "not": _not,
     "abs": np.abs,
-    "sign": np.sign,
+    "sign": _sign,
     "exp2": np.exp2,
     "expm1": np.expm1,
     "log2": np.log2,

@@ -5,9 +5,12 @@ from __future__ import annotations
 ALIASES: dict[str, str] = {
     "absolute": "abs",
     "arccos": "acos",
+    "arccosh": "acosh",
     "arcsin": "asin",
+    "arcsinh": "asinh",
     "arctan": "atan",
     "arctan2": "atan2",
+    "arctanh": "atanh",
     "bitwise_not": "bitwise_invert",
     "cat": "concat",
     "clamp": "clip",
@@ -22,6 +25,7 @@ ALIASES: dict[str, str] = {
     "mul": "multiply",
     "ne": "not_equal",
     "neg": "negative",
+    "sgn": "sign",
     "take_along_dim": "take_along_axis",
     "true_divide": "divide",
 }

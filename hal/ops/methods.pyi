@@ -54,10 +54,16 @@ class Methods:
         """Absolute value."""
     def acos(self) -> Self:
         """Inverse cosine, in radians."""
+    def acosh(self) -> Self:
+        """Inverse hyperbolic cosine; NaN below 1."""
     def add(self, y: Any) -> Self:
         """Sum `x + y`."""
     def addbmm(self, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
         """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
+    def addcdiv(self, tensor1: Any, tensor2: Any, value: Any = ...) -> Self:
+        """`x + value * tensor1 / tensor2`."""
+    def addcmul(self, tensor1: Any, tensor2: Any, value: Any = ...) -> Self:
+        """`x + value * tensor1 * tensor2`."""
     def addmm(self, mat1: Any, mat2: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
         """`beta * x + alpha * mat1 @ mat2` of matrices. With `beta` 0, `x` is ignored."""
     def addmv(self, mat: Any, vec: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
@@ -66,6 +72,8 @@ class Methods:
         """`beta * x + alpha * outer(vec1, vec2)`. With `beta` 0, `x` is ignored."""
     def all(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where every element is non-zero."""
+    def allclose(self, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Self:
+        """Whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
     def amax(self, dim: Any = ..., keepdim: bool = ...) -> Self:
         """Largest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
     def amin(self, dim: Any = ..., keepdim: bool = ...) -> Self:
@@ -76,12 +84,18 @@ class Methods:
         """True where any element is non-zero."""
     def arccos(self) -> Self:
         """Inverse cosine, in radians."""
+    def arccosh(self) -> Self:
+        """Inverse hyperbolic cosine; NaN below 1."""
     def arcsin(self) -> Self:
         """Inverse sine, in radians."""
+    def arcsinh(self) -> Self:
+        """Inverse hyperbolic sine."""
     def arctan(self) -> Self:
         """Inverse tangent, in radians."""
     def arctan2(self, x: Any) -> Self:
         """Angle of the point (y, x), in radians."""
+    def arctanh(self) -> Self:
+        """Inverse hyperbolic tangent; infinite at 1 and -1, NaN beyond."""
     def argmax(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Position of the first largest element over one axis or all; a NaN counts as largest."""
     def argmin(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
@@ -90,10 +104,14 @@ class Methods:
         """Positions (int64) that sort `x` along `axis`; equal elements keep their order. NaN counts as the largest."""
     def asin(self) -> Self:
         """Inverse sine, in radians."""
+    def asinh(self) -> Self:
+        """Inverse hyperbolic sine."""
     def atan(self) -> Self:
         """Inverse tangent, in radians."""
     def atan2(self, x: Any) -> Self:
         """Angle of the point (y, x), in radians."""
+    def atanh(self) -> Self:
+        """Inverse hyperbolic tangent; infinite at 1 and -1, NaN beyond."""
     def avg_pool2d(
         self,
         kernel: Any,
@@ -128,10 +146,16 @@ class Methods:
         """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
     def ceil(self) -> Self:
         """Smallest integer not below `x`."""
+    def celu(self, alpha: Any = ...) -> Self:
+        """`x` if positive, else `alpha * (exp(x / alpha) - 1)`. Source: Barron, arXiv:1704.07483."""
     def chunk(self, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
         """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
     def clamp(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
+    def clamp_max(self, max: Any) -> Self:
+        """`x`, and `max` where `x` is above it."""
+    def clamp_min(self, min: Any) -> Self:
+        """`x`, and `min` where `x` is below it."""
     def clip(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
     def contiguous(self) -> Self:
@@ -148,6 +172,8 @@ class Methods:
         """Cross-correlation of x (N, C, H, W) with weight (K, C/groups, R, S), plus bias (K,)."""
     def copy(self) -> Self:
         """A new tensor with the same elements, in row-major order."""
+    def copysign(self, y: Any) -> Self:
+        """The magnitude of `x` with the sign of `y`."""
     def cos(self) -> Self:
         """Cosine of `x` radians."""
     def cosh(self) -> Self:
@@ -164,8 +190,12 @@ class Methods:
         """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
     def cumsum(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
+    def deg2rad(self) -> Self:
+        """Degrees as radians."""
     def dist(self, other: Any, p: float = ...) -> Self:
         """p-norm of `x - other`, which are broadcast."""
+    def div(self, y: Any, *, rounding_mode: Any = ...) -> Self:
+        """`x / y`; with `rounding_mode` "floor" or "trunc" rounded down or towards zero, and integers stay integers."""
     def divide(self, y: Any) -> Self:
         """Quotient `x / y`, floating point also for integers."""
     def dot(self, y: Any) -> Self:
@@ -192,40 +222,82 @@ class Methods:
         """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
     def flip(self, axis: Any = ..., *, dim: Any = ...) -> Self:
         """The tensor with the elements of the given axes in reverse order. A view."""
+    def float_power(self, exponent: Any) -> Self:
+        """`x` to the power `exponent` in float64. Raises UnsupportedDTypeError on a device without float64."""
     def floor(self) -> Self:
         """Largest integer not above `x`."""
     def floor_divide(self, y: Any) -> Self:
         """Largest integer not above `x / y`."""
+    def fmax(self, y: Any) -> Self:
+        """The larger of `x` and `y`, or the one that is not NaN."""
+    def fmin(self, y: Any) -> Self:
+        """The smaller of `x` and `y`, or the one that is not NaN."""
+    def fmod(self, y: Any) -> Self:
+        """Remainder of `x / y` with the sign of `x`, as in C."""
+    def frac(self) -> Self:
+        """The fraction of `x`, with its sign."""
+    def frexp(self) -> tuple[Self, Self]:
+        """Mantissa in [0.5, 1) with the sign of `x`, and integer exponent: `x = mantissa * 2 ** exponent`."""
     def fused_linear(
         self, weight: Any, bias: Any = ..., residual: Any = ..., activation: str = ..., scale: float = ...
     ) -> Self:
         """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
+    def gcd(self, y: Any) -> Self:
+        """Greatest common divisor."""
     def ge(self, y: Any) -> Self:
         """True where `x >= y`."""
     def gelu(self, approximate: str = ...) -> Self:
         """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
+    def glu(self, axis: int = ..., *, dim: Any = ...) -> Self:
+        """Gated linear unit: the first half along `axis` times the sigmoid of the second. Raises ValueError for an odd length."""
     def greater(self, y: Any) -> Self:
         """True where `x > y`."""
     def greater_equal(self, y: Any) -> Self:
         """True where `x >= y`."""
     def gt(self, y: Any) -> Self:
         """True where `x > y`."""
+    def hardshrink(self, lambd: Any = ...) -> Self:
+        """`x` outside [-`lambd`, `lambd`], else 0."""
+    def hardsigmoid(self) -> Self:
+        """`(x + 3) / 6` limited to [0, 1]."""
+    def hardswish(self) -> Self:
+        """`x * hardsigmoid(x)`. Source: Howard et al., arXiv:1905.02244."""
+    def hardtanh(self, min_val: Any = ..., max_val: Any = ...) -> Self:
+        """`x` limited to [`min_val`, `max_val`]; the gradient at the bounds is 0."""
+    def heaviside(self, values: Any) -> Self:
+        """1 where `x` is positive, `values` where it is 0, else 0."""
+    def hypot(self, y: Any) -> Self:
+        """`sqrt(x * x + y * y)` without overflow."""
     def inner(self, other: Any) -> Self:
         """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
+    def isclose(self, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Self:
+        """True where `|x - y| <= atol + rtol * |y|`, where both are the same infinity and, with `equal_nan`, both NaN."""
     def isfinite(self) -> Self:
         """True where `x` is neither infinite nor NaN."""
     def isinf(self) -> Self:
         """True where `x` is infinite."""
     def isnan(self) -> Self:
         """True where `x` is NaN."""
+    def isneginf(self) -> Self:
+        """True where `x` is negative infinity."""
+    def isposinf(self) -> Self:
+        """True where `x` is positive infinity."""
+    def isreal(self) -> Self:
+        """True everywhere: there are no complex numbers."""
     def kron(self, other: Any) -> Self:
         """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
     def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
         """The `k`-th smallest element along `dim`, counted from 1, and its position (int64). NaN counts as the largest."""
+    def lcm(self, y: Any) -> Self:
+        """Least common multiple; it wraps where the dtype does not hold it."""
+    def ldexp(self, other: Any) -> Self:
+        """`x` times 2 to the power `other`, in floating point."""
     def le(self, y: Any) -> Self:
         """True where `x <= y`."""
     def leaky_relu(self, negative_slope: Any = ...) -> Self:
         """`x` if positive, else `negative_slope * x`."""
+    def lerp(self, end: Any, weight: Any) -> Self:
+        """`x + weight * (end - x)`, exact at both ends."""
     def less(self, y: Any) -> Self:
         """True where `x < y`."""
     def less_equal(self, y: Any) -> Self:
@@ -242,6 +314,10 @@ class Methods:
         """Logarithm to base 2."""
     def log_softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """Logarithm of softmax, accurate where the probability is tiny."""
+    def logaddexp(self, y: Any) -> Self:
+        """`log(exp(x) + exp(y))` without overflow."""
+    def logaddexp2(self, y: Any) -> Self:
+        """`log2(2 ** x + 2 ** y)` without overflow."""
     def logcumsumexp(self, axis: int = ..., *, dim: Any = ...) -> Self:
         """`log(cumsum(exp(x)))` along `axis` without overflow."""
     def logical_and(self, y: Any) -> Self:
@@ -252,6 +328,8 @@ class Methods:
         """True where either is non-zero."""
     def logical_xor(self, y: Any) -> Self:
         """True where exactly one is non-zero."""
+    def logsigmoid(self) -> Self:
+        """`log(sigmoid(x))` without overflow."""
     def logsumexp(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """`log(sum(exp(x)))` over `axis` without overflow; -infinity of no elements."""
     def lt(self, y: Any) -> Self:
@@ -276,6 +354,8 @@ class Methods:
         """Smallest element over `axis`; NaN if any is NaN."""
     def minimum(self, y: Any) -> Self:
         """The smaller of `x` and `y`; NaN if either is NaN."""
+    def mish(self) -> Self:
+        """`x * tanh(softplus(x))`. Source: Misra, arXiv:1908.08681."""
     def mm(self, mat2: Any) -> Self:
         """The product of two matrices, without broadcasting."""
     def mode(self, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
@@ -292,6 +372,8 @@ class Methods:
         """Product `x * y`."""
     def mv(self, vec: Any) -> Self:
         """The product of a matrix (n, m) and a vector (m,)."""
+    def nan_to_num(self, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Self:
+        """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given."""
     def nanmean(
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
@@ -310,6 +392,8 @@ class Methods:
         """`-x`."""
     def negative(self) -> Self:
         """`-x`."""
+    def nextafter(self, y: Any) -> Self:
+        """The next floating-point number after `x` in the direction of `y`."""
     def norm(self, p: Any = ..., dim: Any = ..., keepdim: bool = ..., dtype: Any = ...) -> Self:
         """p-norm over `dim`, all axes by default; "fro" is the 2-norm. Raises ValueError for other texts."""
     def not_equal(self, y: Any) -> Self:
@@ -320,32 +404,50 @@ class Methods:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
     def permute(self, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The tensor with axis `axes[i]` at position i. A view."""
+    def positive(self) -> Self:
+        """`x` itself."""
     def pow(self, y: Any) -> Self:
         """`x` to the power `y`."""
+    def prelu(self, weight: Any) -> Self:
+        """`x` if positive, else `weight * x`; `weight` has one element, or one per channel (axis 1). Raises ValueError otherwise."""
     def prod(
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Product over `axis`."""
     def quantile(self, q: Any, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...) -> Self:
         """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements."""
+    def rad2deg(self) -> Self:
+        """Radians as degrees."""
+    def real(self) -> Self:
+        """`x` itself: there are no complex numbers."""
     def reciprocal(self) -> Self:
         """`1 / x`."""
     def relu(self) -> Self:
         """`max(x, 0)`."""
+    def relu6(self) -> Self:
+        """`x` limited to [0, 6]. Source: Howard et al., arXiv:1704.04861."""
     def remainder(self, y: Any) -> Self:
         """Remainder of `x / y` with the sign of `y`, as Python's %."""
     def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
         """`x` with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it."""
     def reshape(self, shape: Any) -> Self:
         """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
-    def round(self) -> Self:
-        """Nearest integer, halves to even."""
+    def round(self, decimals: int = ...) -> Self:
+        """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even."""
     def rsqrt(self) -> Self:
         """`1 / sqrt(x)`."""
+    def rsub(self, y: Any, *, alpha: float = ...) -> Self:
+        """`y - alpha * x`."""
+    def selu(self) -> Self:
+        """Scaled exponential linear unit, whose constants keep mean 0 and variance 1. Source: Klambauer et al., arXiv:1706.02515."""
+    def sgn(self) -> Self:
+        """-1, 0 or 1 by the sign of `x`; NaN stays NaN, and bool stays bool."""
     def sigmoid(self) -> Self:
         """Logistic function `1 / (1 + exp(-x))`."""
     def sign(self) -> Self:
-        """-1, 0 or 1 by the sign of `x`; NaN stays NaN."""
+        """-1, 0 or 1 by the sign of `x`; NaN stays NaN, and bool stays bool."""
+    def signbit(self) -> Self:
+        """True where `x` is negative or -0; of a NaN, no promise."""
     def silu(self) -> Self:
         """`x * sigmoid(x)`, also called swish."""
     def sin(self) -> Self:
@@ -356,6 +458,10 @@ class Methods:
         """`exp(x)` divided by its sum along `axis`, without overflow."""
     def softplus(self) -> Self:
         """`log(1 + exp(x))` without overflow."""
+    def softshrink(self, lambd: Any = ...) -> Self:
+        """`x` moved towards 0 by `lambd`; 0 within [-`lambd`, `lambd`]."""
+    def softsign(self) -> Self:
+        """`x / (1 + |x|)`."""
     def sort(self, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Self:
         """The elements along `axis` in ascending (or `descending`) order. NaN counts as the largest."""
     def split(self, sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
@@ -370,6 +476,8 @@ class Methods:
         self, axis: Any = ..., keepdims: bool = ..., correction: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
+    def sub(self, y: Any, *, alpha: float = ...) -> Self:
+        """`x - alpha * y`."""
     def subtract(self, y: Any) -> Self:
         """Difference `x - y`."""
     def sum(
@@ -386,8 +494,12 @@ class Methods:
         """Tangent of `x` radians."""
     def tanh(self) -> Self:
         """Hyperbolic tangent."""
+    def tanhshrink(self) -> Self:
+        """`x - tanh(x)`."""
     def tensordot(self, y: Any, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The sums of products over pairs of axes."""
+    def threshold(self, threshold: Any, value: Any) -> Self:
+        """`x` where it is greater than `threshold`, else `value`."""
     def topk(self, k: int, axis: int = ..., largest: bool = ..., *, dim: Any = ...) -> tuple[Self, Self]:
         """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""
     def transpose(self, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Self:

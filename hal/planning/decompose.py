@@ -81,7 +81,8 @@ def _operands(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands of an elementwise op as its decomposition takes them.
 
     Numbers become tensors of one element in the operands' dtype, because the decomposition would compute on them alone in the
-    default dtype. For an op that computes in floating point, so do integers and bool: `-x` of an unsigned integer wraps.
+    default dtype. For an op that computes in another kind, as most do in floating point, so do tensors of other kinds: `-x` of
+    an unsigned integer would wrap.
     """
     from polyhal.hal.ops.layout.creation import broadcast_scalar
     from polyhal.hal.ops.pointwise.promotion import operand_dtype
@@ -92,14 +93,16 @@ def _operands(op: OpDef, values: tuple[Any, ...]) -> tuple[Any, ...]:
             specs.append(None if v is None else ScalarSpec(dispatch.scalar_dtype(v)))
         else:
             specs.append(v.spec)
-    in_float = op.promotion == "float" and any(isinstance(s, Spec) and s.dtype.kind != "float" for s in specs)
-    if not in_float and not any(isinstance(s, ScalarSpec) for s in specs):
-        return values
     dtype = operand_dtype(op, tuple(specs))
+    lifted = op.promotion in ("float", "number") and any(
+        isinstance(s, Spec) and s.dtype.kind != dtype.kind for s in specs
+    )
+    if not lifted and not any(isinstance(s, ScalarSpec) for s in specs):
+        return values
 
     def operand(v: Any, s: Any) -> Any:
         if isinstance(s, ScalarSpec):
             return broadcast_scalar(v, (), dtype)
-        return v.cast(dtype=dtype) if in_float and s is not None and s.dtype.kind != "float" else v
+        return v.cast(dtype=dtype) if lifted and s is not None and s.dtype.kind != dtype.kind else v
 
     return tuple(operand(v, s) for v, s in zip(values, specs, strict=True))

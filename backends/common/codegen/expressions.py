@@ -219,6 +219,38 @@ EXPRESSIONS: dict[str, Expression] = {
     "gelu_grad": _float("x * gelu_derivative(y)", 2),
     "gelu_tanh": _float(f"x / (K(1) + exp(-{_GELU_TANH_INNER}))"),
     "gelu_tanh_grad": _float("x * gelu_tanh_derivative(y)", 2),
+    "hardtanh": _float("select(select(x, min_val, x < min_val), max_val, x > max_val)", params=("min_val", "max_val")),
+    "relu6": _numeric("select(select(x, K(0), x < K(0)), K(6), x > K(6))", 1),
+    "hardsigmoid": _float("select(select(x + K(3), K(0), x < K(-3)), K(6), x > K(3)) / K(6)"),
+    "hardswish": _float("x * select(select(x + K(3), K(0), x < K(-3)), K(6), x > K(3)) / K(6)"),
+    "hardshrink": _float("select(x, K(0), (x >= -lambd) & (x <= lambd))", params=("lambd",)),
+    "softshrink": _float(
+        "select(select(select(K(0), x + lambd, x < -lambd), x - lambd, x > lambd), x, isnan(x))", params=("lambd",)
+    ),
+    "threshold": _float("select(x, value, x <= threshold)", params=("threshold", "value")),
+    "parametric_relu": _float("select(x * y, x, x > K(0))", 2),
+    "celu": _float("select(alpha * expm1(x / alpha), x, x > K(0))", params=("alpha",)),
+    "selu": _float("K(1.0507009873554805) * select(K(1.6732632423543772) * expm1(x), x, x > K(0))"),
+    "mish": _float("x * tanh(select(K(0), x, x > K(0)) + log1p(exp(-fabs(x))))"),
+    "softsign": _float("x / (K(1) + fabs(x))"),
+    "tanhshrink": _float("x - tanh(x)"),
+    "logsigmoid": _float("select(x, K(0), x > K(0)) - log1p(exp(-fabs(x)))"),
+    # Three operands.
+    "addcmul": _float("x + value * y * z", 3, ("value",)),
+    "addcdiv": _float("x + value * (y / z)", 3, ("value",)),
+    "lerp": _float("select(y - (y - x) * (K(1) - z), x + z * (y - x), fabs(z) < K(0.5))", 3),
+    # Signs, fractions, and functions of two numbers.
+    "signbit": _predicate("x < K(0)", 1, float="signbit(x)", uint="x != x", bool="x != x"),
+    "isposinf": _predicate("x != x", 1, float="isinf(x) & (x > K(0))"),
+    "isneginf": _predicate("x != x", 1, float="isinf(x) & (x < K(0))"),
+    "copysign": _float("copysign(x, y)", 2),
+    "frac": _float("x - trunc(x)"),
+    "fmax": _numeric("select(y, x, x >= y)", 2, float="select(y, x, (x >= y) | isnan(y))"),
+    "fmin": _numeric("select(y, x, x <= y)", 2, float="select(y, x, (x <= y) | isnan(y))"),
+    "hypot": _float("hypot(x, y)", 2),
+    "asinh": _float("asinh(x)"),
+    "acosh": _float("acosh(x)"),
+    "atanh": _float("atanh(x)"),
     "cast": _numeric("x", 1),
 }
 

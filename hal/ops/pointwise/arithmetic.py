@@ -54,9 +54,8 @@ abs_ = elementwise(
 )
 sign: OpFunction = elementwise(
     "sign",
-    np.sign,
-    "-1, 0 or 1 by the sign of `x`; NaN stays NaN.",
-    promotion="numeric",
+    lambda x: x if np.asarray(x).dtype.kind == "b" else np.sign(x),
+    "-1, 0 or 1 by the sign of `x`; NaN stays NaN, and bool stays bool.",
     decompose=lambda x: where(equal(x, x), where(less(0, x), 1, where(less(x, 0), -1, 0)).cast(dtype=x.dtype), x),
     gradient=lambda g: g * 0,
 )
@@ -64,7 +63,7 @@ square = elementwise(
     "square",
     np.square,
     "`x * x`.",
-    promotion="numeric",
+    promotion="number",
     decompose=lambda x: x * x,
     gradient=lambda g, x: g * (x * 2),
     traits=Trait.CHEAP,

@@ -20,6 +20,7 @@ from polyhal.hal.ops.declare import (
     CoreInput,
     CoreMember,
     Decompose,
+    OnHost,
     OpFunction,
     OpOptions,
     Output,
@@ -28,6 +29,7 @@ from polyhal.hal.ops.declare import (
     Samples,
     Schema,
     Specs,
+    Strategy,
     Tolerance,
     Trait,
     declare,
@@ -49,6 +51,7 @@ def elementwise(
     result: DType | None = None,
     inputs: tuple[str, ...] = (),
     decompose: Callable[..., Any] | None = None,
+    on_host: str = "",
     samples: Samples | Uniform = UNIFORM,
     flops_per_element: int = 1,
     **options: Unpack[OpOptions],
@@ -57,11 +60,15 @@ def elementwise(
 
     `reference` is a NumPy function of arrays; its keyword-only parameters become those of the op. `promotion` says what
     dtype the inputs are cast to, `result` the dtype of the result if that is another one. `inputs` names the inputs of
-    NumPy's own functions where `x` and `y` will not do. `decompose` computes the same from other ops. `samples` are drawn
-    uniformly unless a function makes them.
+    NumPy's own functions where `x` and `y` will not do. `decompose` computes the same from other ops; `on_host` says why the
+    op runs in NumPy instead. `samples` are drawn uniformly unless a function makes them.
     """
     schema = _schema(reference, inputs)
-    lowering = (CoreMember(_core_rule(name, len(schema.inputs))),) if _fits_core_member(schema) else ()
+    strategies: list[Strategy] = [OnHost(on_host)] if on_host else []
+    if not on_host and _fits_core_member(schema):
+        strategies.append(CoreMember(_core_rule(name, len(schema.inputs))))
+    if decompose is not None:
+        strategies.append(Decompose(decompose))
     options.setdefault("dtypes", _default_dtypes(promotion))
     options.setdefault("tolerance", Tolerance(4.0 if promotion == "float" else 1.0))
     options.setdefault("flops", lambda specs, outs, params: flops_per_element * outs[0].size)
@@ -74,7 +81,7 @@ def elementwise(
         schema=schema,
         promotion=promotion,
         infer=_infer_rule(name, result),
-        lowering=(*lowering, Decompose(decompose)) if decompose is not None else lowering,
+        lowering=tuple(strategies),
         samples=samples.of(schema.inputs, integral=promotion == "integral")
         if isinstance(samples, Uniform)
         else samples,
@@ -103,7 +110,7 @@ def _default_dtypes(promotion: Promotion) -> tuple[DType, ...]:
             return (dtypes.bool_, dtypes.float32)
         case "integral":
             return (*dtypes.INTEGERS, dtypes.bool_)
-        case "numeric":
+        case "numeric" | "number":
             return dtypes.FLOATS + dtypes.INTEGERS
     return (*dtypes.FLOATS, *dtypes.INTEGERS, dtypes.bool_)
 

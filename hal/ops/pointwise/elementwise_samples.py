@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -85,3 +86,37 @@ def _special(arity: int) -> list[Sample]:
         a, b = np.meshgrid(SPECIAL, SPECIAL)
         return [Sample((a.reshape(-1), b.reshape(-1)), special=True)]
     return []
+
+
+def spread(low: float, high: float, *kinks: float, params: Sequence[dict[str, Any]] = ({},)) -> Samples:
+    """Few samples of one input: an odd and a broadcastable shape and the special values, for each set of parameters.
+
+    The values keep away from `kinks`, which finite differences must not cross.
+    """
+
+    def samples(rng: np.random.Generator) -> list[Sample]:
+        out = []
+        for p in params:
+            out += [Sample((_away(rng.uniform(low, high, shape), kinks),), p) for shape in [(33,), (3, 1, 5)]]
+            out.append(Sample((SPECIAL,), p, special=True))
+        return out
+
+    return samples
+
+
+def _away(values: Any, kinks: Sequence[float]) -> Any:
+    for kink in kinks:
+        values = np.where(np.abs(values - kink) < 0.05, kink + 0.1, values)
+    return values
+
+
+def pairs(left: Interval, right: Interval, *, special: bool = True) -> Samples:
+    """Few samples of two inputs: odd, broadcasting, a number on the right, and all pairs of special values."""
+
+    def samples(rng: np.random.Generator) -> list[Sample]:
+        shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((33,), (33,)), ((4, 1, 5), (3, 1))]
+        out = [Sample((rng.uniform(*left, a), rng.uniform(*right, b))) for a, b in shapes]
+        out.append(Sample((rng.uniform(*left, (5,)), float(np.mean(right)))))
+        return out + _special(2) if special else out
+
+    return samples

@@ -18,7 +18,7 @@ def _horner(z: Any, coefficients: tuple[float, ...]) -> Any:
 
 
 # Source: W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969).
-_ERF_NEAR = (
+ERF_NEAR = (
     (
         1.85777706184603153e-1,
         3.16112374387056560e0,
@@ -28,7 +28,7 @@ _ERF_NEAR = (
     ),
     (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
 )
-_ERFC_MIDDLE = (
+ERFC_MIDDLE = (
     (
         2.15311535474403846e-8,
         5.64188496988670089e-1,
@@ -52,6 +52,24 @@ _ERFC_MIDDLE = (
         1.23033935480374942e3,
     ),
 )
+ERFC_FAR = (
+    (
+        1.63153871373020978e-2,
+        3.05326634961232344e-1,
+        3.60344899949804439e-1,
+        1.25781726111229246e-1,
+        1.60837851487422766e-2,
+        6.58749161529837803e-4,
+    ),
+    (
+        1.0,
+        2.56852019228982242e0,
+        1.87295284992346047e0,
+        5.27905102951428412e-1,
+        6.05183413124413191e-2,
+        2.33520497626869185e-3,
+    ),
+)
 
 
 def erf(x: Any, where: Op, less: Op, exp: Op, absolute: Op) -> Any:
@@ -62,9 +80,9 @@ def erf(x: Any, where: Op, less: Op, exp: Op, absolute: Op) -> Any:
     size = absolute(x)
     z = x * x
     inner = where(less(size, 0.5), z, 0.0)
-    near = x * (_horner(inner, _ERF_NEAR[0]) / _horner(inner, _ERF_NEAR[1]))
+    near = x * (_horner(inner, ERF_NEAR[0]) / _horner(inner, ERF_NEAR[1]))
     t = where(less(size, 6.0), size, 6.0)
-    far = 1.0 - exp(-(t * t)) * (_horner(t, _ERFC_MIDDLE[0]) / _horner(t, _ERFC_MIDDLE[1]))
+    far = 1.0 - exp(-(t * t)) * (_horner(t, ERFC_MIDDLE[0]) / _horner(t, ERFC_MIDDLE[1]))
     return where(less(size, 0.5), near, where(less(x, 0.0), -far, where(less(0.0, x), far, x)))
 
 

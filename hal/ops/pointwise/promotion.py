@@ -45,6 +45,8 @@ def operand_dtype(op: OpDef, inputs: Specs) -> DType:
             return to_float(dtype)
         case "numeric" if dtype.kind == "bool":
             raise unsupported_dtype(op, dtype, "numbers")
+        case "number" if dtype.kind == "bool":
+            return dtypes.DEFAULT_INT
         case "integral" if dtype.kind == "float":
             raise unsupported_dtype(op, dtype, "integers or bool")
     return dtype

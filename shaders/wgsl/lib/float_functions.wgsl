@@ -127,6 +127,34 @@ fn tanh_f32(x: f32) -> f32 {
     let value = select(t / (t + 2.0f), 1.0f - 2.0f / (t + 2.0f), a > 0.5f);
     return select(copysign_f32(value, x), x, isnan_f32(x) || a < 1.0e-5f);
 }
+fn asinh_f32(x: f32) -> f32 {
+    let a = fabs_f32(x);
+    let b = min(a, 1.0e9f);
+    let z = b * b;
+    let value = select(log1p_f32(b + z / (sqrt_f32(z + 1.0f) + 1.0f)), log_f32(a) + 0.693147181f, a > 1.0e9f);
+    return select(copysign_f32(value, x), x, isnan_f32(x));
+}
+fn acosh_f32(x: f32) -> f32 {
+    let t = min(x, 1.0e9f) - 1.0f;
+    let value = select(log1p_f32(t + sqrt_f32(t) * sqrt_f32(t + 2.0f)), log_f32(x) + 0.693147181f, x > 1.0e9f);
+    return select(value, not_a_number(), !(x >= 1.0f) || isnan_f32(x));
+}
+fn atanh_f32(x: f32) -> f32 {
+    let a = fabs_f32(x);
+    let value = select(0.5f * log1p_f32(2.0f * a / (1.0f - a)), infinity(), a == 1.0f);
+    return select(copysign_f32(value, x), not_a_number(), a > 1.0f || isnan_f32(x));
+}
+fn signbit_f32(x: f32) -> bool { return bitcast<u32>(x) >= 0x80000000u; }
+// Scaled, so that squares neither overflow nor underflow.
+fn hypot_f32(x: f32, y: f32) -> f32 {
+    let big = max(fabs_f32(x), fabs_f32(y));
+    let scale = select(select(1.0f, 1.0e20f, big < 1.0e-15f), 1.0e-20f, big > 1.0e15f);
+    let a = x * scale;
+    let b = y * scale;
+    let value = sqrt_f32(a * a + b * b) / scale;
+    let special = select(value, not_a_number(), isnan_f32(x) || isnan_f32(y));
+    return select(special, infinity(), isinf_f32(x) || isinf_f32(y));
+}
 
 // The leading 12 bits of the mantissa: products of two such numbers are exact.
 fn leading(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); }

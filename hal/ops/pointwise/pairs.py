@@ -1,0 +1,169 @@
+"""Functions of two numbers: extrema that ignore NaN, C's remainder, the hypotenuse, divisors and multiples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops.declare import Sample, Tolerance, Trait
+from polyhal.hal.ops.pointwise.activation import sigmoid
+from polyhal.hal.ops.pointwise.arithmetic import abs_, sign, square
+from polyhal.hal.ops.pointwise.elementwise import elementwise
+from polyhal.hal.ops.pointwise.elementwise_samples import pairs
+from polyhal.hal.ops.pointwise.exponential import exp, exp2, log1p, sqrt
+from polyhal.hal.ops.pointwise.logic import equal, less, less_equal, logical_and, logical_not, logical_or, not_equal
+from polyhal.hal.ops.pointwise.promotion import in_common_dtype
+from polyhal.hal.ops.pointwise.rounding import floor_divide, trunc, truncating_divide
+from polyhal.hal.ops.pointwise.selection import maximum, where
+
+
+def _ignoring_nan(wins: Any) -> tuple[Any, Any]:
+    """Decomposition and gradient of the extremum in which `wins(x, y)` says that `x` is the result."""
+
+    def first(x: Any, y: Any) -> Any:
+        return logical_or(wins(x, y), not_equal(y, y))
+
+    def gradient(g: Any, x: Any, y: Any) -> Any:
+        chosen = first(x, y)
+        return where(chosen, g, 0), where(logical_not(chosen), g, 0)
+
+    return lambda x, y: in_common_dtype(lambda a, b: where(first(a, b), a, b), x, y), gradient
+
+
+_largest, _largest_gradient = _ignoring_nan(lambda x, y: less_equal(y, x))
+_smallest, _smallest_gradient = _ignoring_nan(lambda x, y: less_equal(x, y))
+fmax = elementwise(
+    "fmax",
+    np.fmax,
+    "The larger of `x` and `y`, or the one that is not NaN.",
+    decompose=_largest,
+    gradient=_largest_gradient,
+    samples=pairs((-4.0, 4.0), (-4.0, 4.0)),
+    traits=Trait.CHEAP,
+)
+fmin = elementwise(
+    "fmin",
+    np.fmin,
+    "The smaller of `x` and `y`, or the one that is not NaN.",
+    decompose=_smallest,
+    gradient=_smallest_gradient,
+    samples=pairs((-4.0, 4.0), (-4.0, 4.0)),
+    traits=Trait.CHEAP,
+)
+
+
+def _fmod(x: Any, y: Any) -> Any:
+    if x.dtype.kind != "float":
+        return x - truncating_divide(x, y) * y
+    unchanged = logical_and(less(abs_(x), abs_(y)), less(abs_(x), math.inf))
+    return where(unchanged, x, x - trunc(x / y) * y)
+
+
+def _truncated_quotient(x: Any, y: Any) -> Any:
+    return floor_divide(abs_(x), abs_(y)) * (sign(x) * sign(y))
+
+
+fmod = elementwise(
+    "fmod",
+    np.fmod,
+    "Remainder of `x / y` with the sign of `x`, as in C.",
+    promotion="numeric",
+    decompose=lambda x, y: in_common_dtype(_fmod, x, y),
+    gradient=lambda g, x, y, needs: (g, -g * _truncated_quotient(x, y) if needs[1] else None),
+    samples=lambda rng: (
+        [
+            Sample((rng.uniform(-40, 40, a), rng.choice([-1.0, 1.0], b) * rng.uniform(1.0, 4.0, b)))
+            for a, b in [((33,), (33,)), ((4, 1, 5), (3, 1))]
+        ]
+        + [Sample((rng.uniform(-40, 40, (5,)), 3.0))]
+    ),
+    # x - trunc(x/y)*y loses up to |x/y| units against the exact remainder.
+    tolerance=Tolerance(2.0, floor=40.0),
+)
+
+
+def _hypot(x: Any, y: Any) -> Any:
+    """Scaled by the larger one, so that squares neither overflow nor underflow."""
+    a, b = abs_(x), abs_(y)
+    large = maximum(a, b)
+    scale = where(logical_or(equal(large, 0.0), equal(large, math.inf)), 1.0, large)
+    value = sqrt(square(a / scale) + square(b / scale)) * scale
+    return where(logical_or(equal(a, math.inf), equal(b, math.inf)), math.inf, value)
+
+
+hypot = elementwise(
+    "hypot",
+    np.hypot,
+    "`sqrt(x * x + y * y)` without overflow.",
+    promotion="float",
+    decompose=_hypot,
+    gradient=lambda g, x, y, out: (
+        g * (x / where(equal(out, 0.0), 1.0, out)),
+        g * (y / where(equal(out, 0.0), 1.0, out)),
+    ),
+    samples=pairs((0.3, 4.0), (-4.0, 4.0)),
+    tolerance=Tolerance(6.0),
+)
+
+
+def _logaddexp(x: Any, y: Any, of_zero: float, tail: Any) -> Any:
+    """max(x, y) + tail(-|x - y|); equal operands, also infinite ones, add `of_zero`."""
+    same = equal(x, y)
+    return where(same, x + of_zero, maximum(x, y) + tail(-abs_(where(same, 0.0, x - y))))
+
+
+def _share(g: Any, x: Any, y: Any, scale: float) -> Any:
+    """The gradient of the first operand: g e^x / (e^x + e^y)."""
+    return g * sigmoid(where(equal(x, y), 0.0, x - y) * scale)
+
+
+logaddexp = elementwise(
+    "logaddexp",
+    np.logaddexp,
+    "`log(exp(x) + exp(y))` without overflow.",
+    promotion="float",
+    decompose=lambda x, y: _logaddexp(x, y, math.log(2), lambda d: log1p(exp(d))),
+    gradient=lambda g, x, y: (_share(g, x, y, 1.0), _share(g, y, x, 1.0)),
+    samples=pairs((-4.0, 4.0), (-4.0, 4.0)),
+    tolerance=Tolerance(8.0, floor=1.0),
+)
+logaddexp2 = elementwise(
+    "logaddexp2",
+    np.logaddexp2,
+    "`log2(2 ** x + 2 ** y)` without overflow.",
+    promotion="float",
+    decompose=lambda x, y: _logaddexp(x, y, 1.0, lambda d: log1p(exp2(d)) * (1 / math.log(2))),
+    gradient=lambda g, x, y: (_share(g, x, y, math.log(2)), _share(g, y, x, math.log(2))),
+    samples=pairs((-4.0, 4.0), (-4.0, 4.0)),
+    tolerance=Tolerance(10.0, floor=1.0),
+)
+
+
+def _integer_samples(rng: np.random.Generator) -> list[Sample]:
+    return [Sample((rng.integers(0, 100, a), rng.integers(0, 100, b))) for a, b in [((33,), (33,)), ((4, 1), (3,))]] + [
+        Sample((np.array([0, 0, 12]), np.array([0, 7, 0])))
+    ]
+
+
+_EUCLID = "Euclid's algorithm takes as many steps as the numbers of each element ask for"
+gcd = elementwise(
+    "gcd",
+    np.gcd,
+    "Greatest common divisor.",
+    promotion="integral",
+    on_host=_EUCLID,
+    samples=_integer_samples,
+    dtypes=(dtypes.uint8, dtypes.int32, dtypes.int64),
+)
+lcm = elementwise(
+    "lcm",
+    np.lcm,
+    "Least common multiple; it wraps where the dtype does not hold it.",
+    promotion="integral",
+    on_host=_EUCLID,
+    samples=_integer_samples,
+    dtypes=(dtypes.int32, dtypes.int64),
+)

@@ -1,0 +1,146 @@
+"""PyTorch's arithmetic with extra arguments, as one or two ops: scaled sums, rounded quotients, bounds, degrees."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from polyhal.hal import dtypes
+from polyhal.hal.dispatch import scalar_dtype
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.pointwise.arithmetic import abs_, divide, multiply, subtract
+from polyhal.hal.ops.pointwise.exponential import pow_
+from polyhal.hal.ops.pointwise.logic import equal, less_equal, logical_and, logical_or
+from polyhal.hal.ops.pointwise.rounding import floor_divide, isfinite, isnan, round_, trunc, truncating_divide
+from polyhal.hal.ops.pointwise.selection import clip, maximum, minimum, where
+from polyhal.hal.ops.reductions.extrema import all_
+
+
+def _dtype(value: Any) -> dtypes.DType:
+    return value.dtype if hasattr(value, "dtype") else scalar_dtype(value)
+
+
+@composite()
+def sub(x: Any, y: Any, *, alpha: float = 1) -> Any:
+    """`x - alpha * y`."""
+    return subtract(x, y if alpha == 1 else multiply(y, alpha))
+
+
+@composite()
+def rsub(x: Any, y: Any, *, alpha: float = 1) -> Any:
+    """`y - alpha * x`."""
+    return subtract(y, x if alpha == 1 else multiply(x, alpha))
+
+
+@composite()
+def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+    """`x / y`; with `rounding_mode` "floor" or "trunc" rounded down or towards zero, and integers stay integers.
+
+    Raises ValueError for another mode.
+    """
+    match rounding_mode:
+        case None:
+            return divide(x, y)
+        case "floor":
+            return floor_divide(x, y)
+        case "trunc":
+            whole = all(_dtype(v).kind != "float" for v in (x, y))
+            return truncating_divide(x, y) if whole else trunc(divide(x, y))
+    raise ValueError(f"[div] rounding_mode is {rounding_mode!r}; expected None, 'floor' or 'trunc'")
+
+
+@composite()
+def clamp_min(x: Any, min: Any) -> Any:  # noqa: A002
+    """`x`, and `min` where `x` is below it."""
+    return maximum(x, min) if _dtype(x).kind == "bool" else clip(x, min, None)
+
+
+@composite()
+def clamp_max(x: Any, max: Any) -> Any:  # noqa: A002
+    """`x`, and `max` where `x` is above it."""
+    return minimum(x, max) if _dtype(x).kind == "bool" else clip(x, None, max)
+
+
+@composite()
+def deg2rad(x: Any) -> Any:
+    """Degrees as radians."""
+    return multiply(x, math.pi / 180)
+
+
+@composite()
+def rad2deg(x: Any) -> Any:
+    """Radians as degrees."""
+    return multiply(x, 180 / math.pi)
+
+
+@composite()
+def ldexp(x: Any, other: Any) -> Any:
+    """`x` times 2 to the power `other`, in floating point."""
+    return multiply(x, pow_(2.0, other))
+
+
+@composite()
+def float_power(x: Any, exponent: Any) -> Any:
+    """`x` to the power `exponent` in float64. Raises UnsupportedDTypeError on a device without float64."""
+    base, power = (v.cast(dtype=dtypes.float64) if hasattr(v, "dtype") else float(v) for v in (x, exponent))
+    return pow_(base, power)
+
+
+@composite()
+def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
+    """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even."""
+    if decimals == 0 or x.dtype.kind != "float":
+        return round_(x)
+    scale = 10.0 ** abs(decimals)
+    return round_(x * scale) / scale if decimals > 0 else round_(x / scale) * scale
+
+
+@composite()
+def positive(x: Any) -> Any:
+    """`x` itself."""
+    return x
+
+
+@composite()
+def real(x: Any) -> Any:
+    """`x` itself: there are no complex numbers."""
+    return x
+
+
+@composite()
+def isreal(x: Any) -> Any:
+    """True everywhere: there are no complex numbers."""
+    return logical_or(equal(x, x), isnan(x))
+
+
+@composite()
+def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+    """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given."""
+    if x.dtype.kind != "float":
+        return x
+    largest = dtypes.finfo(x.dtype).max
+    x = where(isnan(x), nan, x)
+    x = where(equal(x, math.inf), largest if posinf is None else posinf, x)
+    return where(equal(x, -math.inf), -largest if neginf is None else neginf, x)
+
+
+@composite()
+def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """True where `|x - y| <= atol + rtol * |y|`, where both are the same infinity and, with `equal_nan`, both NaN."""
+    close = equal(x, y)
+    if equal_nan:
+        close = logical_or(close, logical_and(isnan(x), isnan(y)))
+    if rtol == 0 and atol == 0:
+        return close
+    floating = any(_dtype(v).kind == "float" for v in (x, y))
+    if not floating:
+        x, y = (v.cast(dtype=dtypes.int64) if _dtype(v) is dtypes.bool_ else v for v in (x, y))
+    distance = abs_(x - y)
+    near = less_equal(distance, abs_(y) * rtol + atol)
+    return logical_or(close, logical_and(near, isfinite(distance)) if floating else near)
+
+
+@composite()
+def allclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all elements are close (see `isclose`), as a Python bool. Waits for the device."""
+    return bool(all_(isclose(x, y, rtol, atol, equal_nan)).item())
