@@ -39,7 +39,15 @@ from polyhal.tensor import Tensor, as_tensor
 
 from polyhal import binding  # isort: skip  # noqa: F401
 from polyhal.functions import *  # isort: skip  # noqa: F403
-from polyhal.autograd import checkpoint, enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled  # isort: skip
+from polyhal.autograd import (  # isort: skip
+    checkpoint,
+    enable_grad,
+    grad,
+    inference_mode,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 from polyhal.creation import (  # isort: skip
     arange,
     empty,
@@ -65,7 +73,8 @@ from polyhal import einops_backend  # isort: skip
 einops_backend.install()
 
 if TYPE_CHECKING:
-    from polyhal import amp, data, models, nn, optim, text
+    from polyhal import amp, data, func, models, nn, optim, text
+    from polyhal.func import vmap
     from polyhal.graphs import draw_graph, load_graph, save_graph
     from polyhal.hal.diagnostics.profiler import profile
     from polyhal.hal.planning.explain import explain
@@ -76,7 +85,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("amp", "data", "models", "nn", "optim", "text")
+_PACKAGES = ("amp", "data", "func", "models", "nn", "optim", "text")
 _LATER = {
     "Fit": "steps.fit",
     "capture": "steps.block",
@@ -91,6 +100,7 @@ _LATER = {
     "save": "serialize",
     "save_checkpoint": "serialize",
     "save_graph": "graphs",
+    "vmap": "func",
 }
 """Names that are imported when they are first used, and where they are."""
 
@@ -139,9 +149,11 @@ __all__ = [
     "float64",
     "full",
     "full_like",
+    "func",
     "get_float32_matmul_precision",
     "grad",
     "iinfo",
+    "inference_mode",
     "int8",
     "int16",
     "int32",
@@ -183,6 +195,7 @@ __all__ = [
     "uint32",
     "uint64",
     "use_deterministic_algorithms",
+    "vmap",
     "zeros",
     "zeros_like",
 ]

@@ -54,6 +54,11 @@ def no_grad() -> GradMode:
     return GradMode(False)
 
 
+def inference_mode(mode: bool = True) -> GradMode:
+    """Record nothing inside the block, as `no_grad`; there is no faster mode."""
+    return GradMode(not mode and dispatch.thread.grad_enabled)
+
+
 def enable_grad() -> GradMode:
     """Record again inside a `no_grad` block."""
     return GradMode(True)

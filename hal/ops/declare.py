@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, Unpack
 
 from polyhal.hal.dtypes import DType
+from polyhal.hal.ops.batching import BatchingRule
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
 from polyhal.hal.ops.lowering import (
     AsView,
@@ -40,6 +41,7 @@ class OpOptions(TypedDict, total=False):
     autocast: Autocast
     spellings: Sequence[Callable[..., Any]]
     fuses: Pattern | EpiloguePattern
+    batching: BatchingRule
     settings: tuple[str, ...]
     casts: bool
     flops: CostRule
@@ -87,6 +89,7 @@ def declare(
             autocast=options.get("autocast", Autocast.INHERIT),
             spellings=options.get("spellings", ()),
             fuses=options.get("fuses"),
+            batching=options.get("batching"),
             settings=options.get("settings", ()),
             casts=options.get("casts", False),
             flops=options.get("flops"),

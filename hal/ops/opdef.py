@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from polyhal.hal import dispatch
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Spec, View
+from polyhal.hal.ops.batching import BatchingRule, along_axis, pointwise
 from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
 from polyhal.hal.ops.keywords import MISSING, chosen, second_spellings
 from polyhal.hal.ops.lowering import AsView, Decompose, OutputRegion, Regions, Strategy
@@ -89,6 +90,8 @@ class OpDef:
     what matches by this op. A spelling that does not apply to a call returns None."""
     fuses: Pattern | EpiloguePattern | None = None
     """What passes replace by this op on devices that have a kernel for it."""
+    batching: BatchingRule | None = None
+    """How a batch of calls is one call. None: as the family is batched, or through the decomposition."""
     settings: tuple[str, ...] = ()
     """Process-wide settings that change the result: `lower` finds them among the parameters (see `hal.settings`)."""
     casts: bool = False
@@ -126,6 +129,8 @@ class OpDef:
         if "deterministic" in self.settings:
             self.traits |= Trait.NONDETERMINISTIC
         self.creates = Trait.CREATION in self.traits
+        if self.batching is None:
+            self.batching = _default_batching(self)
         for strategy in self.lowering:
             match strategy:
                 case AsView():
@@ -154,6 +159,13 @@ class OpDef:
     def fail(self, problem: str, *, expected: str = "", fix: str = "") -> ShapeError:
         """A ShapeError in the common form, for `raise op.fail(...)`."""
         return ShapeError(message(self.name, problem, expected=expected, fix=fix))
+
+
+def _default_batching(op: OpDef) -> BatchingRule | None:
+    """The rule that an op's traits and parameters imply."""
+    if Trait.POINTWISE in op.traits:
+        return pointwise
+    return along_axis if op.schema.inputs and "axis" in op.schema.params else None
 
 
 def _public_function(op: OpDef) -> OpFunction:

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, normalize_axis
+from polyhal.hal.ops.batching import BatchedCall
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import (
     CoreCall,
@@ -25,6 +26,7 @@ from polyhal.hal.ops.declare import (
     tensor_at,
 )
 from polyhal.hal.ops.layout.axes import moveaxis
+from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.views import permute, reshape
 from polyhal.hal.ops.pointwise.logic import less
 from polyhal.hal.ops.pointwise.selection import where
@@ -81,12 +83,30 @@ def _embedding_samples(rng: np.random.Generator) -> list[Sample]:
     ] + [Sample((rng.uniform(-1, 1, (3, 2)), np.array([0, 3, -1, 2])), special=True)]
 
 
+def _batched_embedding(call: BatchedCall) -> Any:
+    """One table of all rows; numbers outside of their own table stay outside of it."""
+    weight, index = call.inputs
+    if not call.batched[0]:
+        return call.apply(weight, index)
+    rows, width = call.shape(0)
+    table = reshape(weight, (call.size * rows, width))
+    return call.apply(table, _row_of_batch(call, 1, rows))
+
+
+def _row_of_batch(call: BatchedCall, i: int, rows: int) -> Any:
+    """Row numbers of input `i` in a table of all batches; -1 for those outside of their own."""
+    index = call.expanded(i)
+    first = reshape(arange(0, call.size, 1, index.dtype, device=index.device), (call.size, *(1,) * call.rank(i))) * rows
+    return where(less(index, 0), -1, where(less(index, rows), index + first, -1))
+
+
 embedding = declare(
     _embedding,
     name="embedding",
     family="indexing",
     infer=_infer_embedding,
     lowering=CoreMember(_gather),
+    batching=_batched_embedding,
     gradient=lambda g, index, weight_spec: (scatter_rows(g, index, weight_spec.shape[0]), None),
     samples=_embedding_samples,
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros(2)), {}, ValueError, "expected integers")],
@@ -123,12 +143,19 @@ def _scatter_add(backend: ComputeBackend, specs: Specs, outputs: tuple[Spec, ...
     return CoreCall("scatter_add", run, inputs, dtype, outputs[0].shape)
 
 
+def _batched_scatter_rows(call: BatchedCall) -> Any:
+    rows = call.params["rows"]
+    out = call.apply(call.expanded(0), _row_of_batch(call, 1, rows), rows=call.size * rows)
+    return reshape(out, (call.size, rows, out.shape[-1]))
+
+
 scatter_rows: OpFunction = declare(
     _scatter_rows,
     name="scatter_rows",
     family="indexing",
     infer=_infer_scatter_rows,
     lowering=CoreMember(_scatter_add),
+    batching=_batched_scatter_rows,
     settings=("deterministic",),
     public=False,
     gradient=lambda g, index: (embedding(g, index), None),

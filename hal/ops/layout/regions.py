@@ -9,6 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes, layout
 from polyhal.hal.layout import Spec, View, normalize_axis
+from polyhal.hal.ops import batching
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import (
     ErrorSample,
@@ -39,6 +40,7 @@ copy = declare(
     family="movement",
     infer=infer_same,
     lowering=Regions(copy_region),
+    batching=batching.leading,
     gradient=lambda g: g,
     samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),)), Sample((rng.uniform(-1, 1, (0, 4)),))],
     dtypes=dtypes.ALL,
@@ -76,6 +78,7 @@ pad = declare(
     family="movement",
     infer=_infer_pad,
     lowering=Regions(_pad_regions),
+    batching=lambda call: call.apply(call.inputs[0], widths=((0, 0), *call.params["widths"])),
     gradient=lambda g, x_spec, *, widths, value: slice_(g, _before(widths), x_spec.shape, (1,) * len(widths)),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (3, 4)),), {"widths": ((1, 0), (2, 3)), "value": 1}),

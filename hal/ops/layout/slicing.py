@@ -48,6 +48,12 @@ slice_ = declare(
     infer=_infer_slice,
     lowering=AsView(lambda spec, params: layout.slice_view(spec, params["starts"], params["lengths"], params["steps"])),
     traits=Trait.LAYOUT_TRANSPARENT,
+    batching=lambda call: call.apply(
+        call.inputs[0],
+        starts=(0, *call.params["starts"]),
+        lengths=(call.size, *call.params["lengths"]),
+        steps=(1, *call.params["steps"]),
+    ),
     public=False,
     gradient=lambda g, x_spec, *, starts, lengths, steps: unslice(g, x_spec.shape, starts, steps),
     samples=lambda rng: [
@@ -93,6 +99,12 @@ unslice: OpFunction = declare(
     family="movement",
     infer=_infer_unslice,
     lowering=Regions(_unslice_regions),
+    batching=lambda call: call.apply(
+        call.inputs[0],
+        shape=(call.size, *call.params["shape"]),
+        starts=(0, *call.params["starts"]),
+        steps=(1, *call.params["steps"]),
+    ),
     public=False,
     gradient=lambda g, x_spec, *, shape, starts, steps: slice_(g, starts, x_spec.shape, steps),
     samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),), {"shape": (5, 7), "starts": (1, 6), "steps": (1, -2)})],

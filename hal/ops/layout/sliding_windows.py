@@ -9,6 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.layout import Spec, View
+from polyhal.hal.ops import batching
 from polyhal.hal.ops.declare import (
     AsView,
     Decompose,
@@ -65,6 +66,7 @@ windows: OpFunction = declare(
     name="windows",
     family="movement",
     infer=_infer_windows,
+    batching=batching.leading,
     lowering=AsView(_windows_view),
     public=False,
     gradient=lambda g, x_spec, *, kernel, stride, dilation: fold_windows(

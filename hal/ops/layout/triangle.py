@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.ops import batching
 from polyhal.hal.ops.declare import (
     Decompose,
     ErrorSample,
@@ -62,6 +63,7 @@ tril: OpFunction = declare(
     family="triangle",
     infer=_infer,
     lowering=Decompose(lambda x, *, diagonal: where(_below(x, diagonal + 1), x, 0), widen=False),
+    batching=batching.leading,
     gradient=lambda g, *, diagonal: tril(g, diagonal),
     samples=_samples,
     errors=_ERRORS,
@@ -74,6 +76,7 @@ triu: OpFunction = declare(
     family="triangle",
     infer=_infer,
     lowering=Decompose(lambda x, *, diagonal: where(_below(x, diagonal), 0, x), widen=False),
+    batching=batching.leading,
     gradient=lambda g, *, diagonal: triu(g, diagonal),
     samples=_samples,
     errors=_ERRORS,

@@ -13,6 +13,8 @@ import numpy as np
 
 from polyhal.hal import dtypes, layout
 from polyhal.hal.layout import Spec, View, normalize_axis
+from polyhal.hal.ops import batching
+from polyhal.hal.ops.batching import BatchedCall
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import (
     AsView,
@@ -61,6 +63,7 @@ contiguous = declare(
         Regions(copy_region),
     ),
     traits=Trait.LAYOUT_TRANSPARENT | Trait.JOINS_OPERANDS,
+    batching=batching.leading,
     gradient=lambda g: g,
     samples=lambda rng: [Sample((rng.uniform(-1, 1, (3, 4)),))],
     dtypes=dtypes.ALL,
@@ -90,6 +93,12 @@ def _infer_reshape(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(spec.dtype, shape)]
 
 
+def _batched_reshape(call: BatchedCall) -> Any:
+    shape = {"shape": call.params["shape"]}
+    _infer_reshape((layout.contiguous(call.inputs[0].dtype, call.shape(0)),), shape)
+    return call.apply(call.inputs[0], shape=(call.size, *shape["shape"]))
+
+
 reshape: OpFunction = declare(
     _reshape,
     name="reshape",
@@ -100,6 +109,7 @@ reshape: OpFunction = declare(
         Decompose(lambda x, *, shape: reshape(contiguous(x), shape)),
     ),
     traits=Trait.LAYOUT_TRANSPARENT,
+    batching=_batched_reshape,
     gradient=lambda g, x_spec: reshape(g, x_spec.shape),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (4, 6)),), {"shape": (2, -1, 3)}),
@@ -131,6 +141,11 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
 
 
+def _batched_permute(call: BatchedCall) -> Any:
+    axes = (normalize_axis(a, call.rank(0)) + 1 for a in call.params["axes"])
+    return call.apply(call.inputs[0], axes=(0, *axes))
+
+
 permute: OpFunction = declare(
     _permute,
     name="permute",
@@ -138,6 +153,7 @@ permute: OpFunction = declare(
     infer=_infer_permute,
     lowering=AsView(lambda spec, params: layout.permute(spec, params["axes"])),
     traits=Trait.LAYOUT_TRANSPARENT,
+    batching=_batched_permute,
     gradient=lambda g, *, axes: permute(g, _inverse([a % g.ndim for a in axes])),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (2, 3, 4)),), {"axes": (2, 0, 1)}),
@@ -177,12 +193,19 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     return reshape(x.sum(axis=axes), shape)
 
 
+def _batched_broadcast(call: BatchedCall) -> Any:
+    shape = tuple(call.params["shape"])
+    missing = len(shape) - call.rank(0)
+    return call.apply(reshape(call.inputs[0], (call.size, *(1,) * missing, *call.shape(0))), shape=(call.size, *shape))
+
+
 broadcast_to = declare(
     _broadcast_to,
     name="broadcast_to",
     family="movement",
     infer=_infer_broadcast,
     lowering=AsView(_broadcast_view),
+    batching=_batched_broadcast,
     gradient=lambda g, x_spec: sum_to(g, x_spec.shape),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (3, 1)),), {"shape": (2, 3, 4)}),

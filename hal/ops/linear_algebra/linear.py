@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal import dtypes
+from polyhal.hal.ops.batching import BatchedCall
 from polyhal.hal.ops.declare import (
     OPS,
     Autocast,
@@ -112,12 +113,18 @@ def _linear_samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
+def _batched_linear(call: BatchedCall) -> Any:
+    """A batch of inputs is a further axis of them; batched weights take a product of matrices."""
+    return NotImplemented if any(call.batched[1:]) else call.apply(*call.inputs)
+
+
 linear = declare(
     _linear,
     name="linear",
     family="contraction",
     infer=_infer_linear,
     lowering=Decompose(_linear_decomposed),
+    batching=_batched_linear,
     gradient=_linear_gradient,
     samples=_linear_samples,
     dtypes=dtypes.FLOATS,

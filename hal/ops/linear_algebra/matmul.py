@@ -11,6 +11,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.layout import Spec, View, broadcast_shapes, broadcast_strides
+from polyhal.hal.ops import batching
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.declare import (
     Autocast,
@@ -145,6 +146,7 @@ op_matmul = declare(
     family="contraction",
     infer=_infer_matmul,
     lowering=CoreMember(_matmul_core),
+    batching=batching.pointwise,
     gradient=_matmul_gradient,
     samples=_matmul_samples,
     dtypes=(*dtypes.FLOATS, dtypes.int32, dtypes.int64),

@@ -12,6 +12,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec, contiguous
+from polyhal.hal.ops.batching import of_rows
 from polyhal.hal.ops.declare import (
     Autocast,
     Decompose,
@@ -222,6 +223,7 @@ def _layer_norm_rule(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, bias_spe
 layer_norm = declare(
     _layer_norm,
     name="layer_norm",
+    batching=of_rows,
     family="norm",
     public=False,
     infer=_infer_layer_norm,
@@ -324,6 +326,7 @@ def _rms_norm_rule(g: Any, x: Any, weight: Any, rstd: Any, *, axes: int) -> Any:
 rms_norm = declare(
     _rms_norm,
     name="rms_norm",
+    batching=of_rows,
     family="norm",
     public=False,
     infer=_infer_rms_norm,

@@ -11,6 +11,7 @@ import numpy as np
 from polyhal.hal import dtypes, layout
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, normalize_axes
+from polyhal.hal.ops import batching
 from polyhal.hal.ops.declare import (
     CoreCall,
     CoreInput,
@@ -61,6 +62,7 @@ def reduction(
     if decompose is not None:
         lowering = (*lowering, Decompose(decompose, widen=widen))
     options.setdefault("errors", _ERRORS)
+    options.setdefault("batching", batching.reduction)
     options.setdefault("dtypes", dtypes.FLOATS + dtypes.INTEGERS)
     options.setdefault("tolerance", Tolerance(1.0, terms=reduced_terms))
     options.setdefault("flops", lambda specs, outs, params: first_tensor(specs).size)

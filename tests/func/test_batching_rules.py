@@ -1,0 +1,90 @@
+"""Batching rules of all ops: a batch of calls gives what the calls give one by one, and so do its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal as ph
+from polyhal.func import grad, vmap
+from polyhal.hal.ops import OPS
+from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.samples import Sample
+
+SIZE = 3
+MOST_SAMPLES = 5
+NOT_MAPPED = {"creation", "optimizer", "transfer", "random", "fused"}
+"""Families without tensors, in place, or made by passes only."""
+OPS_TO_MAP = [op.name for op in OPS if op.family not in NOT_MAPPED and op.tests.samples and not op.schema.mutates]
+
+
+def _batch(value: Any, rng: np.random.Generator) -> np.ndarray:
+    """A batch of inputs like a sample's: floats are moved a little, integers are shuffled."""
+    if value.dtype.kind == "f":
+        return np.stack([value * rng.uniform(0.9, 1.1) for _ in range(SIZE)])
+    return np.stack([rng.permutation(value.reshape(-1)).reshape(value.shape) for _ in range(SIZE)])
+
+
+def _drawn(op: OpDef) -> Iterator[tuple[Sample, tuple[Any, ...], tuple[int | None, ...]]]:
+    """Samples with inputs of which all, or only the first, are batched."""
+    assert op.tests.samples is not None
+    rng = np.random.default_rng(0)
+    for sample in list(op.tests.samples(np.random.default_rng(1)))[:MOST_SAMPLES]:
+        values = [np.asarray(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in sample.inputs]
+        tensors = [i for i, v in enumerate(values) if isinstance(v, np.ndarray)]
+        half = any(values[i].dtype.kind not in "biu" and values[i].dtype != np.float64 for i in tensors)
+        if sample.special or half or not tensors or not all(values[i].size for i in tensors):
+            continue
+        for chosen in {tuple(tensors), (tensors[0],), (tensors[-1],)}:
+            inputs = tuple(
+                ph.tensor(_batch(v, rng) if i in chosen else v, device="numpy") if i in tensors else v
+                for i, v in enumerate(values)
+            )
+            yield sample, inputs, tuple(0 if i in chosen else None for i in range(len(values)))
+
+
+def _element(x: Any, axis: int | None, i: int) -> Any:
+    return x if axis is None else x[i]
+
+
+@pytest.mark.parametrize("name", OPS_TO_MAP)
+def test_a_batch_is_its_calls_one_by_one(name: str) -> None:
+    op = OPS[name]
+    for sample, inputs, axes in _drawn(op):
+        params = {**op.schema.params, **sample.params}
+
+        def call(*values: Any, params: dict[str, Any] = params) -> Any:
+            return op.call(values, **params) if op.schema.variadic else op.call(*values, **params)
+
+        mapped = vmap(call, axes)(*inputs)
+        results = mapped if isinstance(mapped, tuple) else (mapped,)
+        for i in range(SIZE):
+            single = call(*(_element(x, a, i) for x, a in zip(inputs, axes, strict=True)))
+            for got, expected in zip(results, single if isinstance(single, tuple) else (single,), strict=True):
+                assert got.dtype is expected.dtype
+                # Both run in float64; a sum in another order may differ in the last bits of some terms.
+                np.testing.assert_allclose(got[i].numpy(), expected.numpy(), rtol=1e-12, atol=1e-12, err_msg=str(axes))
+
+
+@pytest.mark.parametrize("name", [n for n in OPS_TO_MAP if OPS[n].gradient or OPS[n].decompose])
+def test_gradients_of_a_batch_are_those_of_its_calls(name: str) -> None:
+    op = OPS[name]
+    for sample, inputs, axes in _drawn(op):
+        if not sample.differentiable or axes[0] is None or not inputs[0].dtype.is_floating_point:
+            continue
+        params = {**op.schema.params, **sample.params}
+
+        def total(first: Any, *others: Any, params: dict[str, Any] = params) -> Any:
+            values = (first, *others)
+            result = op.call(values, **params) if op.schema.variadic else op.call(*values, **params)
+            results = result if isinstance(result, tuple) else (result,)
+            floats = [(r * r).sum() for r in results if r.dtype.is_floating_point]
+            return sum(floats[1:], floats[0]) if floats else first.sum()
+
+        mapped = vmap(grad(total), axes)(*inputs)
+        for i in range(SIZE):
+            single = grad(total)(*(_element(x, a, i) for x, a in zip(inputs, axes, strict=True)))
+            np.testing.assert_allclose(mapped[i].numpy(), single.numpy(), rtol=1e-10, atol=1e-10, err_msg=str(axes))
