@@ -97,6 +97,13 @@ def along_axis(call: BatchedCall) -> Any:
     return call.apply(*inputs, axis=shifted)
 
 
+def first_along_axis(call: BatchedCall) -> Any:
+    """As `along_axis`, for ops whose other inputs are shared by all positions along the other axes."""
+    if any(call.batched[1:]):
+        return NotImplemented
+    return call.apply(*call.inputs, axis=call.params["axis"] % call.rank(0) + 1)
+
+
 def reduction(call: BatchedCall) -> Any:
     """As `along_axis`; without an axis, all axes of one call are reduced."""
     from polyhal.hal.ops.layout.views import reshape

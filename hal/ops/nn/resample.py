@@ -9,6 +9,7 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import as_dtype
 from polyhal.hal.layout import normalize_axis
+from polyhal.hal.ops.batching import first_along_axis
 from polyhal.hal.ops.declare import (
     Decompose,
     ErrorSample,
@@ -129,6 +130,7 @@ def _banded_samples(rng: np.random.Generator) -> list[Sample]:
 banded_matmul = declare(
     _banded_matmul,
     name="banded_matmul",
+    batching=first_along_axis,
     family="resampling",
     infer=_infer_banded,
     lowering=Decompose(_banded_decomposed),
