@@ -79,7 +79,7 @@ class _Convolution(Module):
         defaults = (("padding", zeros), ("dilation", ones), ("output_padding", zeros), ("groups", 1))
         for name, default in defaults:
             if getattr(self, name) != default:
-                text += f", {name}={getattr(self, name)!r}"
+                text += f", {name}={getattr(self, name)}"
         if self.bias is None:
             text += ", bias=False"
         return text if self.padding_mode == "zeros" else text + f", padding_mode={self.padding_mode}"

@@ -27,14 +27,17 @@ class _MaxPool(Module):
         ceil_mode: bool = False,
     ) -> None:
         super().__init__()
-        window = window_of(self.axes, kernel_size, stride, padding, dilation)
-        self.kernel_size, self.stride, self.padding, self.dilation = window
+        window_of(self.axes, kernel_size, stride, padding, dilation)  # raises an error here rather than later
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.dilation = dilation
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
     def extra_repr(self) -> str:
-        text = f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}"
-        return text + ", ceil_mode=True" if self.ceil_mode else text
+        names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
 class MaxPool1d(_MaxPool):
@@ -88,14 +91,16 @@ class _AvgPool(Module):
         divisor_override: int | None = None,
     ) -> None:
         super().__init__()
-        self.kernel_size, self.stride, self.padding, _ = window_of(self.axes, kernel_size, stride, padding)
+        window_of(self.axes, kernel_size, stride, padding)  # raises an error here rather than later
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
 
     def extra_repr(self) -> str:
-        text = f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-        return text + ", ceil_mode=True" if self.ceil_mode else text
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool1d(_AvgPool):
@@ -112,6 +117,7 @@ class AvgPool1d(_AvgPool):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.kernel_size, self.stride, self.padding, _ = window_of(1, kernel_size, stride, padding)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.avg_pool1d(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)

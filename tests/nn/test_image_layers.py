@@ -133,3 +133,82 @@ def test_arguments_by_position_are_in_the_order_of_pytorch(device: ph.Device) ->
     )
     layer, expected = nn.Conv2d(1, 1, 3, 1, 1, 1, 1, True, "reflect"), T.Conv2d(1, 1, 3, 1, 1, 1, 1, True, "reflect")
     check_layer(layer.to(device), expected, image, device=device)
+
+
+RESIZING: list[tuple[str, dict[str, Any]]] = [
+    ("Upsample", {"scale_factor": 1.5}),
+    ("Upsample", {"size": (5, 17), "mode": "bilinear"}),
+    ("Upsample", {"scale_factor": (2, 0.6), "mode": "bicubic", "align_corners": True}),
+    ("UpsamplingBilinear2d", {"scale_factor": 2}),
+    ("PixelShuffle", {"upscale_factor": 2}),
+    ("PixelUnshuffle", {"downscale_factor": 1}),
+    ("ChannelShuffle", {"groups": 2}),
+    ("Unfold", {"kernel_size": (3, 2), "dilation": 2, "padding": 1, "stride": (1, 2)}),
+    ("ReflectionPad2d", {"padding": (2, 1, 0, 3)}),
+    ("ReplicationPad2d", {"padding": 2}),
+    ("CircularPad2d", {"padding": (1, 2, 3, 0)}),
+    ("ConstantPad2d", {"padding": (1, -2, 0, 3), "value": 0.5}),
+    ("ZeroPad2d", {"padding": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), RESIZING, ids=str)
+def test_resizing_and_padding(device: ph.Device, name: str, settings: dict[str, Any]) -> None:
+    check_layer(getattr(nn, name)(**settings), getattr(T, name)(**settings), array(*IMAGES[2]), device=device)
+
+
+def test_fold_undoes_unfold_where_windows_do_not_overlap(device: ph.Device) -> None:
+    columns = array(2, 12, 6)
+    check_layer(nn.Fold((4, 6), 2, stride=2), T.Fold((4, 6), 2, stride=2), columns, device=device)
+    folded = F.fold(ph.tensor(columns, device=device), (4, 6), 2, stride=2)
+    close(F.unfold(folded, 2, stride=2), columns)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_downsampling_with_antialias_averages_what_a_result_covers(device: ph.Device, mode: str) -> None:
+    x = array(1, 2, 13, 9)
+    ours = F.interpolate(ph.tensor(x, device=device), (4, 3), mode=mode, antialias=True)
+    close(ours, torch.nn.functional.interpolate(torch.tensor(x), (4, 3), mode=mode, antialias=True))
+
+
+def test_interpolation_reads_no_infinity_that_has_no_weight(device: ph.Device) -> None:
+    x = ph.tensor([[[1.0, float("inf"), 2.0]]], device=device)
+    assert F.interpolate(x, 2, mode="linear", align_corners=True).tolist() == [[[1.0, 2.0]]]
+
+
+def test_max_pooling_is_undone_with_its_indices(device: ph.Device) -> None:
+    x = array(2, 3, 6, 8)
+    values, places = nn.MaxPool2d(2, return_indices=True)(ph.tensor(x, device=device))
+    expected, at = T.MaxPool2d(2, return_indices=True)(torch.tensor(x))
+    assert places.tolist() == at.tolist()
+    close(nn.MaxUnpool2d(2)(values, places), T.MaxUnpool2d(2)(expected, at))
+
+
+def test_fractional_pooling_takes_pytorchs_samples(device: ph.Device) -> None:
+    x, samples = array(2, 3, 9, 11), np.random.default_rng(0).uniform(0, 1, (2, 3, 2)).astype(np.float32)
+    expected, at = T.FractionalMaxPool2d(2, (4, 6), return_indices=True, _random_samples=torch.tensor(samples))(
+        torch.tensor(x)
+    )
+    drawn = ph.tensor(samples, device=device)
+    values, places = nn.FractionalMaxPool2d(2, (4, 6), return_indices=True, _random_samples=drawn)(
+        ph.tensor(x, device=device)
+    )
+    close(values, expected)
+    assert places.tolist() == at.tolist()
+
+
+@pytest.mark.parametrize("align", [True, False])
+def test_a_spatial_transformer_samples_and_learns_as_in_pytorch(device: ph.Device, align: bool) -> None:
+    x, theta = array(2, 3, 5, 6), array(2, 2, 3, scale=0.7)
+    mine = [ph.tensor(v, device=device, requires_grad=True) for v in (x, theta)]
+    other = [torch.tensor(v, requires_grad=True) for v in (x, theta)]
+    ours = F.grid_sample(
+        mine[0], F.affine_grid(mine[1], (2, 3, 4, 7), align), padding_mode="border", align_corners=align
+    )
+    grid = torch.nn.functional.affine_grid(other[1], [2, 3, 4, 7], align)
+    theirs = torch.nn.functional.grid_sample(other[0], grid, padding_mode="border", align_corners=align)
+    close(ours, theirs)
+    ours.square().sum().backward()
+    theirs.square().sum().backward()
+    for a, b in zip(mine, other, strict=True):
+        close(a.grad, b.grad, 1e-4)
