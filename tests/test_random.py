@@ -93,3 +93,26 @@ def test_permutations(device: ph.Device) -> None:
     assert ph.randperm(0, device=device).shape == (0,)
     firsts = np.bincount([Generator(s).permutation(5)[0] for s in range(2000)], minlength=5)
     assert stats.chisquare(firsts).pvalue > 1e-4
+
+
+def test_normal_numbers_have_the_same_bits_on_every_device(device: ph.Device) -> None:
+    for dtype in (ph.float32, ph.float16, ph.float64):
+        if dtype in device.capabilities.storage:
+            drawn = [ph.randn(1003, dtype=dtype, generator=Generator(4), device=d).numpy() for d in (device, "numpy")]
+            np.testing.assert_array_equal(*[d.view(f"u{dtype.itemsize}") for d in drawn])
+    first = ph.randn(4, generator=Generator(0), device=device).tolist()
+    assert [v.hex() for v in first] == NORMAL
+
+
+def test_permutations_and_dropout_masks_are_the_same_on_every_device(device: ph.Device) -> None:
+    orders = [ph.randperm(50, generator=Generator(4), device=d).tolist() for d in (device, "numpy")]
+    assert orders[0] == orders[1]
+    masks = []
+    for d in (device, "numpy"):
+        ph.manual_seed(8)
+        masks.append(ph.nn.functional.dropout(ph.ones(501, device=d), 0.3).tolist())
+    assert masks[0] == masks[1]
+
+
+NORMAL = ["0x1.05f4a00000000p-2", "-0x1.3769e00000000p-2", "-0x1.70b9000000000p-1", "-0x1.403c480000000p+0"]
+"""The first four numbers of seed 0."""

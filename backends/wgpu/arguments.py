@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from polyhal.backends.common.launching.kernel_arguments import ArgumentBinder, Constant, Number
 from polyhal.backends.common.launching.kernel_signature import KernelParameter, KernelSignature
-from polyhal.backends.common.launching.launch import Arguments, ScalarType, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, ScalarType, Table, Tensor, Workspace
 
 _OFFSET = "o_"
 
@@ -27,6 +27,8 @@ class BoundArguments:
     """What the bindings and the members of `Parameters` are bound to, both in the shader's order."""
 
     buffers: tuple[Tensor | Workspace, ...]
+    tables: tuple[Table, ...]
+    """Bound after all buffers."""
     members: tuple[Offset | Number | Constant, ...]
 
 
@@ -43,7 +45,17 @@ class _ShaderBinder(ArgumentBinder):
 
     def bound(self) -> BoundArguments:
         parameters = self.signature.parameters
-        buffers = {p.name: self._buffer(p) for p in parameters if p.kind == "global"}
+        buffers: dict[str, Tensor | Workspace] = {}
+        tables: list[Table] = []
+        for p in parameters:
+            if p.kind == "global":
+                value = self._buffer(p)
+                if isinstance(value, Table):
+                    tables.append(value)
+                elif tables:
+                    raise self.error(p.name, "follows a table", "tables to be bound last")
+                else:
+                    buffers[p.name] = value
         bindings = {_OFFSET + name: binding for binding, name in enumerate(buffers)}
         members: list[Offset | Number | Constant] = []
         for p in parameters:
@@ -60,13 +72,13 @@ class _ShaderBinder(ArgumentBinder):
             if isinstance(buffer, Tensor) and _OFFSET + name not in self.signature.names:
                 raise self.error(name, "is a tensor", f"a member {_OFFSET}{name}: u32 of Parameters")
         self.check_all_taken()
-        return BoundArguments(tuple(buffers.values()), tuple(members))
+        return BoundArguments(tuple(buffers.values()), tuple(tables), tuple(members))
 
     def fits(self, value: float, kind: ScalarType) -> bool:
         return isinstance(value, int) if kind in ("uint", "ulong") else super().fits(value, kind)
 
-    def _buffer(self, parameter: KernelParameter) -> Tensor | Workspace:
+    def _buffer(self, parameter: KernelParameter) -> Tensor | Workspace | Table:
         value = self.take(parameter)
-        if isinstance(value, (Tensor, Workspace)):
+        if isinstance(value, (Tensor, Workspace, Table)):
             return value
         raise self.error(parameter.name, f"is {value!r}", "a tensor or workspace")

@@ -10,8 +10,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from polyhal.backends.common.launching.kernel_arguments import Number
-from polyhal.backends.common.launching.launch import Tensor
+from polyhal.backends.common.launching.launch import Table, Tensor
 from polyhal.backends.wgpu.arguments import BoundArguments, Offset
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.shader import Pipeline
@@ -64,6 +66,7 @@ class DispatchLaunch:
         "_pipeline",
         "_runtime",
         "_struct",
+        "_tables",
         "_template",
         "_tensors",
         "name",
@@ -107,6 +110,7 @@ class DispatchLaunch:
         self._tensors = tuple(tensors)
         self._numbers = tuple(numbers)
         self._buffers = tuple((b.index, isinstance(b, Tensor)) for b in arguments.buffers)
+        self._tables = [_upload(runtime, table) for table in arguments.tables]
         self._struct = struct.Struct(codes)
         self._packed = b"" if numbers or not template else self._struct.pack(*template)
         self._groups: dict[Any, tuple[Pipeline, Any]] = {}
@@ -121,6 +125,8 @@ class DispatchLaunch:
     def prepare(self, args: Sequence[Any]) -> Dispatch:
         """Return pipeline, bind group, parameters and groups along each axis for these arguments."""
         allocations = [args[index].handle if tensor else args[index] for index, tensor in self._buffers]
+        if self._tables:
+            allocations += self._tables
         for allocation in allocations:
             if allocation.exceeds_binding:
                 return self._windowed(args, allocations)
@@ -194,6 +200,14 @@ class DispatchLaunch:
         """Return whether a buffer that the kernel writes is bound a second time."""
         keys = [a.key for a in allocations]
         return any(keys.count(keys[i]) > 1 for i in self._pipeline.written)
+
+
+def _upload(runtime: Runtime, table: Table) -> Allocation:
+    """Memory that holds a table. The launch owns it."""
+    data = np.array(table.values or (0,), np.int32)
+    allocation = runtime.memory.allocate(data.nbytes)
+    runtime.memory.write(memoryview(data.tobytes()), allocation, 0)
+    return allocation
 
 
 def _extent(ref: Any) -> tuple[int, int]:

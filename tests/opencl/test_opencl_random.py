@@ -16,6 +16,7 @@ from polyhal.hal import dtypes
 def test_bits_and_uniform_are_exact(device: Any, shape: tuple[int, ...], seed: int, offset: int) -> None:
     check(device, "random_bits", [seed, offset], shape=shape)
     check(device, "uniform", [seed, offset], ulps=0, shape=shape, dtype=dtypes.float32)
+    check(device, "normal", [seed, offset], ulps=0, shape=shape, dtype=dtypes.float32)
 
 
 def test_normal(device: Any) -> None:

@@ -29,7 +29,6 @@ from polyhal.hal.ops.layout.creation import arange, broadcast_scalar
 from polyhal.hal.ops.layout.regions import stack
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import infer_same, reshape
-from polyhal.hal.ops.pointwise.exponential import log, sqrt
 from polyhal.hal.ops.pointwise.logic import (
     bitwise_and,
     bitwise_left_shift,
@@ -40,7 +39,6 @@ from polyhal.hal.ops.pointwise.logic import (
     less,
 )
 from polyhal.hal.ops.pointwise.selection import where
-from polyhal.hal.ops.pointwise.trigonometry import cos, sin
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -78,9 +76,15 @@ def _words(number: Any) -> tuple[Any, Any]:
     return low, bitwise_right_shift(wide, 32).cast(dtype=dtypes.uint32)
 
 
-def _multiply(a: Any, constant: int) -> tuple[Any, Any]:
-    """The high and the low word of a 32-bit product, from 16-bit halves: the contract has no wide multiplication."""
-    high, low = constant >> 16, constant & 0xFFFF
+def multiply_words(a: Any, b: Any) -> tuple[Any, Any]:
+    """The high and the low word of a 32-bit product, from 16-bit halves: the contract has no wide multiplication.
+
+    `b` is a tensor or a number.
+    """
+    if isinstance(b, int):
+        high, low = b >> 16, b & 0xFFFF
+    else:
+        high, low = bitwise_right_shift(b, 16), bitwise_and(b, 0xFFFF)
     a_low, a_high = bitwise_and(a, 0xFFFF), bitwise_right_shift(a, 16)
     ll, lh, hl, hh = a_low * low, a_low * high, a_high * low, a_high * high
     middle = bitwise_right_shift(ll, 16) + bitwise_and(lh, 0xFFFF) + bitwise_and(hl, 0xFFFF)
@@ -98,8 +102,8 @@ def _random_bits_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...]) -
     c3 = c2
     k0, k1 = _words(seed)
     for i in range(_ROUNDS):
-        high0, low0 = _multiply(c0, _MULTIPLIERS[0])
-        high1, low1 = _multiply(c2, _MULTIPLIERS[1])
+        high0, low0 = multiply_words(c0, _MULTIPLIERS[0])
+        high1, low1 = multiply_words(c2, _MULTIPLIERS[1])
         c0, c1 = bitwise_xor(bitwise_xor(high1, c1), k0), low1
         c2, c3 = bitwise_xor(bitwise_xor(high0, c3), k1), low0
         if i + 1 < _ROUNDS:
@@ -119,7 +123,7 @@ _SAMPLES: list[tuple[int, int, tuple[int, ...]]] = [
 """Seeds, offsets and shapes; one counter crosses a word."""
 
 
-def _random(
+def declare_random(
     reference: Callable[..., Any], *, name: str, decompose: Callable[..., Any], tolerance: Tolerance
 ) -> OpFunction:
     """Declare an op of seed and offset that creates a tensor of `shape` and, if the reference takes one, a float `dtype`."""
@@ -155,13 +159,20 @@ def _random(
     )
 
 
-def _random_bits(seed: int, offset: int, *, shape: Any) -> Any:
-    """Uniformly distributed uint32 words; element i is word i % 4 of block `offset + i // 4` under key `seed`."""
+def words_of(seed: int, offset: int, shape: Any) -> np.ndarray:
+    """The words that a random op of `shape` draws, in NumPy."""
     size = math.prod(shape)
     return philox(int(seed), int(offset), blocks_for(size)).reshape(-1)[:size].reshape(shape)
 
 
-random_bits = _random(_random_bits, name="random_bits", decompose=_random_bits_decomposed, tolerance=Tolerance(0.0))
+def _random_bits(seed: int, offset: int, *, shape: Any) -> Any:
+    """Uniformly distributed uint32 words; element i is word i % 4 of block `offset + i // 4` under key `seed`."""
+    return words_of(seed, offset, shape)
+
+
+random_bits = declare_random(
+    _random_bits, name="random_bits", decompose=_random_bits_decomposed, tolerance=Tolerance(0.0)
+)
 
 
 def _uniform(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
@@ -174,39 +185,7 @@ def _uniform_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype
     return bitwise_right_shift(random_bits(seed, offset, shape), 8).cast(dtype=dtypes.float32) * 2.0**-24
 
 
-uniform = _random(_uniform, name="uniform", decompose=_uniform_decomposed, tolerance=Tolerance(0.0))
-
-
-def _normal(seed: int, offset: int, *, shape: Any, dtype: Any = dtypes.float32) -> Any:
-    """Standard normal numbers, from pairs of words by the Box-Muller transform."""
-    size = math.prod(shape)
-    words = philox(int(seed), int(offset), blocks_for(size)).reshape(-1, 2, 2)
-    # Numbers in (0, 1], so that the logarithm is finite.
-    u = ((words[:, :, 0] >> np.uint32(8)).astype(np.float64) + 1) * 2.0**-24
-    angle = 2 * math.pi * ((words[:, :, 1] >> np.uint32(8)).astype(np.float64) * 2.0**-24)
-    radius = np.sqrt(-2 * np.log(u))
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2).reshape(-1)[:size].reshape(shape)
-
-
-def _normal_decomposed(seed: Any, offset: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
-    size = math.prod(shape)
-    pairs = reshape(random_bits(seed, offset, (blocks_for(size) * 4,)), (-1, 2))
-    shifted = bitwise_right_shift(pairs, 8).cast(dtype=dtypes.float32)
-    n = shifted.shape[0]
-    u = reshape(slice_(shifted, (0, 0), (n, 1), (1, 1)), (n,)) * 2.0**-24 + 2.0**-24
-    angle = reshape(slice_(shifted, (0, 1), (n, 1), (1, 1)), (n,)) * (2 * math.pi * 2.0**-24)
-    radius = sqrt(log(u) * -2.0)
-    values = reshape(stack([radius * cos(angle), radius * sin(angle)], 1), (n * 2,))
-    return reshape(slice_(values, (0,), (size,), (1,)), shape)
-
-
-normal = _random(
-    _normal,
-    name="normal",
-    decompose=_normal_decomposed,
-    # The radius is at most 5.8; sine and cosine of a rounded angle are off by a few units at 1.
-    tolerance=Tolerance(16.0, floor=4.0),
-)
+uniform = declare_random(_uniform, name="uniform", decompose=_uniform_decomposed, tolerance=Tolerance(0.0))
 
 
 def dropout_threshold(p: float) -> int:

@@ -1,10 +1,10 @@
-// The same random bits and uniform numbers as pointwise/random.cl, for CPUs: each work-item computes `each` times WIDTH Philox
+// The same numbers as pointwise/random.cl, for CPUs: each work-item computes `each` times WIDTH Philox
 // blocks side by side in vector lanes.
 
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
 #endif
-// 0: random bits; 1: uniform in [0, 1).
+// 0: random bits; 1: uniform in [0, 1); 2: standard normal.
 #ifndef DISTRIBUTION
 #define DISTRIBUTION 1
 #endif
@@ -19,13 +19,22 @@
 #if DISTRIBUTION == 0
 #define NUMBERS(words) (words)
 #define NUMBER(word) (word)
+#elif DISTRIBUTION == 2
+#include "lib/normal_vector.h"
+#define NUMBERS(words) CONVERT(COMPUTE(OUT_DTYPE), normal_quantiles(words, (__global const int4 *)table))
+#define NUMBER(word) normal_quantile(word, (__global const int4 *)table)
 #else
 #define NUMBERS(words) CONVERT(COMPUTE(OUT_DTYPE), CONVERT(float, (words) >> 8) * 0x1p-24f)
 #define NUMBER(word) ((float)((word) >> 8) * 0x1p-24f)
 #endif
 
 __kernel NO_AUTOVEC void pointwise_cpu_random(__global STORAGE(OUT_DTYPE) *out, const ulong out_offset,
-                                              const ulong size, const ulong seed, const ulong counter, const uint each) {
+                                              const ulong size, const ulong seed, const ulong counter, const uint each
+#if DISTRIBUTION == 2
+                                              ,
+                                              __global const int *table
+#endif
+) {
     const ulong start = (ulong)get_global_id(0) * each * 4 * WIDTH;
     const ulong end = min(start + (ulong)each * 4 * WIDTH, size);
     out += out_offset;

@@ -3,7 +3,7 @@
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
 #endif
-// 0: random bits; 1: uniform in [0, 1); 2: standard normal, by the Box-Muller transform.
+// 0: random bits; 1: uniform in [0, 1); 2: standard normal.
 #ifndef DISTRIBUTION
 #define DISTRIBUTION 1
 #endif
@@ -14,9 +14,15 @@
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "lib/philox.h"
+#include "lib/normal.h"
 
 __kernel void pointwise_random(__global STORAGE(OUT_DTYPE) *out, const ulong out_offset, const ulong size, const ulong seed,
-                               const ulong counter) {
+                               const ulong counter
+#if DISTRIBUTION == 2
+                               ,
+                               __global const int *table
+#endif
+) {
     const ulong first = (ulong)get_global_id(0) * 4;
     if (first >= size) return;
     uint words[4];
@@ -28,15 +34,9 @@ __kernel void pointwise_random(__global STORAGE(OUT_DTYPE) *out, const ulong out
 #pragma unroll
     for (uint i = 0; i < 4; i++) values[i] = (float)(words[i] >> 8) * 0x1p-24f;
 #else
-    // The first word of a pair becomes a number in (0, 1], so that its logarithm is finite.
     float values[4];
 #pragma unroll
-    for (uint i = 0; i < 4; i += 2) {
-        const float radius = sqrt(-2.0f * log((float)((words[i] >> 8) + 1) * 0x1p-24f));
-        const float turns = (float)(words[i + 1] >> 8) * 0x1p-23f;
-        values[i] = radius * cospi(turns);
-        values[i + 1] = radius * sinpi(turns);
-    }
+    for (uint i = 0; i < 4; i++) values[i] = normal_quantile(words[i], (__global const int4 *)table);
 #endif
     out += out_offset + first;
     const ulong left = size - first;

@@ -10,10 +10,11 @@ from typing import Any
 
 from polyhal.backends.common.codegen.templating import Definitions
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Scalar, Table, Tensor
 from polyhal.backends.opencl.lowering.support.rows import real_type
 from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
+from polyhal.hal.ops.random.normal_table import COEFFICIENTS
 from polyhal.hal.ops.random.philox import dropout_threshold
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
@@ -42,7 +43,9 @@ def _lowering(op: str) -> Callable[..., Launch | Declined]:
             "ALIGNED": out.aligned and not runtime.features.cpu,
         }  # fmt: skip
         args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "counter": Scalar(1)}
-        if op != "normal" and (width := _blocks_per_vector(runtime)):
+        if op == "normal":
+            args = {**args, "table": Table(COEFFICIENTS)}
+        if width := _blocks_per_vector(runtime):
             return _launch_cpu(runtime, "pointwise/cpu_random", definitions | {"WIDTH": width}, args, out.size)
         group = runtime.features.group_size
         return runtime.launch("pointwise/random", definitions, args, (ceil_div(out.size, _WORDS),), (group,))

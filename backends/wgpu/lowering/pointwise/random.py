@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Scalar, Table, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.wgpu.lowering.support.windows import too_large
 from polyhal.backends.wgpu.runtime import Runtime
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
+from polyhal.hal.ops.random.normal_table import COEFFICIENTS
 from polyhal.hal.ops.random.philox import blocks_for, dropout_threshold
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
@@ -40,6 +41,8 @@ def _lowering(op: str) -> LoweringFunction:
         size = runtime.features.group_size
         definitions = {"DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op], "GROUP": size}
         args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "offset": Scalar(1)}
+        if op == "normal":
+            args = {**args, "table": Table(COEFFICIENTS)}
         return runtime.launch("pointwise/random", definitions, args, ceil_div(blocks_for(out.size), size))
 
     return lower

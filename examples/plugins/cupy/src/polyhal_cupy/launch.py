@@ -13,7 +13,7 @@ import numpy as np
 
 from polyhal.backends.common.launching.kernel_arguments import Bound, Constant, Number, bind
 from polyhal.backends.common.launching.kernel_signature import NUMPY_TYPES, KernelSignature
-from polyhal.backends.common.launching.launch import Arguments, Tensor, Workspace
+from polyhal.backends.common.launching.launch import Arguments, Table, Tensor, Workspace
 
 if TYPE_CHECKING:
     from polyhal_cupy.runtime import Runtime
@@ -39,20 +39,32 @@ def address(argument: Any) -> int:
     return argument.handle + argument.offset * argument.spec.dtype.itemsize  # type: ignore[no-any-return]
 
 
+def _upload(table: Table) -> Any:
+    """A table in the memory of the current device."""
+    import cupy
+
+    return cupy.asarray(np.array(table.values or (0,), np.int32))
+
+
 class ArgumentValues:
     """The values of a kernel's parameters, from the arguments of an op."""
 
-    __slots__ = ("_numbers", "_pointers", "_template")
+    __slots__ = ("_numbers", "_pointers", "_tables", "_template")
 
     def __init__(self, parameters: Sequence[Bound]) -> None:
         self._template: list[Any] = [None] * len(parameters)
         self._pointers: list[tuple[int, int]] = []
+        self._tables: list[Any] = []
+        """Arrays that the launch keeps alive."""
         self._numbers: list[tuple[int, int, Callable[[Any], Any]]] = []
         for place, p in enumerate(parameters):
             if isinstance(p, Tensor | Workspace):
                 self._pointers.append((place, p.index))
             elif isinstance(p, Number):
                 self._numbers.append((place, p.index, _CONVERTERS[p.type]))
+            elif isinstance(p, Table):
+                self._tables.append(_upload(p))
+                self._template[place] = self._tables[-1].data.ptr
             elif isinstance(p, Constant):
                 self._template[place] = NUMPY_TYPES[p.type](p.value)
             else:

@@ -3,7 +3,7 @@
 #ifndef OUT_DTYPE
 #define OUT_DTYPE float32
 #endif
-// 0: the words themselves; 1: uniform in [0, 1); 2: standard normal, two elements from two words.
+// 0: the words themselves; 1: uniform in [0, 1); 2: standard normal.
 #ifndef DISTRIBUTION
 #define DISTRIBUTION 1
 #endif
@@ -12,22 +12,22 @@
 #endif
 #include "lib/dtypes.cuh"
 #include "lib/philox.cuh"
+#include "lib/normal.cuh"
 
-KERNEL random(OUT_DTYPE *out, const uint64 size, const uint64 seed, const uint64 offset) {
+KERNEL random(OUT_DTYPE *out, const uint64 size, const uint64 seed, const uint64 offset
+#if DISTRIBUTION == 2
+              ,
+              const int32 *table
+#endif
+) {
     const uint64 item = (uint64)blockIdx.x * BLOCK + threadIdx.x, first = item * 4;
     if (first >= size) return;
     uint32 words[4];
     philox(offset + item, seed, words);
     Register<OUT_DTYPE> values[4];
 #if DISTRIBUTION == 2
-    // Box and Muller. The first word of a pair is mapped to (0, 1], so that its logarithm is finite.
 #pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        const float radius = sqrtf(-2.0f * logf((float)((words[i] >> 8) + 1) * 0x1p-24f));
-        const float angle = (float)(words[i + 1] >> 8) * 0x1p-23f;
-        values[i] = radius * cospif(angle);
-        values[i + 1] = radius * sinpif(angle);
-    }
+    for (int i = 0; i < 4; i++) values[i] = normal_quantile(words[i], table);
 #elif DISTRIBUTION == 1
 #pragma unroll
     for (int i = 0; i < 4; i++) values[i] = (float)(words[i] >> 8) * 0x1p-24f;

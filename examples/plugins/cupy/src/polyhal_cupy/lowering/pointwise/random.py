@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
-from polyhal.backends.common.launching.launch import Arguments, Scalar, Tensor
+from polyhal.backends.common.launching.launch import Arguments, Scalar, Table, Tensor
 from polyhal.backends.common.launching.table import LoweringFunction
 from polyhal.backends.common.problems.norm import Inputs
 from polyhal.hal.layout import ScalarSpec, Spec, collapse
+from polyhal.hal.ops.random.normal_table import COEFFICIENTS
 from polyhal.hal.protocol import Declined, Launch
 from polyhal_cupy.lowering.support import rows
 from polyhal_cupy.runtime import Runtime
@@ -32,6 +33,8 @@ def _lowering(op: str) -> LoweringFunction:
             "OUT_DTYPE": out.dtype.name, "DISTRIBUTION": _DISTRIBUTIONS[op], "BLOCK": _BLOCK
         }  # fmt: skip
         args: Arguments = {"out": Tensor(2), "size": out.size, "seed": Scalar(0), "offset": Scalar(1)}
+        if op == "normal":
+            args = {**args, "table": Table(COEFFICIENTS)}
         return runtime.launch(op, "pointwise/random", definitions, args, ceil_div(out.size, _WORDS * _BLOCK), _BLOCK)
 
     return lower
