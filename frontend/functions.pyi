@@ -86,8 +86,8 @@ def argmax(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., kee
 def argmin(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
 
-def argsort(x: Any, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Tensor:
-    """Positions (int64) that sort `x` along `axis`; equal elements keep their order. NaN counts as the largest."""
+def argsort(x: Any, axis: int = ..., descending: bool = ..., stable: bool = ..., *, dim: Any = ...) -> Tensor:
+    """Positions (int64) that sort `x` along `axis`, always stably: equal elements keep their order. NaN counts as largest."""
 
 def asin(x: Any) -> Tensor:
     """Inverse sine, in radians."""
@@ -117,6 +117,9 @@ def avg_pool2d(
 
 def baddbmm(x: Any, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
     """`beta * x + alpha * batch1 @ batch2` of batches of matrices. With `beta` 0, `x` is ignored."""
+
+def bincount(x: Any, weights: Any = ..., minlength: int = ...) -> Tensor:
+    """How often each number from 0 to the largest occurs in the vector `x` of integers, or the sum of its `weights`."""
 
 def bitwise_and(x: Any, y: Any) -> Tensor:
     """Bits set in both."""
@@ -148,11 +151,17 @@ def bmm(x: Any, mat2: Any) -> Tensor:
 def broadcast_to(x: Any, shape: Any) -> Tensor:
     """The tensor stretched to `shape` under NumPy's rules. A view."""
 
+def bucketize(x: Any, boundaries: Any, *, out_int32: bool = ..., right: bool = ...) -> Tensor:
+    """The number (int64) of the bucket of each element: how many of the sorted `boundaries` are below it."""
+
 def cast(x: Any, dtype: Any) -> Tensor:
     """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
 
 def cat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
     """Tensors joined along an existing axis."""
+
+def cdist(x1: Any, x2: Any, p: float = ..., compute_mode: str = ...) -> Tensor:
+    """p-norms of the differences between rows of `x1` (..., P, M) and of `x2` (..., R, M): (..., P, R)."""
 
 def ceil(x: Any) -> Tensor:
     """Smallest integer not below `x`."""
@@ -198,14 +207,23 @@ def copy(x: Any) -> Tensor:
 def copysign(x: Any, y: Any) -> Tensor:
     """The magnitude of `x` with the sign of `y`."""
 
+def corrcoef(x: Any) -> Tensor:
+    """Correlation coefficients, -1 to 1, of the variables in the rows of `x` (variables, observations)."""
+
 def cos(x: Any) -> Tensor:
     """Cosine of `x` radians."""
 
 def cosh(x: Any) -> Tensor:
     """Hyperbolic cosine."""
 
+def cosine_similarity(x1: Any, x2: Any, dim: int = ..., eps: float = ...) -> Tensor:
+    """The scalar product along `dim`, divided by both 2-norms (each at least `eps`). Operands are broadcast."""
+
 def count_nonzero(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """How many elements over `axis` are not 0 (int64)."""
+
+def cov(x: Any, *, correction: float = ..., fweights: Any = ..., aweights: Any = ...) -> Tensor:
+    """Covariance matrix of the variables in the rows of `x` (variables, observations); of one variable, its variance."""
 
 def cross(x: Any, other: Any, dim: int | None = ...) -> Tensor:
     """The cross product along `dim`, by default the first axis of length 3, as in PyTorch."""
@@ -222,8 +240,14 @@ def cumprod(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Ten
 def cumsum(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
 
+def cumulative_trapezoid(y: Any, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Tensor:
+    """Integrals up to each element but the first; see `trapezoid`."""
+
 def deg2rad(x: Any) -> Tensor:
     """Degrees as radians."""
+
+def diff(x: Any, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
+    """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
 
 def dist(x: Any, other: Any, p: float = ...) -> Tensor:
     """p-norm of `x - other`, which are broadcast."""
@@ -317,6 +341,11 @@ def gelu(x: Any, approximate: str = ...) -> Tensor:
 def glu(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Gated linear unit: the first half along `axis` times the sigmoid of the second. Raises ValueError for an odd length."""
 
+def gradient(
+    x: Any, *, spacing: Any = ..., axis: Any = ..., edge_order: int = ..., dim: Any = ...
+) -> tuple[Tensor, ...]:
+    """Derivatives along each axis by central differences, of second order inside and of `edge_order` 1 or 2 at both ends."""
+
 def greater(x: Any, y: Any) -> Tensor:
     """True where `x > y`."""
 
@@ -341,6 +370,15 @@ def hardtanh(x: Any, min_val: Any = ..., max_val: Any = ...) -> Tensor:
 def heaviside(x: Any, values: Any) -> Tensor:
     """1 where `x` is positive, `values` where it is 0, else 0."""
 
+def histc(x: Any, bins: int = ..., min: float = ..., max: float = ...) -> Tensor:
+    """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`."""
+
+def histogram(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Tensor, ...]:
+    """Counts of elements by bin, and the edges of the bins."""
+
+def histogramdd(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Tensor, ...]:
+    """Counts of points (..., D) by bins in D dimensions, and the edges of each dimension."""
+
 def hypot(x: Any, y: Any) -> Tensor:
     """`sqrt(x * x + y * y)` without overflow."""
 
@@ -352,6 +390,9 @@ def isclose(x: Any, y: Any, rtol: float = ..., atol: float = ..., equal_nan: boo
 
 def isfinite(x: Any) -> Tensor:
     """True where `x` is neither infinite nor NaN."""
+
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = ..., invert: bool = ...) -> Tensor:
+    """Whether each element occurs among `test_elements`; with `invert`, whether it does not. Either may be a number."""
 
 def isinf(x: Any) -> Tensor:
     """True where `x` is infinite."""
@@ -541,6 +582,12 @@ def outer(x: Any, vec2: Any) -> Tensor:
 def pad(x: Any, widths: Any, value: Any = ...) -> Tensor:
     """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
 
+def pairwise_distance(x1: Any, x2: Any, p: float = ..., eps: float = ..., keepdim: bool = ...) -> Tensor:
+    """p-norm along the last axis of `x1 - x2 + eps`, which are broadcast."""
+
+def pdist(x: Any, p: float = ...) -> Tensor:
+    """p-norms of the differences between all pairs of rows of `x` (N, M), in the order of the upper triangle."""
+
 def permute(x: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The tensor with axis `axes[i]` at position i. A view."""
 
@@ -594,6 +641,11 @@ def rsqrt(x: Any) -> Tensor:
 def rsub(x: Any, y: Any, *, alpha: float = ...) -> Tensor:
     """`y - alpha * x`."""
 
+def searchsorted(
+    sorted_sequence: Any, x: Any, *, out_int32: bool = ..., right: bool = ..., side: Any = ..., sorter: Any = ...
+) -> Tensor:
+    """Where to insert `x` into `sorted_sequence` (..., n) so that it stays sorted along its last axis (int64)."""
+
 def selu(x: Any) -> Tensor:
     """Scaled exponential linear unit, whose constants keep mean 0 and variance 1. Source: Klambauer et al., arXiv:1706.02515."""
 
@@ -630,8 +682,8 @@ def softshrink(x: Any, lambd: Any = ...) -> Tensor:
 def softsign(x: Any) -> Tensor:
     """`x / (1 + |x|)`."""
 
-def sort(x: Any, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Tensor:
-    """The elements along `axis` in ascending (or `descending`) order. NaN counts as the largest."""
+def sort(x: Any, axis: int = ..., descending: bool = ..., stable: bool = ..., *, dim: Any = ...) -> Tensor:
+    """The elements along `axis` in ascending (or `descending`) order, always stably. NaN counts as the largest."""
 
 def split(x: Any, sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
     """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
@@ -696,11 +748,19 @@ def tensordot(x: Any, y: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
 def threshold(x: Any, threshold: Any, value: Any) -> Tensor:
     """`x` where it is greater than `threshold`, else `value`."""
 
-def topk(x: Any, k: int, axis: int = ..., largest: bool = ..., *, dim: Any = ...) -> tuple[Tensor, Tensor]:
-    """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""
+def topk(
+    x: Any, k: int, axis: int = ..., largest: bool = ..., sorted: bool = ..., *, dim: Any = ...
+) -> tuple[Tensor, Tensor]:
+    """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order."""
 
 def transpose(x: Any, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
     """The tensor with two axes exchanged, the last two by default. A view."""
+
+def trapezoid(y: Any, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Tensor:
+    """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
+
+def trapz(y: Any, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Tensor:
+    """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
 
 def tril(x: Any, diagonal: int = ...) -> Tensor:
     """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
@@ -716,6 +776,14 @@ def trunc(x: Any) -> Tensor:
 
 def truncating_divide(x: Any, y: Any) -> Tensor:
     """Integer quotient rounded towards zero, as in C."""
+
+def unique(
+    x: Any, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...
+) -> Tensor:
+    """The distinct elements of `x`, or slices along `dim`, always sorted. Each NaN counts as another."""
+
+def unique_consecutive(x: Any, return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...) -> Tensor:
+    """`x`, flat or along `dim`, with one of each run of equal elements or slices; see `unique` for the other results."""
 
 def unsqueeze(x: Any, axis: int, *, dim: Any = ...) -> Tensor:
     """The tensor with a new axis of length 1 at position `axis`. A view."""

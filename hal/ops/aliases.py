@@ -27,6 +27,7 @@ ALIASES: dict[str, str] = {
     "neg": "negative",
     "sgn": "sign",
     "take_along_dim": "take_along_axis",
+    "trapz": "trapezoid",
     "true_divide": "divide",
 }
 """Alias and the name it stands for."""

@@ -100,8 +100,8 @@ class Methods:
         """Position of the first largest element over one axis or all; a NaN counts as largest."""
     def argmin(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
-    def argsort(self, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Self:
-        """Positions (int64) that sort `x` along `axis`; equal elements keep their order. NaN counts as the largest."""
+    def argsort(self, axis: int = ..., descending: bool = ..., stable: bool = ..., *, dim: Any = ...) -> Self:
+        """Positions (int64) that sort `x` along `axis`, always stably: equal elements keep their order. NaN counts as largest."""
     def asin(self) -> Self:
         """Inverse sine, in radians."""
     def asinh(self) -> Self:
@@ -124,6 +124,8 @@ class Methods:
         """Mean of each window; padding counts as zeros, or not at all without `count_include_pad`."""
     def baddbmm(self, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
         """`beta * x + alpha * batch1 @ batch2` of batches of matrices. With `beta` 0, `x` is ignored."""
+    def bincount(self, weights: Any = ..., minlength: int = ...) -> Self:
+        """How often each number from 0 to the largest occurs in the vector `x` of integers, or the sum of its `weights`."""
     def bitwise_and(self, y: Any) -> Self:
         """Bits set in both."""
     def bitwise_invert(self) -> Self:
@@ -174,12 +176,16 @@ class Methods:
         """A new tensor with the same elements, in row-major order."""
     def copysign(self, y: Any) -> Self:
         """The magnitude of `x` with the sign of `y`."""
+    def corrcoef(self) -> Self:
+        """Correlation coefficients, -1 to 1, of the variables in the rows of `x` (variables, observations)."""
     def cos(self) -> Self:
         """Cosine of `x` radians."""
     def cosh(self) -> Self:
         """Hyperbolic cosine."""
     def count_nonzero(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """How many elements over `axis` are not 0 (int64)."""
+    def cov(self, *, correction: float = ..., fweights: Any = ..., aweights: Any = ...) -> Self:
+        """Covariance matrix of the variables in the rows of `x` (variables, observations); of one variable, its variance."""
     def cross(self, other: Any, dim: int | None = ...) -> Self:
         """The cross product along `dim`, by default the first axis of length 3, as in PyTorch."""
     def cummax(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, Self]:
@@ -190,8 +196,12 @@ class Methods:
         """Product of the elements up to and including each along `axis`. Integers and bool multiply in 64 bits."""
     def cumsum(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """Sum of the elements up to and including each along `axis`. Integers and bool sum in 64 bits."""
+    def cumulative_trapezoid(self, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Self:
+        """Integrals up to each element but the first; see `trapezoid`."""
     def deg2rad(self) -> Self:
         """Degrees as radians."""
+    def diff(self, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Self:
+        """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
     def dist(self, other: Any, p: float = ...) -> Self:
         """p-norm of `x - other`, which are broadcast."""
     def div(self, y: Any, *, rounding_mode: Any = ...) -> Self:
@@ -266,6 +276,10 @@ class Methods:
         """`x` limited to [`min_val`, `max_val`]; the gradient at the bounds is 0."""
     def heaviside(self, values: Any) -> Self:
         """1 where `x` is positive, `values` where it is 0, else 0."""
+    def histc(self, bins: int = ..., min: float = ..., max: float = ...) -> Self:
+        """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`."""
+    def histogram(self, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Self, ...]:
+        """Counts of elements by bin, and the edges of the bins."""
     def hypot(self, y: Any) -> Self:
         """`sqrt(x * x + y * y)` without overflow."""
     def inner(self, other: Any) -> Self:
@@ -462,8 +476,8 @@ class Methods:
         """`x` moved towards 0 by `lambd`; 0 within [-`lambd`, `lambd`]."""
     def softsign(self) -> Self:
         """`x / (1 + |x|)`."""
-    def sort(self, axis: int = ..., descending: bool = ..., *, dim: Any = ...) -> Self:
-        """The elements along `axis` in ascending (or `descending`) order. NaN counts as the largest."""
+    def sort(self, axis: int = ..., descending: bool = ..., stable: bool = ..., *, dim: Any = ...) -> Self:
+        """The elements along `axis` in ascending (or `descending`) order, always stably. NaN counts as the largest."""
     def split(self, sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
         """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
     def sqrt(self) -> Self:
@@ -500,10 +514,16 @@ class Methods:
         """The sums of products over pairs of axes."""
     def threshold(self, threshold: Any, value: Any) -> Self:
         """`x` where it is greater than `threshold`, else `value`."""
-    def topk(self, k: int, axis: int = ..., largest: bool = ..., *, dim: Any = ...) -> tuple[Self, Self]:
-        """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest."""
+    def topk(
+        self, k: int, axis: int = ..., largest: bool = ..., sorted: bool = ..., *, dim: Any = ...
+    ) -> tuple[Self, Self]:
+        """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order."""
     def transpose(self, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Self:
         """The tensor with two axes exchanged, the last two by default. A view."""
+    def trapezoid(self, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Self:
+        """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
+    def trapz(self, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Self:
+        """Integral of `y` along `axis` by the trapezoidal rule, over coordinates `x` or steps of `dx` (1 by default)."""
     def tril(self, diagonal: int = ...) -> Self:
         """The elements on and below diagonal number `diagonal` of the last two axes; zeros above."""
     def triu(self, diagonal: int = ...) -> Self:
@@ -514,6 +534,12 @@ class Methods:
         """`x` without its fraction."""
     def truncating_divide(self, y: Any) -> Self:
         """Integer quotient rounded towards zero, as in C."""
+    def unique(
+        self, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...
+    ) -> Self:
+        """The distinct elements of `x`, or slices along `dim`, always sorted. Each NaN counts as another."""
+    def unique_consecutive(self, return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...) -> Self:
+        """`x`, flat or along `dim`, with one of each run of equal elements or slices; see `unique` for the other results."""
     def unsqueeze(self, axis: int, *, dim: Any = ...) -> Self:
         """The tensor with a new axis of length 1 at position `axis`. A view."""
     def var(

@@ -10,6 +10,7 @@ from polyhal.nn.functional.activation import (
     sigmoid,
     silu,
     softmax,
+    softmin,
     softplus,
     tanh,
 )
@@ -30,6 +31,7 @@ from polyhal.nn.functional.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from polyhal.nn.functional.distance import cosine_similarity, pairwise_distance, pdist
 from polyhal.nn.functional.grid import affine_grid, grid_sample
 from polyhal.nn.functional.interpolation import interpolate, upsample, upsample_bilinear, upsample_nearest
 from polyhal.nn.functional.linear import embedding, linear, one_hot
@@ -66,13 +68,13 @@ from polyhal.nn.functional.unpooling import (
 
 __all__ = [
     "Reduction", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "affine_grid", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm",
-    "binary_cross_entropy_with_logits", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-    "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "elu", "embedding", "fold",
-    "fractional_max_pool2d", "fractional_max_pool3d", "gelu", "grid_sample", "group_norm", "interpolate", "l1_loss",
-    "layer_norm", "leaky_relu", "linear", "log_softmax", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d",
-    "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mse_loss", "nll_loss", "normalize",
-    "one_hot", "pad", "pixel_shuffle", "pixel_unshuffle", "relu", "rms_norm", "scaled_dot_product_attention", "sigmoid",
-    "silu", "smooth_l1_loss", "softmax", "softplus", "tanh", "unfold", "upsample", "upsample_bilinear",
-    "upsample_nearest",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "affine_grid", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "batch_norm", "binary_cross_entropy_with_logits", "channel_shuffle", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "cross_entropy", "dropout",
+    "elu", "embedding", "fold", "fractional_max_pool2d", "fractional_max_pool3d", "gelu", "grid_sample", "group_norm",
+    "interpolate", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "lp_pool1d", "lp_pool2d",
+    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mse_loss",
+    "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle",
+    "relu", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softmin",
+    "softplus", "tanh", "unfold", "upsample", "upsample_bilinear", "upsample_nearest",
 ]  # fmt: skip

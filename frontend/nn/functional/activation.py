@@ -53,14 +53,19 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     return ops.where(ops.less(threshold, scaled), x, smooth if beta == 1 else smooth * (1 / beta))
 
 
-def softmax(x: Tensor, dim: int = -1) -> Tensor:
-    """Exponentials divided by their sum along `dim`."""
-    return ops.softmax(x, dim)
+def softmax(x: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
+    """Exponentials divided by their sum along `dim`, by default the last axis; `dtype` casts `x` first."""
+    return ops.softmax(x, -1 if dim is None else dim, dtype)
 
 
-def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
-    """Logarithm of softmax along `dim`, accurate also for tiny probabilities."""
-    return ops.log_softmax(x, dim)
+def softmin(x: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
+    """Softmax of `-x`."""
+    return ops.softmax(-x, -1 if dim is None else dim, dtype)
+
+
+def log_softmax(x: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
+    """Logarithm of softmax along `dim`, accurate also for tiny probabilities; `dtype` casts `x` first."""
+    return ops.log_softmax(x, -1 if dim is None else dim, dtype)
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Tensor:

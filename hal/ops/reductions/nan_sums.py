@@ -38,9 +38,17 @@ nansum: OpFunction = reduction(
     autocast=Autocast.FLOAT32,
     casts=True,
 )
+
+
+def _np_nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    count = np.sum(~np.isnan(x), axis=axis, keepdims=keepdims)
+    with np.errstate(invalid="ignore"):
+        return np.nansum(x, axis=axis, keepdims=keepdims) / count.astype(np.asarray(x).dtype)
+
+
 nanmean: OpFunction = reduction(
     "nanmean",
-    lambda x, *, axis=None, keepdims=False: np.nanmean(x, axis=axis, keepdims=keepdims),
+    _np_nanmean,
     "Arithmetic mean over `axis` of the elements that are not NaN; NaN if there is none.",
     result=dtypes.to_float,
     empty=True,

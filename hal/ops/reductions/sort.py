@@ -182,24 +182,24 @@ sort_pairs: OpFunction = declare_along_axis(
 
 
 @composite()
-def sort(x: Any, axis: int = -1, descending: bool = False) -> Any:
-    """The elements along `axis` in ascending (or `descending`) order. NaN counts as the largest."""
+def sort(x: Any, axis: int = -1, descending: bool = False, stable: bool | None = True) -> Any:
+    """The elements along `axis` in ascending (or `descending`) order, always stably. NaN counts as the largest."""
     return sort_pairs(x, axis, descending)[0]
 
 
 @composite()
-def argsort(x: Any, axis: int = -1, descending: bool = False) -> Any:
-    """Positions (int64) that sort `x` along `axis`; equal elements keep their order. NaN counts as the largest."""
+def argsort(x: Any, axis: int = -1, descending: bool = False, stable: bool | None = True) -> Any:
+    """Positions (int64) that sort `x` along `axis`, always stably: equal elements keep their order. NaN counts as largest."""
     return sort_pairs(x, axis, descending)[1]
 
 
 # --- top k  ------------------------------------------------------------------------------------------------
 
 
-def _topk(x: Any, *, k: int, axis: int = -1, largest: bool = True) -> Any:
-    """The `k` largest (or smallest) elements along `axis` in order, and their positions (int64). NaN counts as the largest.
+def _topk(x: Any, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
+    """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order.
 
-    Equal elements keep their order.
+    Equal elements keep their order. NaN counts as the largest.
     """
     values, order = _sort_pairs(x, axis=axis, descending=largest)
     return np.take(values, np.arange(k), axis), np.take(order, np.arange(k), axis)
@@ -210,12 +210,12 @@ def _infer_topk(specs: Specs, params: dict[str, Any]) -> list[Output]:
     axis, k = params["axis"], params["k"]
     if not 0 <= k <= spec.shape[axis]:
         raise ValueError(f"k is {k}; expected 0 to {spec.shape[axis]}, the length of axis {axis}")
-    params["largest"] = bool(params["largest"])
+    params.update(largest=bool(params["largest"]), sorted=True)
     shape = (*spec.shape[:axis], k, *spec.shape[axis + 1 :])
     return [(spec.dtype, shape), (dtypes.int64, shape)]
 
 
-def _decomposed_topk(x: Any, *, k: int, axis: int, largest: bool) -> Any:
+def _decomposed_topk(x: Any, *, k: int, axis: int, largest: bool, sorted: bool) -> Any:  # noqa: A002
     results = []
     for result in sort_pairs(x, axis, largest):
         lengths = tuple(k if i == axis else n for i, n in enumerate(result.shape))
