@@ -38,8 +38,8 @@ from __future__ import annotations
 
 from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.opencl.lowering.attention import dispatch as attention
+from polyhal.backends.opencl.lowering.conv import banded_matmul, pooling
 from polyhal.backends.opencl.lowering.conv import dispatch as conv
-from polyhal.backends.opencl.lowering.conv import pooling
 from polyhal.backends.opencl.lowering.gather import dispatch as gather
 from polyhal.backends.opencl.lowering.gemm import dispatch as gemm
 from polyhal.backends.opencl.lowering.optim import optimizer
@@ -51,7 +51,7 @@ from polyhal.backends.opencl.lowering.sort import dispatch as sort
 
 _FAMILIES = (
     elementwise, fused, copy, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention, random, conv,
-    pooling, batch_norm, group_norm, scan, sort,
+    pooling, banded_matmul, batch_norm, group_norm, scan, sort,
 )  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from polyhal.backends.common.launching.table import LoweringFunction, merge
 from polyhal.backends.wgpu.lowering.attention import dispatch as attention
+from polyhal.backends.wgpu.lowering.conv import banded_matmul, pooling
 from polyhal.backends.wgpu.lowering.conv import dispatch as conv
-from polyhal.backends.wgpu.lowering.conv import pooling
 from polyhal.backends.wgpu.lowering.gather import along_axis, gather, scatter_add, store_rows
 from polyhal.backends.wgpu.lowering.gemm import dispatch as gemm
 from polyhal.backends.wgpu.lowering.optim import optimizer
@@ -32,7 +32,7 @@ from polyhal.backends.wgpu.lowering.rowwise import batch_norm, cross_entropy, no
 
 _FAMILIES = (
     elementwise, copy, gather, scatter_add, along_axis, store_rows, random, reduction, pooling, softmax, optimizer, gemm,
-    conv, norm, cross_entropy, batch_norm, attention,
+    conv, banded_matmul, norm, cross_entropy, batch_norm, attention,
 )  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""Resampling along an axis, as the product with a banded matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyhal.backends.common.launching.launch import Strided, Tensor
+from polyhal.backends.common.launching.table import LoweringFunction
+from polyhal.backends.common.problems.gather import outer_axis_inner
+from polyhal.backends.opencl.lowering.support.rows import real_type
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec, Launch
+
+
+def _banded_matmul(
+    runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
+) -> Launch | Declined:
+    x, starts, weights = inputs
+    (out,) = outputs
+    if not isinstance(x, Spec) or not isinstance(starts, Spec) or not isinstance(weights, Spec):
+        return Declined("an operand is a number")
+    if not starts.is_contiguous or not weights.is_contiguous:
+        return Declined("the matrix is not contiguous")
+    if (x.dtype.itemsize == 8) != (weights.dtype.itemsize == 8):
+        return Declined("x and the weights differ in precision")
+    merged = outer_axis_inner(x, params["axis"])
+    if merged is None:
+        return Declined("the axes beside the resampled one cannot be merged")
+    (outer, _, inner), strides = merged
+    rows, taps = weights.shape
+    if max(rows * inner, outer) >= 1 << 31:
+        return Declined("2^31 elements or more")
+    return runtime.launch(
+        "conv/banded_matmul",
+        {"DTYPE": out.dtype.name, "WEIGHT_DTYPE": weights.dtype.name, "REAL": real_type(out.dtype)},
+        {
+            "x": Strided(Tensor(0), dict(zip(("outer", "axis", "inner"), strides, strict=True))), "starts": Tensor(1),
+            "weights": Tensor(2), "out": Tensor(3), "rows": rows, "inner": inner, "taps": taps,
+        },
+        (rows * inner, outer), (runtime.features.group_size, 1), kernel="banded_matmul",
+    )  # fmt: skip
+
+
+LOWERINGS: dict[str, LoweringFunction] = {"banded_matmul": _banded_matmul}
