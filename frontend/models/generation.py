@@ -12,7 +12,7 @@ from polyhal.autograd import no_grad
 from polyhal.hal import dtypes
 from polyhal.hal.errors import message
 from polyhal.models.gpt import GPT
-from polyhal.nn.attention import KVCache
+from polyhal.nn.kv_cache import KVCache
 from polyhal.random import Generator
 from polyhal.steps.jit import jit
 from polyhal.tensor import Tensor

@@ -19,10 +19,12 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import functional as F
 from polyhal.nn import init
-from polyhal.nn.activation import Dropout
-from polyhal.nn.attention import KVCache, merge_heads, split_projection
 from polyhal.nn.container import ModuleDict, ModuleList
-from polyhal.nn.linear import Embedding, Linear
+from polyhal.nn.dropout import Dropout
+from polyhal.nn.embedding import Embedding
+from polyhal.nn.functional.multihead import merge_heads, split_projection
+from polyhal.nn.kv_cache import KVCache
+from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
 from polyhal.nn.norm import LayerNorm
 from polyhal.tensor import Tensor

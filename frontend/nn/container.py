@@ -25,8 +25,8 @@ class Sequential(Module):
                 raise TypeError(f"Sequential takes modules; item {i} is a {type(item).__name__}")
             self.add_module(str(i), item)
 
-    def forward(self, x: Any) -> Any:
-        modules = list(self)
+    def forward(self, input: Any) -> Any:
+        modules, x = list(self), input
         i = 0
         while i < len(modules):
             activation = _fusable_activation(modules[i], modules[i + 1]) if i + 1 < len(modules) else None
@@ -158,10 +158,13 @@ class ModuleDict(Module):
 
 
 class Identity(Module):
-    """Returns its input."""
+    """Returns its input; arguments of the constructor are ignored, so that it can stand for any layer."""
 
-    def forward(self, x: Any) -> Any:
-        return x
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        return input
 
 
 class Flatten(Module):
@@ -172,8 +175,8 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, x: Any) -> Any:
-        return x.flatten(self.start_dim, self.end_dim)
+    def forward(self, input: Any) -> Any:
+        return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"

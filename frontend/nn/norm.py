@@ -1,93 +1,14 @@
-"""Normalisation layers."""
+"""Layer norm, group norm, RMS norm and local response norm as modules."""
 
 from __future__ import annotations
 
 from polyhal.creation import ones, zeros
-from polyhal.hal import dtypes
 from polyhal.hal.device import Device
-from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import functional as F
+from polyhal.nn import init
 from polyhal.nn.module import Module
 from polyhal.nn.parameter import Parameter
 from polyhal.tensor import Tensor
-
-
-class _BatchNorm(Module):
-    """Batch norm over the axes listed in `_ndims`; see BatchNorm1d and BatchNorm2d."""
-
-    _ndims: tuple[int, ...] = ()
-    _expected = ""
-
-    running_mean: Tensor | None
-    running_var: Tensor | None
-    num_batches_tracked: Tensor | None
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> None:
-        super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
-        self.track_running_stats = track_running_stats
-        self.weight = Parameter(ones((num_features,), dtype, device)) if affine else None
-        self.bias = Parameter(zeros((num_features,), dtype, device)) if affine else None
-        target = Device(device)
-        # Not every device stores 64-bit integers.
-        counter = dtypes.int64 if dtypes.int64 in target.capabilities.storage else dtypes.int32
-        self.register_buffer("running_mean", zeros((num_features,), dtype, target) if track_running_stats else None)
-        self.register_buffer("running_var", ones((num_features,), dtype, target) if track_running_stats else None)
-        self.register_buffer("num_batches_tracked", zeros((), counter, target) if track_running_stats else None)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.ndim not in self._ndims or x.shape[1] != self.num_features:
-            raise ShapeError(
-                message(
-                    type(self).__name__, f"got shape {x.shape}", expected=self._expected.format(c=self.num_features)
-                )
-            )
-        momentum: float | Tensor = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:  # the average of all batches so far
-                momentum = self.num_batches_tracked.to(dtypes.float32).reciprocal()
-        batch = self.training or self.running_mean is None
-        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, batch, momentum, self.eps)
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
-        )
-
-
-class BatchNorm1d(_BatchNorm):
-    """Zero mean and unit variance per feature over the batch: (N, C) or (N, C, L), then scale and shift.
-
-    Training uses the batch's statistics and moves the running ones towards them by `momentum` (None: plain average);
-    evaluation uses the running ones. Source: Ioffe and Szegedy, arXiv:1502.03167.
-    """
-
-    _ndims = (2, 3)
-    _expected = "(N, {c}) or (N, {c}, L)"
-
-
-class BatchNorm2d(_BatchNorm):
-    """Zero mean and unit variance per channel over batch and image: (N, C, H, W), then scale and shift.
-
-    See BatchNorm1d.
-    """
-
-    _ndims = (4,)
-    _expected = "(N, {c}, H, W)"
 
 
 def _trailing(shape: int | tuple[int, ...] | list[int]) -> tuple[int, ...]:
@@ -116,11 +37,21 @@ class LayerNorm(Module):
         self.weight = Parameter(ones(self.normalized_shape, dtype, device)) if elementwise_affine else None
         self.bias = Parameter(zeros(self.normalized_shape, dtype, device)) if elementwise_affine and bias else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+    def reset_parameters(self) -> None:
+        """Set weights to 1 and biases to 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )
 
 
 class RMSNorm(Module):
@@ -140,8 +71,13 @@ class RMSNorm(Module):
         self.elementwise_affine = elementwise_affine
         self.weight = Parameter(ones(self.normalized_shape, dtype, device)) if elementwise_affine else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+    def reset_parameters(self) -> None:
+        """Set weights to 1."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
@@ -161,6 +97,8 @@ class GroupNorm(Module):
         affine: bool = True,
         device: Device | str | None = None,
         dtype: object = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
@@ -170,10 +108,37 @@ class GroupNorm(Module):
         self.eps = eps
         self.affine = affine
         self.weight = Parameter(ones((num_channels,), dtype, device)) if affine else None
-        self.bias = Parameter(zeros((num_channels,), dtype, device)) if affine else None
+        self.bias = Parameter(zeros((num_channels,), dtype, device)) if affine and bias else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+    def reset_parameters(self) -> None:
+        """Set weights to 1 and biases to 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class LocalResponseNorm(Module):
+    """Division by a power of the mean square over `size` neighbouring channels. Source: Krizhevsky et al., NIPS 2012."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -1,61 +1,39 @@
-"""Transformer encoder layers and position encodings."""
+"""Transformer encoders and decoders. Source: Vaswani et al., arXiv:1706.03762.
+
+As in PyTorch, True in a mask forbids a position and float masks are added; `is_causal` without a mask masks later
+positions, and with one is a hint that it does.
+"""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
+from typing import Any
 
-import numpy as np
-
+from polyhal import functions as ops
 from polyhal.hal import dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import functional as F
-from polyhal.nn.activation import Dropout
+from polyhal.nn import init
 from polyhal.nn.attention import MultiheadAttention
 from polyhal.nn.container import ModuleList
+from polyhal.nn.dropout import Dropout
 from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
 from polyhal.nn.norm import LayerNorm
 from polyhal.tensor import Tensor
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+Activation = str | Callable[[Tensor], Tensor]
 
 
-class PositionalEncoding(Module):
-    """Adds sines and cosines of the position to (N, L, E), then dropout.
-
-    Source: Vaswani et al., arXiv:1706.03762, 3.5.
-    """
-
-    table: Tensor
-
-    def __init__(
-        self,
-        embed_dim: int,
-        max_length: int = 5000,
-        dropout: float = 0.0,
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> None:
-        super().__init__()
-        self.dropout = Dropout(dropout)
-        self.max_length = max_length
-        angles = np.arange(max_length)[:, None] * np.exp(-math.log(10000.0) / embed_dim * np.arange(0, embed_dim, 2))
-        waves = np.zeros((max_length, embed_dim))
-        waves[:, 0::2] = np.sin(angles)
-        waves[:, 1::2] = np.cos(angles[:, : embed_dim // 2])
-        self.register_buffer("table", Tensor(waves, dtype=dtype or dtypes.float32, device=device), persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        length = x.shape[1]
-        if length > self.max_length:
-            raise ShapeError(
-                message("PositionalEncoding", f"{length} positions", expected=f"at most {self.max_length}")
-            )
-        out: Tensor = self.dropout(x + self.table[:length])
-        return out
+def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"activation {activation!r}; expected {' or '.join(_ACTIVATIONS)}, or a function")
+    return _ACTIVATIONS[activation]
 
 
 class TransformerEncoderLayer(Module):
@@ -71,7 +49,7 @@ class TransformerEncoderLayer(Module):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
+        activation: Activation = "relu",
         layer_norm_eps: float = 1e-5,
         batch_first: bool = False,
         norm_first: bool = False,
@@ -80,18 +58,18 @@ class TransformerEncoderLayer(Module):
         dtype: object = None,
     ) -> None:
         super().__init__()
-        if isinstance(activation, str) and activation not in _ACTIVATIONS:
-            raise ValueError(f"activation {activation!r}; expected {' or '.join(_ACTIVATIONS)}, or a function")
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first, device, dtype)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        chosen = _activation(activation)
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
-        self.activation = _ACTIVATIONS[activation] if isinstance(activation, str) else activation
+        self.activation = chosen
 
     def forward(
         self,
@@ -120,10 +98,94 @@ class TransformerEncoderLayer(Module):
         return result
 
 
-class TransformerEncoder(Module):
-    """`num_layers` copies of an encoder layer in sequence, then `norm`, if any. All copies start from the same values."""
+class TransformerDecoderLayer(Module):
+    """Self-attention, attention to an encoder's results, and a two-layer network; see TransformerEncoderLayer."""
 
-    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__()
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        chosen = _activation(activation)
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
+        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.dropout3 = Dropout(dropout)
+        self.activation = chosen
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Masks `tgt_*` are for the self-attention, masks `memory_*` for the attention to `memory`."""
+
+        def attend(x: Tensor) -> Tensor:
+            out, _ = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)
+            result: Tensor = self.dropout1(out)
+            return result
+
+        def attend_to_memory(x: Tensor) -> Tensor:
+            out, _ = self.multihead_attn(
+                x, memory, memory, memory_key_padding_mask, False, memory_mask, is_causal=memory_is_causal
+            )
+            result: Tensor = self.dropout2(out)
+            return result
+
+        x = tgt
+        if self.norm_first:
+            x = x + attend(self.norm1(x))
+            x = x + attend_to_memory(self.norm2(x))
+            return x + self._feed_forward(self.norm3(x))
+        x = self.norm1(x + attend(x))
+        x = self.norm2(x + attend_to_memory(x))
+        out: Tensor = self.norm3(x + self._feed_forward(x))
+        return out
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return result
+
+
+class TransformerEncoder(Module):
+    """`num_layers` copies of an encoder layer in sequence, then `norm`, if any. All copies start from the same values.
+
+    `enable_nested_tensor` and `mask_check` are PyTorch's and have no effect.
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
         super().__init__()
         self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
         self.num_layers = num_layers
@@ -134,10 +196,120 @@ class TransformerEncoder(Module):
         src: Tensor,
         mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
+        is_causal: bool | None = None,
     ) -> Tensor:
         """See TransformerEncoderLayer."""
         x = src
         for layer in self.layers:
-            x = layer(x, mask, src_key_padding_mask, is_causal)
+            x = layer(x, mask, src_key_padding_mask, bool(is_causal))
         return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoder(Module):
+    """`num_layers` copies of a decoder layer in sequence, then `norm`, if any. All copies start from the same values."""
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """See TransformerDecoderLayer."""
+        x = tgt
+        for layer in self.layers:
+            x = layer(
+                x, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, bool(tgt_is_causal),
+                memory_is_causal,
+            )  # fmt: skip
+        return x if self.norm is None else self.norm(x)
+
+
+class Transformer(Module):
+    """An encoder and a decoder, each of layers and a last layer norm. Weights start by Glorot and Bengio's rule."""
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__()
+        settings = (
+            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device,
+            dtype,
+        )  # fmt: skip
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+
+        self.encoder = (
+            TransformerEncoder(TransformerEncoderLayer(*settings), num_encoder_layers, norm())
+            if custom_encoder is None
+            else custom_encoder
+        )
+        self.decoder = (
+            TransformerDecoder(TransformerDecoderLayer(*settings), num_decoder_layers, norm())
+            if custom_decoder is None
+            else custom_decoder
+        )
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+        for p in self.parameters():
+            if p.ndim > 1:
+                init.xavier_uniform_(p)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """(S, N, E) and (T, N, E) to (T, N, E), with N first if `batch_first`, or without N. Raises ShapeError."""
+        if src.ndim != tgt.ndim or src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            problem = f"src {src.shape} and tgt {tgt.shape}"
+            raise ShapeError(message("Transformer", problem, expected=f"as many axes, and {self.d_model} features"))
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        out: Tensor = self.decoder(
+            tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
+            memory_is_causal,
+        )  # fmt: skip
+        return out
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Device | str | None = None, dtype: object = None) -> Tensor:
+        """A mask (sz, sz) to add, with -inf for later positions."""
+        later = ops.full((sz, sz), float("-inf"), dtype or dtypes.float32, device=Device(device))
+        kept = ops.tril(ops.full((sz, sz), True, dtypes.bool_, device=Device(device)))
+        return ops.where(kept, 0.0, later)

@@ -40,7 +40,8 @@ def test_cross_entropy(
 def test_nll_loss(device: ph.Device, reduction: str, weighted: bool) -> None:
     target = np.array([[0, 2, 1], [1, 1, 2]])
     weight = np.array([0.5, 1.0, 2.0], np.float32) if weighted else None
-    ours = nn.NLLLoss(None if weight is None else ph.tensor(weight, device=device), 1, reduction)
+    weights = None if weight is None else ph.tensor(weight, device=device)
+    ours = nn.NLLLoss(weights, ignore_index=1, reduction=reduction)
     theirs = torch.nn.NLLLoss(None if weight is None else torch.tensor(weight), ignore_index=1, reduction=reduction)
     check_layer(ours, theirs, array(2, 3, 3), target, device=device)
 
@@ -72,7 +73,7 @@ def test_smooth_l1_beta_and_shapes(device: ph.Device) -> None:
     with pytest.raises(ShapeError, match="equal shapes"):
         F.mse_loss(ph.zeros((2, 1), device=device), ph.zeros((2,), device=device))
     with pytest.raises(ValueError, match="mean, sum or none"):
-        F.mse_loss(ph.zeros((2,), device=device), ph.zeros((2,), device=device), "max")  # type: ignore[arg-type]
+        F.mse_loss(ph.zeros((2,), device=device), ph.zeros((2,), device=device), reduction="max")  # type: ignore[arg-type]
 
 
 def test_bce_weights(device: ph.Device) -> None:

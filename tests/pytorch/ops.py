@@ -128,10 +128,11 @@ def _replay_sample(
     try:
         first, others, keywords = arguments
         ours = sample.output_process_fn_grad(function(first, *others, **keywords))
-        if is_random(entry):
+        drops = any(sample.kwargs.get(name) for name in ("dropout_p", "dropout"))
+        if drops or is_random(entry):
             theirs, ours = ([(tuple(t.shape), str(t.dtype)[-4:]) for t in leaves(r)] for r in (theirs, ours))
         problem = difference(without_positions(entry.name, ours, sample), without_positions(entry.name, theirs, sample))
-        if not problem and differentiable:
+        if not problem and differentiable and not drops:
             problem = gradient_difference(ours, theirs, arguments, [sample.input, sample.args, sample.kwargs])
     except AbsentError as absent:
         return outcome("senseless", str(absent))

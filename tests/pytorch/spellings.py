@@ -72,14 +72,32 @@ _FLOATS_ONLY = [
     *(f"{name}{axes}d" for name in ("avg_pool", "conv", "conv_transpose") for axes in (1, 2, 3)),
 ]
 
+
+def _batch_norm(x: Any, *args: Any, **keywords: Any) -> Any:
+    if x.ndim < 2:
+        raise AbsentError("a vector has no axis of channels")
+    return functional.batch_norm(x, *args, **keywords)
+
+
 SPELLINGS: dict[str, Spelling] = {
     **{f"nn.functional.{name}": _floats_only(name) for name in _FLOATS_ONLY},
     "add": Spelling("`x + alpha * y`", _with_alpha("add")),
     "equal": Spelling("`(x == y).all()`; `equal` is elementwise", lambda x, y: bool((x == y).all().item())),
     "max": Spelling("`max(x, dim)` for the values, `argmax(x, dim)` for their positions", _extremum("max", "argmax")),
     "min": Spelling("`min(x, dim)` for the values, `argmin(x, dim)` for their positions", _extremum("min", "argmin")),
+    "nn.functional.ctc_loss": Spelling(
+        "`nn.functional.ctc_loss(log_softmax(scores, -1), ...)`: the gradient of `log_probs` itself assumes no log-softmax",
+        lambda log_probs, *args, **keywords: functional.ctc_loss(
+            functional.log_softmax(log_probs, -1), *args, **keywords
+        ),
+    ),
+    "nn.functional.batch_norm": Spelling("`nn.functional.batch_norm(x, ...)` for x (N, C, ...)", _batch_norm),
+    "nn.functional.embedding_bag": Spelling(
+        "`nn.functional.embedding_bag(index, weight)`, as in PyTorch, whose database swaps them",
+        lambda weight, index, *args, **keywords: functional.embedding_bag(index, weight, *args, **keywords),
+    ),
     "nn.functional.embedding": Spelling(
-        "`nn.functional.embedding(index, weight)`",
+        "`nn.functional.embedding(index, weight)`, as in PyTorch, whose database swaps them",
         lambda weight, index, **keywords: functional.embedding(index, weight, **keywords),
     ),
     "sort": Spelling(

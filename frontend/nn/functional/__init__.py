@@ -1,12 +1,17 @@
 """Layers as functions: everything that `polyhal.nn` modules compute, with parameters as arguments."""
 
 from polyhal.nn.functional.activation import (
-    dropout,
     elu,
     gelu,
+    glu,
+    gumbel_softmax,
+    hardtanh,
     leaky_relu,
     log_softmax,
+    prelu,
     relu,
+    relu6,
+    rrelu,
     sigmoid,
     silu,
     softmax,
@@ -23,6 +28,13 @@ from polyhal.nn.functional.adaptive_pooling import (
     adaptive_max_pool3d,
 )
 from polyhal.nn.functional.attention import scaled_dot_product_attention
+from polyhal.nn.functional.classification import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    linear_cross_entropy,
+    nll_loss,
+)
 from polyhal.nn.functional.convolution import (
     conv1d,
     conv2d,
@@ -31,20 +43,34 @@ from polyhal.nn.functional.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from polyhal.nn.functional.ctc import ctc_loss
 from polyhal.nn.functional.distance import cosine_similarity, pairwise_distance, pdist
+from polyhal.nn.functional.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
+from polyhal.nn.functional.embedding import embedding, embedding_bag
 from polyhal.nn.functional.grid import affine_grid, grid_sample
 from polyhal.nn.functional.interpolation import interpolate, upsample, upsample_bilinear, upsample_nearest
-from polyhal.nn.functional.linear import embedding, linear, one_hot
-from polyhal.nn.functional.loss import (
-    Reduction,
-    binary_cross_entropy_with_logits,
-    cross_entropy,
-    l1_loss,
-    mse_loss,
-    nll_loss,
-    smooth_l1_loss,
+from polyhal.nn.functional.linear import bilinear, linear, one_hot
+from polyhal.nn.functional.margin import (
+    cosine_embedding_loss,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    soft_margin_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
 )
-from polyhal.nn.functional.norm import batch_norm, group_norm, layer_norm, normalize, rms_norm
+from polyhal.nn.functional.multihead import multi_head_attention_forward
+from polyhal.nn.functional.norm import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
+)
 from polyhal.nn.functional.padding import pad
 from polyhal.nn.functional.pooling import (
     avg_pool1d,
@@ -58,6 +84,29 @@ from polyhal.nn.functional.pooling import (
     max_pool3d,
 )
 from polyhal.nn.functional.rearranging import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
+from polyhal.nn.functional.reduction import Reduction
+from polyhal.nn.functional.regression import (
+    gaussian_nll_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+)
+from polyhal.nn.functional.smooth_activation import (
+    celu,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    logsigmoid,
+    mish,
+    selu,
+    softshrink,
+    softsign,
+    tanhshrink,
+    threshold,
+)
 from polyhal.nn.functional.unpooling import (
     fractional_max_pool2d,
     fractional_max_pool3d,
@@ -68,13 +117,20 @@ from polyhal.nn.functional.unpooling import (
 
 __all__ = [
     "Reduction", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "affine_grid", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "batch_norm", "binary_cross_entropy_with_logits", "channel_shuffle", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "cross_entropy", "dropout",
-    "elu", "embedding", "fold", "fractional_max_pool2d", "fractional_max_pool3d", "gelu", "grid_sample", "group_norm",
-    "interpolate", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "lp_pool1d", "lp_pool2d",
-    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mse_loss",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "affine_grid", "alpha_dropout", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu",
+    "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "ctc_loss", "dropout", "dropout1d", "dropout2d",
+    "dropout3d", "elu", "embedding", "embedding_bag", "feature_alpha_dropout", "fold", "fractional_max_pool2d",
+    "fractional_max_pool3d", "gaussian_nll_loss", "gelu", "glu", "grid_sample", "group_norm", "gumbel_softmax",
+    "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hinge_embedding_loss", "huber_loss", "instance_norm",
+    "interpolate", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear", "linear_cross_entropy",
+    "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mish", "mse_loss",
+    "multi_head_attention_forward", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
     "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle",
-    "relu", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softmin",
-    "softplus", "tanh", "unfold", "upsample", "upsample_bilinear", "upsample_nearest",
+    "poisson_nll_loss", "prelu", "relu", "relu6", "rms_norm", "rrelu", "scaled_dot_product_attention", "selu",
+    "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink",
+    "softsign", "tanh", "tanhshrink", "threshold", "triplet_margin_loss", "triplet_margin_with_distance_loss",
+    "unfold", "upsample", "upsample_bilinear", "upsample_nearest",
 ]  # fmt: skip

@@ -1,84 +1,152 @@
-"""Activation functions, softmax and dropout."""
+"""Activation functions and softmax.
+
+`inplace` is accepted, as in PyTorch, and changes nothing but who owns the result: it is a new tensor.
+"""
 
 from __future__ import annotations
 
 from polyhal import functions as ops
-from polyhal.hal.errors import message
-from polyhal.hal.ops import FUNCTIONS
-from polyhal.random import Generator, default_generator
+from polyhal import random
+from polyhal.hal.errors import ShapeError, message
+from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
-_dropout = FUNCTIONS["dropout"]
 
-
-def relu(x: Tensor) -> Tensor:
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """`max(x, 0)`."""
-    return ops.relu(x)
+    return ops.relu(input)
 
 
-def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """`min(max(x, 0), 6)`."""
+    return hardtanh(input, 0.0, 6.0)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """`x` limited to [`min_val`, `max_val`]; its gradient is 0 at both bounds."""
+    inside = ops.logical_and(ops.less(min_val, input), ops.less(input, max_val))
+    return ops.where(inside, input, ops.clip(input.detach(), min_val, max_val))
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """`x` if positive, else `negative_slope * x`."""
-    return ops.leaky_relu(x, negative_slope)
+    return ops.leaky_relu(input, negative_slope)
 
 
-def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """`x` if positive, else `weight * x`, with one weight, or one for each channel (axis 1)."""
+    if weight.size != 1:
+        if input.ndim < 2 or weight.shape != input.shape[1:2]:
+            problem = f"weight {weight.shape} for input {input.shape}"
+            raise ShapeError(message("prelu", problem, expected="one weight, or one for each channel"))
+        weight = ops.reshape(weight, (-1, *(1,) * (input.ndim - 2)))
+    elif weight.ndim:
+        weight = ops.reshape(weight, ())
+    return ops.where(ops.less(0, input), input, input * weight)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """`leaky_relu` with slopes drawn from [lower, upper) in training, and their mean otherwise. Source: arXiv:1505.00853."""
+    if not training:
+        return ops.leaky_relu(input, (lower + upper) / 2)
+    slopes = random.uniform(lower, upper, input.shape, generator=generator, device=input.device).to(input.dtype)
+    return ops.where(ops.less(0, input), input, input * slopes)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` if positive, else `alpha * (exp(x) - 1)`."""
-    return ops.elu(x, alpha)
+    return ops.elu(input, alpha)
 
 
-def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """Gaussian error linear unit, exact or by tanh (`approximate="tanh"`). Source: arXiv:1606.08415."""
-    return ops.gelu(x, approximate)
+    return ops.gelu(input, approximate)
 
 
-def silu(x: Tensor) -> Tensor:
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """`x * sigmoid(x)`, also called swish."""
-    return ops.silu(x)
+    return ops.silu(input)
 
 
-def sigmoid(x: Tensor) -> Tensor:
+def sigmoid(input: Tensor) -> Tensor:
     """`1 / (1 + exp(-x))`."""
-    return ops.sigmoid(x)
+    return ops.sigmoid(input)
 
 
-def tanh(x: Tensor) -> Tensor:
+def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent."""
-    return ops.tanh(x)
+    return ops.tanh(input)
 
 
-def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """`log(1 + exp(beta * x)) / beta`, and `x` for `beta * x` above `threshold`."""
-    scaled = x if beta == 1 else x * beta
+    scaled = input if beta == 1 else input * beta
     smooth = ops.softplus(scaled)
-    return ops.where(ops.less(threshold, scaled), x, smooth if beta == 1 else smooth * (1 / beta))
+    return ops.where(ops.less(threshold, scaled), input, smooth if beta == 1 else smooth * (1 / beta))
 
 
-def softmax(x: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
-    """Exponentials divided by their sum along `dim`, by default the last axis; `dtype` casts `x` first."""
-    return ops.softmax(x, -1 if dim is None else dim, dtype)
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along `dim` times the sigmoid of the second. Source: Dauphin et al., arXiv:1612.08083."""
+    if not input.ndim or input.shape[dim] % 2:
+        raise ShapeError(message("glu", f"length of axis {dim} of shape {input.shape}", expected="an even number"))
+    value, gate = input.split(input.shape[dim] // 2, dim)
+    out: Tensor = value * ops.sigmoid(gate)
+    return out
 
 
-def softmin(x: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
-    """Softmax of `-x`."""
-    return ops.softmax(-x, -1 if dim is None else dim, dtype)
+def _dimension(op: str, x: Tensor, dim: int | None) -> int:
+    """The axis, which may be left out for up to two axes: PyTorch's choice for more is a trap."""
+    if dim is None and x.ndim > 2:
+        raise ValueError(message(op, f"no axis for shape {x.shape}", expected="dim=-1, for instance"))
+    return -1 if dim is None else dim
 
 
-def log_softmax(x: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
-    """Logarithm of softmax along `dim`, accurate also for tiny probabilities; `dtype` casts `x` first."""
-    return ops.log_softmax(x, -1 if dim is None else dim, dtype)
+def _cast(x: Tensor, dtype: object) -> Tensor:
+    return x if dtype is None else x.to(dtype)
 
 
-def dropout(x: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Tensor:
-    """In training, zeroes elements with probability `p` and scales the others by 1/(1-p).
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
+    """Exponentials divided by their sum along `dim`, which may be left out for vectors and rows; cast to `dtype` first."""
+    return ops.softmax(_cast(input, dtype), _dimension("softmax", input, dim))
 
-    Source: JMLR 15 (2014) 1929-1958.
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
+    """`softmax` of `-input`."""
+    return ops.softmax(-_cast(input, dtype), _dimension("softmin", input, dim))
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Tensor:
+    """Logarithm of `softmax`, accurate also for tiny probabilities."""
+    return ops.log_softmax(_cast(input, dtype), _dimension("log_softmax", input, dim))
+
+
+def gumbel_softmax(
+    logits: Tensor,
+    tau: float = 1.0,
+    hard: bool = False,
+    eps: float = 1e-10,
+    dim: int = -1,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Sample from the Gumbel-softmax distribution of temperature `tau`. Source: Jang et al., arXiv:1611.01144.
+
+    With `hard` the sample is one-hot and has the gradient of the soft one. `eps` is PyTorch's and unused.
     """
-    if not 0 <= p <= 1:
-        raise ValueError(message("dropout", f"p is {p}", expected="a probability from 0 to 1"))
-    if not training or p == 0:
-        return x
-    if p == 1:
-        return x * 0.0
-    seed, offset = (generator or default_generator).take(x.size)
-    out: Tensor = _dropout(x, seed, offset, p)
+    uniform = random.uniform(0.0, 1.0, logits.shape, generator=generator, device=logits.device)
+    exponential = -ops.log(ops.maximum(uniform, 2.0**-25))
+    noise = -ops.log(exponential).to(logits.dtype)
+    soft = ops.softmax((logits + noise) * (1 / tau), dim)
+    if not hard:
+        return soft
+    classes = ops.arange(0, logits.shape[dim], 1, device=logits.device)
+    best = ops.unsqueeze(ops.argmax(soft, dim), -1)
+    one = ops.moveaxis(ops.equal(best, classes), -1, dim).cast(dtype=soft.dtype)
+    out: Tensor = one - soft.detach() + soft
     return out

@@ -3,8 +3,6 @@
 Part i of n is from floor(i L / n) to ceil((i + 1) L / n), so that neighbors overlap if n does not divide the length L.
 """
 
-# ruff: noqa: A002
-
 from __future__ import annotations
 
 from collections.abc import Sequence

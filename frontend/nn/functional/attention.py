@@ -6,8 +6,10 @@ import math
 
 from polyhal import functions as ops
 from polyhal.hal import dtypes
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.layout import broadcast_shapes
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.nn.functional.activation import dropout
+from polyhal.nn.functional.dropout import dropout
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
@@ -22,6 +24,7 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
+    enable_gqa: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
     """`softmax(q k^T * scale + mask) v`: (..., T, D), (..., S, D), (..., S, E) to (..., T, E).
@@ -29,8 +32,13 @@ def scaled_dot_product_attention(
     Source: Vaswani et al., arXiv:1706.03762.
 
     `attn_mask` broadcasts to (..., T, S): bool keeps where True, floats are added. With `is_causal` query i sees keys
-    0 to i. `scale` defaults to 1/sqrt(D). Dropout acts on the probabilities whenever `dropout_p` is not 0.
+    0 to i. `scale` defaults to 1/sqrt(D). Dropout acts on the probabilities whenever `dropout_p` is not 0. A row in which
+    all is masked gives 0. With `enable_gqa` neighbouring query heads (axis -3) share a head of keys and values (Ainslie et
+    al., arXiv:2305.13245). Raises ShapeError.
     """
+    if enable_gqa:
+        key, value = (_repeated_heads(x, query.shape[-3]) for x in (key, value))
+    query, key, value = _same_lead(query, key, value)
     causal = is_causal
     if is_causal and query.shape[-2] != key.shape[-2]:
         # The op aligns the last query with the last key, this function the first ones.
@@ -39,21 +47,47 @@ def scaled_dot_product_attention(
     if dropout_p == 0:
         out: Tensor = _attention(query, key, value, attn_mask, causal, scale)[0]
         return out
-    return ops.matmul(
-        dropout(attention_weights(query, key, attn_mask, causal, scale), dropout_p, True, generator), value
+    weights = attention_weights(query, key, attn_mask, causal, scale)
+    return ops.matmul(dropout(weights, dropout_p, True, generator=generator), value)
+
+
+def _repeated_heads(x: Tensor, heads: int) -> Tensor:
+    """Each head (axis -3) as often as needed for `heads` in all."""
+    if x.ndim < 3 or heads % x.shape[-3]:
+        problem = f"{heads} query heads for keys or values {x.shape}"
+        raise ShapeError(message("scaled_dot_product_attention", problem, expected="a multiple of their heads"))
+    times = heads // x.shape[-3]
+    if times == 1:
+        return x
+    lead, rest = x.shape[:-2], x.shape[-2:]
+    repeated = ops.broadcast_to(ops.unsqueeze(x, -3), (*lead, times, *rest))
+    return ops.reshape(repeated, (*lead[:-1], heads, *rest))
+
+
+def _same_lead(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Broadcast the axes before the last two."""
+    q, k, v = (x.shape[:-2] for x in (query, key, value))
+    if q == k == v:
+        return query, key, value
+    lead = broadcast_shapes(q, k, v)
+    query, key, value = (
+        x if x.shape[:-2] == lead else ops.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (query, key, value)
     )
+    return query, key, value
 
 
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
 ) -> Tensor:
-    """The probabilities (..., T, S), for dropout or as a result."""
+    """The probabilities (..., T, S), for dropout or as a result; zeros in a row in which all is masked."""
     scores = ops.matmul(query, ops.transpose(key)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if causal:
         mask = _masked(mask, _first_aligned(query, key))
-    if mask is not None:
-        scores = ops.where(mask, scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
-    return ops.softmax(scores, -1)
+    if mask is None:
+        return ops.softmax(scores, -1)
+    scores = ops.where(mask, scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
+    some = ops.any(ops.not_equal(scores, -math.inf), -1, True)
+    return ops.where(some, ops.softmax(ops.where(some, scores, 0.0), -1), 0.0)
 
 
 def _first_aligned(query: Tensor, key: Tensor) -> Tensor:

@@ -4,8 +4,6 @@ One axis is an image of height 1. Three axes are two: the depth of each window b
 convolution of all slices at once, so that one kernel computes and accumulates the whole sum.
 """
 
-# ruff: noqa: A002
-
 from __future__ import annotations
 
 from typing import Literal

@@ -16,6 +16,6 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return ops.pairwise_distance(x1, x2, p, eps, keepdim)
 
 
-def pdist(input: Tensor, p: float = 2.0) -> Tensor:  # noqa: A002
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """p-norms of the differences between all pairs of rows of `input` (N, M), in the order of the upper triangle."""
     return ops.pdist(input, p)

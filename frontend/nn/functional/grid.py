@@ -1,7 +1,5 @@
 """Spatial transformers: grids of positions from affine maps, and images sampled at positions."""
 
-# ruff: noqa: A002
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Changing the size of images: interpolation by PyTorch's modes, one axis after the other."""
 
-# ruff: noqa: A002
-
 from __future__ import annotations
 
 import math

@@ -1,12 +1,13 @@
-"""Affine maps and lookups."""
+"""Affine and bilinear maps, and one-hot encoding."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from polyhal import functions as ops
 from polyhal.hal import dispatch, dtypes
-from polyhal.hal.errors import message
+from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
@@ -21,20 +22,20 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None) -> Tensor:
-    """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,); then `activation`, in the same kernel if possible.
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None) -> Tensor:
+    """`input @ weight.T + bias`: input (..., in), weight (out, in), bias (out,); then `activation`, fused if possible.
 
     Activations are relu, gelu, gelu_tanh, silu, sigmoid and tanh. Raises ValueError for others.
     """
     if activation is None:
-        return ops.linear(x, weight, bias)
+        return ops.linear(input, weight, bias)
     function = _ACTIVATIONS.get(activation)
     if function is None:
         raise ValueError(message("linear", f"activation {activation!r}", expected=f"one of {', '.join(_ACTIVATIONS)}"))
-    if _is_fused(activation, x, weight, bias):
-        result: Tensor = _fused_linear(x, weight, bias, activation=activation)
+    if _is_fused(activation, input, weight, bias):
+        result: Tensor = _fused_linear(input, weight, bias, activation=activation)
         return result
-    return function(ops.linear(x, weight, bias))
+    return function(ops.linear(input, weight, bias))
 
 
 def _is_fused(activation: str, *inputs: Tensor | None) -> bool:
@@ -45,21 +46,34 @@ def _is_fused(activation: str, *inputs: Tensor | None) -> bool:
     return activation == "relu" or not taped
 
 
-def embedding(index: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """Rows of `weight` (R, W) by index: (...) to (..., W). Row `padding_idx` receives no gradient."""
-    out: Tensor = ops.embedding(weight, index)
-    if padding_idx is not None and weight.requires_grad:
-        padding_idx %= weight.shape[0]
-        out = ops.where(ops.unsqueeze(ops.equal(index, padding_idx), -1), weight.detach()[padding_idx], out)
-    return out
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`sum_ij input1[i] * weight[k, i, j] * input2[j] + bias[k]`: (..., in1) and (..., in2) to (..., out).
+
+    `weight` is (out, in1, in2) and `bias` (out,). Raises ShapeError.
+    """
+    out, in1, in2 = weight.shape
+    if input1.shape[:-1] != input2.shape[:-1] or input1.shape[-1] != in1 or input2.shape[-1] != in2:
+        raise ShapeError(
+            message(
+                "bilinear",
+                f"inputs {input1.shape} and {input2.shape}, weight {weight.shape}",
+                expected="(..., in1), (..., in2) and (out, in1, in2)",
+            )
+        )
+    lead = input1.shape[:-1]
+    rows = math.prod(lead)
+    first = ops.matmul(ops.reshape(input1, (rows, in1)), ops.reshape(weight.permute(1, 0, 2), (in1, out * in2)))
+    joined = ops.reshape(first, (rows, out, in2)) * ops.reshape(input2, (rows, 1, in2))
+    result = ops.reshape(ops.sum(joined, -1), (*lead, out))
+    return result if bias is None else result + bias
 
 
-def one_hot(index: Tensor, num_classes: int = -1) -> Tensor:
-    """Encode integers (...) as rows (..., num_classes) with a single 1, in the dtype of `index`.
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
+    """Encode integers (...) as rows (..., num_classes) with a single 1, in the dtype of `input`.
 
     `num_classes` defaults to one more than the largest integer, which waits for the device.
     """
     if num_classes < 0:
-        num_classes = int(ops.max(index).item()) + 1 if index.size else 0
-    classes = ops.arange(0, num_classes, 1, dtypes.int32, device=index.device)
-    return ops.equal(ops.unsqueeze(index, -1), classes).to(index.dtype)
+        num_classes = int(ops.max(input).item()) + 1 if input.size else 0
+    classes = ops.arange(0, num_classes, 1, dtypes.int32, device=input.device)
+    return ops.equal(ops.unsqueeze(input, -1), classes).to(input.dtype)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal.dtypes import finfo
@@ -13,7 +16,8 @@ _layer_norm, _rms_norm, _batch_norm = FUNCTIONS["layer_norm"], FUNCTIONS["rms_no
 _group_norm, _vector_norm = FUNCTIONS["group_norm"], FUNCTIONS["vector_norm"]
 
 
-def _check_trailing(op: str, x: Tensor, normalized_shape: tuple[int, ...]) -> int:
+def _check_trailing(op: str, x: Tensor, shape: Sequence[int]) -> int:
+    normalized_shape = tuple(shape)
     n = len(normalized_shape)
     if not n or x.shape[x.ndim - n :] != normalized_shape:
         raise ShapeError(
@@ -27,8 +31,8 @@ def _check_trailing(op: str, x: Tensor, normalized_shape: tuple[int, ...]) -> in
 
 
 def layer_norm(
-    x: Tensor,
-    normalized_shape: tuple[int, ...],
+    input: Tensor,
+    normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
@@ -37,40 +41,40 @@ def layer_norm(
 
     Source: arXiv:1607.06450.
     """
-    out: Tensor = _layer_norm(x, weight, bias, _check_trailing("layer_norm", x, normalized_shape), eps)[0]
+    out: Tensor = _layer_norm(input, weight, bias, _check_trailing("layer_norm", input, normalized_shape), eps)[0]
     return out
 
 
 def rms_norm(
-    x: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None = None, eps: float | None = None
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Unit root mean square over the last axes, then scale; `eps` defaults to the dtype's. Source: arXiv:1910.07467."""
-    epsilon = finfo(x.dtype).eps if eps is None else eps
-    out: Tensor = _rms_norm(x, weight, _check_trailing("rms_norm", x, normalized_shape), epsilon)[0]
+    epsilon = finfo(input.dtype).eps if eps is None else eps
+    out: Tensor = _rms_norm(input, weight, _check_trailing("rms_norm", input, normalized_shape), epsilon)[0]
     return out
 
 
 def group_norm(
-    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """Zero mean and unit variance over each of `num_groups` groups of channels (N, C, ...).
 
     Source: arXiv:1803.08494.
     """
-    if x.ndim < 2 or x.shape[1] % num_groups:
+    if input.ndim < 2 or input.shape[1] % num_groups:
         raise ShapeError(
             message(
                 "group_norm",
-                f"{num_groups} groups of shape {x.shape}",
+                f"{num_groups} groups of shape {input.shape}",
                 expected="(N, C, ...) with C a multiple of the groups",
             )
         )
-    out: Tensor = _group_norm(x, weight, bias, num_groups, eps)[0]
+    out: Tensor = _group_norm(input, weight, bias, num_groups, eps)[0]
     return out
 
 
 def batch_norm(
-    x: Tensor,
+    input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
     weight: Tensor | None = None,
@@ -84,30 +88,81 @@ def batch_norm(
     Training uses the batch's statistics, and moves the running ones, if any, towards them in place by `momentum` (the
     variance unbiased). Evaluation uses the running ones. Raises ShapeError.
     """
+    if input.ndim < 2:
+        raise ShapeError(message("batch_norm", f"got shape {input.shape}", expected="(N, C, ...)"))
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError(
                 message("batch_norm", "there are no running statistics to use", expected="both, or training=True")
             )
-        scale = ops.rsqrt(running_var + eps)
-        scale = scale if weight is None else scale * weight
-        shift = -running_mean * scale
-        shift = shift if bias is None else shift + bias
-        # Statistics are in float32; the result is rounded once to the input's dtype.
-        out: Tensor = x * _per_channel(scale, x) + _per_channel(shift, x)
-        return out if out.dtype is x.dtype else out.to(x.dtype)
-    count = x.size // x.shape[1] if x.ndim >= 2 and x.shape[1] else 0
-    if count <= 1:
-        raise ShapeError(
-            message("batch_norm", f"shape {x.shape} has {count} values per channel", expected="more than 1 in training")
+        return _normalized_by(input, running_mean, running_var, weight, bias, eps)
+    if not input.size:
+        return _normalized_by(
+            input, *(ops.full((input.shape[1],), 1.0, input.dtype, device=input.device),) * 2, weight, bias, eps
         )
-    out, mean, var = _batch_norm(x, weight, bias, eps)
+    count = input.size // input.shape[1]
+    if count == 1:
+        raise ShapeError(
+            message("batch_norm", f"shape {input.shape} has 1 values per channel", expected="more than 1 in training")
+        )
+    out: Tensor
+    out, mean, var = _batch_norm(input, weight, bias, eps)
     with no_grad():
         if running_mean is not None:
             _move(running_mean, mean.detach(), momentum)
         if running_var is not None:
             _move(running_var, var.detach() * (count / (count - 1)), momentum)
     return out
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float | Tensor = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Zero mean and unit variance over each channel of each sample (N, C, ...), then scale and shift per channel.
+
+    With `use_input_stats` the running statistics, if any, move towards the means over the samples by `momentum`; without,
+    they are used instead. Source: Ulyanov et al., arXiv:1607.08022. Raises ShapeError.
+    """
+    if input.ndim < 3:
+        raise ShapeError(message("instance_norm", f"got shape {input.shape}", expected="(N, C, ...)"))
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            problem = "there are no running statistics to use"
+            raise ValueError(message("instance_norm", problem, expected="both, or use_input_stats=True"))
+        return _normalized_by(input, running_mean, running_var, weight, bias, eps)
+    count = math.prod(input.shape[2:])
+    if count <= 1:
+        problem = f"shape {input.shape} has {count} values per channel"
+        raise ShapeError(message("instance_norm", problem, expected="more than 1"))
+    out, mean, reciprocal = _group_norm(input, weight, bias, input.shape[1], eps)
+    with no_grad():
+        if running_mean is not None:
+            _move(running_mean, ops.mean(mean.detach(), 0), momentum)
+        if running_var is not None:
+            var = 1.0 / ops.square(reciprocal.detach()) - eps
+            _move(running_var, ops.mean(var, 0) * (count / (count - 1)), momentum)
+    result: Tensor = out
+    return result
+
+
+def _normalized_by(
+    x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    """Normalise channels by given statistics."""
+    scale = ops.rsqrt(var + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale
+    shift = shift if bias is None else shift + bias
+    # Statistics are in float32; the result is rounded once to the input's dtype.
+    out: Tensor = x * _per_channel(scale, x) + _per_channel(shift, x)
+    return out if out.dtype is x.dtype else out.to(x.dtype)
 
 
 def _move(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
@@ -117,6 +172,23 @@ def _move(running: Tensor, observed: Tensor, momentum: float | Tensor) -> None:
 
 def _per_channel(x: Tensor, like: Tensor) -> Tensor:
     return ops.reshape(x, (1, -1, *(1,) * (like.ndim - 2)))
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """Divide by `(k + alpha * m)**beta`, where m is the mean square over `size` neighbouring channels (N, C, ...).
+
+    Source: Krizhevsky et al., NIPS 2012, 3.3.
+    """
+    if input.ndim < 3:
+        raise ShapeError(message("local_response_norm", f"got shape {input.shape}", expected="(N, C, ...)"))
+    channels = input.shape[1]
+    around = ((0, 0), (size // 2, (size - 1) // 2), *((0, 0),) * (input.ndim - 2))
+    squares = ops.pad(ops.square(input), around)
+    total = squares[:, :channels]
+    for i in range(1, size):
+        total = total + squares[:, i : i + channels]
+    out: Tensor = input / ops.pow(total * (alpha / size) + k, beta)
+    return out
 
 
 def normalize(x: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:

@@ -1,7 +1,5 @@
 """Padding: constants, or elements of the tensor itself."""
 
-# ruff: noqa: A002
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

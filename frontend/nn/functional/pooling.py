@@ -3,8 +3,6 @@
 One axis is an image of height 1. Three axes are pooled as planes first, and then along the depth.
 """
 
-# ruff: noqa: A002
-
 from __future__ import annotations
 
 from collections.abc import Sequence

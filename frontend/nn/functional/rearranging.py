@@ -1,7 +1,5 @@
 """Rearranging images: channels to pixels and back, channels among groups, windows to columns and back."""
 
-# ruff: noqa: A002
-
 from __future__ import annotations
 
 from polyhal import functions as ops

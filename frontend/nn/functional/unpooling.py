@@ -1,7 +1,5 @@
 """Max pooling undone, and max pooling by random divisions of the axes."""
 
-# ruff: noqa: A002
-
 from __future__ import annotations
 
 import math

@@ -233,7 +233,8 @@ def _rule(
         return dq, dk, dv, None
     # Learned masks are rare: their gradient recomputes the scores, so that the others do not pay for it.
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    p = exp(_scores(q, k, mask, causal, factor) - reshape(lse, (*lse.shape, 1)))
+    shift = reshape(where(isfinite(lse), lse, 0.0), (*lse.shape, 1))  # a fully masked row has no finite one
+    p = exp(_scores(q, k, mask, causal, factor) - shift)
     return dq, dk, dv, p * (op_matmul(g, transpose(v)) - sum_(g * out, -1, True))
 
 

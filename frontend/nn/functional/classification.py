@@ -1,34 +1,25 @@
-"""Loss functions."""
+"""Losses of classifiers: cross entropy of classes, of class probabilities and of independent labels."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from polyhal import functions as ops
 from polyhal.amp.autocast import is_autocast_enabled
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.nn.functional.activation import log_softmax
+from polyhal.nn.functional.linear import linear
+from polyhal.nn.functional.reduction import Reduction, chosen_reduction, reduce_loss, same_shape
 from polyhal.tensor import Tensor
 
+_binary_cross_entropy = FUNCTIONS["binary_cross_entropy"]
 _rows_loss = FUNCTIONS["cross_entropy_rows"]
 _mean_loss = FUNCTIONS["mean_loss"]
 _mean_cross_entropy = FUNCTIONS["mean_cross_entropy"]
 _FEW_LOGITS = 1 << 15
 """Up to this number of logits, the gradient is computed along with the loss."""
-
-Reduction = Literal["mean", "sum", "none"]
-
-
-def _reduce(loss: Tensor, reduction: Reduction) -> Tensor:
-    if reduction == "mean":
-        return ops.mean(loss)
-    if reduction == "sum":
-        return ops.sum(loss)
-    if reduction == "none":
-        return loss
-    raise ValueError(message("loss", f"reduction {reduction!r}", expected="mean, sum or none"))
 
 
 def _like(loss: Tensor, x: Tensor) -> Tensor:
@@ -36,42 +27,29 @@ def _like(loss: Tensor, x: Tensor) -> Tensor:
     return loss if is_autocast_enabled() else loss.to(x.dtype)
 
 
-def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
-    if x.shape != target.shape:
-        raise ShapeError(
-            message(
-                op, f"input {x.shape} and target {target.shape}", expected="equal shapes", fix="reshape one of them"
-            )
-        )
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """Cross entropy of probabilities `input` with probabilities `target`, in nats; logarithms are at least -100.
 
-
-def mse_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:  # noqa: A002
-    """`(input - target)**2`."""
-    _same_shape("mse_loss", input, target)
-    return _reduce(ops.square(input - target), reduction)
-
-
-def l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:  # noqa: A002
-    """`|input - target|`."""
-    _same_shape("l1_loss", input, target)
-    return _reduce(ops.abs(input - target), reduction)
-
-
-def smooth_l1_loss(input: Tensor, target: Tensor, reduction: Reduction = "mean", beta: float = 1.0) -> Tensor:  # noqa: A002
-    """`d**2 / (2 beta)` for differences d below `beta`, `|d| - beta / 2` above. Source: Girshick, arXiv:1504.08083."""
-    _same_shape("smooth_l1_loss", input, target)
-    if beta < 0:
-        raise ValueError(message("smooth_l1_loss", f"beta is {beta}", expected="0 or more"))
-    if beta == 0:
-        return l1_loss(input, target, reduction)
-    size = ops.abs(input - target)
-    return _reduce(ops.where(ops.less(size, beta), ops.square(size) * (0.5 / beta), size - 0.5 * beta), reduction)
+    `weight` multiplies each element's loss. Prefer `binary_cross_entropy_with_logits`, which cannot lose precision.
+    """
+    same_shape("binary_cross_entropy", input, target)
+    loss: Tensor = _binary_cross_entropy(input, target)
+    return reduce_loss(loss if weight is None else loss * weight, chosen_reduction(size_average, reduce, reduction))
 
 
 def binary_cross_entropy_with_logits(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: Reduction = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
@@ -79,12 +57,12 @@ def binary_cross_entropy_with_logits(
 
     `weight` multiplies each element's loss, `pos_weight` the part that belongs to positive targets; both broadcast.
     """
-    _same_shape("binary_cross_entropy_with_logits", input, target)
+    same_shape("binary_cross_entropy_with_logits", input, target)
     tail = ops.softplus(-input)
     if pos_weight is not None:
         tail = tail * ((pos_weight - 1.0) * target + 1.0)
     loss = (1.0 - target) * input + tail
-    return _reduce(loss if weight is None else loss * weight, reduction)
+    return reduce_loss(loss if weight is None else loss * weight, chosen_reduction(size_average, reduce, reduction))
 
 
 def _by_rows(op: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,20 +89,23 @@ def _weighted(losses: Tensor, weights: Tensor, shape: tuple[int, ...], reduction
         return ops.sum(losses) / ops.sum(weights)
     if losses.shape != shape:
         losses = ops.reshape(losses, shape)
-    return _reduce(losses, reduction)
+    return reduce_loss(losses, reduction)
 
 
 def nll_loss(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
+    size_average: bool | None = None,
     ignore_index: int = -100,
+    reduce: bool | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """`-input[n, target[n]]` for log-probabilities (N, C, d1, ...) and integer classes (N, d1, ...).
 
     Targets equal to `ignore_index` do not count. `weight` (C,) weighs classes; the mean is over the weights used.
     """
+    reduction = chosen_reduction(size_average, reduce, reduction)
     rows, classes = _by_rows("nll_loss", input, target)
     used = ops.not_equal(classes, ignore_index)
     safe = ops.where(used, classes, 0)
@@ -137,21 +118,26 @@ def nll_loss(
 
 
 def cross_entropy(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
+    size_average: bool | None = None,
     ignore_index: int = -100,
+    reduce: bool | None = None,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Cross entropy in nats of logits (N, C, d1, ...) with integer classes (N, d1, ...).
+    """Cross entropy in nats of logits (N, C, d1, ...) with integer classes (N, d1, ...) or class probabilities (N, C, d1, ...).
 
-    Targets equal to `ignore_index` do not count: the mean is over the others (and over their weights, if `weight`
-    (C,) weighs the classes). With `label_smoothing` e the target has probability 1 - e + e/C. Source: Szegedy et al.,
-    arXiv:1512.00567.
+    Classes equal to `ignore_index` do not count: the mean is over the others (and over their weights, if `weight`
+    (C,) weighs the classes); with probabilities it is over all of (N, d1, ...). With `label_smoothing` e the target's
+    probabilities are multiplied by 1 - e, and each class gets e/C more. Source: Szegedy et al., arXiv:1512.00567.
     """
+    reduction = chosen_reduction(size_average, reduce, reduction)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(message("cross_entropy", f"label_smoothing is {label_smoothing}", expected="0 to 1"))
+    if target.dtype.is_floating_point:
+        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     if weight is not None:
         return _weighted_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
     rows, classes = _by_rows("cross_entropy", input, target)
@@ -163,7 +149,7 @@ def cross_entropy(
     if reduction == "mean":
         out = _mean_loss(losses, classes, ignore_index)[0]
     else:
-        out = _reduce(ops.reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
+        out = reduce_loss(ops.reshape(losses, target.shape) if losses.shape != target.shape else losses, reduction)
     # Half-precision losses are summed in float32 and rounded once: a batch may have more rows than float16 can count.
     return _like(out, input)
 
@@ -183,3 +169,45 @@ def _weighted_cross_entropy(
         even = -ops.sum(log_p * weight, 1) * (smoothing / rows.shape[1])
         losses = losses * (1 - smoothing) + even
     return _like(_weighted(ops.where(used, losses, 0.0), counts, target.shape, reduction), x)
+
+
+def _soft_cross_entropy(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: Reduction, smoothing: float
+) -> Tensor:
+    """Cross entropy with probabilities of the shape of the logits."""
+    same_shape("cross_entropy", x, target)
+    axis = 0 if x.ndim == 1 else 1
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / x.shape[axis]
+    terms = log_softmax(x, axis) * target
+    if weight is not None:
+        terms = terms * ops.reshape(weight, (-1, *(1,) * (x.ndim - axis - 1)))
+    return reduce_loss(-ops.sum(terms, axis), reduction)
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: object = None,
+) -> Tensor:
+    """`cross_entropy(linear(input, linear_weight, linear_bias), target)` for `input` (N, in) or (in,).
+
+    `linear_weight` (C, d1, ..., in) gives logits (N, C, d1, ...). `options`, which chooses how PyTorch splits the
+    computation, has no effect.
+    """
+    shape = linear_weight.shape[:-1]
+    rows = ops.reshape(linear_weight, (-1, linear_weight.shape[-1]))
+    logits = linear(input, rows, None if linear_bias is None else ops.reshape(linear_bias, (-1,)))
+    if len(shape) > 1:
+        logits = ops.reshape(logits, (*input.shape[:-1], *shape))
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(
+        logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
+    )

@@ -1,0 +1,114 @@
+"""The key-value cache of decoders."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from polyhal import functions as ops
+from polyhal.creation import zeros
+from polyhal.hal import dispatch, dtypes, layout
+from polyhal.hal.device import Device
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.layout import Ref
+from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.tensor import Tensor
+
+_attention = FUNCTIONS["attention"]
+_STORE_ROWS = OPS["store_rows"]
+
+
+class KVCache:
+    """Keys and values of all positions that a decoder has processed, per layer, in preallocated memory.
+
+    Attention covers the filled part rounded up to `granularity` positions, with a mask for the rest, so that generation needs
+    few different shapes and kernels. In a captured step, where the length is a runtime scalar, it covers the first `reach`
+    positions.
+    """
+
+    granularity = 128
+
+    def __init__(
+        self, layers: int, batch: int, heads: int, capacity: int, width: int, dtype: object, device: Device | str | None
+    ) -> None:
+        shape = (batch, heads, capacity, width)
+        self._keys = [zeros(shape, dtype, device) for _ in range(layers)]
+        self._values = [zeros(shape, dtype, device) for _ in range(layers)]
+        self.capacity = capacity
+        self.length = 0
+        """Positions filled."""
+        self.reach = capacity
+        """How many positions captured steps attend to; a step that would fill more raises ShapeError."""
+        self._positions: Tensor = ops.arange(0, capacity, 1, dtypes.int32, device=Device(device))
+
+    def reset(self) -> None:
+        """Mark all positions as empty."""
+        self.length = 0
+
+    def start(self, count: int) -> Any:
+        """The first of `count` new positions; in a captured step a runtime scalar. Raises ShapeError if there is no room."""
+        limit = dispatch.thread.executor.static_bound(self.capacity, self.reach)
+        return dispatch.runtime_scalar(partial(self._checked_length, count, limit), "length")
+
+    def _checked_length(self, count: int, limit: int) -> int:
+        if self.length + count > limit:
+            raise ShapeError(
+                message("KVCache", f"{count} more positions after {self.length}", expected=f"at most {limit} in all")
+            )
+        return self.length
+
+    def span(self, positions: int) -> int:
+        """`positions` rounded up to one of a few values for `reach`, each four times the one before.
+
+        A longer span makes every token read more; another span makes another recorded step, which costs as much as about a
+        hundred tokens.
+        """
+        span = 2 * self.granularity
+        while span < positions:
+            span *= 4
+        return min(span, self.capacity)
+
+    def mask(self, count: int) -> Tensor | None:
+        """Which cached positions each of `count` new ones attends to, (count, span); None if causal order is enough."""
+        start = self.start(count)
+        if dispatch.thread.executor.static_bound(self.length, self.reach) == 0:
+            return None
+        span = self._span(count)
+        if count == 1:
+            return ops.reshape(ops.less_equal(self._positions[:span], start), (1, span))
+        rows = ops.reshape(self._positions[:count] + start, (count, 1))
+        return ops.less_equal(self._positions[:span], rows)
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones; `mask` is a result of `mask`."""
+        count = k.shape[2]
+        start = self.start(count)
+        self._write(self._keys[layer], k, start)
+        self._write(self._values[layer], v, start)
+        if mask is not None:
+            span = self._span(count)
+            k, v = self._keys[layer][:, :, :span], self._values[layer][:, :, :span]
+        out: Tensor = _attention(q, k, v, mask, mask is None)[0]
+        return out
+
+    def advance(self, count: int) -> None:
+        """Mark `count` positions as filled, after every layer has stored them; in a captured step, at each replay."""
+        dispatch.on_replay(partial(self._advance, count))
+
+    def _advance(self, count: int) -> None:
+        self.length += count
+
+    def _span(self, count: int) -> int:
+        rounded = -(-(self.length + count) // self.granularity) * self.granularity
+        return dispatch.thread.executor.static_bound(min(rounded, self.capacity), self.reach)
+
+    def _write(self, store: Tensor, new: Tensor, start: Any) -> None:
+        """Copy to the positions from `start` on. Without views: each position would leave a plan in the cache."""
+        if type(start) is not int:  # a runtime scalar
+            dispatch.apply_into(_STORE_ROWS, (store, new.cast(dtype=store.dtype), start), (), (store,))
+            return
+        spec = store.ref.spec
+        view = layout.slice_view(spec, (0, 0, start, 0), new.shape, (1, 1, 1, 1))
+        target = Ref(store.ref.handle, layout.place(spec, view), store.ref.offset + view.offset)
+        store.device.backend.copy(new.ref, target)
+        store.buffer.version += 1

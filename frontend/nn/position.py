@@ -1,0 +1,100 @@
+"""Encodings of positions: added waves, and rotations of queries and keys."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from polyhal import functions as ops
+from polyhal.hal import dtypes
+from polyhal.hal.device import Device
+from polyhal.hal.errors import ShapeError, message
+from polyhal.nn.dropout import Dropout
+from polyhal.nn.module import Module
+from polyhal.tensor import Tensor
+
+
+class PositionalEncoding(Module):
+    """Adds sines and cosines of the position to (N, L, E), then dropout.
+
+    Source: Vaswani et al., arXiv:1706.03762, 3.5.
+    """
+
+    table: Tensor
+
+    def __init__(
+        self,
+        embed_dim: int,
+        max_length: int = 5000,
+        dropout: float = 0.0,
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.max_length = max_length
+        angles = np.arange(max_length)[:, None] * np.exp(-math.log(10000.0) / embed_dim * np.arange(0, embed_dim, 2))
+        waves = np.zeros((max_length, embed_dim))
+        waves[:, 0::2] = np.sin(angles)
+        waves[:, 1::2] = np.cos(angles[:, : embed_dim // 2])
+        self.register_buffer("table", Tensor(waves, dtype=dtype or dtypes.float32, device=device), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[1]
+        if length > self.max_length:
+            raise ShapeError(
+                message("PositionalEncoding", f"{length} positions", expected=f"at most {self.max_length}")
+            )
+        out: Tensor = self.dropout(x + self.table[:length])
+        return out
+
+
+class RotaryEmbedding(Module):
+    """Rotates pairs of features of queries or keys (..., L, dim) by angles that grow with the position.
+
+    Feature i is paired with feature i + dim/2, or with its neighbour if `interleaved`; the angle of pair i at position p
+    is `p * base**(-2 i / dim)`. Source: Su et al., arXiv:2104.09864. Raises ShapeError.
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        max_length: int = 2048,
+        base: float = 10000.0,
+        interleaved: bool = False,
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__()
+        if dim % 2:
+            raise ValueError(f"dim is {dim}; expected an even number")
+        self.dim = dim
+        self.max_length = max_length
+        self.base = base
+        self.interleaved = interleaved
+        angles = np.arange(max_length)[:, None] * base ** (-np.arange(0, dim, 2) / dim)
+        kind = dtype or dtypes.float32
+        self.register_buffer("cos", Tensor(np.cos(angles), dtype=kind, device=device), persistent=False)
+        self.register_buffer("sin", Tensor(np.sin(angles), dtype=kind, device=device), persistent=False)
+
+    def forward(self, input: Tensor, start: int = 0) -> Tensor:
+        """Rotate `input`, whose first position is `start`."""
+        length, width = input.shape[-2:]
+        if width != self.dim or start + length > self.max_length:
+            problem = f"positions {start} to {start + length} of shape {input.shape}"
+            expected = f"(..., L, {self.dim}) and at most {self.max_length} positions"
+            raise ShapeError(message("RotaryEmbedding", problem, expected=expected))
+        cos, sin = self.cos[start : start + length], self.sin[start : start + length]
+        half = self.dim // 2
+        a, b = (input[..., 0::2], input[..., 1::2]) if self.interleaved else (input[..., :half], input[..., half:])
+        turned = a * cos - b * sin, b * cos + a * sin
+        if not self.interleaved:
+            return ops.concat(list(turned), -1)
+        return ops.reshape(ops.stack(list(turned), -1), input.shape)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim}, max_length={self.max_length}, base={self.base}, interleaved={self.interleaved}"
