@@ -14,7 +14,7 @@ from polyhal.nn.parameter import Parameter
 from polyhal.tensor import Tensor
 
 
-class Table(Module):
+class EmbeddingTable(Module):
     """Base of layers with a table of rows, `weight`, which starts standard normal but for the row `padding_idx`, which is 0."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Table(Module):
         return text + (", sparse=True" if self.sparse else "")
 
 
-class Embedding(Table):
+class Embedding(EmbeddingTable):
     """Rows of a table by index: integers (...) to (..., embedding_dim). An index outside the table gives zeros.
 
     The row `padding_idx` receives no gradient. See `nn.functional.embedding` for `max_norm` and the others.
@@ -110,7 +110,7 @@ class Embedding(Table):
         return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 
 
-class EmbeddingBag(Table):
+class EmbeddingBag(EmbeddingTable):
     """Sum, mean or maximum of the rows that each bag of indices names: (B, L), or (N,) and offsets (B,), to (B, width)."""
 
     def __init__(
