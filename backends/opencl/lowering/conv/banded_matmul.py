@@ -13,6 +13,9 @@ from polyhal.backends.opencl.runtime import Runtime
 from polyhal.hal.layout import Spec
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
+_FEW_TAPS = 16
+"""Loops over so many taps are unrolled, at the cost of a program for each number."""
+
 
 def _banded_matmul(
     runtime: Runtime, inputs: tuple[InputSpec | None, ...], outputs: tuple[Spec, ...], params: Mapping[str, Any]
@@ -30,16 +33,21 @@ def _banded_matmul(
         return Declined("the axes beside the resampled one cannot be merged")
     (outer, _, inner), strides = merged
     rows, taps = weights.shape
-    if max(rows * inner, outer) >= 1 << 31:
+    if max(rows, inner, outer) >= 1 << 31:
         return Declined("2^31 elements or more")
+    inner_first = inner >= min(rows, runtime.features.group_size // 2)
     return runtime.launch(
         "conv/banded_matmul",
-        {"DTYPE": out.dtype.name, "WEIGHT_DTYPE": weights.dtype.name, "REAL": real_type(out.dtype)},
+        {
+            "DTYPE": out.dtype.name, "WEIGHT_DTYPE": weights.dtype.name, "REAL": real_type(out.dtype),
+            "TAPS": taps if taps <= _FEW_TAPS else 0, "INNER_FIRST": inner_first, "UNIT_INNER": strides[2] == 1,
+        },
         {
             "x": Strided(Tensor(0), dict(zip(("outer", "axis", "inner"), strides, strict=True))), "starts": Tensor(1),
             "weights": Tensor(2), "out": Tensor(3), "rows": rows, "inner": inner, "taps": taps,
         },
-        (rows * inner, outer), (runtime.features.group_size, 1), kernel="banded_matmul",
+        (inner, rows, outer) if inner_first else (rows, inner, outer), (runtime.features.group_size, 1, 1),
+        kernel="banded_matmul",
     )  # fmt: skip
 
 
