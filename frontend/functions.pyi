@@ -53,6 +53,9 @@ def amin(x: Any, dim: Any = ..., keepdim: bool = ...) -> Tensor:
 def aminmax(x: Any, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
     """Smallest and largest element over `dim`, or of all."""
 
+def angle(x: Any) -> Tensor:
+    """The angle of a real number in the complex plane: pi where it is negative, else 0; NaN stays NaN."""
+
 def any(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where any element is non-zero."""
 
@@ -193,6 +196,9 @@ def concat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
 def concatenate(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
     """Tensors joined along an existing axis."""
 
+def conj(x: Any) -> Tensor:
+    """`x` itself: there are no complex numbers."""
+
 def contiguous(x: Any) -> Tensor:
     """The tensor in row-major order, itself if it already is."""
 
@@ -249,6 +255,9 @@ def deg2rad(x: Any) -> Tensor:
 def diff(x: Any, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
     """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
 
+def digamma(x: Any) -> Tensor:
+    """Logarithmic derivative of the gamma function; NaN at the negative integers."""
+
 def dist(x: Any, other: Any, p: float = ...) -> Tensor:
     """p-norm of `x - other`, which are broadcast."""
 
@@ -278,6 +287,12 @@ def equal(x: Any, y: Any) -> Tensor:
 
 def erf(x: Any) -> Tensor:
     """Error function."""
+
+def erfc(x: Any) -> Tensor:
+    """Complementary error function `1 - erf(x)`, accurate for large `x`."""
+
+def erfinv(x: Any) -> Tensor:
+    """Inverse of the error function; infinite at 1 and -1, NaN beyond."""
 
 def exp(x: Any) -> Tensor:
     """e to the power `x`."""
@@ -382,6 +397,15 @@ def histogramdd(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., densi
 def hypot(x: Any, y: Any) -> Tensor:
     """`sqrt(x * x + y * y)` without overflow."""
 
+def i0(x: Any) -> Tensor:
+    """Modified Bessel function of the first kind, order 0."""
+
+def igamma(a: Any, x: Any) -> Tensor:
+    """Regularized lower incomplete gamma function P(a, x)."""
+
+def igammac(a: Any, x: Any) -> Tensor:
+    """Regularized upper incomplete gamma function Q(a, x)."""
+
 def inner(x: Any, other: Any) -> Tensor:
     """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
 
@@ -436,6 +460,9 @@ def less(x: Any, y: Any) -> Tensor:
 def less_equal(x: Any, y: Any) -> Tensor:
     """True where `x <= y`."""
 
+def lgamma(x: Any) -> Tensor:
+    """Logarithm of the absolute value of the gamma function; infinite at 0 and the negative integers."""
+
 def linear(x: Any, weight: Any, bias: Any = ...) -> Tensor:
     """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,)."""
 
@@ -474,6 +501,9 @@ def logical_or(x: Any, y: Any) -> Tensor:
 
 def logical_xor(x: Any, y: Any) -> Tensor:
     """True where exactly one is non-zero."""
+
+def logit(x: Any, eps: float | None = ...) -> Tensor:
+    """Inverse of sigmoid: `log(x / (1 - x))`, with `eps` of `x` limited to [eps, 1 - eps]."""
 
 def logsigmoid(x: Any) -> Tensor:
     """`log(sigmoid(x))` without overflow."""
@@ -539,6 +569,9 @@ def multiply(x: Any, y: Any) -> Tensor:
 def mv(x: Any, vec: Any) -> Tensor:
     """The product of a matrix (n, m) and a vector (m,)."""
 
+def mvlgamma(x: Any, p: int) -> Tensor:
+    """Logarithm of the multivariate gamma function of dimension `p`; `x` must be greater than (p - 1) / 2."""
+
 def nan_to_num(x: Any, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
     """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given."""
 
@@ -590,6 +623,9 @@ def pdist(x: Any, p: float = ...) -> Tensor:
 
 def permute(x: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The tensor with axis `axes[i]` at position i. A view."""
+
+def polygamma(n: Any, x: Any) -> Tensor:
+    """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`."""
 
 def positive(x: Any) -> Tensor:
     """`x` itself."""
@@ -666,6 +702,9 @@ def silu(x: Any) -> Tensor:
 
 def sin(x: Any) -> Tensor:
     """Sine of `x` radians."""
+
+def sinc(x: Any) -> Tensor:
+    """Cardinal sine `sin(pi x) / (pi x)`, 1 at 0."""
 
 def sinh(x: Any) -> Tensor:
     """Hyperbolic sine."""
@@ -806,3 +845,6 @@ def vecdot(x: Any, y: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
 
 def where(cond: Any, x: Any, y: Any) -> Tensor:
     """`x` where `cond` is true, else `y`."""
+
+def xlogy(x: Any, y: Any) -> Tensor:
+    """`x * log(y)`, and 0 where `x` is 0."""

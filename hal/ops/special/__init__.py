@@ -1,0 +1,1 @@
+"""Special functions: error functions and normal quantiles, gamma and zeta functions, Bessel functions, polynomials."""
