@@ -1,1 +1,1 @@
-"""Kernels of convolution and pooling."""
+"""Kernels of convolution, pooling and resampling."""

@@ -1,1 +1,1 @@
-"""Convolution and pooling in OpenCL: dispatch.py chooses, one strategy per file; kernels are in shaders/opencl/conv."""
+"""Convolution, pooling and resampling in OpenCL: dispatch.py chooses, one strategy per file; kernels in shaders/opencl/conv."""

@@ -1,1 +1,1 @@
-"""Convolution and pooling in WGSL; kernels in shaders/wgsl/conv."""
+"""Convolution, pooling and resampling in WGSL; kernels in shaders/wgsl/conv."""
