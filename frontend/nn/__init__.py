@@ -31,6 +31,7 @@ from polyhal.nn.activation import (
     Tanhshrink,
     Threshold,
 )
+from polyhal.nn.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
 from polyhal.nn.attention import MultiheadAttention
 from polyhal.nn.batch_norm import (
     BatchNorm1d,
@@ -41,13 +42,28 @@ from polyhal.nn.batch_norm import (
     InstanceNorm3d,
     SyncBatchNorm,
 )
-from polyhal.nn.container import Flatten, Identity, ModuleDict, ModuleList, Sequential
+from polyhal.nn.container import Flatten, Identity, ModuleDict, ModuleList, Sequential, Unflatten
 from polyhal.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from polyhal.nn.distance import CosineSimilarity, PairwiseDistance
 from polyhal.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from polyhal.nn.embedding import Embedding, EmbeddingBag
 from polyhal.nn.hooks import HookHandle
 from polyhal.nn.kv_cache import KVCache
+from polyhal.nn.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from polyhal.nn.linear import Bilinear, Linear, LinearCrossEntropyLoss
 from polyhal.nn.loss import (
     BCELoss,
@@ -94,6 +110,7 @@ from polyhal.nn.padding import (
     ZeroPad3d,
 )
 from polyhal.nn.parameter import Parameter
+from polyhal.nn.parameter_container import ParameterDict, ParameterList
 from polyhal.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -145,6 +162,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -206,6 +224,19 @@ __all__ = [
     "LPPool2d",
     "LPPool3d",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
     "LinearCrossEntropyLoss",
@@ -232,6 +263,8 @@ __all__ = [
     "PReLU",
     "PairwiseDistance",
     "Parameter",
+    "ParameterDict",
+    "ParameterList",
     "PixelShuffle",
     "PixelUnshuffle",
     "PoissonNLLLoss",
@@ -270,6 +303,7 @@ __all__ = [
     "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
+    "Unflatten",
     "Unfold",
     "Upsample",
     "UpsamplingBilinear2d",

@@ -67,7 +67,7 @@ def _fusable_activation(module: Module, after: Module) -> str | None:
     """
     if type(module) is not Linear or dispatch.thread.executor.fuses_later:
         return None
-    if any((module._pre_hooks, module._post_hooks, after._pre_hooks, after._post_hooks)):
+    if module._hooks or after._hooks:
         return None
     if type(after) is GELU:
         return "gelu_tanh" if after.approximate == "tanh" else "gelu"
@@ -180,3 +180,19 @@ class Flatten(Module):
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Splits axis `dim` into axes of the lengths `unflattened_size`, of which one may be -1."""
+
+    def __init__(self, dim: int, unflattened_size: tuple[int, ...] | list[int]) -> None:
+        super().__init__()
+        self.dim = dim
+        self.unflattened_size = tuple(unflattened_size)
+
+    def forward(self, input: Any) -> Any:
+        dim = self.dim % input.ndim
+        return input.reshape((*input.shape[:dim], *self.unflattened_size, *input.shape[dim + 1 :]))
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

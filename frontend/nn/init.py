@@ -49,6 +49,9 @@ def gain(nonlinearity: str, param: float | None = None) -> float:
     return fixed[nonlinearity]
 
 
+calculate_gain = gain
+
+
 def _write(x: Tensor, values: Tensor) -> Tensor:
     with no_grad():
         return x.copy_(values)
@@ -171,7 +174,43 @@ def orthogonal_(x: Tensor, gain: float = 1.0, generator: Generator | None = None
     return _write(x, Tensor(values.reshape(x.shape), dtype=dtypes.float32, device=x.device))
 
 
+def eye_(tensor: Tensor) -> Tensor:
+    """Write the identity to a matrix. Raises ShapeError."""
+    if tensor.ndim != 2:
+        raise ShapeError(message("eye_", f"shape {tensor.shape}", expected="a matrix"))
+    return _write(tensor, Tensor(np.eye(tensor.shape[0], tensor.shape[1]), dtype=dtypes.float32, device=tensor.device))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Write convolution weights (out, in, k1, ...) that pass as many input channels on as possible, in each group.
+
+    Raises ShapeError.
+    """
+    if tensor.ndim not in (3, 4, 5) or tensor.shape[0] % groups:
+        problem = f"shape {tensor.shape} and {groups} groups"
+        raise ShapeError(message("dirac_", problem, expected="3 to 5 axes, the first a multiple of the groups"))
+    values = np.zeros(tensor.shape, np.float32)
+    rows = tensor.shape[0] // groups
+    centre = tuple(n // 2 for n in tensor.shape[2:])
+    for group in range(groups):
+        for channel in range(min(rows, tensor.shape[1])):
+            values[(group * rows + channel, channel, *centre)] = 1
+    return _write(tensor, Tensor(values, device=tensor.device))
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
+    """Draw a normal matrix, and set a share `sparsity` of each column to 0. Source: Martens, ICML 2010. Raises ShapeError."""
+    if tensor.ndim != 2:
+        raise ShapeError(message("sparse_", f"shape {tensor.shape}", expected="a matrix"))
+    rows, columns = tensor.shape
+    values = random.normal(0.0, std, tensor.shape, generator=generator, device=tensor.device).numpy()
+    source = generator or random.default_generator
+    for column in range(columns):
+        values[source.permutation(rows)[: math.ceil(sparsity * rows)], column] = 0
+    return _write(tensor, Tensor(values, device=tensor.device))
+
+
 __all__ = [
-    "constant_", "fans", "gain", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
-    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+    "calculate_gain", "constant_", "dirac_", "eye_", "fans", "gain", "kaiming_normal_", "kaiming_uniform_", "normal_",
+    "ones_", "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
 ]  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Self
 
 from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
-from polyhal.nn.hooks import HookHandle
+from polyhal.nn.hooks import ForwardHook, HookHandle, Hooks
 from polyhal.nn.parameter import Parameter, relocate
 from polyhal.nn.state import LoadResult, adopt, compare
 from polyhal.tensor import Tensor
@@ -26,8 +27,7 @@ class Module:
     _parameters: dict[str, None]
     _buffers: dict[str, bool]
     _modules: dict[str, None]
-    _pre_hooks: dict[int, Callable[..., Any]]
-    _post_hooks: dict[int, Callable[..., Any]]
+    _hooks: Hooks
 
     def __init__(self) -> None:
         # Registries have only names, in order; values are ordinary attributes, so that reading one costs nothing extra.
@@ -35,8 +35,7 @@ class Module:
         fields["_parameters"] = {}
         fields["_buffers"] = {}
         fields["_modules"] = {}
-        fields["_pre_hooks"] = {}
-        fields["_post_hooks"] = {}
+        fields["_hooks"] = Hooks()
         fields["training"] = True
 
     # --- registration -----------------------------------------------------------------------------------------------
@@ -107,6 +106,8 @@ class Module:
         """Add a submodule under `name`."""
         self._register(self._modules, name, module)
 
+    register_module = add_module
+
     # --- running ----------------------------------------------------------------------------------------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -114,27 +115,40 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        function = self._forward_with_hooks if self._pre_hooks or self._post_hooks else self.forward
-        return dispatch.thread.executor.call_module(self, function, args, kwargs)
+        if self._hooks:
+            hooked = partial(self._hooks.call, self)
+            return dispatch.thread.executor.call_module(self, lambda *a, **k: hooked(a, k), args, kwargs)
+        return dispatch.thread.executor.call_module(self, self.forward, args, kwargs)
 
-    def _forward_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
-        for hook in tuple(self._pre_hooks.values()):
-            replaced = hook(self, args)
-            if replaced is not None:
-                args = replaced if isinstance(replaced, tuple) else (replaced,)
-        out = self.forward(*args, **kwargs)
-        for hook in tuple(self._post_hooks.values()):
-            replaced = hook(self, args, out)
-            out = out if replaced is None else replaced
-        return out
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> HookHandle:
+        """Call `hook(module, args)` before each forward pass; what it returns replaces the positional arguments.
 
-    def register_forward_pre_hook(self, hook: Callable[[Any, tuple[Any, ...]], Any]) -> HookHandle:
-        """Call `hook(module, args)` before each forward pass; what it returns replaces the positional arguments."""
-        return HookHandle(self._pre_hooks, hook)
+        `with_kwargs` calls `hook(module, args, kwargs)`, which may return both. `prepend` puts it before other hooks.
+        """
+        return HookHandle(self._hooks.before, ForwardHook(hook, with_kwargs), prepend)
 
-    def register_forward_hook(self, hook: Callable[[Any, tuple[Any, ...], Any], Any]) -> HookHandle:
-        """Call `hook(module, args, output)` after each forward pass; what it returns replaces the output."""
-        return HookHandle(self._post_hooks, hook)
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> HookHandle:
+        """Call `hook(module, args, output)` after each forward pass; what it returns replaces the output.
+
+        `with_kwargs` calls `hook(module, args, kwargs, output)`. `always_call` calls it, with None as output, also when
+        the forward pass raises.
+        """
+        return HookHandle(self._hooks.after, ForwardHook(hook, with_kwargs, always_call), prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:
+        """Call `hook(module, grad_output)` when the gradients of the results are known; what it returns replaces them."""
+        return HookHandle(self._hooks.backward_before, hook, prepend)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:
+        """Call `hook(module, grad_input, grad_output)` when gradients of the positional arguments are known.
+
+        What it returns replaces `grad_input`. Arguments without gradients have None.
+        """
+        return HookHandle(self._hooks.backward, hook, prepend)
 
     # --- walking the tree -------------------------------------------------------------------------------------------
 
@@ -191,9 +205,11 @@ class Module:
         """Iterate over parameters, shared ones once."""
         return (p for _, p in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """Iterate over buffers with dotted names, persistent or not, shared ones once."""
-        return self._named("_buffers", prefix, recurse, False)
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Iterate over buffers with dotted names, persistent or not. Shared ones appear once, as in `named_parameters`."""
+        return self._named("_buffers", prefix, recurse, not remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Iterate over buffers, persistent or not."""
@@ -210,6 +226,23 @@ class Module:
                 )
             module = child
         return module
+
+    def get_parameter(self, path: str) -> Parameter:
+        """Return the parameter with dotted name `path`. Raises AttributeError."""
+        found: Parameter = self._member("_parameters", path)
+        return found
+
+    def get_buffer(self, path: str) -> Tensor:
+        """Return the buffer with dotted name `path`. Raises AttributeError."""
+        found: Tensor = self._member("_buffers", path)
+        return found
+
+    def _member(self, registry: str, path: str) -> Any:
+        parent, _, name = path.rpartition(".")
+        module = self.get_submodule(parent)
+        if name not in getattr(module, registry):
+            raise AttributeError(f"{type(module).__name__} has no {registry.strip('_')[:-1]} {name!r}")
+        return module.__dict__[name]
 
     def count_parameters(self, trainable_only: bool = False) -> int:
         """Count the elements of all parameters, shared ones once."""
@@ -252,8 +285,9 @@ class Module:
 
     def train(self, mode: bool = True) -> Self:
         """Switch dropout and batch statistics on, or off with `mode=False`."""
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for child in self.children():  # each decides what it does: a frozen layer stays in evaluation
+            child.train(mode)
         return self
 
     def eval(self) -> Self:
@@ -266,20 +300,24 @@ class Module:
             p.requires_grad_(requires_grad)
         return self
 
-    def zero_grad(self) -> None:
-        """Set the gradients of all parameters to None."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Set the gradients of all parameters to None, or to zeros."""
         for p in self.parameters():
-            p.grad = None
+            if set_to_none or p.grad is None:
+                p.grad = None
+            else:
+                p.grad = p.grad.detach().zero_()
 
-    def to(self, *targets: Device | str | DType | object) -> Self:
+    def to(self, *targets: Device | str | DType | object, device: object = None, dtype: object = None) -> Self:
         """Move parameters and buffers to a device, cast the floating-point ones to a dtype, or both. In place.
 
         `model.to("opencl:1")`, `model.to(polyhal.bfloat16)`, `model.to("numpy", polyhal.float32)`.
         """
-        device, dtype = _targets(targets)
+        place, kind_of_all = _targets((*targets, *(t for t in (device, dtype) if t is not None)))
         for x in (*self.parameters(), *self.buffers()):
-            kind = dtype if dtype is not None and x.dtype.is_floating_point and x.dtype is not dtype else None
-            target = device if device is not None and device is not x.device else None
+            cast = kind_of_all is not None and x.dtype.is_floating_point and x.dtype is not kind_of_all
+            kind = kind_of_all if cast else None
+            target = place if place is not None and place is not x.device else None
             if kind is not None or target is not None:
                 relocate(x, target, kind)
         return self
@@ -287,6 +325,10 @@ class Module:
     def float(self) -> Self:
         """Cast floating-point parameters and buffers to float32."""
         return self.to("float32")
+
+    def double(self) -> Self:
+        """Cast floating-point parameters and buffers to float64."""
+        return self.to("float64")
 
     def half(self) -> Self:
         """Cast floating-point parameters and buffers to float16."""
@@ -322,6 +364,9 @@ def _targets(targets: tuple[object, ...]) -> tuple[Device | None, DType | None]:
     for target in targets:
         if isinstance(target, Device) or (isinstance(target, str) and not _names_dtype(target)):
             device = Device(target)
+            continue
+        if isinstance(target, Tensor):
+            device, dtype = target.device, target.dtype if target.dtype.is_floating_point else dtype
             continue
         kind = as_dtype(target)
         if kind.is_floating_point:

@@ -91,7 +91,7 @@ def _difference(
     ours: nn.Module, theirs: Any, state: dict[str, Any], inputs: Any, their_inputs: Any, expected: Any, drawn: bool
 ) -> str:
     """Load `state` into `ours`, call it, and say what differs from PyTorch's layer, which was called already."""
-    text, printed = repr(theirs).replace("NonDynamicallyQuantizableLinear", "Linear"), repr(ours)
+    text = repr(theirs).replace("NonDynamicallyQuantizableLinear", "Linear")
     if isinstance(ours, nn.CTCLoss):
         # PyTorch's gradient is the one through the log-softmax that comes before; of logarithms it is the identity.
         compute = ours.forward
@@ -99,6 +99,7 @@ def _difference(
     values, keywords = inputs
     if isinstance(theirs, torch.nn.modules.lazy.LazyModuleMixin):
         ours(*values, **keywords)
+    printed = repr(ours)
     if list(ours.state_dict()) != list(state):
         return f"state {list(ours.state_dict())}, expected {list(state)}"
     ours.load_state_dict(state)

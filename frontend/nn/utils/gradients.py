@@ -92,6 +92,3 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
         for p in targets:
             p.copy_(ops.reshape(vector[start : start + p.size], p.shape))
             start += p.size
-
-
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "total_norm", "vector_to_parameters"]

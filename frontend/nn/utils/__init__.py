@@ -1,0 +1,16 @@
+"""Gradient clipping, parameters as one vector, and parametrizations of weights."""
+
+from polyhal.nn.utils.gradients import (
+    CHUNK,
+    chunks,
+    clip_grad_norm_,
+    clip_grad_value_,
+    parameters_to_vector,
+    total_norm,
+    vector_to_parameters,
+)
+
+__all__ = [
+    "CHUNK", "chunks", "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "total_norm",
+    "vector_to_parameters",
+]  # fmt: skip
