@@ -73,7 +73,7 @@ from polyhal import einops_backend  # isort: skip
 einops_backend.install()
 
 if TYPE_CHECKING:
-    from polyhal import amp, data, func, models, nn, optim, special, text
+    from polyhal import amp, data, func, models, nn, optim, special, text, utils
     from polyhal.func import vmap
     from polyhal.graphs import draw_graph, load_graph, save_graph
     from polyhal.hal.diagnostics.profiler import profile
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("amp", "data", "func", "models", "nn", "optim", "special", "text")
+_PACKAGES = ("amp", "data", "func", "models", "nn", "optim", "special", "text", "utils")
 _LATER = {
     "Fit": "steps.fit",
     "capture": "steps.block",

@@ -184,9 +184,7 @@ def test_repr(device: ph.Device) -> None:
         "  (1): Sequential(\n    (0): ReLU()\n  )\n)"
     )
     assert repr(net[0].weight).startswith("Parameter containing:\ntensor(")
-    assert "kernel_size=(3, 3), stride=(1, 1), padding='same'" in repr(
-        nn.Conv2d(1, 1, 3, padding="same", device=device)
-    )
+    assert "kernel_size=(3, 3), stride=(1, 1), padding=same" in repr(nn.Conv2d(1, 1, 3, padding="same", device=device))
 
 
 def test_forward_must_be_defined() -> None:

@@ -176,3 +176,8 @@ def test_initial_values_of_special_kinds() -> None:
     assert nn.init.dirac_(kernel, 2).tolist() == expected.tolist()
     assert (nn.init.sparse_(x, 0.5).numpy() == 0).sum(0).tolist() == [2, 2, 2]
     assert nn.init.calculate_gain("relu") == torch.nn.init.calculate_gain("relu")
+
+
+def test_names_of_pytorch_lead_to_what_is_there() -> None:
+    assert ph.utils.data.DataLoader is ph.data.DataLoader
+    assert ph.optim.lr_scheduler.StepLR is ph.optim.StepLR
