@@ -196,6 +196,7 @@ __all__ = [
     "uint32",
     "uint64",
     "use_deterministic_algorithms",
+    "utils",
     "vmap",
     "zeros",
     "zeros_like",
