@@ -190,6 +190,9 @@ def clamp_min(x: Any, min: Any) -> Tensor:
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
 
+def column_stack(xs: Any) -> Tensor:
+    """Tensors joined along their second axis, vectors as columns."""
+
 def concat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
     """Tensors joined along an existing axis."""
 
@@ -270,6 +273,12 @@ def divide(x: Any, y: Any) -> Tensor:
 def dot(x: Any, y: Any) -> Tensor:
     """The sum of the products of two vectors' elements."""
 
+def dsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """The tensor cut along its third axis; as `tensor_split`. Views."""
+
+def dstack(xs: Any) -> Tensor:
+    """Tensors joined along their third axis."""
+
 def einsum(equation: Any, operands: Any) -> Tensor:
     """Sum of products over labelled axes: `einsum("bij,bjk->bik", x, y)` is a batched matrix product."""
 
@@ -300,6 +309,9 @@ def exp(x: Any) -> Tensor:
 def exp2(x: Any) -> Tensor:
     """2 to the power `x`."""
 
+def expand_as(x: Any, other: Any) -> Tensor:
+    """The tensor broadcast to the shape of another. A view."""
+
 def expm1(x: Any) -> Tensor:
     """`exp(x) - 1`, accurate near 0."""
 
@@ -311,6 +323,12 @@ def flatten(x: Any, start_axis: int = ..., end_axis: int = ..., *, start_dim: An
 
 def flip(x: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor:
     """The tensor with the elements of the given axes in reverse order. A view."""
+
+def fliplr(x: Any) -> Tensor:
+    """The tensor with the elements of its second axis in reverse order. A view."""
+
+def flipud(x: Any) -> Tensor:
+    """The tensor with the elements of its first axis in reverse order. A view."""
 
 def float_power(x: Any, exponent: Any) -> Tensor:
     """`x` to the power `exponent` in float64. Raises UnsupportedDTypeError on a device without float64."""
@@ -393,6 +411,12 @@ def histogram(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density
 
 def histogramdd(x: Any, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Tensor, ...]:
     """Counts of points (..., D) by bins in D dimensions, and the edges of each dimension."""
+
+def hsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Views."""
+
+def hstack(xs: Any) -> Tensor:
+    """Tensors joined along their second axis, vectors along their only one."""
 
 def hypot(x: Any, y: Any) -> Tensor:
     """`sqrt(x * x + y * y)` without overflow."""
@@ -647,6 +671,9 @@ def quantile(x: Any, q: Any, dim: int | None = ..., keepdim: bool = ..., *, inte
 def rad2deg(x: Any) -> Tensor:
     """Radians as degrees."""
 
+def ravel(x: Any) -> Tensor:
+    """The elements in row-major order along one axis."""
+
 def real(x: Any) -> Tensor:
     """`x` itself: there are no complex numbers."""
 
@@ -667,6 +694,15 @@ def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Tensor:
 
 def reshape(x: Any, shape: Any) -> Tensor:
     """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
+
+def reshape_as(x: Any, other: Any) -> Tensor:
+    """The tensor reshaped to the shape of another."""
+
+def roll(x: Any, shifts: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor:
+    """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
+
+def rot90(x: Any, k: int = ..., axes: Any = ..., *, dims: Any = ...) -> Tensor:
+    """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. A view."""
 
 def round(x: Any, decimals: int = ...) -> Tensor:
     """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even."""
@@ -763,6 +799,12 @@ def sum(
 def sum_to(x: Any, shape: Any) -> Tensor:
     """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
 
+def swapaxes(x: Any, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
+    """The tensor with two axes exchanged. A view."""
+
+def t(x: Any) -> Tensor:
+    """The transpose of a matrix; a vector or a number as it is. A view."""
+
 def take(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
 
@@ -781,11 +823,17 @@ def tanh(x: Any) -> Tensor:
 def tanhshrink(x: Any) -> Tensor:
     """`x - tanh(x)`."""
 
+def tensor_split(x: Any, indices_or_sections: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
+    """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions. Views."""
+
 def tensordot(x: Any, y: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The sums of products over pairs of axes."""
 
 def threshold(x: Any, threshold: Any, value: Any) -> Tensor:
     """`x` where it is greater than `threshold`, else `value`."""
+
+def tile(x: Any, dims: Any) -> Tensor:
+    """The tensor repeated `dims[i]` times along axis i, counted from the last axis if `dims` is shorter."""
 
 def topk(
     x: Any, k: int, axis: int = ..., largest: bool = ..., sorted: bool = ..., *, dim: Any = ...
@@ -816,6 +864,12 @@ def trunc(x: Any) -> Tensor:
 def truncating_divide(x: Any, y: Any) -> Tensor:
     """Integer quotient rounded towards zero, as in C."""
 
+def unbind(x: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
+    """The slices along an axis, without it. Views."""
+
+def unflatten(x: Any, axis: int, sizes: Any, *, dim: Any = ...) -> Tensor:
+    """The tensor with one axis made several of lengths `sizes`, of which one may be -1."""
+
 def unique(
     x: Any, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...
 ) -> Tensor:
@@ -842,6 +896,15 @@ def vdot(x: Any, y: Any) -> Tensor:
 
 def vecdot(x: Any, y: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """The sum of products along `axis`, with the other axes broadcast."""
+
+def view_as(x: Any, other: Any) -> Tensor:
+    """The tensor reshaped to the shape of another."""
+
+def vsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """The tensor cut along its first axis; as `tensor_split`. Views."""
+
+def vstack(xs: Any) -> Tensor:
+    """Tensors joined along their first axis, vectors as rows."""
 
 def where(cond: Any, x: Any, y: Any) -> Tensor:
     """`x` where `cond` is true, else `y`."""

@@ -80,8 +80,6 @@ class Methods:
         """Smallest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
     def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Self, ...]:
         """Smallest and largest element over `dim`, or of all."""
-    def angle(self) -> Self:
-        """The angle of a real number in the complex plane: pi where it is negative, else 0; NaN stays NaN."""
     def any(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where any element is non-zero."""
     def arccos(self) -> Self:
@@ -162,8 +160,6 @@ class Methods:
         """`x`, and `min` where `x` is below it."""
     def clip(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
-    def conj(self) -> Self:
-        """`x` itself: there are no complex numbers."""
     def contiguous(self) -> Self:
         """The tensor in row-major order, itself if it already is."""
     def conv2d(
@@ -206,8 +202,6 @@ class Methods:
         """Degrees as radians."""
     def diff(self, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Self:
         """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
-    def digamma(self) -> Self:
-        """Logarithmic derivative of the gamma function; NaN at the negative integers."""
     def dist(self, other: Any, p: float = ...) -> Self:
         """p-norm of `x - other`, which are broadcast."""
     def div(self, y: Any, *, rounding_mode: Any = ...) -> Self:
@@ -216,6 +210,8 @@ class Methods:
         """Quotient `x / y`, floating point also for integers."""
     def dot(self, y: Any) -> Self:
         """The sum of the products of two vectors' elements."""
+    def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+        """The tensor cut along its third axis; as `tensor_split`. Views."""
     def elu(self, alpha: Any = ...) -> Self:
         """`x` if positive, else `alpha * (exp(x) - 1)`."""
     def embedding(self, index: Any) -> Self:
@@ -226,14 +222,12 @@ class Methods:
         """True where `x == y`."""
     def erf(self) -> Self:
         """Error function."""
-    def erfc(self) -> Self:
-        """Complementary error function `1 - erf(x)`, accurate for large `x`."""
-    def erfinv(self) -> Self:
-        """Inverse of the error function; infinite at 1 and -1, NaN beyond."""
     def exp(self) -> Self:
         """e to the power `x`."""
     def exp2(self) -> Self:
         """2 to the power `x`."""
+    def expand_as(self, other: Any) -> Self:
+        """The tensor broadcast to the shape of another. A view."""
     def expm1(self) -> Self:
         """`exp(x) - 1`, accurate near 0."""
     def fix(self) -> Self:
@@ -242,6 +236,10 @@ class Methods:
         """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
     def flip(self, axis: Any = ..., *, dim: Any = ...) -> Self:
         """The tensor with the elements of the given axes in reverse order. A view."""
+    def fliplr(self) -> Self:
+        """The tensor with the elements of its second axis in reverse order. A view."""
+    def flipud(self) -> Self:
+        """The tensor with the elements of its first axis in reverse order. A view."""
     def float_power(self, exponent: Any) -> Self:
         """`x` to the power `exponent` in float64. Raises UnsupportedDTypeError on a device without float64."""
     def floor(self) -> Self:
@@ -290,14 +288,10 @@ class Methods:
         """How many elements of `x` are in each of `bins` equal bins from `min` to `max`, in the dtype of `x`."""
     def histogram(self, bins: Any, *, range: Any = ..., weight: Any = ..., density: bool = ...) -> tuple[Self, ...]:
         """Counts of elements by bin, and the edges of the bins."""
+    def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+        """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Views."""
     def hypot(self, y: Any) -> Self:
         """`sqrt(x * x + y * y)` without overflow."""
-    def i0(self) -> Self:
-        """Modified Bessel function of the first kind, order 0."""
-    def igamma(self, x: Any) -> Self:
-        """Regularized lower incomplete gamma function P(a, x)."""
-    def igammac(self, x: Any) -> Self:
-        """Regularized upper incomplete gamma function Q(a, x)."""
     def inner(self, other: Any) -> Self:
         """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
     def isclose(self, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Self:
@@ -332,8 +326,6 @@ class Methods:
         """True where `x < y`."""
     def less_equal(self, y: Any) -> Self:
         """True where `x <= y`."""
-    def lgamma(self) -> Self:
-        """Logarithm of the absolute value of the gamma function; infinite at 0 and the negative integers."""
     def linear(self, weight: Any, bias: Any = ...) -> Self:
         """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,)."""
     def log(self) -> Self:
@@ -360,8 +352,6 @@ class Methods:
         """True where either is non-zero."""
     def logical_xor(self, y: Any) -> Self:
         """True where exactly one is non-zero."""
-    def logit(self, eps: float | None = ...) -> Self:
-        """Inverse of sigmoid: `log(x / (1 - x))`, with `eps` of `x` limited to [eps, 1 - eps]."""
     def logsigmoid(self) -> Self:
         """`log(sigmoid(x))` without overflow."""
     def logsumexp(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
@@ -406,8 +396,6 @@ class Methods:
         """Product `x * y`."""
     def mv(self, vec: Any) -> Self:
         """The product of a matrix (n, m) and a vector (m,)."""
-    def mvlgamma(self, p: int) -> Self:
-        """Logarithm of the multivariate gamma function of dimension `p`; `x` must be greater than (p - 1) / 2."""
     def nan_to_num(self, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Self:
         """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given."""
     def nanmean(
@@ -440,8 +428,6 @@ class Methods:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
     def permute(self, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The tensor with axis `axes[i]` at position i. A view."""
-    def polygamma(self, x: Any) -> Self:
-        """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`."""
     def positive(self) -> Self:
         """`x` itself."""
     def pow(self, y: Any) -> Self:
@@ -456,6 +442,8 @@ class Methods:
         """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements."""
     def rad2deg(self) -> Self:
         """Radians as degrees."""
+    def ravel(self) -> Self:
+        """The elements in row-major order along one axis."""
     def real(self) -> Self:
         """`x` itself: there are no complex numbers."""
     def reciprocal(self) -> Self:
@@ -470,6 +458,12 @@ class Methods:
         """`x` with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it."""
     def reshape(self, shape: Any) -> Self:
         """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
+    def reshape_as(self, other: Any) -> Self:
+        """The tensor reshaped to the shape of another."""
+    def roll(self, shifts: Any, axis: Any = ..., *, dim: Any = ...) -> Self:
+        """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
+    def rot90(self, k: int = ..., axes: Any = ..., *, dims: Any = ...) -> Self:
+        """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. A view."""
     def round(self, decimals: int = ...) -> Self:
         """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even."""
     def rsqrt(self) -> Self:
@@ -490,8 +484,6 @@ class Methods:
         """`x * sigmoid(x)`, also called swish."""
     def sin(self) -> Self:
         """Sine of `x` radians."""
-    def sinc(self) -> Self:
-        """Cardinal sine `sin(pi x) / (pi x)`, 1 at 0."""
     def sinh(self) -> Self:
         """Hyperbolic sine."""
     def softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
@@ -524,6 +516,10 @@ class Methods:
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
+    def swapaxes(self, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Self:
+        """The tensor with two axes exchanged. A view."""
+    def t(self) -> Self:
+        """The transpose of a matrix; a vector or a number as it is. A view."""
     def take(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
     def take_along_axis(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
@@ -536,10 +532,14 @@ class Methods:
         """Hyperbolic tangent."""
     def tanhshrink(self) -> Self:
         """`x - tanh(x)`."""
+    def tensor_split(self, indices_or_sections: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
+        """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions. Views."""
     def tensordot(self, y: Any, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The sums of products over pairs of axes."""
     def threshold(self, threshold: Any, value: Any) -> Self:
         """`x` where it is greater than `threshold`, else `value`."""
+    def tile(self, dims: Any) -> Self:
+        """The tensor repeated `dims[i]` times along axis i, counted from the last axis if `dims` is shorter."""
     def topk(
         self, k: int, axis: int = ..., largest: bool = ..., sorted: bool = ..., *, dim: Any = ...
     ) -> tuple[Self, Self]:
@@ -560,6 +560,10 @@ class Methods:
         """`x` without its fraction."""
     def truncating_divide(self, y: Any) -> Self:
         """Integer quotient rounded towards zero, as in C."""
+    def unbind(self, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
+        """The slices along an axis, without it. Views."""
+    def unflatten(self, axis: int, sizes: Any, *, dim: Any = ...) -> Self:
+        """The tensor with one axis made several of lengths `sizes`, of which one may be -1."""
     def unique(
         self, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...
     ) -> Self:
@@ -576,5 +580,7 @@ class Methods:
         """The sum of the products of two vectors' elements; as `dot`, since there are no complex numbers."""
     def vecdot(self, y: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """The sum of products along `axis`, with the other axes broadcast."""
-    def xlogy(self, y: Any) -> Self:
-        """`x * log(y)`, and 0 where `x` is 0."""
+    def view_as(self, other: Any) -> Self:
+        """The tensor reshaped to the shape of another."""
+    def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+        """The tensor cut along its first axis; as `tensor_split`. Views."""

@@ -1,0 +1,202 @@
+"""Composites under the names of NumPy and PyTorch that reverse, rotate, tile, join and cut tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from polyhal.hal.layout import normalize_axes, normalize_axis
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.layout.axes import flip, transpose
+from polyhal.hal.ops.layout.regions import concat, split
+from polyhal.hal.ops.layout.views import broadcast_to, reshape
+
+
+@composite()
+def ravel(x: Any) -> Any:
+    """The elements in row-major order along one axis."""
+    return reshape(x, (math.prod(x.shape),))
+
+
+@composite()
+def t(x: Any) -> Any:
+    """The transpose of a matrix; a vector or a number as it is. A view."""
+    if x.ndim > 2:
+        raise ValueError(f"[t] a tensor of shape {x.shape} is no matrix; use transpose or permute")
+    return transpose(x, 0, 1) if x.ndim == 2 else x
+
+
+@composite()
+def swapaxes(x: Any, axis0: int, axis1: int) -> Any:
+    """The tensor with two axes exchanged. A view."""
+    return transpose(x, axis0, axis1)
+
+
+@composite()
+def fliplr(x: Any) -> Any:
+    """The tensor with the elements of its second axis in reverse order. A view."""
+    return flip(x, 1)
+
+
+@composite()
+def flipud(x: Any) -> Any:
+    """The tensor with the elements of its first axis in reverse order. A view."""
+    return flip(x, 0)
+
+
+@composite()
+def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
+    """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. A view."""
+    a, b = (normalize_axis(i, x.ndim) for i in axes)
+    if a == b:
+        raise ValueError(f"[rot90] axes {tuple(axes)} are one axis; expected two")
+    turned = x if k % 2 == 0 else transpose(x, a, b)
+    return flip(turned, ((), a, (a, b), b)[k % 4]) if k % 4 else x
+
+
+@composite()
+def roll(x: Any, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Any:
+    """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
+    if axis is None:
+        if not isinstance(shifts, int):
+            (shifts,) = shifts
+        return reshape(roll(ravel(x), shifts, 0), x.shape)
+    moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    if len(moves) != len(axes):
+        raise ValueError(f"[roll] {len(moves)} shifts for {len(axes)} axes")
+    if x.ndim == 0:
+        return x
+    for shift, a in zip(moves, axes, strict=True):
+        length = x.shape[normalize_axis(a, x.ndim)]
+        if length and shift % length:
+            front, back = split(x, (length - shift % length, shift % length), a)
+            x = concat([back, front], a)
+    return x
+
+
+@composite()
+def unbind(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices along an axis, without it. Views."""
+    at = normalize_axis(axis, x.ndim)
+    return tuple(x[(slice(None),) * at + (i,)] for i in range(x.shape[at]))
+
+
+@composite()
+def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Any:
+    """The tensor with one axis made several of lengths `sizes`, of which one may be -1."""
+    at = normalize_axis(axis, x.ndim)
+    lengths = tuple(sizes)
+    if -1 in lengths:
+        known = -math.prod(lengths)
+        lengths = tuple(x.shape[at] // known if n == -1 and known else n for n in lengths)
+    return reshape(x, (*x.shape[:at], *lengths, *x.shape[at + 1 :]))
+
+
+@composite()
+def expand_as(x: Any, other: Any) -> Any:
+    """The tensor broadcast to the shape of another. A view."""
+    return broadcast_to(x, other.shape)
+
+
+@composite()
+def reshape_as(x: Any, other: Any) -> Any:
+    """The tensor reshaped to the shape of another."""
+    return reshape(x, other.shape)
+
+
+@composite()
+def view_as(x: Any, other: Any) -> Any:
+    """The tensor reshaped to the shape of another."""
+    return reshape(x, other.shape)
+
+
+@composite()
+def tile(x: Any, dims: Sequence[int]) -> Any:
+    """The tensor repeated `dims[i]` times along axis i, counted from the last axis if `dims` is shorter."""
+    counts = (dims,) if isinstance(dims, int) else tuple(dims)
+    ndim = max(len(counts), x.ndim)
+    counts = (1,) * (ndim - len(counts)) + counts
+    shape = (1,) * (ndim - x.ndim) + tuple(x.shape)
+    pairs = [n for count, length in zip(counts, shape, strict=True) for n in (count, length)]
+    spread = broadcast_to(reshape(x, tuple(n for length in shape for n in (1, length))), tuple(pairs))
+    return reshape(spread, tuple(c * n for c, n in zip(counts, shape, strict=True)))
+
+
+# --- joining and cutting --------------------------------------------------------------------------------------------
+
+
+def _with_axes(x: Any, ndim: int) -> Any:
+    return x if x.ndim >= ndim else reshape(x, (1,) * (ndim - x.ndim) + tuple(x.shape))
+
+
+def _depth(x: Any) -> Any:
+    """At least three axes, the last of them new."""
+    matrix = _with_axes(x, 2)
+    return matrix if matrix.ndim > 2 else reshape(matrix, (*matrix.shape, 1))
+
+
+@composite(method=False)
+def hstack(xs: Sequence[Any]) -> Any:
+    """Tensors joined along their second axis, vectors along their only one."""
+    rows = [_with_axes(x, 1) for x in xs]
+    return concat(rows, 0 if rows[0].ndim == 1 else 1)
+
+
+@composite(method=False)
+def vstack(xs: Sequence[Any]) -> Any:
+    """Tensors joined along their first axis, vectors as rows."""
+    return concat([_with_axes(x, 2) for x in xs], 0)
+
+
+@composite(method=False)
+def dstack(xs: Sequence[Any]) -> Any:
+    """Tensors joined along their third axis."""
+    return concat([_depth(x) for x in xs], 2)
+
+
+@composite(method=False)
+def column_stack(xs: Sequence[Any]) -> Any:
+    """Tensors joined along their second axis, vectors as columns."""
+    return concat([x if x.ndim > 1 else reshape(x, (math.prod(x.shape), 1)) for x in xs], 1)
+
+
+@composite()
+def tensor_split(x: Any, indices_or_sections: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The tensor cut into a number of nearly equal parts along an axis, or before each of several positions. Views."""
+    at = normalize_axis(axis, x.ndim)
+    length = x.shape[at]
+    cut = indices_or_sections.tolist() if hasattr(indices_or_sections, "tolist") else indices_or_sections
+    if isinstance(cut, int):
+        if cut < 1:
+            raise ValueError(f"[tensor_split] {cut} parts; expected at least 1")
+        small, more = divmod(length, cut)
+        return split(x, [small + (i < more) for i in range(cut)], at)
+    lead = (slice(None),) * at
+    return tuple(x[(*lead, slice(a, b))] for a, b in zip((0, *cut), (*cut, length), strict=True))
+
+
+@composite()
+def hsplit(x: Any, indices_or_sections: Any) -> tuple[Any, ...]:
+    """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Views."""
+    return _even_split("hsplit", x, indices_or_sections, 0 if x.ndim == 1 else 1)
+
+
+@composite()
+def vsplit(x: Any, indices_or_sections: Any) -> tuple[Any, ...]:
+    """The tensor cut along its first axis; as `tensor_split`. Views."""
+    return _even_split("vsplit", x, indices_or_sections, 0)
+
+
+@composite()
+def dsplit(x: Any, indices_or_sections: Any) -> tuple[Any, ...]:
+    """The tensor cut along its third axis; as `tensor_split`. Views."""
+    return _even_split("dsplit", x, indices_or_sections, 2)
+
+
+def _even_split(function: str, x: Any, cut: Any, axis: int) -> tuple[Any, ...]:
+    normalize_axes(axis, x.ndim)
+    if isinstance(cut, int) and (cut < 1 or x.shape[axis] % cut):
+        raise ValueError(f"[{function}] an axis of length {x.shape[axis]} has no {cut} equal parts")
+    return tensor_split(x, cut, axis)
