@@ -80,6 +80,8 @@ class Methods:
         """Smallest element over one or several axes, all by default; equal ones share the gradient. NaN if any is NaN."""
     def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Self, ...]:
         """Smallest and largest element over `dim`, or of all."""
+    def angle(self) -> Self:
+        """The angle of a real number in the complex plane: pi where it is negative, else 0; NaN stays NaN."""
     def any(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where any element is non-zero."""
     def arccos(self) -> Self:
@@ -160,6 +162,8 @@ class Methods:
         """`x`, and `min` where `x` is below it."""
     def clip(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
+    def conj(self) -> Self:
+        """`x` itself: there are no complex numbers."""
     def contiguous(self) -> Self:
         """The tensor in row-major order, itself if it already is."""
     def conv2d(
@@ -202,6 +206,8 @@ class Methods:
         """Degrees as radians."""
     def diff(self, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Self:
         """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
+    def digamma(self) -> Self:
+        """Logarithmic derivative of the gamma function; NaN at the negative integers."""
     def dist(self, other: Any, p: float = ...) -> Self:
         """p-norm of `x - other`, which are broadcast."""
     def div(self, y: Any, *, rounding_mode: Any = ...) -> Self:
@@ -222,6 +228,10 @@ class Methods:
         """True where `x == y`."""
     def erf(self) -> Self:
         """Error function."""
+    def erfc(self) -> Self:
+        """Complementary error function `1 - erf(x)`, accurate for large `x`."""
+    def erfinv(self) -> Self:
+        """Inverse of the error function; infinite at 1 and -1, NaN beyond."""
     def exp(self) -> Self:
         """e to the power `x`."""
     def exp2(self) -> Self:
@@ -292,6 +302,12 @@ class Methods:
         """The tensor cut along its second axis, a vector along its only one; as `tensor_split`. Views."""
     def hypot(self, y: Any) -> Self:
         """`sqrt(x * x + y * y)` without overflow."""
+    def i0(self) -> Self:
+        """Modified Bessel function of the first kind, order 0."""
+    def igamma(self, x: Any) -> Self:
+        """Regularized lower incomplete gamma function P(a, x)."""
+    def igammac(self, x: Any) -> Self:
+        """Regularized upper incomplete gamma function Q(a, x)."""
     def inner(self, other: Any) -> Self:
         """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
     def isclose(self, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Self:
@@ -326,6 +342,8 @@ class Methods:
         """True where `x < y`."""
     def less_equal(self, y: Any) -> Self:
         """True where `x <= y`."""
+    def lgamma(self) -> Self:
+        """Logarithm of the absolute value of the gamma function; infinite at 0 and the negative integers."""
     def linear(self, weight: Any, bias: Any = ...) -> Self:
         """`x @ weight.T + bias`: x (..., in), weight (out, in), bias (out,)."""
     def log(self) -> Self:
@@ -352,6 +370,8 @@ class Methods:
         """True where either is non-zero."""
     def logical_xor(self, y: Any) -> Self:
         """True where exactly one is non-zero."""
+    def logit(self, eps: float | None = ...) -> Self:
+        """Inverse of sigmoid: `log(x / (1 - x))`, with `eps` of `x` limited to [eps, 1 - eps]."""
     def logsigmoid(self) -> Self:
         """`log(sigmoid(x))` without overflow."""
     def logsumexp(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
@@ -396,6 +416,8 @@ class Methods:
         """Product `x * y`."""
     def mv(self, vec: Any) -> Self:
         """The product of a matrix (n, m) and a vector (m,)."""
+    def mvlgamma(self, p: int) -> Self:
+        """Logarithm of the multivariate gamma function of dimension `p`; `x` must be greater than (p - 1) / 2."""
     def nan_to_num(self, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Self:
         """`x` with NaN and infinities replaced, infinities by the largest and the lowest finite number unless given."""
     def nanmean(
@@ -428,6 +450,8 @@ class Methods:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
     def permute(self, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The tensor with axis `axes[i]` at position i. A view."""
+    def polygamma(self, x: Any) -> Self:
+        """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`."""
     def positive(self) -> Self:
         """`x` itself."""
     def pow(self, y: Any) -> Self:
@@ -484,6 +508,8 @@ class Methods:
         """`x * sigmoid(x)`, also called swish."""
     def sin(self) -> Self:
         """Sine of `x` radians."""
+    def sinc(self) -> Self:
+        """Cardinal sine `sin(pi x) / (pi x)`, 1 at 0."""
     def sinh(self) -> Self:
         """Hyperbolic sine."""
     def softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
@@ -584,3 +610,5 @@ class Methods:
         """The tensor reshaped to the shape of another."""
     def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
         """The tensor cut along its first axis; as `tensor_split`. Views."""
+    def xlogy(self, y: Any) -> Self:
+        """`x * log(y)`, and 0 where `x` is 0."""
