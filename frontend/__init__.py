@@ -73,11 +73,12 @@ from polyhal import einops_backend  # isort: skip
 einops_backend.install()
 
 if TYPE_CHECKING:
-    from polyhal import amp, data, func, models, nn, optim, special, text, utils
+    from polyhal import amp, data, func, linalg, models, nn, optim, special, text, utils
     from polyhal.func import vmap
     from polyhal.graphs import draw_graph, load_graph, save_graph
     from polyhal.hal.diagnostics.profiler import profile
     from polyhal.hal.planning.explain import explain
+    from polyhal.linalg.low_rank import pca_lowrank, svd_lowrank
     from polyhal.serialize import load, load_checkpoint, save, save_checkpoint
     from polyhal.steps.block import capture
     from polyhal.steps.fit import Fit, fit
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("amp", "data", "func", "models", "nn", "optim", "special", "text", "utils")
+_PACKAGES = ("amp", "data", "func", "linalg", "models", "nn", "optim", "special", "text", "utils")
 _LATER = {
     "Fit": "steps.fit",
     "capture": "steps.block",
@@ -96,11 +97,13 @@ _LATER = {
     "load": "serialize",
     "load_checkpoint": "serialize",
     "load_graph": "graphs",
+    "pca_lowrank": "linalg.low_rank",
     "profile": "hal.diagnostics.profiler",
     "save": "serialize",
     "save_checkpoint": "serialize",
     "save_graph": "graphs",
     "vmap": "func",
+    "svd_lowrank": "linalg.low_rank",
 }
 """Names that are imported when they are first used, and where they are."""
 
@@ -160,6 +163,7 @@ __all__ = [
     "int64",
     "is_grad_enabled",
     "jit",
+    "linalg",
     "linspace",
     "load",
     "load_checkpoint",
@@ -173,6 +177,7 @@ __all__ = [
     "ones",
     "ones_like",
     "optim",
+    "pca_lowrank",
     "profile",
     "rand",
     "randint",
@@ -187,6 +192,7 @@ __all__ = [
     "set_float32_matmul_precision",
     "set_grad_enabled",
     "special",
+    "svd_lowrank",
     "tensor",
     "text",
     "tril_indices",

@@ -175,6 +175,15 @@ def celu(x: Any, alpha: Any = ...) -> Tensor:
 def chain_matmul(matrices: Any) -> Tensor:
     """The product of matrices in the order of fewest multiplications, as `linalg.multi_dot`."""
 
+def cholesky(x: Any, upper: bool = ...) -> Tensor:
+    """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n)."""
+
+def cholesky_inverse(x: Any, upper: bool = ...) -> Tensor:
+    """The inverse of a symmetric matrix from its Cholesky factor."""
+
+def cholesky_solve(x: Any, L: Any, upper: bool = ...) -> Tensor:
+    """The solution X of `A @ X = x` from the Cholesky factor of `A`."""
+
 def chunk(x: Any, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
     """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
 
@@ -254,6 +263,12 @@ def cumulative_trapezoid(y: Any, x: Any = ..., *, dx: Any = ..., axis: int = ...
 
 def deg2rad(x: Any) -> Tensor:
     """Degrees as radians."""
+
+def det(x: Any) -> Tensor:
+    """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
+
+def diagonal(x: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
+    """Diagonal number `offset` of the matrices in two axes, as the last axis. A view."""
 
 def diff(x: Any, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
     """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
@@ -371,6 +386,12 @@ def ge(x: Any, y: Any) -> Tensor:
 def gelu(x: Any, approximate: str = ...) -> Tensor:
     """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
 
+def geqrf(x: Any) -> tuple[Tensor, ...]:
+    """R above and Householder vectors below the diagonal, and the scales tau of these; see `linalg.householder_product`."""
+
+def ger(x: Any, vec2: Any) -> Tensor:
+    """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
+
 def glu(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Gated linear unit: the first half along `axis` times the sigmoid of the second. Raises ValueError for an odd length."""
 
@@ -432,6 +453,9 @@ def igammac(a: Any, x: Any) -> Tensor:
 
 def inner(x: Any, other: Any) -> Tensor:
     """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
+
+def inverse(x: Any) -> Tensor:
+    """Inverses of square matrices (..., n, n). Raises LinAlgError for singular ones."""
 
 def isclose(x: Any, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
     """True where `|x - y| <= atol + rtol * |y|`, where both are the same infinity and, with `equal_nan`, both NaN."""
@@ -514,6 +538,9 @@ def logaddexp2(x: Any, y: Any) -> Tensor:
 def logcumsumexp(x: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """`log(cumsum(exp(x)))` along `axis` without overflow."""
 
+def logdet(x: Any) -> Tensor:
+    """Logarithms of determinants (..., n, n): -infinity where they are 0, NaN where they are negative."""
+
 def logical_and(x: Any, y: Any) -> Tensor:
     """True where both are non-zero."""
 
@@ -538,8 +565,17 @@ def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., 
 def lt(x: Any, y: Any) -> Tensor:
     """True where `x < y`."""
 
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = ..., unpack_pivots: bool = ...) -> tuple[Tensor, ...]:
+    """P, L and U from what `linalg.lu_factor` returns; what is not to be unpacked is empty."""
+
 def matmul(x: Any, y: Any, *, out_dtype: Any = ...) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
+
+def matrix_exp(x: Any) -> Tensor:
+    """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005)."""
+
+def matrix_power(x: Any, n: int) -> Tensor:
+    """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then."""
 
 def max(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Largest element over `axis`; NaN if any is NaN."""
@@ -628,10 +664,16 @@ def nextafter(x: Any, y: Any) -> Tensor:
     """The next floating-point number after `x` in the direction of `y`."""
 
 def norm(x: Any, p: Any = ..., dim: Any = ..., keepdim: bool = ..., dtype: Any = ...) -> Tensor:
-    """p-norm over `dim`, all axes by default; "fro" is the 2-norm. Raises ValueError for other texts."""
+    """p-norm over `dim`, all axes by default; "fro" is the 2-norm, "nuc" the nuclear norm of matrices in two axes."""
 
 def not_equal(x: Any, y: Any) -> Tensor:
     """True where `x != y`."""
+
+def orgqr(x: Any, tau: Any) -> Tensor:
+    """The first columns of a product of Householder reflections, as `linalg.householder_product`."""
+
+def ormqr(x: Any, tau: Any, other: Any, left: bool = ..., transpose: bool = ...) -> Tensor:
+    """The product of the square Q of Householder reflections `x` and `tau` with `other`, from the left or the right."""
 
 def outer(x: Any, vec2: Any) -> Tensor:
     """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
@@ -647,6 +689,9 @@ def pdist(x: Any, p: float = ...) -> Tensor:
 
 def permute(x: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
     """The tensor with axis `axes[i]` at position i. A view."""
+
+def pinverse(x: Any, rcond: float = ...) -> Tensor:
+    """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0."""
 
 def polygamma(n: Any, x: Any) -> Tensor:
     """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`."""
@@ -745,6 +790,9 @@ def sinc(x: Any) -> Tensor:
 def sinh(x: Any) -> Tensor:
     """Hyperbolic sine."""
 
+def slogdet(x: Any) -> tuple[Tensor, ...]:
+    """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
+
 def softmax(x: Any, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Tensor:
     """`exp(x)` divided by its sum along `axis`, without overflow."""
 
@@ -839,6 +887,9 @@ def topk(
     x: Any, k: int, axis: int = ..., largest: bool = ..., sorted: bool = ..., *, dim: Any = ...
 ) -> tuple[Tensor, Tensor]:
     """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order."""
+
+def trace(x: Any, offset: int = ...) -> Tensor:
+    """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""
 
 def transpose(x: Any, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
     """The tensor with two axes exchanged, the last two by default. A view."""

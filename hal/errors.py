@@ -57,6 +57,10 @@ class FallbackRefusedError(PolyhalError):
     """The op would have run on the host, and the policy forbids it."""
 
 
+class LinAlgError(PolyhalError, RuntimeError):
+    """A matrix is singular, not positive definite or not finite where the op needs it otherwise."""
+
+
 class CorruptFileError(PolyhalError):
     """A file is truncated, altered or not of the expected kind."""
 

@@ -18,6 +18,7 @@ ALIASES: dict[str, str] = {
     "eq": "equal",
     "fix": "trunc",
     "ge": "greater_equal",
+    "ger": "outer",
     "gt": "greater",
     "le": "less_equal",
     "lt": "less",

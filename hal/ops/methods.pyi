@@ -152,6 +152,12 @@ class Methods:
         """Smallest integer not below `x`."""
     def celu(self, alpha: Any = ...) -> Self:
         """`x` if positive, else `alpha * (exp(x / alpha) - 1)`. Source: Barron, arXiv:1704.07483."""
+    def cholesky(self, upper: bool = ...) -> Self:
+        """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n)."""
+    def cholesky_inverse(self, upper: bool = ...) -> Self:
+        """The inverse of a symmetric matrix from its Cholesky factor."""
+    def cholesky_solve(self, L: Any, upper: bool = ...) -> Self:
+        """The solution X of `A @ X = x` from the Cholesky factor of `A`."""
     def chunk(self, chunks: int, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
         """`x` cut into `chunks` parts along `axis`, the last possibly shorter. Views."""
     def clamp(self, min: Any = ..., max: Any = ...) -> Self:
@@ -204,6 +210,10 @@ class Methods:
         """Integrals up to each element but the first; see `trapezoid`."""
     def deg2rad(self) -> Self:
         """Degrees as radians."""
+    def det(self) -> Self:
+        """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
+    def diagonal(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Self:
+        """Diagonal number `offset` of the matrices in two axes, as the last axis. A view."""
     def diff(self, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Self:
         """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
     def digamma(self) -> Self:
@@ -276,6 +286,10 @@ class Methods:
         """True where `x >= y`."""
     def gelu(self, approximate: str = ...) -> Self:
         """Gaussian error linear unit, exact or by tanh (`approximate`). Source: Hendrycks and Gimpel, arXiv:1606.08415."""
+    def geqrf(self) -> tuple[Self, ...]:
+        """R above and Householder vectors below the diagonal, and the scales tau of these; see `linalg.householder_product`."""
+    def ger(self, vec2: Any) -> Self:
+        """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
     def glu(self, axis: int = ..., *, dim: Any = ...) -> Self:
         """Gated linear unit: the first half along `axis` times the sigmoid of the second. Raises ValueError for an odd length."""
     def greater(self, y: Any) -> Self:
@@ -310,6 +324,8 @@ class Methods:
         """Regularized upper incomplete gamma function Q(a, x)."""
     def inner(self, other: Any) -> Self:
         """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
+    def inverse(self) -> Self:
+        """Inverses of square matrices (..., n, n). Raises LinAlgError for singular ones."""
     def isclose(self, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Self:
         """True where `|x - y| <= atol + rtol * |y|`, where both are the same infinity and, with `equal_nan`, both NaN."""
     def isfinite(self) -> Self:
@@ -362,6 +378,8 @@ class Methods:
         """`log2(2 ** x + 2 ** y)` without overflow."""
     def logcumsumexp(self, axis: int = ..., *, dim: Any = ...) -> Self:
         """`log(cumsum(exp(x)))` along `axis` without overflow."""
+    def logdet(self) -> Self:
+        """Logarithms of determinants (..., n, n): -infinity where they are 0, NaN where they are negative."""
     def logical_and(self, y: Any) -> Self:
         """True where both are non-zero."""
     def logical_not(self) -> Self:
@@ -380,6 +398,10 @@ class Methods:
         """True where `x < y`."""
     def matmul(self, y: Any, *, out_dtype: Any = ...) -> Self:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
+    def matrix_exp(self) -> Self:
+        """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005)."""
+    def matrix_power(self, n: int) -> Self:
+        """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then."""
     def max(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """Largest element over `axis`; NaN if any is NaN."""
     def max_pool2d(
@@ -441,15 +463,21 @@ class Methods:
     def nextafter(self, y: Any) -> Self:
         """The next floating-point number after `x` in the direction of `y`."""
     def norm(self, p: Any = ..., dim: Any = ..., keepdim: bool = ..., dtype: Any = ...) -> Self:
-        """p-norm over `dim`, all axes by default; "fro" is the 2-norm. Raises ValueError for other texts."""
+        """p-norm over `dim`, all axes by default; "fro" is the 2-norm, "nuc" the nuclear norm of matrices in two axes."""
     def not_equal(self, y: Any) -> Self:
         """True where `x != y`."""
+    def orgqr(self, tau: Any) -> Self:
+        """The first columns of a product of Householder reflections, as `linalg.householder_product`."""
+    def ormqr(self, tau: Any, other: Any, left: bool = ..., transpose: bool = ...) -> Self:
+        """The product of the square Q of Householder reflections `x` and `tau` with `other`, from the left or the right."""
     def outer(self, vec2: Any) -> Self:
         """The products of each element of one vector with each of another: (n,) and (m,) to (n, m)."""
     def pad(self, widths: Any, value: Any = ...) -> Self:
         """`x` with `widths[i] = (before, after)` elements of `value` added on axis i."""
     def permute(self, axes: Any = ..., *, dims: Any = ...) -> Self:
         """The tensor with axis `axes[i]` at position i. A view."""
+    def pinverse(self, rcond: float = ...) -> Self:
+        """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0."""
     def polygamma(self, x: Any) -> Self:
         """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`."""
     def positive(self) -> Self:
@@ -512,6 +540,8 @@ class Methods:
         """Cardinal sine `sin(pi x) / (pi x)`, 1 at 0."""
     def sinh(self) -> Self:
         """Hyperbolic sine."""
+    def slogdet(self) -> tuple[Self, ...]:
+        """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
     def softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
         """`exp(x)` divided by its sum along `axis`, without overflow."""
     def softplus(self) -> Self:
@@ -570,6 +600,8 @@ class Methods:
         self, k: int, axis: int = ..., largest: bool = ..., sorted: bool = ..., *, dim: Any = ...
     ) -> tuple[Self, Self]:
         """The `k` largest (or smallest) elements along `axis` and their positions (int64), always in order."""
+    def trace(self, offset: int = ...) -> Self:
+        """The sum of diagonal number `offset` of the matrices in the last two axes. Integers sum in 64 bits."""
     def transpose(self, axis0: int = ..., axis1: int = ..., *, dim0: Any = ..., dim1: Any = ...) -> Self:
         """The tensor with two axes exchanged, the last two by default. A view."""
     def trapezoid(self, x: Any = ..., *, dx: Any = ..., axis: int = ..., dim: Any = ...) -> Self:

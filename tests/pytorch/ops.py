@@ -18,7 +18,7 @@ from tests.pytorch.convert import NoCounterpartError, leaves, to_polyhal
 from tests.pytorch.database import entries, full_name, samples
 from tests.pytorch.gradients import gradient_difference
 from tests.pytorch.outcome import Outcome, describe
-from tests.pytorch.spellings import REORDERED, SPELLINGS, AbsentError, is_absent
+from tests.pytorch.spellings import SPELLINGS, WRAPPED, AbsentError, is_absent
 from tests.pytorch.ties import without_positions
 
 
@@ -27,8 +27,9 @@ def find(name: str, variant: str = "") -> Callable[..., Any] | None:
     spelled = SPELLINGS.get(f"{name}.{variant}", SPELLINGS.get(name))
     if spelled is not None:
         return spelled.function
-    if name in REORDERED:
-        return REORDERED[name]
+    entry = f"{name}.{variant}" if variant else name
+    if entry in WRAPPED:
+        return WRAPPED[entry]
     if name.startswith("__"):
         return getattr(operator, name.strip("_"), None) or functools.partial(_method, name)
     place: Any = polyhal
@@ -111,6 +112,19 @@ _RANDOM = frozenset(
 )
 
 
+def _structured_call(entry: Any) -> Callable[..., Any]:
+    """What calls the functions of an entry on symmetric or triangular matrices, where its gradients are of those."""
+    from torch.testing._internal.opinfo import core as utils
+
+    if entry.gradcheck_wrapper is utils.gradcheck_wrapper_triangular_input_real_positive_diagonal:
+        return utils.gradcheck_wrapper_triangular_input  # type: ignore[no-any-return]
+    return entry.gradcheck_wrapper  # type: ignore[no-any-return]
+
+
+def _plain_call(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+    return function(*args, **keywords)
+
+
 def _replay_sample(
     entry: Any, function: Callable[..., Any], sample: Any, kind: str, device: Device, differentiable: bool
 ) -> Outcome:
@@ -121,13 +135,14 @@ def _replay_sample(
         arguments = to_polyhal([sample.input, list(sample.args), dict(sample.kwargs)], device)
     except NoCounterpartError as error:
         return outcome("senseless", str(error))
+    call = _structured_call(entry) if differentiable else _plain_call
     try:
-        theirs = sample.output_process_fn_grad(entry(sample.input, *sample.args, **sample.kwargs))
+        theirs = sample.output_process_fn_grad(call(entry.op, sample.input, *sample.args, **sample.kwargs))
     except Exception as error:
         return outcome("senseless", f"PyTorch raises {error}")
     try:
         first, others, keywords = arguments
-        ours = sample.output_process_fn_grad(function(first, *others, **keywords))
+        ours = sample.output_process_fn_grad(call(function, first, *others, **keywords))
         drops = any(sample.kwargs.get(name) for name in ("dropout_p", "dropout"))
         if drops or is_random(entry):
             theirs, ours = ([(tuple(t.shape), str(t.dtype)[-4:]) for t in leaves(r)] for r in (theirs, ours))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import polyhal
+from polyhal import linalg
 from polyhal.nn import functional
 
 
@@ -50,6 +51,24 @@ def _spread(name: str) -> Callable[..., Any]:
     return function
 
 
+def _svd(x: Any, some: bool = True, compute_uv: bool = True) -> Any:
+    if not compute_uv:
+        raise AbsentError("zeros in place of U and V; use linalg.svdvals")
+    u, s, vh = linalg.svd(x, not some)
+    return u, s, vh.transpose(-2, -1)
+
+
+def _lu(x: Any, pivot: bool = True, get_infos: bool = False) -> Any:
+    result = linalg.lu_factor_ex(x, pivot=pivot)
+    return tuple(result) if get_infos else tuple(result[:2])
+
+
+def _triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+    if transpose:
+        a, upper = a.transpose(-2, -1), not upper
+    return linalg.solve_triangular(a, b, upper=upper, unitriangular=unitriangular), a.clone()
+
+
 def _with_alpha(name: str) -> Callable[..., Any]:
     def function(x: Any, other: Any, *, alpha: Any = 1) -> Any:
         return getattr(polyhal, name)(x, other if alpha == 1 else polyhal.multiply(other, alpha))
@@ -83,6 +102,11 @@ SPELLINGS: dict[str, Spelling] = {
     **{f"nn.functional.{name}": _floats_only(name) for name in _FLOATS_ONLY},
     "add": Spelling("`x + alpha * y`", _with_alpha("add")),
     "equal": Spelling("`(x == y).all()`; `equal` is elementwise", lambda x, y: bool((x == y).all().item())),
+    "lu": Spelling("`linalg.lu_factor(x)`", _lu),
+    "lu_solve": Spelling("`linalg.lu_solve(LU, pivots, b)`", lambda b, lu, pivots: linalg.lu_solve(lu, pivots, b)),
+    "qr": Spelling("`linalg.qr(x, mode)`", lambda x, some=True: tuple(linalg.qr(x, "reduced" if some else "complete"))),
+    "svd": Spelling("`linalg.svd(x, full_matrices)`, which returns V transposed", _svd),
+    "triangular_solve": Spelling("`linalg.solve_triangular(a, b, upper=True)`", _triangular_solve),
     "max": Spelling("`max(x, dim)` for the values, `argmax(x, dim)` for their positions", _extremum("max", "argmax")),
     "min": Spelling("`min(x, dim)` for the values, `argmin(x, dim)` for their positions", _extremum("min", "argmin")),
     "nn.functional.ctc_loss": Spelling(
@@ -115,10 +139,14 @@ SPELLINGS: dict[str, Spelling] = {
 }
 """By name, or by name and variant of PyTorch's database."""
 
-REORDERED: dict[str, Callable[..., Any]] = {
+WRAPPED: dict[str, Callable[..., Any]] = {
     "einsum": lambda operands, equation: polyhal.einsum(equation, *operands),
+    "linalg.lstsq.grad_oriented": lambda a, b, driver: linalg.lstsq(a, b, driver=driver)[:2],
+    "linalg.pinv.singular": lambda a, b: linalg.pinv(a @ b.mT),
+    "pca_lowrank": lambda a, b, **keywords: linalg.pca_lowrank(a @ b.mT, **keywords),
+    "svd_lowrank": lambda a, b, **keywords: linalg.svd_lowrank(a @ b.mT, **keywords),
 }
-"""Entries that the database calls with arguments in another order than PyTorch's function."""
+"""Entries that the database calls through functions of its own."""
 
 _ABSENT: dict[str, str] = {
     r"_.*|.*_copy|unsafe_.*|torch\.ops\..*|hash_tensor|split_with_sizes_copy": "internal to PyTorch",

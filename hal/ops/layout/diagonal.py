@@ -111,3 +111,36 @@ embed_diagonal: OpFunction = declare(
     dtypes=dtypes.ALL,
     tolerance=EXACT,
 )
+
+
+def _identity_like(x: Any) -> Any:
+    """Identity matrices (..., m, n) in the shape and dtype of `x`."""
+    x = np.asarray(x)
+    return np.broadcast_to(np.eye(*x.shape[-2:], dtype=x.dtype), x.shape)
+
+
+def _infer_identity(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    if spec.ndim < 2:
+        raise ValueError(f"got shape {spec.shape}; expected at least 2 axes")
+    return [(spec.dtype, spec.shape)]
+
+
+def _identity_regions(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> list[OutputRegion]:
+    out = outputs[0]
+    ones = _view(out, {"dim1": out.ndim - 2, "dim2": out.ndim - 1, "offset": 0})
+    return [OutputRegion(View(out.shape, out.strides), value=0), OutputRegion(ones, value=1)]
+
+
+identity_like: OpFunction = declare(
+    _identity_like,
+    name="identity_like",
+    family="creation",
+    infer=_infer_identity,
+    lowering=Regions(_identity_regions),
+    public=False,
+    gradient=lambda: None,
+    samples=lambda rng: [Sample((rng.uniform(-1, 1, s),), differentiable=False) for s in [(3, 3), (2, 2, 4), (0, 0)]],
+    dtypes=dtypes.ALL,
+    tolerance=EXACT,
+)

@@ -8,6 +8,7 @@ from typing import Any
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.keywords import takes_both_spellings
 from polyhal.hal.ops.layout.regions import concat, pad
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import permute, reshape
@@ -160,6 +161,12 @@ def cross(x: Any, other: Any, dim: int | None = None) -> Any:
     if dim is None:
         dim = next((i for i, n in enumerate(x.shape) if n == 3), -1)
     return vector_product("cross", x, other, dim)
+
+
+@takes_both_spellings
+def last_axis_cross(x: Any, other: Any, *, axis: int = -1) -> Any:
+    """The cross product along `axis`, which has length 3 in both operands; the other axes broadcast."""
+    return vector_product("cross", x, other, axis)
 
 
 @composite(method=False)

@@ -108,19 +108,6 @@ vector_norm: OpFunction = reduction(
 
 
 @composite()
-def norm(x: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    """p-norm over `dim`, all axes by default; "fro" is the 2-norm. Raises ValueError for other texts.
-
-    Norms of matrices are in `polyhal.linalg`.
-    """
-    if p is None or p == "fro":
-        p = 2.0
-    if isinstance(p, str):
-        raise ValueError(f"[norm] p is {p!r}; expected a number or 'fro' (the nuclear norm is in polyhal.linalg)")
-    return vector_norm(x, None if dim == () or dim == [] else dim, keepdim, float(p), dtype)
-
-
-@composite()
 def dist(x: Any, other: Any, p: float = 2.0) -> Any:
     """p-norm of `x - other`, which are broadcast."""
     return vector_norm(x - other, None, False, float(p))

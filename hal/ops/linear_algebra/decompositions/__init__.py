@@ -1,0 +1,1 @@
+"""Factorizations, solvers and spectra of matrices, which LAPACK computes on the host."""

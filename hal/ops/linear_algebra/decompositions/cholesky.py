@@ -1,0 +1,97 @@
+"""Cholesky factors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, first_tensor
+from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal
+from polyhal.hal.ops.layout.triangle import tril
+from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
+    LAPACK,
+    LAPACK_DTYPES,
+    LAPACK_ERROR,
+    positive_definite,
+    require_matrices,
+    singular,
+    t,
+)
+from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
+from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+
+
+def _failed_minor(a: np.ndarray) -> int:
+    """The order of the first leading minor of a matrix that is not positive; 0 if all are."""
+    for k in range(1, a.shape[-1] + 1):
+        try:
+            np.linalg.cholesky(a[:k, :k])
+        except np.linalg.LinAlgError:
+            return k
+    return 0
+
+
+def _cholesky_factor(a: Any, *, upper: bool = False, check: bool = True) -> Any:
+    """The triangular L with `a = L @ L.T`, or the upper U with `a = U.T @ U`, and per matrix the first minor that fails.
+
+    Only that triangle of `a` is read. Raises LinAlgError if `check` and a matrix is not positive definite.
+    """
+    a = np.asarray(a)
+    lower = np.swapaxes(a, -2, -1) if upper else a
+    info = np.zeros(a.shape[:-2], np.int32)
+    try:
+        out = np.linalg.cholesky(lower)
+    except np.linalg.LinAlgError as error:
+        out = np.zeros_like(lower)
+        for index in np.ndindex(*info.shape):
+            info[index] = _failed_minor(lower[index])
+            if not info[index]:
+                out[index] = np.linalg.cholesky(lower[index])
+        if check:
+            raise singular(
+                "cholesky", info, "is not positive definite: its leading minor of order {} is not"
+            ) from error
+    return np.swapaxes(out, -2, -1) if upper else out, info
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    require_matrices("cholesky", spec, square=True)
+    return [(spec.dtype, spec.shape), (dtypes.int32, spec.shape[:-2])]
+
+
+def _gradient(g: Any, out: Any, *, upper: bool) -> Any:
+    """dA = (S + S^T) / 2 with S = L^-T tril'(L^T dL) L^-1, where tril' halves the diagonal (Murray 2016)."""
+    factor, g = (t(out), t(g)) if upper else (out, g)
+    middle = op_matmul(t(factor), tril(g))
+    middle = tril(middle) - embed_diagonal(diagonal_view(middle, 0, -2, -1) * 0.5, middle.shape, 0, -2, -1)
+    left = solve_triangular_left(t(factor), middle, True)
+    both = t(solve_triangular_left(t(factor), t(left), True))
+    return (both + t(both)) * 0.5
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    # The reference reads one triangle, while gradients are symmetric: finite differences would not agree.
+    return [
+        Sample((positive_definite(rng, *shape),), {"upper": upper}, differentiable=False)
+        for shape, upper in [((2, 4, 4), False), ((2, 3, 3), True), ((0, 0), False), ((2, 0, 3, 3), False)]
+    ]
+
+
+cholesky_factor: OpFunction = declare(
+    _cholesky_factor,
+    name="cholesky_factor",
+    family="decomposition",
+    infer=_infer,
+    outputs=("out", "info"),
+    lowering=LAPACK,
+    gradient=_gradient,
+    samples=_samples,
+    errors=[ErrorSample((np.zeros((3, 2)),), {}, ValueError, r"expected \(..., n, n\)")],
+    dtypes=LAPACK_DTYPES,
+    tolerance=LAPACK_ERROR,
+    autocast=Autocast.FLOAT32,
+    public=False,
+)

@@ -1,0 +1,153 @@
+"""Determinants and their derivatives, which also exist where a matrix is singular."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, first_tensor
+from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
+    LAPACK,
+    LAPACK_DTYPES,
+    LAPACK_ERROR,
+    require_matrices,
+    t,
+    well_conditioned,
+)
+from polyhal.hal.ops.linear_algebra.decompositions.solve import inverse_matrix
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    require_matrices("det", spec, square=True)
+    return [(spec.dtype, spec.shape[:-2])]
+
+
+def _infer_same(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    require_matrices("det", spec, square=True)
+    return [(spec.dtype, spec.shape)]
+
+
+def _per_matrix(x: Any) -> Any:
+    """A number for each matrix, so that it broadcasts over their elements."""
+    return reshape(x, (*x.shape, 1, 1))
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    return [Sample((well_conditioned(rng, *s) / 2,)) for s in [(2, 4, 4), (2, 3, 3), (1, 1), (0, 0)]]
+
+
+def _determinant(a: Any) -> Any:
+    """Determinants of square matrices."""
+    return np.linalg.det(np.asarray(a))
+
+
+determinant: OpFunction = declare(
+    _determinant,
+    name="determinant",
+    family="decomposition",
+    infer=_infer,
+    lowering=LAPACK,
+    gradient=lambda g, a: _per_matrix(g) * cofactors(a),
+    samples=_samples,
+    errors=[ErrorSample((np.zeros((3, 2)),), {}, ValueError, r"expected \(..., n, n\)")],
+    dtypes=LAPACK_DTYPES,
+    tolerance=LAPACK_ERROR,
+    autocast=Autocast.FLOAT32,
+    public=False,
+)
+
+
+def _others(s: np.ndarray) -> np.ndarray:
+    """The products of all elements of the last axis but one."""
+    n = s.shape[-1]
+    return np.asarray(np.prod(np.where(np.eye(n, dtype=bool), 1, s[..., None, :]), axis=-1))
+
+
+def _orthogonal_sign(u: np.ndarray, vh: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sign(np.linalg.det(u) * np.linalg.det(vh)), u.dtype)[..., None, None]
+
+
+def _cofactors(a: Any) -> Any:
+    """The derivatives of the determinant by each element, from singular values: no division by those (Stewart 1998)."""
+    u, s, vh = np.linalg.svd(np.asarray(a))
+    return _orthogonal_sign(u, vh) * ((u * _others(s)[..., None, :]) @ vh)
+
+
+cofactors: OpFunction = declare(
+    _cofactors,
+    name="cofactors",
+    family="decomposition",
+    infer=_infer_same,
+    lowering=LAPACK,
+    gradient=lambda g, a: cofactors_derivative(a, g),
+    # The determinant's second derivatives test this rule; there are no third ones.
+    samples=lambda rng: [Sample(s.inputs, differentiable=False) for s in _samples(rng)],
+    dtypes=LAPACK_DTYPES,
+    tolerance=LAPACK_ERROR,
+    autocast=Autocast.FLOAT32,
+    public=False,
+)
+
+
+def _cofactors_derivative(a: Any, direction: Any) -> Any:
+    """The derivative of the cofactors along `direction`; the same formula is the gradient, as it is symmetric.
+
+    For a diagonal matrix and p_ij the product of all of its elements but i and j, it is -p_ij d_ji off the diagonal, and the
+    sum of p_ij d_jj on it; singular vectors turn every matrix into that case.
+    """
+    u, s, vh = np.linalg.svd(np.asarray(a))
+    n = s.shape[-1]
+    one = np.eye(n, dtype=bool)
+    left_out = one[:, None, :] | one[None, :, :]
+    pairs = np.where(one, 0, np.prod(np.where(left_out, 1, s[..., None, None, :]), axis=-1))
+    turned = np.swapaxes(u, -2, -1) @ np.asarray(direction) @ np.swapaxes(vh, -2, -1)
+    own = np.einsum("...ij,...jj->...i", pairs, turned)
+    inner = -pairs * np.swapaxes(turned, -2, -1) + own[..., None] * one
+    return (_orthogonal_sign(u, vh) * (u @ inner @ vh)).astype(s.dtype)
+
+
+cofactors_derivative: OpFunction = declare(
+    _cofactors_derivative,
+    name="cofactors_derivative",
+    family="decomposition",
+    infer=_infer_same,
+    lowering=LAPACK,
+    samples=lambda rng: [
+        Sample((well_conditioned(rng, *s), rng.uniform(-1, 1, s)), differentiable=False) for s in [(2, 4, 4), (2, 2, 2)]
+    ],
+    dtypes=LAPACK_DTYPES,
+    tolerance=LAPACK_ERROR,
+    autocast=Autocast.FLOAT32,
+    public=False,
+)
+
+
+def _log_determinant(a: Any) -> Any:
+    """Sign, and logarithm of the absolute value, of determinants; 0 and -infinity for singular matrices."""
+    return tuple(np.linalg.slogdet(np.asarray(a)))
+
+
+def _log_gradient(g_logabsdet: Any, a: Any) -> Any:
+    """dA = d(log|det A|) A^-T."""
+    return None if g_logabsdet is None else _per_matrix(g_logabsdet) * t(inverse_matrix(a, False)[0])
+
+
+log_determinant: OpFunction = declare(
+    _log_determinant,
+    name="log_determinant",
+    family="decomposition",
+    infer=lambda specs, params: _infer(specs, params) * 2,
+    outputs=("sign", "logabsdet"),
+    lowering=LAPACK,
+    gradient=_log_gradient,
+    samples=_samples,
+    errors=[ErrorSample((np.zeros((3, 2)),), {}, ValueError, r"expected \(..., n, n\)")],
+    dtypes=LAPACK_DTYPES,
+    tolerance=LAPACK_ERROR,
+    autocast=Autocast.FLOAT32,
+    public=False,
+)

@@ -1,0 +1,171 @@
+"""LU factors with partial pivoting, and the permutations that pivots stand for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.ops.declare import (
+    Autocast,
+    OnHost,
+    OpFunction,
+    Output,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    first_tensor,
+)
+from polyhal.hal.ops.layout.regions import concat
+from polyhal.hal.ops.layout.triangle import tril, triu
+from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
+    LAPACK,
+    LAPACK_DTYPES,
+    LAPACK_ERROR,
+    require_matrices,
+    singular,
+    t,
+    well_conditioned,
+)
+from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left, substituted
+from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+
+_BLOCK = 32
+"""Columns that are eliminated one by one; the rest of the matrix follows by one matrix product."""
+
+
+def eliminated(a: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Both factors in one matrix, pivots from 1 on, and per matrix the first zero pivot or 0 (LAPACK's getrf)."""
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    count = math.prod(a.shape[:-2])
+    lu = np.array(a).reshape(count, m, n)
+    pivots = np.broadcast_to(np.arange(1, k + 1, dtype=np.int32), (count, k)).copy()
+    info = np.zeros(count, np.int32)
+    every = np.arange(count)
+    with np.errstate(all="ignore"):
+        for start in range(0, k, _BLOCK):
+            stop = min(start + _BLOCK, k)
+            for j in range(start, stop):
+                if pivot and count:
+                    rows = j + np.argmax(np.nan_to_num(np.abs(lu[:, j:, j]), nan=np.inf), axis=-1)
+                    pivots[:, j] = rows + 1
+                    swapped = lu[every, rows].copy()
+                    lu[every, rows] = lu[:, j]
+                    lu[:, j] = swapped
+                zero = lu[:, j, j] == 0
+                info[zero & (info == 0)] = j + 1
+                below = lu[:, j + 1 :, j]
+                below /= np.where(zero, 1, lu[:, j, j])[:, None]
+                lu[:, j + 1 :, j + 1 : stop] -= below[:, :, None] * lu[:, j, None, j + 1 : stop]
+            if stop < n:
+                corner = substituted(lu[:, start:stop, start:stop], lu[:, start:stop, stop:], False, True)
+                lu[:, start:stop, stop:] = corner
+                lu[:, stop:, stop:] -= lu[:, stop:, start:stop] @ corner
+    batch = a.shape[:-2]
+    return lu.reshape(a.shape), pivots.reshape(*batch, k), info.reshape(batch)
+
+
+def _lu_factors(a: Any, *, pivot: bool = True, check: bool = False) -> Any:
+    """L and U of `a = P @ L @ U` in one matrix, pivots from 1 on as in LAPACK, and per matrix the first zero pivot or 0.
+
+    Raises LinAlgError if `check` and a pivot is 0.
+    """
+    out, pivots, info = eliminated(np.asarray(a), pivot)
+    if check and info.any():
+        raise singular("lu_factor", info, "is singular: its pivot number {} is 0")
+    return out, pivots, info
+
+
+def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    require_matrices("lu_factor", spec)
+    batch = spec.shape[:-2]
+    return [(spec.dtype, spec.shape), (dtypes.int32, (*batch, min(spec.shape[-2:]))), (dtypes.int32, batch)]
+
+
+def _gradient(g: Any, out: Any, pivots: Any) -> Any:
+    """The square block M = tril(L^T dL - dU2 U2^T, -1) + triu(dU U^T - L2^T dL2) gives dA = P L^-T M U^-T.
+
+    L2 are the rows and U2 the columns outside of the square block (de Hoog, Anderssen, Lukas 2011).
+    """
+    m, n = out.shape[-2:]
+    k = min(m, n)
+    square, g_square = out[..., :k, :k], g[..., :k, :k]
+    lower = tril(g_square, -1)
+    low = lower + op_matmul(t(tril(square, -1)), lower)
+    high = op_matmul(triu(g_square), t(triu(square)))
+    if n > k:
+        low = low - op_matmul(g[..., :k, k:], t(out[..., :k, k:]))
+    if m > k:
+        high = high - op_matmul(t(out[..., k:, :k]), g[..., k:, :k])
+    left = solve_triangular_left(t(square), tril(low, -1) + triu(high), True, True)
+    result = t(solve_triangular_left(square, t(left), True))
+    if n > k:
+        result = concat([result, solve_triangular_left(t(square), g[..., :k, k:], True, True)], -1)
+    if m > k:
+        result = concat([result, t(solve_triangular_left(square, t(g[..., k:, :k]), True))], -2)
+    return op_matmul(permutation_matrix(pivots, m, out.dtype), result)
+
+
+def _samples(rng: np.random.Generator) -> list[Sample]:
+    cases = [((2, 4, 4), True), ((2, 3, 5), True), ((2, 5, 2), True), ((2, 3, 3), False), ((3, 0), True)]
+    return [
+        Sample((well_conditioned(rng, *s) + (0 if pivot else 4 * np.eye(s[-1])),), {"pivot": pivot})
+        for s, pivot in cases
+    ]
+
+
+lu_factors: OpFunction = declare(
+    _lu_factors,
+    name="lu_factors",
+    family="decomposition",
+    infer=_infer,
+    outputs=("out", "pivots", "info"),
+    lowering=LAPACK,
+    gradient=_gradient,
+    samples=_samples,
+    dtypes=LAPACK_DTYPES,
+    tolerance=LAPACK_ERROR,
+    autocast=Autocast.FLOAT32,
+    public=False,
+)
+
+
+def _permutation_matrix(pivots: Any, *, rows: int, dtype: Any) -> Any:
+    """The matrix P (..., rows, rows) of `a = P @ L @ U` that pivots (..., k), numbered from 1, stand for."""
+    pivots = np.asarray(pivots)
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    order = np.broadcast_to(np.arange(rows), (flat.shape[0], rows)).copy()
+    every = np.arange(flat.shape[0])
+    for j in range(flat.shape[-1]):
+        other = flat[:, j] - 1
+        order[every, other], order[:, j] = order[:, j].copy(), order[every, other].copy()
+    matrix = np.eye(rows, dtype=dtypes.as_dtype(dtype).numpy)[order]
+    return np.swapaxes(matrix, -2, -1).reshape(*pivots.shape[:-1], rows, rows)
+
+
+def _infer_permutation(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    params["dtype"] = dtypes.as_dtype(params["dtype"])
+    if not spec.dtype.is_integral or spec.ndim < 1:
+        raise ValueError(f"pivots {spec}; expected integers (..., k)")
+    return [(params["dtype"], (*spec.shape[:-1], params["rows"], params["rows"]))]
+
+
+permutation_matrix: OpFunction = declare(
+    _permutation_matrix,
+    name="permutation_matrix",
+    family="decomposition",
+    infer=_infer_permutation,
+    lowering=OnHost("a sequence of exchanges of rows, each of which depends on the one before"),
+    samples=lambda rng: [
+        Sample((np.array([2, 3, 3], np.int32),), {"rows": 4, "dtype": dtypes.float32}),
+        Sample((np.array([[1, 2], [2, 2]], np.int32),), {"rows": 2, "dtype": dtypes.float32}),
+    ],
+    tolerance=Tolerance(0.0),
+    public=False,
+)

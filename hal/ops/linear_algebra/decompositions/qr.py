@@ -1,0 +1,123 @@
+"""QR factors, and the Householder vectors that LAPACK makes them of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal.errors import AutogradError, message
+from polyhal.hal.ops.declare import Autocast, ErrorSample, OpFunction, Output, Sample, Specs, declare, first_tensor
+from polyhal.hal.ops.layout.diagonal import diagonal_view, embed_diagonal
+from polyhal.hal.ops.layout.regions import concat
+from polyhal.hal.ops.layout.triangle import tril
+from polyhal.hal.ops.linear_algebra.decompositions.on_host import (
+    LAPACK,
+    LAPACK_DTYPES,
+    LAPACK_ERROR,
+    require_matrices,
+    t,
+    well_conditioned,
+)
+from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
+from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+
+
+def _qr_factors(a: Any, *, mode: str = "reduced") -> Any:
+    """Q with orthonormal columns and the upper triangular R with `a = Q @ R`; mode "r" leaves Q empty."""
+    a = np.asarray(a)
+    if mode == "r":
+        return np.zeros((*a.shape[:-2], 0, 0), a.dtype), np.linalg.qr(a, "r")
+    return tuple(np.linalg.qr(a, mode))  # type: ignore[call-overload]
+
+
+def _infer_qr(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec, mode = first_tensor(specs), params["mode"]
+    require_matrices("qr", spec)
+    *batch, m, n = spec.shape
+    if mode not in ("reduced", "complete", "r"):
+        raise ValueError(f"mode {mode!r}; expected 'reduced', 'complete' or 'r'")
+    k = m if mode == "complete" else min(m, n)
+    q = (*batch, 0, 0) if mode == "r" else (*batch, m, k)
+    return [(spec.dtype, q), (spec.dtype, (*batch, k, n))]
+
+
+def _qr_gradient(g_q: Any, g_r: Any, q: Any, r: Any, *, mode: str) -> Any:
+    """dA = (dQ + Q copyltu(R dR^T - dQ^T Q)) R^-T; columns beyond the rows by Roberts and Roberts 2020."""
+    m, n = q.shape[-2], r.shape[-1]
+    if mode == "r" or (mode == "complete" and m > n):
+        problem = f"the factors of mode {mode!r} have no gradient"
+        raise AutogradError(message("qr", problem, expected="mode 'reduced'"))
+    g_q = q * 0 if g_q is None else g_q
+    g_r = r * 0 if g_r is None else g_r
+    rest = None
+    if n > m:
+        rest = op_matmul(q, g_r[..., m:])
+        g_q = g_q + op_matmul(op_matmul(q, r[..., m:]), t(g_r[..., m:]))
+        r, g_r = r[..., :m], g_r[..., :m]
+    middle = tril(op_matmul(r, t(g_r)) - op_matmul(t(g_q), q))
+    middle = middle + t(middle) - embed_diagonal(diagonal_view(middle, 0, -2, -1), middle.shape, 0, -2, -1)
+    # X = Y R^-T is R X^T = Y^T, solved for X^T.
+    left = t(solve_triangular_left(r, t(g_q + op_matmul(q, middle)), True))
+    return left if rest is None else concat([left, rest], -1)
+
+
+def _qr_samples(rng: np.random.Generator) -> list[Sample]:
+    def sample(shape: tuple[int, ...], mode: str, differentiable: bool = True) -> Sample:
+        return Sample((well_conditioned(rng, *shape),), {"mode": mode}, differentiable=differentiable)
+
+    return [
+        sample((2, 4, 3), "reduced"),
+        sample((2, 3, 5), "reduced"),
+        sample((2, 3, 3), "complete"),
+        sample((2, 4, 2), "complete", False),
+        sample((2, 3, 2), "r", False),
+        sample((0, 3), "reduced"),
+    ]
+
+
+qr_factors: OpFunction = declare(
+    _qr_factors,
+    name="qr_factors",
+    family="decomposition",
+    infer=_infer_qr,
+    outputs=("q", "r"),
+    lowering=LAPACK,
+    gradient=_qr_gradient,
+    samples=_qr_samples,
+    errors=[ErrorSample((np.eye(2),), {"mode": "full"}, ValueError, "expected 'reduced', 'complete' or 'r'")],
+    dtypes=LAPACK_DTYPES,
+    tolerance=LAPACK_ERROR,
+    autocast=Autocast.FLOAT32,
+    public=False,
+)
+
+
+def _householder_factors(a: Any) -> Any:
+    """R above and Householder vectors below the diagonal, and the scales tau of these (LAPACK's geqrf)."""
+    a = np.asarray(a)
+    if 0 in a.shape[-2:]:
+        return a, np.zeros((*a.shape[:-2], min(a.shape[-2:])), a.dtype)
+    packed, tau = np.linalg.qr(a, "raw")
+    return np.swapaxes(packed, -2, -1), tau
+
+
+def _infer_householder(specs: Specs, params: dict[str, Any]) -> list[Output]:
+    spec = first_tensor(specs)
+    require_matrices("geqrf", spec)
+    return [(spec.dtype, spec.shape), (spec.dtype, (*spec.shape[:-2], min(spec.shape[-2:])))]
+
+
+householder_factors: OpFunction = declare(
+    _householder_factors,
+    name="householder_factors",
+    family="decomposition",
+    infer=_infer_householder,
+    outputs=("out", "tau"),
+    lowering=LAPACK,
+    samples=lambda rng: [Sample((well_conditioned(rng, *s),)) for s in [(2, 4, 3), (2, 3, 4), (0, 2)]],
+    dtypes=LAPACK_DTYPES,
+    tolerance=LAPACK_ERROR,
+    autocast=Autocast.FLOAT32,
+    public=False,
+)

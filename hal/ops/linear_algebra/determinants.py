@@ -1,0 +1,52 @@
+"""Determinants and functions of square matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.layout.diagonal import identity_like
+from polyhal.hal.ops.linear_algebra.decompositions.determinant import determinant, log_determinant
+from polyhal.hal.ops.linear_algebra.decompositions.exponential import matrix_exponential
+from polyhal.hal.ops.linear_algebra.inverses import inverse
+from polyhal.hal.ops.linear_algebra.powers import positive_power
+from polyhal.hal.ops.linear_algebra.results import SlogdetResult
+from polyhal.hal.ops.pointwise.logic import less
+from polyhal.hal.ops.pointwise.selection import where
+
+
+@composite()
+def det(x: Any) -> Any:
+    """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
+    return determinant(x)
+
+
+@composite()
+def slogdet(x: Any) -> tuple[Any, ...]:
+    """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
+    return SlogdetResult(*log_determinant(x))
+
+
+@composite()
+def logdet(x: Any) -> Any:
+    """Logarithms of determinants (..., n, n): -infinity where they are 0, NaN where they are negative."""
+    sign, logabsdet = log_determinant(x)
+    return where(less(sign, 0), math.nan, logabsdet)
+
+
+@composite()
+def matrix_exp(x: Any) -> Any:
+    """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005)."""
+    return matrix_exponential(x)
+
+
+@composite()
+def matrix_power(x: Any, n: int) -> Any:
+    """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ShapeError(message("matrix_power", f"shape {tuple(x.shape)}", expected="(..., m, m)"))
+    if n == 0:
+        return identity_like(x)
+    return positive_power(inverse(x) if n < 0 else x, abs(n))

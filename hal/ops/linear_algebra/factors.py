@@ -1,0 +1,181 @@
+"""Cholesky, LU and QR factors, and solutions of systems from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.layout.axes import unsqueeze
+from polyhal.hal.ops.layout.diagonal import identity_like
+from polyhal.hal.ops.layout.triangle import tril, triu
+from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.linear_algebra.decompositions.cholesky import cholesky_factor
+from polyhal.hal.ops.linear_algebra.decompositions.ldl import ldl_factors, ldl_solution
+from polyhal.hal.ops.linear_algebra.decompositions.lu import lu_factors, permutation_matrix
+from polyhal.hal.ops.linear_algebra.decompositions.on_host import t
+from polyhal.hal.ops.linear_algebra.decompositions.qr import householder_factors, qr_factors
+from polyhal.hal.ops.linear_algebra.decompositions.triangular import solve_triangular_left
+from polyhal.hal.ops.linear_algebra.matmul import op_matmul
+from polyhal.hal.ops.linear_algebra.results import (
+    CholeskyExResult,
+    GeqrfResult,
+    LDLFactorExResult,
+    LDLFactorResult,
+    LUFactorExResult,
+    LUFactorResult,
+    LUResult,
+    QRResult,
+)
+
+
+@composite()
+def cholesky(x: Any, upper: bool = False) -> Any:
+    """The lower triangular L with `x = L @ L.T`, or the upper U with `x = U.T @ U`, of symmetric matrices (..., n, n).
+
+    That triangle of `x` is read. Raises LinAlgError if a matrix is not positive definite.
+    """
+    return cholesky_factor(x, upper)[0]
+
+
+def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> CholeskyExResult:
+    """As `cholesky`, with the first minor that is not positive definite, or 0. Raises LinAlgError only if `check_errors`."""
+    return CholeskyExResult(*cholesky_factor(A, upper, check_errors))
+
+
+@composite()
+def cholesky_solve(x: Any, L: Any, upper: bool = False) -> Any:
+    """The solution X of `A @ X = x` from the Cholesky factor of `A`."""
+    first, second = (t(L), L) if upper else (L, t(L))
+    return solve_triangular_left(second, solve_triangular_left(first, x, False), True)
+
+
+@composite()
+def cholesky_inverse(x: Any, upper: bool = False) -> Any:
+    """The inverse of a symmetric matrix from its Cholesky factor."""
+    return cholesky_solve(identity_like(x), x, upper)
+
+
+def lu_factor(A: Any, *, pivot: bool = True) -> LUFactorResult:
+    """L and U of `A = P @ L @ U` in one matrix, and pivots from 1 on. Raises LinAlgError for singular matrices."""
+    out, pivots, _ = lu_factors(A, pivot, True)
+    return LUFactorResult(out, pivots)
+
+
+def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> LUFactorExResult:
+    """As `lu_factor`, with the first zero pivot of each matrix, or 0. Raises LinAlgError only if `check_errors`."""
+    return LUFactorExResult(*lu_factors(A, pivot, check_errors))
+
+
+@composite(method=False)
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Any, ...]:
+    """P, L and U from what `linalg.lu_factor` returns; what is not to be unpacked is empty."""
+    m, n = LU_data.shape[-2:]
+    k = min(m, n)
+    empty = reshape(LU_data.detach(), (LU_data.spec.size,))[:0]
+    lower = upper = matrix = empty
+    if unpack_data:
+        lower = tril(LU_data[..., :k], -1)
+        lower, upper = lower + identity_like(lower), triu(LU_data[..., :k, :])
+    if unpack_pivots:
+        matrix = permutation_matrix(LU_pivots, m, LU_data.dtype)
+    return LUResult(matrix, lower, upper)
+
+
+def lu(A: Any, *, pivot: bool = True) -> LUResult:
+    """P, L and U with `A = P @ L @ U`: a permutation, ones on the diagonal of L, upper triangular U."""
+    out, pivots, _ = lu_factors(A, pivot, False)
+    matrix, lower, upper = lu_unpack(out, pivots)
+    return LUResult(matrix, lower, upper)
+
+
+def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
+    """The solution X of `A @ X = B` from what `lu_factor` returns for `A`.
+
+    Of `X @ A = B` if not `left`, and with the transposed `A` if `adjoint`.
+    """
+    if not left:
+        return t(lu_solve(LU, pivots, t(B), adjoint=not adjoint))
+    matrix = permutation_matrix(pivots, LU.shape[-1], LU.dtype)
+    if adjoint:
+        out = solve_triangular_left(t(LU), B, False)
+        return op_matmul(matrix, solve_triangular_left(t(LU), out, True, True))
+    out = solve_triangular_left(LU, op_matmul(t(matrix), B), False, True)
+    return solve_triangular_left(LU, out, True)
+
+
+def ldl_factor(A: Any, *, hermitian: bool = False) -> LDLFactorResult:
+    """L and D of `A = L @ D @ L.T` for symmetric matrices, with LAPACK's pivots. Raises LinAlgError for singular matrices.
+
+    The lower triangle is read. There are no gradients. `hermitian` is for complex numbers and has no effect.
+    """
+    out, pivots, _ = ldl_factors(A.detach(), True)
+    return LDLFactorResult(out, pivots)
+
+
+def ldl_factor_ex(A: Any, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorExResult:
+    """As `ldl_factor`, with the first zero pivot of each matrix, or 0. Raises LinAlgError only if `check_errors`."""
+    return LDLFactorExResult(*ldl_factors(A.detach(), check_errors))
+
+
+def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
+    """The solution X of `A @ X = B` from what `ldl_factor` returns for `A`. There are no gradients."""
+    return ldl_solution(LD.detach(), pivots, B.detach())
+
+
+def qr(A: Any, mode: str = "reduced") -> QRResult:
+    """Q with orthonormal columns and the upper triangular R with `A = Q @ R` of matrices (..., m, n).
+
+    `mode` "complete" makes Q square; "r" leaves it empty. Gradients need linearly independent first min(m, n) columns.
+    """
+    return QRResult(*qr_factors(A, mode))
+
+
+@composite()
+def geqrf(x: Any) -> tuple[Any, ...]:
+    """R above and Householder vectors below the diagonal, and the scales tau of these; see `linalg.householder_product`."""
+    return GeqrfResult(*householder_factors(x))
+
+
+def _reflectors(name: str, A: Any, tau: Any) -> tuple[Any, Any]:
+    """The Householder vectors V as columns, and S of `H1 @ ... @ Hk = I - V (I + S)^-1 diag(tau) V^T`.
+
+    S is strictly upper triangular (Joffrain et al. 2006, Accumulating Householder transformations, revisited).
+    """
+    k = tau.shape[-1]
+    if A.ndim < 2 or tau.ndim != A.ndim - 1 or k > min(A.shape[-2:]):
+        problem = f"shapes {tuple(A.shape)} and {tuple(tau.shape)}"
+        raise ShapeError(message(name, problem, expected="(..., m, n) and (..., k) with k <= m, n"))
+    vectors = A[..., :k]
+    vectors = tril(vectors, -1) + identity_like(vectors)
+    return vectors, triu(op_matmul(t(vectors), vectors), 1) * unsqueeze(tau, -1)
+
+
+def householder_product(A: Any, tau: Any) -> Any:
+    """The first n columns of the product of k Householder reflections `I - tau_i v_i v_i^T`.
+
+    A (..., m, n) has the vectors below the diagonal, as `geqrf` leaves them; tau is (..., k).
+    """
+    vectors, mixed = _reflectors("householder_product", A, tau)
+    right = t(vectors[..., : A.shape[-1], :]) * unsqueeze(tau, -1)
+    return identity_like(A) - op_matmul(vectors, solve_triangular_left(mixed, right, True, True))
+
+
+@composite()
+def orgqr(x: Any, tau: Any) -> Any:
+    """The first columns of a product of Householder reflections, as `linalg.householder_product`."""
+    return householder_product(x, tau)
+
+
+@composite()
+def ormqr(x: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False) -> Any:
+    """The product of the square Q of Householder reflections `x` and `tau` with `other`, from the left or the right."""
+    if not left:
+        return t(ormqr(x, tau, t(other), True, not transpose))
+    vectors, mixed = _reflectors("ormqr", x, tau)
+    inner, scale = op_matmul(t(vectors), other), unsqueeze(tau, -1)
+    if transpose:
+        inner = solve_triangular_left(t(mixed), inner, False, True) * scale
+    else:
+        inner = solve_triangular_left(mixed, inner * scale, True, True)
+    return other - op_matmul(vectors, inner)
