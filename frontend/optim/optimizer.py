@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from polyhal import functions as ops
 from polyhal.autograd import enable_grad, no_grad
@@ -32,6 +32,9 @@ class Optimizer:
 
     skippable = False
     """Whether `update` uses `device_step`, so that the device can decide to skip a step."""
+
+    host_state: ClassVar[tuple[str, ...]] = ()
+    """State, beside "step", that is a Python number here and a tensor in PyTorch's state dicts."""
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -199,6 +202,8 @@ class Optimizer:
         """A saved value for a parameter: arrays become tensors on its device, step counts Python numbers."""
         if name == "step":
             return int(value)
+        if name in self.host_state:
+            return float(value)
         if not hasattr(value, "shape"):
             return value
         if shape_of(value) != p.shape:
@@ -227,8 +232,13 @@ def zero_state(p: Tensor) -> Tensor:
 
 
 def setting(group: Group, name: str) -> Any:
-    """A setting of a group as a runtime scalar: it may change from step to step, also in a captured one."""
-    return dispatch.runtime_scalar(lambda: float(group[name]), name)
+    """A setting of a group as a runtime scalar: it may change from step to step, also in a captured one.
+
+    `name[i]` is an element of a pair, such as `betas[0]`.
+    """
+    key, _, index = name.rstrip("]").partition("[")
+    value = (lambda: float(group[key][int(index)])) if index else (lambda: float(group[key]))
+    return dispatch.runtime_scalar(value, f"{key.removesuffix('s')}{int(index) + 1}" if index else name)
 
 
 def state_dtype(p: Tensor) -> DType:

@@ -9,7 +9,8 @@ from typing import Any
 from polyhal.hal import dispatch
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
-from polyhal.optim.optimizer import Group, Optimizer, Params, batches, dense_grad, setting, zero_state
+from polyhal.optim.optimizer import Group, Optimizer, Params, batches, setting, zero_state
+from polyhal.optim.rule_optimizer import check_settings, gradient, refuse_differentiable
 from polyhal.tensor import Tensor
 
 
@@ -29,10 +30,14 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
-        for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)):
-            if value < 0:
-                raise ValueError(message("SGD", f"{name} is {value}", expected="0 or more"))
+        check_settings(self, lr=lr, momentum=momentum, weight_decay=weight_decay)
+        refuse_differentiable(self, differentiable)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError(
                 message(
@@ -50,6 +55,7 @@ class SGD(Optimizer):
                 "dampening": dampening,
                 "weight_decay": weight_decay,
                 "nesterov": nesterov,
+                "maximize": maximize,
             },
         )
 
@@ -59,7 +65,8 @@ class SGD(Optimizer):
         if not group["momentum"]:
             for _, ps in batches(params, lambda p: None):
                 number = self.device_step(None, ps[0].device)
-                inputs = (*ps, *map(dense_grad, ps), rate, 0.0, 0.0, decay, *(() if number is None else (number,)))
+                grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
+                inputs = (*ps, *grads, rate, 0.0, 0.0, decay, *(() if number is None else (number,)))
                 dispatch.apply_into(op, inputs, (len(ps), False, number is not None), tuple(ps))
             return
         momentum = setting(group, "momentum")
@@ -77,7 +84,7 @@ class SGD(Optimizer):
             )
             inputs = (
                 *ps,
-                *map(dense_grad, ps),
+                *(gradient(p, maximize=group.get("maximize", False)) for p in ps),
                 *buffers,
                 rate,
                 momentum,

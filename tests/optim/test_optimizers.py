@@ -22,6 +22,23 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("Adam", {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-4, "weight_decay": 0.1}),
     ("AdamW", {"lr": 0.01}),
     ("AdamW", {"lr": 0.01, "betas": (0.8, 0.95), "weight_decay": 0.3}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "maximize": True}),
+    ("Adam", {"lr": 0.01, "amsgrad": True, "maximize": True}),
+    ("AdamW", {"lr": 0.01, "amsgrad": True}),
+    ("Adagrad", {}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5}),
+    ("Adadelta", {}),
+    ("Adadelta", {"lr": 0.5, "rho": 0.8, "weight_decay": 0.1, "maximize": True}),
+    ("RMSprop", {}),
+    ("RMSprop", {"alpha": 0.9, "momentum": 0.9, "centered": True, "weight_decay": 0.1}),
+    ("RMSprop", {"centered": True}),
+    ("Adamax", {"weight_decay": 0.1}),
+    ("NAdam", {}),
+    ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True, "momentum_decay": 0.1}),
+    ("RAdam", {}),
+    ("RAdam", {"betas": (0.9, 0.6), "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("Rprop", {}),
+    ("ASGD", {"lambd": 0.01, "t0": 2, "weight_decay": 0.1}),
 ]
 SHAPES = [(3, 4), (5,), (), (2, 1, 3)] * 7  # more than one launch takes
 

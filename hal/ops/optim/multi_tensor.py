@@ -20,6 +20,7 @@ from polyhal.hal.ops.declare import (
     Output,
     Sample,
     Samples,
+    Schema,
     Specs,
     Tolerance,
     Trait,
@@ -46,11 +47,13 @@ def multi_tensor(
     variadic_outputs: bool = True,
     tolerance: Tolerance | None = None,
     autocast: Autocast = Autocast.INHERIT,
+    schema: Schema | None = None,
 ) -> OpFunction:
     """Declare an op over a list of tensors. `mutates`: the outputs replace the tensors in place."""
     return declare(
         reference,
         name=name,
+        schema=schema,
         family="optimizer",
         mutates=(0,) if mutates else (),
         variadic_outputs=variadic_outputs,

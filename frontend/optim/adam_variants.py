@@ -1,0 +1,148 @@
+"""Variants of Adam: Adamax, NAdam, RAdam, AMSGrad's maximum, and Lion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from polyhal.hal import dispatch
+from polyhal.optim.optimizer import Group, Params
+from polyhal.optim.rule_optimizer import RuleOptimizer, check_settings
+
+Betas = tuple[float, float]
+
+
+class Adamax(RuleOptimizer):
+    """Adam with the largest gradient in place of the root of squares. Source: arXiv:1412.6980, section 7."""
+
+    op = "adamax_step"
+    numbers = ("lr", "betas[0]", "betas[1]", "eps", "weight_decay")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 2e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, betas=betas)
+        settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        super().__init__(params, settings, differentiable=differentiable)
+
+    def states(self, group: Group) -> tuple[str, ...]:
+        return ("exp_avg", "exp_inf")
+
+
+class RAdam(RuleOptimizer):
+    """Adam whose first steps are not scaled, while the variance of the scale is large. Source: arXiv:1908.03265."""
+
+    op = "radam_step"
+    numbers = ("lr", "betas[0]", "betas[1]", "eps", "weight_decay")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, betas=betas)
+        settings = {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize,
+        }  # fmt: skip
+        super().__init__(params, settings, differentiable=differentiable)
+
+    def states(self, group: Group) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def flags(self, group: Group) -> tuple[Any, ...]:
+        return (bool(group["decoupled_weight_decay"]),)
+
+
+class NAdam(RuleOptimizer):
+    """Adam with Nesterov's momentum, on a schedule. Source: Dozat, ICLR workshop 2016."""
+
+    skippable = False  # the schedule's product is kept on the host
+    host_state = ("mu_product",)
+    op = "nadam_step"
+    numbers = ("lr", "betas[0]", "betas[1]", "eps", "weight_decay")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 2e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay, betas=betas)
+        settings = {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize,
+        }  # fmt: skip
+        super().__init__(params, settings, differentiable=differentiable)
+
+    def states(self, group: Group) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def flags(self, group: Group) -> tuple[Any, ...]:
+        return (bool(group["decoupled_weight_decay"]),)
+
+    def values(self, group: Group, states: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
+        dispatch.on_replay(partial(_multiply_momenta, group, states))
+        first = states[0]
+        gradient_weight = dispatch.runtime_scalar(
+            lambda: (1 - _momentum(group, first["step"])) / (1 - first["mu_product"]), "gradient_weight"
+        )
+        momentum_weight = dispatch.runtime_scalar(
+            lambda: (
+                _momentum(group, first["step"] + 1) / (1 - first["mu_product"] * _momentum(group, first["step"] + 1))
+            ),
+            "momentum_weight",
+        )
+        return (*super().values(group, states), gradient_weight, momentum_weight)
+
+
+def _momentum(group: Group, step: int) -> float:
+    return float(group["betas"][0] * (1 - 0.5 * 0.96 ** (step * group["momentum_decay"])))
+
+
+def _multiply_momenta(group: Group, states: Sequence[dict[str, Any]]) -> None:
+    for state in states:
+        state["mu_product"] = float(state.get("mu_product", 1.0)) * _momentum(group, state["step"])
+
+
+class Lion(RuleOptimizer):
+    """The sign of a mix of momentum and gradient; weight decay is decoupled. Source: arXiv:2302.06675."""
+
+    op = "lion_step"
+    numbers = ("lr", "betas[0]", "betas[1]", "weight_decay")
+
+    def __init__(self, params: Params, lr: float = 1e-4, betas: Betas = (0.9, 0.99), weight_decay: float = 0.0) -> None:
+        check_settings(self, lr=lr, weight_decay=weight_decay, betas=betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    def states(self, group: Group) -> tuple[str, ...]:
+        return ("exp_avg",)

@@ -1,0 +1,240 @@
+"""Update rules that divide by running or summed squares: Adagrad, Adadelta, RMSprop, Adamax, NAdam, RAdam, AMSGrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.hal.ops.optim.update_rule import update_rule
+
+
+def _adagrad(ops: Any, p: Any, g: Any, sum: Any, *, t: Any, lr: Any, lr_decay: Any, weight_decay: Any, eps: Any) -> Any:  # noqa: A002
+    """One step of Adagrad. Source: Duchi, Hazan and Singer, JMLR 12 (2011)."""
+    g = g + p * weight_decay
+    total = sum + g * g
+    return p - g * (lr / (1.0 + (t - 1.0) * lr_decay)) / (ops.sqrt(total) + eps), total
+
+
+adagrad_step = update_rule(
+    _adagrad,
+    name="adagrad_step",
+    states=lambda: ("sum",),
+    numbers=("lr", "lr_decay", "weight_decay", "eps"),
+    positive=("sum",),
+    draws={"lr_decay": 0.1},
+)
+
+
+def _adadelta(
+    ops: Any, p: Any, g: Any, square_avg: Any, acc_delta: Any, *, t: Any, lr: Any, rho: Any, eps: Any, weight_decay: Any
+) -> Any:
+    """One step of Adadelta. Source: Zeiler, arXiv:1212.5701."""
+    g = g + p * weight_decay
+    square_avg = square_avg * rho + (g * g) * (1.0 - rho)
+    delta = ops.sqrt(acc_delta + eps) / ops.sqrt(square_avg + eps) * g
+    acc_delta = acc_delta * rho + (delta * delta) * (1.0 - rho)
+    return p - delta * lr, square_avg, acc_delta
+
+
+adadelta_step = update_rule(
+    _adadelta,
+    name="adadelta_step",
+    states=lambda: ("square_avg", "acc_delta"),
+    numbers=("lr", "rho", "eps", "weight_decay"),
+    positive=("square_avg", "acc_delta"),
+    draws={"rho": 0.9},
+)
+
+
+def _rmsprop(
+    ops: Any,
+    p: Any,
+    g: Any,
+    square_avg: Any,
+    *others: Any,
+    t: Any,
+    lr: Any,
+    alpha: Any,
+    eps: Any,
+    weight_decay: Any,
+    momentum: Any,
+    centered: bool = False,
+    has_momentum: bool = False,
+) -> Any:
+    """One step of RMSprop. Source: Tieleman and Hinton, lecture 6.5 of "Neural networks for machine learning" (2012)."""
+    g = g + p * weight_decay
+    square_avg = square_avg * alpha + (g * g) * (1.0 - alpha)
+    rest = list(others)
+    buffer = rest.pop(0) if has_momentum else None
+    variance = square_avg
+    if centered:
+        rest[0] = rest[0] * alpha + g * (1.0 - alpha)
+        variance = square_avg - rest[0] * rest[0]
+    step = g / (ops.sqrt(variance) + eps)
+    if buffer is None:
+        return (p - step * lr, square_avg, *rest)
+    buffer = buffer * momentum + step
+    return (p - buffer * lr, square_avg, buffer, *rest)
+
+
+def _rmsprop_states(centered: bool = False, has_momentum: bool = False) -> tuple[str, ...]:
+    return ("square_avg", *(("momentum_buffer",) * has_momentum), *(("grad_avg",) * centered))
+
+
+rmsprop_step = update_rule(
+    _rmsprop,
+    name="rmsprop_step",
+    states=_rmsprop_states,
+    numbers=("lr", "alpha", "eps", "weight_decay", "momentum"),
+    # A centred variance is a difference: it stays away from 0 where the mean is small beside the squares.
+    positive=("square_avg",),
+    variants=({}, {"has_momentum": True}),
+    draws={"alpha": 0.9, "momentum": 0.9},
+)
+
+
+def _adamax(
+    ops: Any,
+    p: Any,
+    g: Any,
+    exp_avg: Any,
+    exp_inf: Any,
+    *,
+    t: Any,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    eps: Any,
+    weight_decay: Any,
+) -> Any:
+    """One step of Adamax. Source: Kingma and Ba, arXiv:1412.6980, section 7."""
+    g = g + p * weight_decay
+    exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
+    exp_inf = ops.maximum(exp_inf * beta2, ops.abs(g) + eps)
+    return p - exp_avg / exp_inf * (lr / _correction(ops, beta1, t)), exp_avg, exp_inf
+
+
+def _correction(ops: Any, beta: Any, t: Any) -> Any:
+    """1 - beta^t, without the cancellation of a power that is close to 1."""
+    return -ops.expm1(t * ops.log(beta))
+
+
+adamax_step = update_rule(
+    _adamax,
+    name="adamax_step",
+    states=lambda: ("exp_avg", "exp_inf"),
+    numbers=("lr", "beta1", "beta2", "eps", "weight_decay"),
+    positive=("exp_inf",),
+)
+
+
+def _nadam(
+    ops: Any,
+    p: Any,
+    g: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    *,
+    t: Any,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    eps: Any,
+    weight_decay: Any,
+    gradient_weight: Any,
+    momentum_weight: Any,
+    decoupled: bool = False,
+) -> Any:
+    """One step of NAdam. Source: Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016.
+
+    The weights contain the schedule of the momentum: (1 - mu_t) / (1 - prod mu) and mu_{t+1} / (1 - prod mu).
+    """
+    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, g + p * weight_decay)
+    exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
+    exp_avg_sq = exp_avg_sq * beta2 + (g * g) * (1.0 - beta2)
+    scale = ops.sqrt(exp_avg_sq / _correction(ops, beta2, t)) + eps
+    return p - (g * gradient_weight + exp_avg * momentum_weight) * lr / scale, exp_avg, exp_avg_sq
+
+
+nadam_step = update_rule(
+    _nadam,
+    name="nadam_step",
+    states=lambda decoupled=False: ("exp_avg", "exp_avg_sq"),
+    numbers=("lr", "beta1", "beta2", "eps", "weight_decay", "gradient_weight", "momentum_weight"),
+    positive=("exp_avg_sq",),
+    variants=({}, {"decoupled": True}),
+    draws={"gradient_weight": 0.6, "momentum_weight": 0.7},
+)
+
+
+def _radam(
+    ops: Any,
+    p: Any,
+    g: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    *,
+    t: Any,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    eps: Any,
+    weight_decay: Any,
+    decoupled: bool = False,
+) -> Any:
+    """One step of RAdam. Source: Liu et al., arXiv:1908.03265."""
+    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, g + p * weight_decay)
+    exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
+    exp_avg_sq = exp_avg_sq * beta2 + (g * g) * (1.0 - beta2)
+    correction1, correction2 = _correction(ops, beta1, t), _correction(ops, beta2, t)
+    longest = 2.0 / (1.0 - beta2) - 1.0
+    length = longest - 2.0 * t * (1.0 - correction2) / correction2
+    rectifiable = length > 5.0
+    numerator = (length - 4.0) * (length - 2.0) * longest
+    rectified = numerator / ((longest - 4.0) * (longest - 2.0) * ops.maximum(length, 1.0))
+    adaptive = ops.sqrt(ops.maximum(rectified, 0.0)) * ops.sqrt(correction2) / (ops.sqrt(exp_avg_sq) + eps)
+    return p - exp_avg * (lr / correction1) * ops.where(rectifiable, adaptive, 1.0), exp_avg, exp_avg_sq
+
+
+radam_step = update_rule(
+    _radam,
+    name="radam_step",
+    states=lambda decoupled=False: ("exp_avg", "exp_avg_sq"),
+    numbers=("lr", "beta1", "beta2", "eps", "weight_decay"),
+    positive=("exp_avg_sq",),
+    variants=({}, {"decoupled": True}),
+)
+
+
+def _amsgrad(
+    ops: Any,
+    p: Any,
+    g: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    max_exp_avg_sq: Any,
+    *,
+    t: Any,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    eps: Any,
+    weight_decay: Any,
+    decoupled: bool = False,
+) -> Any:
+    """One step of AMSGrad, or AdamW with its maximum. Source: Reddi, Kale and Kumar, ICLR 2018."""
+    p, g = (p * (1.0 - lr * weight_decay), g) if decoupled else (p, g + p * weight_decay)
+    exp_avg = exp_avg * beta1 + g * (1.0 - beta1)
+    exp_avg_sq = exp_avg_sq * beta2 + (g * g) * (1.0 - beta2)
+    max_exp_avg_sq = ops.maximum(max_exp_avg_sq, exp_avg_sq)
+    scale = ops.sqrt(max_exp_avg_sq) / ops.sqrt(_correction(ops, beta2, t)) + eps
+    return p - exp_avg * (lr / _correction(ops, beta1, t)) / scale, exp_avg, exp_avg_sq, max_exp_avg_sq
+
+
+amsgrad_step = update_rule(
+    _amsgrad,
+    name="amsgrad_step",
+    states=lambda decoupled=False: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+    numbers=("lr", "beta1", "beta2", "eps", "weight_decay"),
+    positive=("exp_avg_sq", "max_exp_avg_sq"),
+    variants=({}, {"decoupled": True}),
+)
