@@ -36,6 +36,9 @@ class Optimizer:
     host_state: ClassVar[tuple[str, ...]] = ()
     """State, beside "step", that is a Python number here and a tensor in PyTorch's state dicts."""
 
+    factored_state: ClassVar[tuple[str, ...]] = ()
+    """State in another shape than its parameter's."""
+
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self.param_groups: list[Group] = []
@@ -206,6 +209,8 @@ class Optimizer:
             return float(value)
         if not hasattr(value, "shape"):
             return value
+        if name in self.factored_state:
+            return adopt(value, state_dtype(p), p.device).clone()
         if shape_of(value) != p.shape:
             raise StateDictError(
                 message(

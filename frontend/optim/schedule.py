@@ -1,13 +1,13 @@
-"""Learning rates as functions of the number of steps taken."""
+"""Learning rates as functions of the number of steps taken: the base class and the simple schedules."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyhal.hal import dispatch
+from polyhal.hal.errors import message
 from polyhal.optim.optimizer import Optimizer
 
 
@@ -17,12 +17,16 @@ class Scheduler:
     Rates are computed from the step count and the groups' initial rates alone, so that resuming is exact.
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        """Begin after `last_epoch` + 1 steps; later than at 0 the groups must know their "initial_lr". Raises KeyError."""
         self.optimizer = optimizer
-        for group in optimizer.param_groups:
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch >= 0 and "initial_lr" not in group:
+                problem = f"group {i} has no 'initial_lr' to continue from step {last_epoch}"
+                raise KeyError(message(type(self).__name__, problem, fix="load the optimizer's state dict first"))
             group.setdefault("initial_lr", group["lr"])
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = 0
+        self.last_epoch = last_epoch + 1
         """How many steps were taken."""
         self._set()
 
@@ -60,13 +64,16 @@ class LambdaLR(Scheduler):
     """The base rate times `lr_lambda(step)`; one function, or one per group. Functions are not part of the state."""
 
     def __init__(
-        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
     ) -> None:
         groups = len(optimizer.param_groups)
         self._functions = tuple(lr_lambda) if isinstance(lr_lambda, Sequence) else (lr_lambda,) * groups
         if len(self._functions) != groups:
             raise ValueError(f"{len(self._functions)} functions for {groups} parameter groups; expected one each")
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, step: int, base: float, group: int) -> float:
         return base * self._functions[group](step)
@@ -78,10 +85,10 @@ class LambdaLR(Scheduler):
 class ConstantLR(Scheduler):
     """The base rate times `factor` for the first `total_iters` steps, then the base rate."""
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         self.factor = factor
         self.total_iters = total_iters
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, step: int, base: float, group: int) -> float:
         return base * self.factor if step < self.total_iters else base
@@ -90,10 +97,10 @@ class ConstantLR(Scheduler):
 class StepLR(Scheduler):
     """The base rate, multiplied by `gamma` every `step_size` steps."""
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size = step_size
         self.gamma = gamma
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, step: int, base: float, group: int) -> float:
         return float(base * self.gamma ** (step // self.step_size))
@@ -103,12 +110,17 @@ class LinearLR(Scheduler):
     """The base rate times a factor that changes linearly from `start_factor` to `end_factor` in `total_iters` steps."""
 
     def __init__(
-        self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
     ) -> None:
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, step: int, base: float, group: int) -> float:
         part = min(step, self.total_iters) / self.total_iters
@@ -118,10 +130,10 @@ class LinearLR(Scheduler):
 class CosineAnnealingLR(Scheduler):
     """Half a cosine from the base rate to `eta_min` in `T_max` steps, and back again. Source: arXiv:1608.03983."""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:  # noqa: N803  PyTorch's name
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:  # noqa: N803  PyTorch's name
         self.T_max = T_max
         self.eta_min = eta_min
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, step: int, base: float, group: int) -> float:
         return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * step / self.T_max)) / 2
@@ -148,31 +160,3 @@ class WarmupCosine(Scheduler):
             return base * (step + 1) / self.warmup_steps
         part = min((step - self.warmup_steps) / max(self.total_steps - self.warmup_steps, 1), 1.0)
         return self.min_lr + (base - self.min_lr) * (1 + math.cos(math.pi * part)) / 2
-
-
-class SequentialLR(Scheduler):
-    """Schedulers in sequence: number i starts, with a step count of 0, at step `milestones[i - 1]`."""
-
-    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Scheduler], milestones: Sequence[int]) -> None:
-        if len(milestones) != len(schedulers) - 1 or sorted(milestones) != list(milestones):
-            raise ValueError(
-                f"milestones {list(milestones)} for {len(schedulers)} schedulers; expected one less, in rising order"
-            )
-        if any(s.optimizer is not optimizer for s in schedulers):
-            raise ValueError("all schedulers must belong to the optimizer that is given")
-        self._schedulers = tuple(schedulers)
-        self.milestones = list(milestones)
-        super().__init__(optimizer)
-
-    def rate(self, step: int, base: float, group: int) -> float:
-        i = bisect_right(self.milestones, step)
-        return self._schedulers[i].rate(step - (self.milestones[i - 1] if i else 0), base, group)
-
-    def state_dict(self) -> dict[str, Any]:
-        data = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
-        return {**data, "schedulers": [s.state_dict() for s in self._schedulers]}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        for scheduler, state in zip(self._schedulers, state_dict["schedulers"], strict=True):
-            scheduler.load_state_dict(state)
-        super().load_state_dict({k: v for k, v in state_dict.items() if k != "schedulers"})

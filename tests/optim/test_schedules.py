@@ -25,6 +25,22 @@ CASES: list[tuple[str, Callable[[Any, Any], Any]]] = [
             o, [m.ConstantLR(o, 0.5, 2), m.StepLR(o, 2, 0.1), m.LinearLR(o, 0.3, 1, 3)], [3, 8]
         ),
     ),
+    ("exponential", lambda m, o: m.ExponentialLR(o, 0.9)),
+    ("milestones", lambda m, o: m.MultiStepLR(o, [3, 9, 5], 0.3)),
+    ("polynomial", lambda m, o: m.PolynomialLR(o, 8, 2.0)),
+    ("multiplicative", lambda m, o: m.MultiplicativeLR(o, lambda t: 1 - 0.05 * t)),
+    ("cyclic", lambda m, o: m.CyclicLR(o, 0.1, 0.6, 3, 4, cycle_momentum=False)),
+    ("cyclic, halved", lambda m, o: m.CyclicLR(o, 0.1, 0.6, 2, mode="triangular2", cycle_momentum=False)),
+    ("cyclic, shrinking", lambda m, o: m.CyclicLR(o, [0.1, 0.2], 0.6, 2, 3, "exp_range", 0.9, cycle_momentum=False)),
+    ("one cycle", lambda m, o: m.OneCycleLR(o, [0.5, 1.0], 21, cycle_momentum=False)),
+    (
+        "one cycle in three phases",
+        lambda m, o: m.OneCycleLR(
+            o, 0.5, epochs=3, steps_per_epoch=7, anneal_strategy="linear", three_phase=True, cycle_momentum=False
+        ),
+    ),
+    ("restarts", lambda m, o: m.CosineAnnealingWarmRestarts(o, 3, 2, 0.05)),
+    ("chain", lambda m, o: m.ChainedScheduler([m.ConstantLR(o, 0.5, 4), m.ExponentialLR(o, 0.9)])),
 ]
 
 
@@ -90,3 +106,37 @@ def test_refused_arguments() -> None:
         optim.SequentialLR(a, [optim.StepLR(a, 1)], [3])
     with pytest.raises(ValueError, match="belong to the optimizer"):
         optim.SequentialLR(a, [optim.StepLR(optimizers()[0], 1)], [])
+
+
+@pytest.mark.parametrize("make", [lambda m, o: m.CyclicLR(o, 0.1, 0.6, 3, 2), lambda m, o: m.OneCycleLR(o, 0.5, 21)])
+def test_momentum_goes_against_the_rate(make: Callable[[Any, Any], Any]) -> None:
+    tensors = [ph.zeros((1,), device="numpy", requires_grad=True)], [torch.zeros(1, requires_grad=True)]
+    for names in ("SGD", "Adam"):
+        settings = {"momentum": 0.9} if names == "SGD" else {}
+        a = getattr(optim, names)(tensors[0], lr=0.1, **settings)
+        b = getattr(torch.optim, names)(tensors[1], lr=0.1, **settings)
+        ours, theirs = make(optim, a), make(torch.optim.lr_scheduler, b)
+        for _ in range(20):
+            mine, expected = (g.get("momentum", g.get("betas")) for g in (a.param_groups[0], b.param_groups[0]))
+            assert mine == pytest.approx(expected)
+            for x in (b, ours, theirs):
+                x.step()
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"mode": "max", "threshold_mode": "abs", "threshold": 0.1, "cooldown": 2, "min_lr": 0.02}]
+)
+def test_plateaus(settings: dict[str, Any]) -> None:
+    a, b = optimizers()
+    ours = optim.ReduceLROnPlateau(a, factor=0.5, patience=2, **settings)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(b, factor=0.5, patience=2, **settings)
+    for value in [1.0, 0.9, 0.95, 0.95, 0.95, 0.95, 0.8, 0.85, 0.85, 0.85, 0.85, 0.85, 0.85, 0.85, 0.85, 2.0, 2.0, 2.0]:
+        ours.step(ph.tensor(value, device="numpy"))
+        theirs.step(value)
+        assert ours.get_last_lr() == pytest.approx(theirs.get_last_lr())
+
+
+def test_continuing_needs_the_first_rates() -> None:
+    a, _ = optimizers()
+    with pytest.raises(KeyError, match="initial_lr"):
+        optim.StepLR(a, 3, last_epoch=4)

@@ -1,0 +1,224 @@
+"""Optimizers that look at a parameter as a whole: Adafactor, LAMB and Muon. They take some ops per parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from polyhal import functions as ops
+from polyhal.creation import zeros
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.dtypes import finfo
+from polyhal.hal.errors import message
+from polyhal.inplace import overwrite
+from polyhal.optim.optimizer import Group, Optimizer, Params, setting, state_dtype, zero_state
+from polyhal.optim.rule_optimizer import check_settings, gradient
+from polyhal.tensor import Tensor
+
+
+class _PerParameter(Optimizer):
+    """Base of optimizers that update one parameter after the other."""
+
+    def update(self, group: Group, params: Sequence[Tensor]) -> None:
+        for p in params:
+            state = self.state.get(p)
+            if not state:
+                state = self.state[p] = {"step": 0, **self.initial(p)}
+            dispatch.on_replay(partial(_count, state))
+            wide = state_dtype(p)
+            grad = gradient(p, maximize=group.get("maximize", False)).to(wide)
+            overwrite(p, self.updated(group, p.detach().to(wide), grad, state))
+
+    def initial(self, p: Tensor) -> dict[str, Tensor]:
+        """The states of a parameter before its first step."""
+        raise NotImplementedError
+
+    def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
+        """The new parameter; overwrites the states."""
+        raise NotImplementedError
+
+
+def _count(state: dict[str, Any]) -> None:
+    state["step"] += 1
+
+
+def _number(compute: Callable[[], float], name: str) -> Any:
+    return dispatch.runtime_scalar(compute, name)
+
+
+def _rms(x: Tensor) -> Tensor:
+    """The root of the mean square of all elements."""
+    result: Tensor = ops.sqrt(ops.mean(x * x))
+    return result
+
+
+class Adafactor(_PerParameter):
+    """Adam's scale from the means of rows and columns, so that its memory is their number. Source: arXiv:1804.04235.
+
+    `eps` is (what squares are kept above, the least relative size of a parameter); `d` limits the size of an update.
+    """
+
+    factored_state = ("row_var", "col_var")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        check_settings(self, lr=lr, weight_decay=weight_decay, eps=eps[1])
+        if beta2_decay > 0 or d < 1:
+            problem = f"beta2_decay is {beta2_decay} and d {d}"
+            raise ValueError(message("Adafactor", problem, expected="beta2_decay <= 0 and d >= 1"))
+        settings = {
+            "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay, "maximize": maximize,
+        }  # fmt: skip
+        super().__init__(params, settings)
+
+    def initial(self, p: Tensor) -> dict[str, Tensor]:
+        if p.ndim < 2:
+            return {"variance": zero_state(p)}
+        rows, columns = (*p.shape[:-1], 1), (*p.shape[:-2], 1, p.shape[-1])
+        with dispatch.executing(dispatch.EAGER):
+            return {
+                name: zeros(shape, state_dtype(p), p.device)
+                for name, shape in (("row_var", rows), ("col_var", columns))
+            }
+
+    def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
+        least, smallest = group["eps"]
+        least = finfo(grad.dtype).eps if least is None else least
+        weight = _number(lambda: float(state["step"] ** group["beta2_decay"]), "weight")
+        rho = _number(lambda: min(float(group["lr"]), 1 / math.sqrt(state["step"])), "rho")
+        size = ops.maximum(_rms(p), smallest) * rho
+        squares = grad * grad
+        if grad.ndim < 2:
+            estimate = self._mixed(state, "variance", squares, weight)
+        else:
+            rows = self._mixed(state, "row_var", ops.mean(squares, -1, True), weight)
+            columns = self._mixed(state, "col_var", ops.mean(squares, -2, True), weight)
+            estimate = ops.matmul(rows, columns) / ops.maximum(ops.mean(rows, -2, True), least)
+        update = grad * ops.rsqrt(ops.maximum(estimate, least * least))
+        limited = size / ops.maximum(_rms(update) / group["d"], 1.0)
+        kept = 1 - setting(group, "lr") * setting(group, "weight_decay")
+        result: Tensor = p * kept - update * limited
+        return result
+
+    def _mixed(self, state: dict[str, Any], name: str, value: Tensor, weight: Any) -> Tensor:
+        mixed: Tensor = state[name] + (value - state[name]) * weight
+        overwrite(state[name], mixed)
+        return mixed
+
+
+class LAMB(_PerParameter):
+    """AdamW whose update of each layer is scaled to the layer's size, for large batches. Source: arXiv:1904.00962."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, betas=betas)
+        super().__init__(
+            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        )
+
+    def initial(self, p: Tensor) -> dict[str, Tensor]:
+        return {"exp_avg": zero_state(p), "exp_avg_sq": zero_state(p)}
+
+    def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
+        beta1, beta2 = setting(group, "betas[0]"), setting(group, "betas[1]")
+        first = state["exp_avg"] * beta1 + grad * (1 - beta1)
+        second = state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2)
+        overwrite(state["exp_avg"], first)
+        overwrite(state["exp_avg_sq"], second)
+        corrections = [
+            _number(lambda i=i: 1 - float(group["betas"][i]) ** state["step"], f"correction{i + 1}")  # type: ignore[misc]
+            for i in (0, 1)
+        ]
+        update = (first / corrections[0]) / (ops.sqrt(second / corrections[1]) + setting(group, "eps"))
+        update = update + p * setting(group, "weight_decay")
+        norms = [ops.sqrt(ops.sum(x * x)) for x in (p, update)]
+        usable = ops.logical_and(ops.greater(norms[0], 0.0), ops.greater(norms[1], 0.0))
+        ratio = ops.where(usable, norms[0] / ops.where(usable, norms[1], 1.0), 1.0)
+        result: Tensor = p - update * (ratio * setting(group, "lr"))
+        return result
+
+
+class Muon(_PerParameter):
+    """Momentum made orthogonal by Newton and Schulz's iteration, in bfloat16: for matrices. Source: K. Jordan et al. (2024).
+
+    Parameters with another number of axes belong to another optimizer. `adjust_lr_fn` scales the rate with the shape: as the
+    authors ("original"), or to AdamW's size ("match_rms_adamw"; arXiv:2502.16982). Raises ValueError for other shapes.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        check_settings(self, lr=lr, weight_decay=weight_decay, momentum=momentum, eps=eps, ns_steps=ns_steps)
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            expected = "None, 'original' or 'match_rms_adamw'"
+            raise ValueError(message("Muon", f"adjust_lr_fn is {adjust_lr_fn!r}", expected=expected))
+        settings = {
+            "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
+        }  # fmt: skip
+        super().__init__(params, settings)
+
+    def add_param_group(self, group: Group) -> None:
+        super().add_param_group(group)
+        for p in self.param_groups[-1]["params"]:
+            if p.ndim != 2:
+                problem = f"a parameter has shape {p.shape}"
+                raise ValueError(message("Muon", problem, expected="two axes", fix="give it to AdamW"))
+
+    def initial(self, p: Tensor) -> dict[str, Tensor]:
+        return {"momentum_buffer": zero_state(p)}
+
+    def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
+        momentum, lr = setting(group, "momentum"), setting(group, "lr")
+        buffer = state["momentum_buffer"] + (grad - state["momentum_buffer"]) * (1 - momentum)
+        overwrite(state["momentum_buffer"], buffer)
+        direction = grad + (buffer - grad) * momentum if group["nesterov"] else buffer
+        orthogonal = _orthogonal(direction, group["ns_coefficients"], group["ns_steps"], group["eps"]).to(p.dtype)
+        rows, columns = p.shape
+        scale = math.sqrt(max(1.0, rows / columns))
+        if group["adjust_lr_fn"] == "match_rms_adamw":
+            scale = 0.2 * math.sqrt(max(rows, columns))
+        result: Tensor = p * (1 - lr * setting(group, "weight_decay")) - orthogonal * (lr * scale)
+        return result
+
+
+def _orthogonal(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
+    """A matrix with the singular vectors of `x` and singular values near 1."""
+    a, b, c = coefficients
+    tall = x.shape[0] > x.shape[1]
+    y = x.to(dtypes.bfloat16)
+    y = y.mT if tall else y
+    y = y / ops.maximum(ops.sqrt(ops.sum(y * y)), eps)
+    for _ in range(steps):
+        gram = ops.matmul(y, y.mT)
+        y = y * a + ops.matmul(gram * b + ops.matmul(gram, gram) * c, y)
+    return y.mT if tall else y
