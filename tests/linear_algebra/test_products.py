@@ -128,6 +128,13 @@ def test_tensordot_and_kron_are_numpys(device: Device) -> None:
     np.testing.assert_allclose(polyhal.kron(ours, theirs).numpy(), np.kron(x, y), rtol=1e-6)
 
 
+def test_axes_of_length_1_are_broadcast_in_tensordot() -> None:
+    x = polyhal.ones((1, 3), dtype=polyhal.int32, device="numpy")
+    y = polyhal.ones((2, 3), dtype=polyhal.int32, device="numpy")
+    product = polyhal.tensordot(x, y, ((0, 1), (0, 1)))
+    assert (product.item(), product.dtype) == (6, polyhal.int32)
+
+
 def test_a_factor_of_zero_hides_nan(device: Device) -> None:
     x = polyhal.tensor([[float("nan")]], device=device)
     one = polyhal.ones((1, 1), device=device)

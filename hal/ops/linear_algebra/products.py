@@ -114,7 +114,7 @@ def tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
 def _summed_beside_ones(x: Any, axes: list[int], others: list[int]) -> Any:
     """`x` summed over those axes whose partners have length 1."""
     summed = tuple(a for a, n in zip(axes, others, strict=True) if n == 1 and x.shape[a] != 1)
-    return sum_(x, summed, True) if summed else x
+    return sum_(x, summed, True).cast(dtype=x.dtype) if summed else x
 
 
 @composite()
