@@ -29,6 +29,7 @@ from polyhal.hal.dtypes import (
     uint32,
     uint64,
 )
+from polyhal.hal.settings.debug import debug, is_debug
 from polyhal.hal.settings.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from polyhal.hal.settings.precision import (
     float32_matmul_precision,
@@ -137,6 +138,7 @@ __all__ = [
     "capture",
     "checkpoint",
     "data",
+    "debug",
     "draw_graph",
     "empty",
     "empty_like",
@@ -161,6 +163,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "is_debug",
     "is_grad_enabled",
     "jit",
     "linalg",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from polyhal.autograd.rebase import note_view
 from polyhal.autograd.tape import record
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
@@ -17,3 +18,4 @@ def _convert(data: Any, device: Device) -> Tensor:
 dispatch.frontend.wrap = wrap
 dispatch.frontend.convert = _convert
 dispatch.frontend.record = record
+dispatch.frontend.note_view = note_view

@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from polyhal.autograd.rebase import DETACHED
 from polyhal.hal import dtypes
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.indexing.brackets import basic_index
+from polyhal.inplace import function_in_place, overwrite
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
-_embedding, _less, _permute, _reshape, _where = (
-    FUNCTIONS[n] for n in ("embedding", "less", "permute", "reshape", "where")
-)
+_arange, _broadcast_to, _cast, _concat, _embedding, _equal, _floor_divide, _less, _maximum, _permute, _reshape = (
+    FUNCTIONS[n]
+    for n in (
+        "arange", "broadcast_to", "cast", "concat", "embedding", "equal", "floor_divide", "less", "maximum", "permute",
+        "reshape",
+    )
+)  # fmt: skip
+_scatter_rows, _sort, _where = (FUNCTIONS[n] for n in ("scatter_rows", "sort", "where"))
 
 
 def select(x: Tensor, index: Any) -> Tensor:
@@ -39,23 +46,81 @@ def select(x: Tensor, index: Any) -> Tensor:
 
 
 def assign(x: Tensor, index: Any, value: Any) -> None:
-    """`x[index] = value`, in place. Raises IndexError, and AutogradError on tracked tensors."""
-    from polyhal.inplace import check_in_place
+    """`x[index] = value`, in place and on the tape. Raises IndexError, and AutogradError for leaves that require gradients."""
     from polyhal.tensor import as_tensor
 
     items = index if isinstance(index, tuple) else (index,)
-    check_in_place(x, "setitem")
-    if all(_is_basic(item) for item in items):
-        target = basic_index(x.detach(), items)
-        if isinstance(value, (bool, int, float)):
-            target.fill_(value)
-        else:
-            target.copy_(value)
+    if not isinstance(value, (bool, int, float)):
+        value = as_tensor(value, x.device)
+    if not all(_is_basic(item) for item in items):
+        function_in_place("setitem", _with_elements, x, items, value)
         return
-    # Rare, and not worth a kernel: assign on the host.
-    array = x.numpy()
-    array[tuple(i if _is_basic(i) else np.asarray(i) for i in items)] = np.asarray(value)
-    x.copy_(as_tensor(array, x.device))
+    target = basic_index(x, items)
+    if target is x:
+        overwrite(x, value, "setitem")
+    elif x.index == DETACHED and getattr(value, "requires_grad", False):
+        function_in_place("setitem", _with_slice, x, items, value)
+    else:
+        overwrite(target, value, "setitem")
+
+
+def _with_slice(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
+    """A copy of `x` in which the elements at `items` are replaced."""
+    out = x.clone()
+    overwrite(basic_index(out, items), value, "setitem")
+    return out
+
+
+def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
+    """A copy of `x` in which the elements that index tensors and masks name are replaced."""
+    from polyhal.tensor import as_tensor
+
+    rest = x.ndim - _axes_of(items[0]) if len(items) == 1 else -1
+    if rest >= 0 and _is_mask(items[0]) and (not hasattr(value, "ref") or value.ndim <= rest):
+        mask = as_tensor(items[0], x.device)
+        if mask.shape != x.shape[: mask.ndim]:
+            raise IndexError(f"[setitem] a mask of shape {mask.shape} does not fit axes {x.shape[: mask.ndim]}")
+        where_true: Tensor = _where(_reshape(mask, (*mask.shape, *(1,) * rest)), _cast_to(value, x), x)
+        return where_true
+    # Positions count from 1, so that an index out of range, which reads 0 where it is not refused, names no element.
+    numbers = _reshape(_arange(1, x.size + 1, 1, dtypes.int64, device=x.device), x.shape)
+    targets = select(numbers, items)
+    if not hasattr(value, "ref"):
+        value = as_tensor(value, x.device)
+    values = _reshape(_broadcast_to(_cast_to(value, x), targets.shape), (-1, 1))
+    if not targets.size:
+        return x.clone()
+    repeats = not all(_is_basic(i) or _is_mask(i) for i in items)
+    source = _last_writers(_reshape(targets, (-1,)) - 1, x.size, repeats=repeats)
+    chosen = _embedding(values, _maximum(source - 1, 0))
+    result: Tensor = _where(_reshape(source > 0, x.shape), _reshape(chosen, x.shape), x)
+    return result
+
+
+def _last_writers(targets: Tensor, size: int, *, repeats: bool) -> Tensor:
+    """For each of `size` elements, 1 + the position of its last mention in `targets`; 0 if there is none."""
+    count = targets.size
+    order = _arange(0, count, 1, dtypes.int64, device=targets.device)
+    if repeats and count > 1:
+        keys = _sort(targets * count + order)
+        targets = _floor_divide(keys, count)
+        order = keys - targets * count
+        is_last = _concat([targets[1:] != targets[:-1], _equal(order[:1], order[:1])], 0)
+        targets = _where(is_last, targets, size)
+    rows = _scatter_rows(_reshape(order + 1, (-1, 1)), targets, size)
+    result: Tensor = _reshape(rows, (size,))
+    return result
+
+
+def _cast_to(value: Any, x: Tensor) -> Any:
+    if hasattr(value, "ref"):
+        return value if value.dtype is x.dtype else _cast(value, x.dtype)
+    return x.dtype.numpy.type(value).item() if x.dtype.kind != "float" else value
+
+
+def _is_mask(item: Any) -> bool:
+    array = item if hasattr(item, "ref") else np.asarray(item)
+    return not _is_basic(item) and array.dtype in (dtypes.bool_, np.bool_)
 
 
 # --- kinds of items -------------------------------------------------------------------------------------------------

@@ -1,50 +1,148 @@
-"""Writes over the elements of a tensor. The tape refuses those that would invalidate a gradient."""
+"""Writes over the elements of a tensor, on the tape and off it: assignments, `op_` methods and operators such as `+=`.
+
+There is one mechanism. Off the tape, an op writes its result over its operand (`dispatch.apply_into`). On the tape it does so
+if its gradient needs nothing that the write destroys, and makes its result elsewhere otherwise; then the memory is overwritten.
+In both cases the tensor is rebound to the result (frontend/autograd/rebase.py).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from polyhal.autograd.rebase import History, base_of, rebase
+from polyhal.autograd.tape import record
 from polyhal.hal import dispatch
-from polyhal.hal.errors import AutogradError, message
+from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
-from polyhal.hal.protocol import Number
+from polyhal.hal.ops.layout.window import overlaps
 
 if TYPE_CHECKING:
+    from polyhal.hal.dtypes import DType
     from polyhal.hal.ops.opdef import OpDef
     from polyhal.tensor import Tensor
 
+_broadcast_to, _copy = FUNCTIONS["broadcast_to"], FUNCTIONS["copy"]
+_KINDS = ("bool", "uint", "int", "float")
+"""Kinds of dtypes; a result may be written over a tensor of its own kind or a later one."""
 
-def check_in_place(x: Tensor, method: str) -> None:
-    """Raise AutogradError, in the name of `method`, if a write to `x` would invalidate gradients on the tape."""
+
+def overwrite(x: Any, value: Any, method: str = "copy_") -> None:
+    """Replace the elements of `x` by a number, or by those of a tensor, broadcast and cast."""
+    is_tensor = hasattr(value, "ref")
+    if is_tensor and value.shape != x.shape:
+        value = _broadcast_to(value, x.shape)
+    _check_memory(x, method)
+    if not _on_tape(x, (value,)):
+        dispatch.thread.executor.overwrite(x, value)
+        return
+    base = base_of(x, method)
+    if is_tensor and value.buffer is x.buffer:
+        value = _copy(value)
+    dispatch.thread.executor.overwrite(x.detach(), value.detach() if is_tensor else value)
+    rebase(x, base, value, is_result=False)
+
+
+def apply_in_place(method: str, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor:
+    """Replace the first input by the result of `op`, which is cast to its dtype. Returns the first input.
+
+    Raises AutogradError for leaves that require gradients, and ShapeError for a result of another shape or of another kind,
+    as a float for integers.
+    """
+    x: Tensor
+    (x, *rest), _ = dispatch.admitted(op, inputs, None)
+    others = tuple(rest)
+    _check_memory(x, method)
+    if not _on_tape(x, others):
+        _write_result(method, op, x, others, params)
+        return x
+    base = base_of(x, method)
+    written = x.detach()
+    if _keeps_nothing(op, x, others) and _fits(op, (written, *map(_detached, others)), params, written):
+        written.index = 0
+        record(op, (x, *others), params, (written,))
+        rebase(x, base, written, is_result=True)
+        return x
+    _rebind(method, x, base, lambda old: dispatch.apply(op, (old, *(old if v is x else v for v in others)), params))
+    return x
+
+
+def function_in_place(method: str, function: Callable[..., Any], x: Any, *args: Any, **keywords: Any) -> Any:
+    """Replace the elements of `x` by `function(x, ...)`, as `apply_in_place` does for one op."""
+    _check_memory(x, method)
     if dispatch.thread.grad_enabled and x.requires_grad:
-        kind = "a leaf that requires gradients" if x.node is None else "a result that is on the tape"
-        raise AutogradError(
-            message(
-                method,
-                f"cannot change {kind} in place",
-                fix="do it under no_grad(), or use an op that returns a new tensor",
-            )
+        base_of(x, method)
+    _rebind(method, x, None, lambda old: function(old, *args, **keywords))
+    return x
+
+
+def _rebind(method: str, x: Tensor, base: History | None, compute: Callable[[Tensor], Any]) -> None:
+    """Write a result that was made elsewhere over `x`. What its gradient keeps of `x` is kept as a copy."""
+    old: Any = x
+    if dispatch.thread.grad_enabled and (x.requires_grad or base is not None):
+        old = _copy(x.detach())
+        old.node, old.index, old.requires_grad = x.node, max(x.index, 0), x.requires_grad
+    value = compute(old)
+    if value.shape != x.shape:
+        raise ShapeError(message(method, f"the result has shape {value.shape}", expected=f"the target's {x.shape}"))
+    _check_kind(method, value.dtype, x.dtype)
+    if value.buffer is x.buffer:
+        value = _copy(value)
+    if not _on_tape(x, (value,)):
+        dispatch.thread.executor.overwrite(x, value)
+        return
+    base = base_of(x, method) if base is None else base
+    dispatch.thread.executor.overwrite(x.detach(), value.detach())
+    rebase(x, base, value, is_result=True)
+
+
+def _write_result(method: str, op: OpDef, x: Tensor, others: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+    """Apply an op off the tape."""
+    target, values = x.detach(), tuple(map(_detached, others))
+    if not _fits(op, (target, *values), params, x):
+        _rebind(method, x, None, lambda old: dispatch.apply(op, (target, *values), params))
+
+
+def _fits(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], target: Tensor) -> bool:
+    """Write the result of an op over `target`, unless it has another shape or dtype."""
+    try:
+        dispatch.apply_into(op, inputs, params, (target,))
+    except ShapeError:
+        return False
+    return True
+
+
+def _check_memory(x: Tensor, method: str) -> None:
+    if overlaps(x.shape, x.strides):
+        raise ShapeError(
+            message(method, "elements of the tensor share memory, as after a broadcast", fix="change a clone of it")
         )
 
 
-def overwrite(x: Tensor, value: Tensor) -> None:
-    """Replace the elements of `x` by those of `value`, broadcast and cast."""
-    check_in_place(x, "copy_")
-    if value.shape != x.shape:
-        value = FUNCTIONS["broadcast_to"](value, x.shape)
-    dispatch.thread.executor.overwrite(x, value)
+def _check_kind(method: str, result: DType, target: DType) -> None:
+    if _KINDS.index(result.kind) > _KINDS.index(target.kind):
+        raise ShapeError(
+            message(
+                method, f"the result is {result.name}", expected=f"the target's {target.name} or a dtype that fits it",
+                fix="use an op that returns a new tensor",
+            )
+        )  # fmt: skip
 
 
-def fill(x: Tensor, value: Number) -> None:
-    """Replace every element of `x` by a number."""
-    check_in_place(x, "fill_")
-    dispatch.thread.executor.overwrite(x, value)
+def _on_tape(x: Tensor, values: tuple[Any, ...]) -> bool:
+    return dispatch.thread.grad_enabled and (
+        x.requires_grad or (x.dtype.kind == "float" and any(getattr(v, "requires_grad", False) for v in values))
+    )
 
 
-def apply_in_place(method: str, op: OpDef, x: Tensor, other: Any) -> None:
-    """Replace `x` by `op(x, other)`, which must have its shape and dtype; `other` may be a number or anything tensor-like."""
-    from polyhal.tensor import as_tensor
+def _keeps_nothing(op: OpDef, x: Tensor, others: tuple[Any, ...]) -> bool:
+    """Whether the gradient rule keeps neither the result nor an input that lies in the memory of `x`."""
+    rule = op.gradient
+    if rule is None or rule.saves_outputs:
+        return False
+    inputs = (x, *others)
+    return all(getattr(inputs[i], "buffer", None) is not x.buffer for _, i in rule.saves_inputs)
 
-    check_in_place(x, method)
-    value = other if isinstance(other, (bool, int, float)) else as_tensor(other, x.device)
-    dispatch.apply_into(op, (x.detach(), value), (), (x,))
+
+def _detached(x: Any) -> Any:
+    return x.detach() if hasattr(x, "ref") else x

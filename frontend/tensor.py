@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from polyhal.arrangement import Rearrangements
+from polyhal.autograd.rebase import DETACHED
 from polyhal.casting import Conversions
 from polyhal.conversion import to_numpy
 from polyhal.hal import dispatch
@@ -17,10 +18,9 @@ from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.buffer import Buffer
-from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.methods import Methods
-from polyhal.hal.protocol import Number
-from polyhal.inplace import apply_in_place, fill, overwrite
+from polyhal.inplace_methods import InPlaceMethods
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import GradNode
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
 
 
-class Tensor(Array, Conversions, Rearrangements, Methods):
+class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods):
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
@@ -245,6 +245,7 @@ class Tensor(Array, Conversions, Rearrangements, Methods):
     def detach(self) -> Tensor:
         """Return a tensor over the same memory that is not on the tape."""
         result: Tensor = dispatch.thread.executor.alias(self)
+        result.index = DETACHED
         return result
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -288,41 +289,7 @@ class Tensor(Array, Conversions, Rearrangements, Methods):
 
         return add_hook(self, hook)
 
-    # --- in place ---------------------------------------------------------------------------------------------------
-
-    def copy_(self, source: Any) -> Self:
-        """Overwrite the elements by those of `source`, broadcast and cast. Raises AutogradError on tracked tensors."""
-        overwrite(self, as_tensor(source, self.device))
-        return self
-
-    def fill_(self, value: Number) -> Self:
-        """Overwrite every element by a number. Raises AutogradError on tracked tensors."""
-        fill(self, value)
-        return self
-
-    def zero_(self) -> Self:
-        """Overwrite every element by 0. Raises AutogradError on tracked tensors."""
-        return self.fill_(0)
-
-    def add_(self, other: Any) -> Self:
-        """Add `other` in place, keeping shape and dtype. Raises AutogradError on tracked tensors."""
-        apply_in_place("add_", OPS["add"], self, other)
-        return self
-
-    def sub_(self, other: Any) -> Self:
-        """Subtract `other` in place, keeping shape and dtype. Raises AutogradError on tracked tensors."""
-        apply_in_place("sub_", OPS["subtract"], self, other)
-        return self
-
-    def mul_(self, other: Any) -> Self:
-        """Multiply by `other` in place, keeping shape and dtype. Raises AutogradError on tracked tensors."""
-        apply_in_place("mul_", OPS["multiply"], self, other)
-        return self
-
-    def div_(self, other: Any) -> Self:
-        """Divide by `other` in place, keeping shape and dtype. Raises AutogradError on tracked tensors."""
-        apply_in_place("div_", OPS["divide"], self, other)
-        return self
+    # --- indexing ---------------------------------------------------------------------------------------------------
 
     def __setitem__(self, index: Any, value: Any) -> None:
         from polyhal.indexing import assign

@@ -12,7 +12,7 @@ from polyhal.autograd.modes import GradMode
 from polyhal.autograd.rules import input_gradients
 from polyhal.autograd.sinks import GradientCollector, LeafAccumulator
 from polyhal.autograd.slices import Gradient, SliceSum, add_gradients
-from polyhal.autograd.tape import Edge, GradNode
+from polyhal.autograd.tape import Edge, GradNode, edge_of
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
 from polyhal.hal.ops import FUNCTIONS
@@ -124,7 +124,7 @@ def _walk(
     executor = dispatch.thread.executor
     with GradMode(create_graph), autocast(enabled=False), executor.differentiating():
         for out, seed in zip(outputs, seeds, strict=True):
-            _deliver(out if out.node is None else (out.node, out.index), seed, pending, sink)
+            _deliver(edge_of(out), seed, pending, sink)
         while pending:
             node, sums = pending.pop()
             executor.differentiate(node)

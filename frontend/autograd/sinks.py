@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polyhal.autograd.hooks import run_hooks
+from polyhal.autograd.tape import edge_of
 from polyhal.hal import dispatch
 from polyhal.hal.ops import FUNCTIONS, OPS
 
@@ -81,4 +82,5 @@ class GradientCollector:
 
 
 def _key(x: Tensor) -> tuple[int, int]:
-    return (id(x.node), x.index) if x.node is not None else (id(x), -1)
+    edge = edge_of(x)
+    return (id(edge[0]), edge[1]) if isinstance(edge, tuple) else (id(x), -1)

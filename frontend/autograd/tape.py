@@ -94,7 +94,7 @@ class GradNode:
             if not x.requires_grad:
                 parents.append(None)
             else:
-                parents.append(x if x.node is None else (x.node, x.index))
+                parents.append(edge_of(x))
         self.hooks = None
         self.freed = False
         self.rule = None
@@ -164,6 +164,19 @@ class GradNode:
         self.saved.clear()
         self.region = None
         self.freed = True
+
+
+def edge_of(x: Any) -> Edge:
+    """Where the gradient of a tensor goes that requires one."""
+    if x.node is None:
+        leaf: Edge = x
+        return leaf
+    if x.buffer.version:
+        # Rare, except for parameters, which are leaves.
+        from polyhal.autograd.rebase import refreshed
+
+        x = refreshed(x)
+    return (x.node, x.index)
 
 
 def _save(x: Any) -> Any:

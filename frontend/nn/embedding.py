@@ -67,7 +67,8 @@ class EmbeddingTable(Module):
 
 
 class Embedding(EmbeddingTable):
-    """Rows of a table by index: integers (...) to (..., embedding_dim). An index outside the table gives zeros.
+    """Rows of a table by index: integers (...) to (..., embedding_dim). An index outside the table raises IndexError on CPUs
+    and in debug mode (`polyhal.debug`); elsewhere it gives zeros.
 
     The row `padding_idx` receives no gradient. See `nn.functional.embedding` for `max_norm` and the others.
     """

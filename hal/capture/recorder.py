@@ -68,8 +68,11 @@ class StepRecorder:
             results = tuple(self._fake(value, device) for value in outputs)
         else:
             results = (self._view(inputs[0], outputs[0], view_offset),)
-        if dispatch.thread.grad_enabled and any(hasattr(x, "ref") and x.requires_grad for x in inputs):
-            dispatch.frontend.record(op, inputs, params, results)
+        if dispatch.thread.grad_enabled:
+            if any(hasattr(x, "ref") and x.requires_grad for x in inputs):
+                dispatch.frontend.record(op, inputs, params, results)
+            elif view_offset is not None:
+                dispatch.frontend.note_view(inputs[0], results[0])
         return results if op.schema.returns_tuple else results[0]
 
     def apply_into(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[Array, ...]) -> None:

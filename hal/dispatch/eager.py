@@ -66,8 +66,11 @@ class EagerExecutor:
             x = inputs[0]
             ref = x.ref
             outs: Any = frontend.wrap(device, x.buffer, Ref(ref.handle, plan.spec, ref.offset + delta))
-            if track and thread.grad_enabled:
-                frontend.record(op, inputs, params, (outs,))
+            if thread.grad_enabled:
+                if track:
+                    frontend.record(op, inputs, params, (outs,))
+                else:
+                    frontend.note_view(x, outs)
             return outs
         single = plan.single
         if single is not None:

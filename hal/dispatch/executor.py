@@ -273,6 +273,16 @@ def executing(executor: Executor) -> Iterator[None]:
 
 
 @contextmanager
+def enabled_grad() -> Iterator[None]:
+    """Put ops on the tape inside the block."""
+    previous, thread.grad_enabled = thread.grad_enabled, True
+    try:
+        yield
+    finally:
+        thread.grad_enabled = previous
+
+
+@contextmanager
 def default_device(device: Device | str | None) -> Iterator[None]:
     """Have ops without array inputs run on `device` inside the block."""
     previous, thread.device = thread.device, device

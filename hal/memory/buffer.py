@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polyhal.hal.memory.pool import Pool
@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 class Buffer:
     """Owner of one handle. `version` counts writes in place, so that autograd notices if a saved value was changed."""
 
-    __slots__ = ("__weakref__", "handle", "nbytes", "number", "pool", "version")
+    __slots__ = ("__weakref__", "handle", "history", "nbytes", "number", "pool", "version", "views")
+
+    history: Any
+    """What the tape knows of writes in place; unset until there is one, because most buffers never need it."""
+    views: Any
+    """Tensors over this memory that are not on the tape; unset until there is one."""
 
     def __init__(self, handle: Handle, nbytes: int, pool: Pool, number: int) -> None:
         self.handle = handle

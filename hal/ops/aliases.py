@@ -27,7 +27,6 @@ ALIASES: dict[str, str] = {
     "ne": "not_equal",
     "neg": "negative",
     "sgn": "sign",
-    "take_along_dim": "take_along_axis",
     "trapz": "trapezoid",
     "true_divide": "divide",
 }

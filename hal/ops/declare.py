@@ -26,7 +26,18 @@ from polyhal.hal.ops.lowering import (
 )
 from polyhal.hal.ops.opdef import OPS, CostRule, GradientRule, InferRule, OpDef, OpFunction
 from polyhal.hal.ops.samples import ErrorSample, OpTests, Sample, Samples, Tolerance
-from polyhal.hal.ops.schema import REQUIRED, Output, Params, Promotion, Schema, Specs, first_tensor, tensor_at, tensors
+from polyhal.hal.ops.schema import (
+    REQUIRED,
+    IndexRange,
+    Output,
+    Params,
+    Promotion,
+    Schema,
+    Specs,
+    first_tensor,
+    tensor_at,
+    tensors,
+)
 from polyhal.hal.ops.traits import Autocast, Trait
 
 
@@ -45,6 +56,7 @@ class OpOptions(TypedDict, total=False):
     settings: tuple[str, ...]
     casts: bool
     flops: CostRule
+    index_range: Callable[[Specs, Params], IndexRange]
     public: bool
 
 
@@ -93,6 +105,7 @@ def declare(
             settings=options.get("settings", ()),
             casts=options.get("casts", False),
             flops=options.get("flops"),
+            index_range=options.get("index_range"),
             public=options.get("public", True),
             tests=OpTests(
                 samples=samples,
@@ -115,6 +128,7 @@ __all__ = [
     "Decompose",
     "ErrorSample",
     "HostConstant",
+    "IndexRange",
     "OnHost",
     "OpFunction",
     "OpOptions",

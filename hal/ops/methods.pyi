@@ -231,7 +231,7 @@ class Methods:
     def elu(self, alpha: Any = ...) -> Self:
         """`x` if positive, else `alpha * (exp(x) - 1)`."""
     def embedding(self, index: Any) -> Self:
-        """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
+        """Rows of `weight` (R, W) by number: index (...) to (..., W)."""
     def eq(self, y: Any) -> Self:
         """True where `x == y`."""
     def equal(self, y: Any) -> Self:
@@ -280,6 +280,8 @@ class Methods:
         self, weight: Any, bias: Any = ..., residual: Any = ..., activation: str = ..., scale: float = ...
     ) -> Self:
         """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
+    def gather(self, axis: int, index: Any, *, dim: Any = ...) -> Self:
+        """`out[i, j] = x[index[i, j], j]` for `axis` 0: elements of `x` by number, where `index` may be shorter than `x`."""
     def gcd(self, y: Any) -> Self:
         """Greatest common divisor."""
     def ge(self, y: Any) -> Self:
@@ -322,6 +324,8 @@ class Methods:
         """Regularized lower incomplete gamma function P(a, x)."""
     def igammac(self, x: Any) -> Self:
         """Regularized upper incomplete gamma function Q(a, x)."""
+    def index_select(self, axis: int, index: Any, *, dim: Any = ...) -> Self:
+        """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
     def inner(self, other: Any) -> Self:
         """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
     def inverse(self) -> Self:
@@ -396,6 +400,8 @@ class Methods:
         """`log(sum(exp(x)))` over `axis` without overflow; -infinity of no elements."""
     def lt(self, y: Any) -> Self:
         """True where `x < y`."""
+    def masked_fill(self, mask: Any, value: Any) -> Self:
+        """`x` with `value`, a number or a tensor without axes, where `mask` is true; `mask` is broadcast."""
     def matmul(self, y: Any, *, out_dtype: Any = ...) -> Self:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
     def matrix_exp(self) -> Self:
@@ -454,6 +460,8 @@ class Methods:
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Sum over `axis` of the elements that are not NaN."""
+    def narrow(self, axis: int, start: int, length: int, *, dim: Any = ...) -> Self:
+        """`length` elements along `axis` from `start`, which may count from the end. A view. Raises ShapeError."""
     def ne(self, y: Any) -> Self:
         """True where `x != y`."""
     def neg(self) -> Self:
@@ -522,6 +530,8 @@ class Methods:
         """`1 / sqrt(x)`."""
     def rsub(self, y: Any, *, alpha: float = ...) -> Self:
         """`y - alpha * x`."""
+    def select(self, axis: int, index: int, *, dim: Any = ...) -> Self:
+        """The slice number `index` along `axis`, without that axis. A view. Raises IndexError."""
     def selu(self) -> Self:
         """Scaled exponential linear unit, whose constants keep mean 0 and variance 1. Source: Klambauer et al., arXiv:1706.02515."""
     def sgn(self) -> Self:
@@ -579,9 +589,9 @@ class Methods:
     def take(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
     def take_along_axis(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
-        """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
-    def take_along_dim(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
-        """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
+        """Elements of `x` along `axis` by number. All other axes of `x` and `index` are broadcast; negative numbers wrap."""
+    def take_along_dim(self, index: Any, axis: int | None = ..., *, dim: Any = ...) -> Self:
+        """`take_along_axis`; without an axis, the elements of `x` by number in row-major order."""
     def tan(self) -> Self:
         """Tangent of `x` radians."""
     def tanh(self) -> Self:

@@ -19,7 +19,7 @@ from polyhal.hal.ops.fusion import EpiloguePattern, Pattern
 from polyhal.hal.ops.keywords import MISSING, chosen, second_spellings
 from polyhal.hal.ops.lowering import AsView, Decompose, OutputRegion, Regions, Strategy
 from polyhal.hal.ops.samples import OpTests
-from polyhal.hal.ops.schema import REQUIRED, Output, Params, Promotion, Schema, Specs
+from polyhal.hal.ops.schema import REQUIRED, IndexRange, Output, Params, Promotion, Schema, Specs
 from polyhal.hal.ops.traits import Autocast, Trait
 from polyhal.hal.protocol import InputSpec
 
@@ -98,6 +98,8 @@ class OpDef:
     """The public function takes a further `dtype`, to which it casts the input first, and the result."""
     flops: CostRule | None = None
     """Floating-point operations of a call, from the specs of inputs and outputs."""
+    index_range: Callable[[Specs, Params], IndexRange] | None = None
+    """For ops that read by index: which indices are in range. Eager calls on CPUs, and all in debug mode, are checked."""
     public: bool = True
     """False for ops that modules and rules use and that users do not call by name."""
 
@@ -139,7 +141,7 @@ class OpDef:
                     self.regions = strategy.rule
                 case Decompose():
                     self.decompose = strategy.function
-        self.call = _public_function(self)
+        self.call = compile_function(self, self.name, dispatch.apply)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -168,10 +170,13 @@ def _default_batching(op: OpDef) -> BatchingRule | None:
     return along_axis if op.schema.inputs and "axis" in op.schema.params else None
 
 
-def _public_function(op: OpDef) -> OpFunction:
-    """The function that users call. It is compiled from text: binding arguments by hand would cost more than the op."""
+def compile_function(op: OpDef, function_name: str, apply: Callable[..., Any]) -> OpFunction:
+    """A function with the arguments of `op` that calls `apply(op, inputs, params)`.
+
+    It is compiled from text: binding arguments by hand would cost more than the op.
+    """
     schema = op.schema
-    variables: dict[str, Any] = {"_op": op, "_apply": dispatch.apply, "_chosen": chosen, "_missing": MISSING}
+    variables: dict[str, Any] = {"_op": op, "_apply": apply, "_chosen": chosen, "_missing": MISSING}
     spellings = second_spellings(schema.params)
     late = False
     parameters = [f"{name}=None" if name in schema.optional else name for name in schema.inputs]
@@ -191,17 +196,17 @@ def _public_function(op: OpDef) -> OpFunction:
     device = ", device" if op.creates else ""
     source = "\n".join(
         [
-            f"def {op.name}({', '.join(parameters)}):",
-            *_spelling_lines(op.name, spellings, schema.params),
+            f"def {function_name}({', '.join(parameters)}):",
+            *_spelling_lines(function_name, spellings, schema.params),
             *(_dtype_lines(schema) if op.casts else ()),
             f"    return _apply(_op, {inputs}, {_tuple(schema.params)}{device})",
         ]
     )
     exec(source, variables)
-    function: OpFunction = variables[op.name]
+    function: OpFunction = variables[function_name]
     function.__doc__ = op.doc
     function.__module__ = "polyhal"
-    function.__qualname__ = op.name  # type: ignore[attr-defined]
+    function.__qualname__ = function_name  # type: ignore[attr-defined]
     function.op = op
     return function
 

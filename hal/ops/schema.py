@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec
@@ -22,6 +22,17 @@ Output = tuple[DType, tuple[int, ...]]
 Promotion = Literal["any", "float", "numeric", "number", "integral", "bool", "cast"]
 """What an elementwise op computes in: the promoted dtype of its inputs (`any`; `numeric` refuses bool, `number` takes it for
 int64, and `integral` refuses floats), that dtype made floating point (`float`), bool, or each input's own dtype (`cast`)."""
+
+
+class IndexRange(NamedTuple):
+    """Which input of an op holds indices, and which are in range: `low` to `high` - 1, and `ignored`."""
+
+    input: int
+    low: int
+    high: int
+    ignored: int | None = None
+
+
 REQUIRED: Any = inspect.Parameter.empty
 """The default of a parameter that has none."""
 

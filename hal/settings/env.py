@@ -85,5 +85,5 @@ def strict() -> bool:
 
 
 def debug() -> bool:
-    """POLYHAL_DEBUG: full tracebacks in the command line."""
+    """POLYHAL_DEBUG: debug mode, in which indices are checked on every device; full tracebacks in the command line."""
     return _flag("POLYHAL_DEBUG")

@@ -12,15 +12,16 @@ Precision = Literal["highest", "high", "medium"]
 class Settings:
     """What is in force. Set by the functions of `hal.precision` and `hal.determinism`, which say what the values mean."""
 
-    __slots__ = ("_deterministic", "_precision", "key")
+    __slots__ = ("_debug", "_deterministic", "_precision", "key")
 
     def __init__(self) -> None:
         self._precision: Precision = "highest"
         self._deterministic = False
+        self._debug = False
         self._changed()
 
     def _changed(self) -> None:
-        self.key = (self._precision, self._deterministic)
+        self.key = (self._precision, self._deterministic, self._debug)
         """All values, for the hot path."""
 
     @property
@@ -43,21 +44,31 @@ class Settings:
         self._deterministic = value
         self._changed()
 
+    @property
+    def debug(self) -> bool:
+        """Whether eager calls check indices on every device."""
+        return self._debug
+
+    @debug.setter
+    def debug(self, value: bool) -> None:
+        self._debug = value
+        self._changed()
+
     @staticmethod
     def named(key: tuple[Any, ...]) -> dict[str, Any]:
-        """The values of a key by name."""
-        return dict(zip(("precision", "deterministic"), key, strict=True))
+        """The values of a key that change results, by name."""
+        return dict(zip(("precision", "deterministic"), key[:2], strict=True))
 
     @contextmanager
     def restored(self, key: tuple[Any, ...]) -> Iterator[None]:
         """Have in force inside the block what was when `key` was read."""
         previous = self.key
-        self._precision, self._deterministic = key
+        self._precision, self._deterministic = key[:2]
         self._changed()
         try:
             yield
         finally:
-            self._precision, self._deterministic = previous
+            self._precision, self._deterministic, self._debug = previous
             self._changed()
 
     def among(self, names: Collection[str], wanted: Collection[str]) -> dict[str, Any]:

@@ -287,8 +287,8 @@ def test_tracked_tensors_refuse_changes(device: Device) -> None:
         AutogradError, match=r"\[add_\] cannot change a leaf that requires gradients in place; do it under no_grad"
     ):
         x.add_(1.0)
-    with pytest.raises(AutogradError, match=r"\[setitem\] cannot change a result that is on the tape"):
-        (x * 2)[0] = 1.0
+    with pytest.raises(AutogradError, match=r"\[setitem\] cannot change a view of a leaf that requires gradients"):
+        x[0] = 1.0
     with polyhal.no_grad():
         x.sub_(1.0)
     assert x.tolist() == [0.0, 1.0]

@@ -120,3 +120,16 @@ def test_gradients_of_indices(device: Device) -> None:
     expected[0, 3] += 100
     assert x.grad is not None
     np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+def test_what_is_assigned_by_index_tensors_learns(device: Device) -> None:
+    x = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3), device=device, requires_grad=True)
+    value = Tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
+    h = x * 1
+    # The last of two values for one element counts, as in NumPy.
+    h[Tensor([0, 1, 0], device=device), Tensor([1, 2, 1], device=device)] = value
+    h[Tensor([[True, False, False], [False, False, False]], device=device)] = 7.0
+    (h * h).sum().backward()
+    assert h.tolist() == [[7.0, 3.0, 2.0], [3.0, 4.0, 2.0]]
+    assert x.grad.tolist() == [[0.0, 0.0, 4.0], [6.0, 8.0, 0.0]]
+    assert value.grad.tolist() == [0.0, 4.0, 6.0]

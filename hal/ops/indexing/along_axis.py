@@ -12,12 +12,15 @@ from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.declare import (
     Decompose,
     ErrorSample,
+    IndexRange,
     OpFunction,
     Output,
+    Params,
     Sample,
     Specs,
     Tolerance,
     declare,
+    tensor_at,
 )
 from polyhal.hal.ops.indexing.rows import embedding, index_size, scatter_rows, tensor_and_index
 from polyhal.hal.ops.layout.creation import arange
@@ -61,6 +64,11 @@ def _flat_positions(index: Any, shape: tuple[int, ...], axis: int) -> Any:
     return broadcast_to(total, index.shape)
 
 
+def _take_range(specs: Specs, params: Params) -> IndexRange:
+    length = tensor_at(specs, 0).shape[params["axis"]]
+    return IndexRange(1, -length, length)
+
+
 def _take_decomposed(x: Any, index: Any, *, axis: int) -> Any:
     positions = reshape(_flat_positions(index, x.shape, axis), (-1,))
     return reshape(embedding(reshape(x, (-1, 1)), positions), index.shape)
@@ -78,6 +86,7 @@ take_along_axis = declare(
     infer=_infer_take,
     lowering=Decompose(_take_decomposed, widen=False),
     gradient=lambda g, index, x_spec, *, axis: (scatter_along_axis(g, index, axis, x_spec.shape[axis]), None),
+    index_range=_take_range,
     samples=_take_samples,
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((3, 3), int)), {"axis": 1}, ValueError, "differ outside axis 1")],
     dtypes=dtypes.ALL,

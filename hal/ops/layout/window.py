@@ -27,7 +27,10 @@ from polyhal.hal.ops.declare import (
     declare,
     first_tensor,
 )
-from polyhal.hal.ops.layout.views import contiguous
+from polyhal.hal.ops.indexing.rows import scatter_rows
+from polyhal.hal.ops.layout.creation import arange, full
+from polyhal.hal.ops.layout.views import contiguous, reshape
+from polyhal.hal.ops.reductions.sums import sum_
 
 
 def _checked(specs: Specs, params: dict[str, Any]) -> Spec:
@@ -56,6 +59,33 @@ def _window(x: Any, *, shape: Any, strides: Any, offset: Any) -> Any:
     return _np_window(np.ascontiguousarray(x), shape, strides, offset).copy()
 
 
+def _window_gradient(g: Any, x_spec: Spec, *, shape: Any, strides: Any, offset: Any) -> Any:
+    """Zeros with `g` in the window; elements that the window repeats get the sum."""
+    repeated = tuple(axis for axis, (n, step) in enumerate(zip(shape, strides, strict=True)) if n > 1 and step == 0)
+    if repeated:
+        g = sum_(g, repeated, keepdims=True)
+        shape = tuple(1 if axis in repeated else n for axis, n in enumerate(shape))
+    if not overlaps(shape, strides):
+        zeros = full(x_spec.shape, 0, x_spec.dtype)
+        return overwrite(zeros, g, shape, strides, offset)[0]
+    positions = full((), offset, dtypes.int64)
+    for axis, (n, step) in enumerate(zip(shape, strides, strict=True)):
+        along = arange(0, n, 1, dtypes.int64) * step
+        positions = positions + reshape(along, tuple(n if k == axis else 1 for k in range(len(shape))))
+    flat = scatter_rows(reshape(g, (-1, 1)), reshape(positions, (-1,)), x_spec.size)
+    return reshape(flat, x_spec.shape)
+
+
+def overlaps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether a layout may reach an element twice. It does not if each step passes over all that shorter steps reach."""
+    reach = 0
+    for step, n in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if step <= reach:
+            return True
+        reach += step * (n - 1)
+    return False
+
+
 def _window_view(spec: Spec, params: Params) -> View | None:
     return View(params["shape"], params["strides"], params["offset"]) if spec.is_contiguous else None
 
@@ -70,10 +100,12 @@ window: OpFunction = declare(
         Decompose(lambda x, *, shape, strides, offset: window(contiguous(x), shape, strides, offset)),
     ),
     public=False,
+    gradient=_window_gradient,
     samples=lambda rng: [
-        Sample((rng.uniform(-1, 1, (4, 6)),), {"shape": (2, 3), "strides": (6, 2), "offset": 7}, differentiable=False),
-        Sample((rng.uniform(-1, 1, 5),), {"shape": (), "strides": (), "offset": 4}, differentiable=False),
-        Sample((rng.uniform(-1, 1, 5),), {"shape": (3,), "strides": (-2,), "offset": 4}, differentiable=False),
+        Sample((rng.uniform(-1, 1, (4, 6)),), {"shape": (2, 3), "strides": (6, 2), "offset": 7}),
+        Sample((rng.uniform(-1, 1, 5),), {"shape": (), "strides": (), "offset": 4}),
+        Sample((rng.uniform(-1, 1, 5),), {"shape": (3,), "strides": (-2,), "offset": 4}),
+        Sample((rng.uniform(-1, 1, 5),), {"shape": (3, 2), "strides": (1, 1), "offset": 1}),
     ],
     errors=[ErrorSample((np.zeros(4),), {"shape": (2,), "strides": (3,), "offset": 1}, ValueError, "1 to 4 of 4")],
     dtypes=dtypes.ALL,
@@ -118,7 +150,12 @@ def _overwrite_samples(rng: np.random.Generator) -> list[Sample]:
     return out
 
 
-overwrite = declare(
+def _overwrite_gradient(g: Any, needs: tuple[bool, ...], *, shape: Any, strides: Any, offset: Any) -> Any:
+    replaced = overwrite(g, 0.0, shape, strides, offset)[0] if needs[0] else None
+    return replaced, window(g, shape, strides, offset) if needs[1] else None
+
+
+overwrite: OpFunction = declare(
     _overwrite,
     name="overwrite",
     family="movement",
@@ -126,6 +163,7 @@ overwrite = declare(
     infer=_infer_overwrite,
     lowering=Regions(_overwrite_regions),
     public=False,
+    gradient=_overwrite_gradient,
     samples=_overwrite_samples,
     errors=[
         ErrorSample(

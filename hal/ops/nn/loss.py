@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,18 @@ import numpy as np
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import accumulator
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.declare import Decompose, ErrorSample, Output, Params, Sample, Specs, Tolerance, declare, tensor_at
+from polyhal.hal.ops.declare import (
+    Decompose,
+    ErrorSample,
+    IndexRange,
+    Output,
+    Params,
+    Sample,
+    Specs,
+    Tolerance,
+    declare,
+    tensor_at,
+)
 from polyhal.hal.ops.indexing.along_axis import take_along_axis
 from polyhal.hal.ops.layout.creation import arange
 from polyhal.hal.ops.layout.regions import pad
@@ -27,13 +39,17 @@ def _np_logsumexp(x: Any) -> Any:
 
 
 def _picked(x: Any, target: Any, ignore_index: int) -> tuple[Any, Any]:
+    """The logit of each row's class, NaN if that is out of range, and whether the row counts."""
     target = np.asarray(target)
-    used = (target != ignore_index) & (target >= 0) & (target < x.shape[1])
-    return np.take_along_axis(x, np.where(used, target, 0)[:, None].astype(np.int64), 1)[:, 0], used
+    inside = (target >= 0) & (target < x.shape[1])
+    chosen = np.take_along_axis(x, np.where(inside, target, 0)[:, None].astype(np.int64), 1)[:, 0]
+    return np.where(inside, chosen, np.nan), target != ignore_index
 
 
 def _cross_entropy_rows(logits: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
     """Cross entropy of each row of `logits` (N, C) with class `target` (N,), in nats; ignored rows give 0.
+
+    A class out of range gives NaN where it is not refused (see `polyhal.debug`).
 
     With smoothing e the target has probability 1 - e, plus e/C on every class. Returns the losses and, for the gradient,
     each row's logsumexp.
@@ -65,19 +81,18 @@ def _infer(specs: Specs, params: dict[str, Any]) -> list[Output]:
     return [(wide, logits.shape[:1]), (wide, logits.shape[:1])]
 
 
-def _used(target: Any, classes: int, ignore_index: int) -> Any:
-    inside = target.greater_equal(0).logical_and(target.less(classes))
-    return inside.logical_and(target.not_equal(ignore_index))
+def _inside(target: Any, classes: int) -> Any:
+    return target.greater_equal(0).logical_and(target.less(classes))
 
 
 def _decomposed(logits: Any, target: Any, *, ignore_index: int, label_smoothing: float) -> Any:
     lse = logsumexp(logits, 1)
-    used = _used(target, logits.shape[1], ignore_index)
-    chosen = take_along_axis(logits, reshape(where(used, target, 0), (-1, 1)), 1)
-    loss = (lse - reshape(chosen, (-1,))) * (1.0 - label_smoothing)
+    inside = _inside(target, logits.shape[1])
+    chosen = take_along_axis(logits, reshape(where(inside, target, 0), (-1, 1)), 1)
+    loss = (lse - where(inside, reshape(chosen, (-1,)), math.nan)) * (1.0 - label_smoothing)
     if label_smoothing:
         loss = loss + (lse - mean(logits, 1)) * label_smoothing
-    return where(used, loss, 0.0), lse
+    return where(target.not_equal(ignore_index), loss, 0.0), lse
 
 
 def _cross_entropy_rows_grad(
@@ -89,11 +104,12 @@ def _cross_entropy_rows_grad(
     Kernels read aligned rows faster; a view of the classes is passed on.
     """
     logits = np.asarray(logits)
-    _, used = _picked(logits, target, ignore_index)
+    used = np.asarray(target) != ignore_index
     classes = logits.shape[1]
     hot = (np.arange(classes)[None, :] == np.asarray(target)[:, None]).astype(logits.dtype)
     dlogits = np.exp(logits - np.asarray(lse)[:, None]) - (1 - label_smoothing) * hot - label_smoothing / classes
-    dlogits = np.where(used, grad, 0)[:, None] * dlogits
+    inside = (np.asarray(target) >= 0) & (np.asarray(target) < classes)
+    dlogits = np.where(used, np.where(inside, grad, np.nan), 0)[:, None] * dlogits
     return np.pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
 
 
@@ -110,13 +126,17 @@ def _grad_decomposed(
     g: Any, logits: Any, target: Any, lse: Any, *, ignore_index: int, label_smoothing: float, columns: int
 ) -> Any:
     classes = logits.shape[1]
-    used = _used(target, classes, ignore_index)
+    slope = where(target.not_equal(ignore_index), where(_inside(target, classes), g, math.nan), 0.0)
     hot = equal(reshape(arange(0, classes, 1, target.dtype), (1, -1)), reshape(target, (-1, 1)))
     dlogits = exp(logits - reshape(lse, (-1, 1))) - (
         hot.cast(dtype=logits.dtype) * (1.0 - label_smoothing) + label_smoothing / classes
     )
-    dlogits = reshape(where(used, g, 0.0), (-1, 1)) * dlogits
+    dlogits = reshape(slope, (-1, 1)) * dlogits
     return pad(dlogits, ((0, 0), (0, columns - classes))) if columns else dlogits
+
+
+def _labels(specs: Specs, params: Params) -> IndexRange:
+    return IndexRange(1, 0, tensor_at(specs, 0).shape[1], params["ignore_index"])
 
 
 def _terms(specs: Specs, params: Params) -> int:
@@ -177,6 +197,7 @@ cross_entropy_rows = declare(
     outputs=("out", "lse"),
     lowering=Decompose(_decomposed),
     gradient=_rule,
+    index_range=_labels,
     samples=_samples,
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(8.0, floor=80.0, terms=_terms),
@@ -279,6 +300,7 @@ mean_cross_entropy = declare(
     outputs=("out", "slope"),
     lowering=Decompose(_mean_cross_entropy_decomposed),
     gradient=lambda g, slope: (g * slope, None),
+    index_range=_labels,
     samples=_mean_cross_entropy_samples,
     dtypes=dtypes.FLOATS,
     # As cross_entropy_rows_grad, whose probabilities carry the rounding of logits - lse.

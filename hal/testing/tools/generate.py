@@ -22,7 +22,7 @@ from polyhal.hal.testing.tools.contract_text import breaking_changes, contract_t
 from polyhal.hal.testing.tools.coverage import columns_folder, read_columns
 from polyhal.hal.testing.tools.coverage_columns import Column, listed_ops, resolve_ops
 from polyhal.hal.testing.tools.coverage_page import render
-from polyhal.hal.testing.tools.stubs import functions_stub, methods_stub
+from polyhal.hal.testing.tools.stubs import functions_stub, in_place_stub, methods_stub
 
 Files = dict[str, str]
 """Texts by path, relative to the root of the checkout."""
@@ -38,7 +38,11 @@ def generated(root: Path, *, device_of: Callable[[Column], Device | None] | None
     device alone is used, so that the result is the same on every machine. Raises ValueError if the contract has changed in
     a way that takes a new version.
     """
-    files = {"hal/ops/methods.pyi": methods_stub(), "frontend/functions.pyi": functions_stub()}
+    files = {
+        "hal/ops/methods.pyi": methods_stub(),
+        "frontend/functions.pyi": functions_stub(),
+        "frontend/inplace_ops.pyi": in_place_stub(),
+    }
     for generator in (_contract, _performance, _kernels_index, _quirks):
         files |= generator(root)
     return files | _coverage(root, device_of or (lambda column: None))

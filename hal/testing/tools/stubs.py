@@ -12,6 +12,7 @@ from typing import Any
 from polyhal.hal.ops import METHODS, PUBLIC
 from polyhal.hal.ops.methods import COMPARISONS, OPERATORS, UNARY
 from polyhal.hal.ops.opdef import OpDef
+from polyhal.inplace_ops import IN_PLACE
 
 _HEADER = '"""Generated from the op declarations by `make generate`; do not edit."""\n'
 _LINE_LENGTH = 120
@@ -39,6 +40,23 @@ def functions_stub() -> str:
     ]
     functions = [f"{_definition(n, PUBLIC[n], 'Tensor')}\n    {_doc(PUBLIC[n])}\n" for n in sorted(PUBLIC)]
     return "\n".join([*head, *functions])
+
+
+def in_place_stub() -> str:
+    """The text of frontend/inplace_ops.pyi."""
+    head = [
+        _HEADER,
+        "from collections.abc import Callable\nfrom typing import Any, Self\n",
+        "IN_PLACE: dict[str, Callable[..., Any]]\n",
+        "class InPlaceOps:",
+    ]
+    lines = []
+    for name, function in sorted(IN_PLACE.items()):
+        if name.startswith("__"):
+            lines.append(f"    def {name}(self, other: Any) -> Self: ...")
+        else:
+            lines += [_definition(name, function, "Self", indent="    "), f"        {_doc(function)}"]
+    return "\n".join([*head, *lines]) + "\n"
 
 
 def _operators() -> Iterator[str]:

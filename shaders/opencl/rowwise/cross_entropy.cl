@@ -1,5 +1,5 @@
-// Cross entropy of rows of logits with integer classes, and the logsumexp of each row. Rows whose class is ignored or out of
-// range give 0. SMOOTHED, for label smoothing, also sums the logits.
+// Cross entropy of rows of logits with integer classes, and the logsumexp of each row. Rows whose class is ignored give 0;
+// those whose class is out of range give NaN. SMOOTHED, for label smoothing, also sums the logits.
 
 #ifndef INDEX_DTYPE
 #define INDEX_DTYPE int64
@@ -41,7 +41,7 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy(OPERAND(x), __global con
         if (LANE_ID == 0) {
             const REAL total = log(sum) + top;
             const long picked = (long)target[(long)target_offset + (long)row * target_step];
-            REAL value = 0;
+            REAL value = picked == ignored ? 0 : NAN;
             if (picked != ignored && picked >= 0 && picked < (long)length) {
                 value = (1 - smoothing) * (total - LOAD(DTYPE, x, x_at + picked * x_step));
 #if SMOOTHED

@@ -36,8 +36,9 @@ __kernel REQUIRED_GROUP_SIZE void rowwise_cross_entropy_grad(
         const long picked = (long)target[(long)target_offset + (long)row * target_step];
         for (uint i = LANE_ID; i < PADDING; i += LANES) STORE(DTYPE, (REAL)0, dx, dx_at + (long)length + i);
         if (picked == ignored || picked < 0 || picked >= (long)length) {
-            FOR_VECTORS WRITE(dx, (V)(0), dx_at, i);
-            FOR_TAIL STORE(DTYPE, (REAL)0, dx, dx_at + i);
+            const REAL value = picked == ignored ? 0 : NAN;
+            FOR_VECTORS WRITE(dx, (V)(value), dx_at, i);
+            FOR_TAIL STORE(DTYPE, value, dx, dx_at + i);
             continue;
         }
         const REAL slope = LOAD(GRADIENT_DTYPE, g, (long)g_offset + (long)row * g_step);

@@ -1,5 +1,5 @@
 // Mean cross entropy of few logits with integer classes, and its gradient, by one group, whose work-items take whole rows. Rows
-// whose class is out of range give 0; those whose class is `ignored` do not count.
+// whose class is out of range give NaN; those whose class is `ignored` do not count.
 
 #ifndef DTYPE
 #define DTYPE float32
@@ -27,7 +27,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_cr
     for (uint row = LANE_ID; row < rows; row += GROUP) {
         const long at = (long)x_offset + row * x_row, picked = (long)target[row * target_step];
         const ulong dx_at = dx_offset + (ulong)row * classes;
-        const bool used = picked != ignored && picked >= 0 && picked < (long)classes;
+        const bool inside = picked >= 0 && picked < (long)classes, used = picked != ignored && inside;
+        const REAL unused = picked == ignored ? 0 : NAN;
         REAL top = -INFINITY, sum = 0, logits = 0;
         for (uint c = 0; c < classes; c++) top = fmax(top, LOAD(DTYPE, x, at + c * x_step));
         for (uint c = 0; c < classes; c++) {
@@ -39,11 +40,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rowwise_mean_cr
         if (used) {
             total += (1 - smoothing) * (lse - LOAD(DTYPE, x, at + picked * x_step));
             if (smoothing != 0) total += smoothing * (lse - logits / classes);
+        } else {
+            total += unused;
         }
         for (uint c = 0; c < classes; c++) {
             const REAL hot = c == picked ? 1 - smoothing : 0;
             const REAL value = exp(LOAD(DTYPE, x, at + c * x_step) - lse) - hot - even;
-            STORE(DTYPE, used ? value * scale : (REAL)0, dx, dx_at + c);
+            STORE(DTYPE, used ? value * scale : unused, dx, dx_at + c);
         }
     }
     GROUP_SUM(total)

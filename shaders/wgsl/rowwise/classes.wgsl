@@ -1,6 +1,7 @@
 {#- The target class of a row of cross entropy, from the input `labels` of INDEX_DTYPE. Import it `with context`.
 
-  - `declarations()` declares class_of(row): the class, or p.length if it is ignored or out of range. It uses the parameters o_labels,
+  - `declarations()` declares class_of(row): the class; p.length if it is ignored, and p.length + 1 if it is
+    out of range, for which `unused(label)` is 0 and NaN. They use the parameters o_labels,
     labels_step, ignored_low, ignored_high and length. -#}
 {% set INDEX_DTYPE = INDEX_DTYPE | default("int32") %}
 {% macro declarations() %}
@@ -13,6 +14,10 @@ fn class_of(row: u32) -> u32 {
     let ignored = p.ignored_low;
     let bits = u32(label);
 {% endif %}
-    return select(u32(bits), p.length, bits == ignored || bits >= {{ "u64" if INDEX_DTYPE in ("int64", "uint64") else "u32" }}(p.length));
+    let class_number = select(u32(bits), p.length + 1u, bits >= {{ "u64" if INDEX_DTYPE in ("int64", "uint64") else "u32" }}(p.length));
+    return select(class_number, p.length, bits == ignored);
+}
+fn unused(label: u32) -> f32 {
+    return select(0.0f, not_a_number(), label > p.length);
 }
 {% endmacro %}

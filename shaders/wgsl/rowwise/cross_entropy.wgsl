@@ -1,5 +1,5 @@
 {#- Cross entropy of rows of logits with integer classes, and the logsumexp of each row. With SMOOTHED (label smoothing) the mean of the row
-    counts too. Rows whose class is ignored or out of range give 0. -#}
+    counts too. Rows whose class is ignored give 0; those whose class is out of range give NaN. -#}
 {% set DTYPE = DTYPE | default("float32") %}
 {% set INDEX_DTYPE = INDEX_DTYPE | default("int32") %}
 {% set SMOOTHED = SMOOTHED | default(false) %}
@@ -34,7 +34,7 @@
     if (lane_id == 0u && {{ rows.in_range() }}) {
         let logsumexp = log_f32(total) + shift;
         let label = class_of(row);
-        var value = 0.0f;
+        var value = unused(label);
         if (label < p.length) {
             value = (1.0f - p.smoothing) * (logsumexp - x_at(at_x + label * p.x_step));
 {% if SMOOTHED %}

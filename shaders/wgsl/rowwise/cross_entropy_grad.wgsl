@@ -34,6 +34,6 @@
 {% else %}
         value -= select(0.0f, confidence, {{ rows.index(k) }} == label);
 {% endif %}
-{{ rows.write("dx", k, "select(V(), value * grad, label < p.length)") }}
+{{ rows.write("dx", k, "select(V(unused(label)), value * grad, label < p.length)") }}
 {% endcall %}
 }

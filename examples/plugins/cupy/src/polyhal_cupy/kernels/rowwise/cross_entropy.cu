@@ -1,5 +1,5 @@
 // Cross entropy of rows of logits with integer classes, the logsumexp of each row, and the gradient with respect to the logits.
-// Rows whose class is ignored or out of range give 0.
+// Rows whose class is ignored give 0; those whose class is out of range give NaN.
 
 #ifndef INDEX_DTYPE
 #define INDEX_DTYPE int64
@@ -31,7 +31,7 @@ KERNEL cross_entropy(const DTYPE *x, const INDEX_DTYPE *target, real *loss, real
     if (lane_id() != 0) return;
     const real logsumexp = log(sum) + maximum;
     const int64 label = (int64)widen(target[(int64)row_index * target_step]);
-    real value = 0;
+    real value = label == ignored ? 0 : NAN;
     if (label != ignored && label >= 0 && label < (int64)length) {
         value = (1 - smoothing) * (logsumexp - (real)widen(logits_row[label * x_step]));
         if (SMOOTHED) value += smoothing * (logsumexp - logits / length);
@@ -53,6 +53,6 @@ KERNEL cross_entropy_grad(const GRADIENT_DTYPE *g, const DTYPE *x, const INDEX_D
     const Row<DTYPE> row(ROW_OF(x, row_index), x_step, length);
     write_row(ROW_OF(dx, row_index), dx_step, length, [&](int slot, uint32 i) {
         const real value = exp(row(slot, i) - logsumexp) - smoothed - ((int64)i == label ? confidence : 0);
-        return valid ? value * grad : 0;
+        return valid ? value * grad : label == ignored ? 0 : NAN;
     });
 }

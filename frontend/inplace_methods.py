@@ -1,0 +1,60 @@
+"""Methods of tensors that write in place and take other arguments than an op does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.inplace import overwrite
+from polyhal.inplace_ops import InPlaceOps
+
+if TYPE_CHECKING:
+    from polyhal.hal.device import Device
+
+_multiply = FUNCTIONS["multiply"]
+
+
+class InPlaceMethods(InPlaceOps):
+    """Writes over the elements of a tensor. All raise AutogradError for leaves that require gradients."""
+
+    __slots__ = ()
+
+    device: Device
+
+    def copy_(self, source: Any) -> Self:
+        """Overwrite the elements by those of `source`, broadcast and cast. Gradients flow to `source`."""
+        overwrite(self, _operand(source, self))
+        return self
+
+    def fill_(self, value: Any) -> Self:
+        """Overwrite every element by a number, or by a tensor without axes. Raises ShapeError for other tensors."""
+        if not isinstance(value, (bool, int, float)):
+            value = _operand(value, self)
+            if value.ndim:
+                raise ShapeError(message("fill_", f"the value has shape {value.shape}", expected="no axes"))
+        overwrite(self, value, "fill_")
+        return self
+
+    def zero_(self) -> Self:
+        """Overwrite every element by 0."""
+        overwrite(self, 0, "zero_")
+        return self
+
+    def add_(self, other: Any, *, alpha: Any = 1) -> Self:
+        """Add `alpha * other` in place, cast to the tensor's dtype."""
+        return self.__iadd__(other if alpha == 1 else _scaled(other, alpha, self))
+
+    def sub_(self, other: Any, *, alpha: Any = 1) -> Self:
+        """Subtract `alpha * other` in place, cast to the tensor's dtype."""
+        return self.__isub__(other if alpha == 1 else _scaled(other, alpha, self))
+
+
+def _operand(value: Any, target: Any) -> Any:
+    from polyhal.tensor import as_tensor
+
+    return as_tensor(value, target.device)
+
+
+def _scaled(x: Any, factor: Any, target: Any) -> Any:
+    return x * factor if isinstance(x, (bool, int, float)) else _multiply(_operand(x, target), factor)

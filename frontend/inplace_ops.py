@@ -1,0 +1,85 @@
+"""`InPlaceOps`, the base class of tensors with `NAME_` for elementwise ops and chosen others, and with operators such as `+=`.
+
+The methods are made from the declarations of ops; `inplace_ops.pyi` is generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from polyhal.hal.ops import FUNCTIONS, METHODS
+from polyhal.hal.ops.methods import OPERATORS
+from polyhal.hal.ops.opdef import OpDef, compile_function
+from polyhal.inplace import apply_in_place, function_in_place
+
+_OTHERS = frozenset(
+    {
+        "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "clamp", "clip", "cumprod", "cumsum", "div",
+        "fill", "fill_diagonal", "index_add", "index_copy", "index_fill", "index_put", "index_reduce", "lerp", "masked_fill",
+        "masked_scatter", "nan_to_num", "put", "renorm", "scatter", "scatter_add", "scatter_reduce", "tril", "triu",
+    }
+)  # fmt: skip
+"""Functions besides elementwise ops that have a method which writes in place, where they exist."""
+
+
+class InPlaceOps:
+    """Ops that write their result over their first operand."""
+
+    __slots__ = ()
+
+
+def _methods() -> dict[str, Callable[..., Any]]:
+    """`NAME_` for every elementwise op and for chosen others, and the operators that write in place, such as `+=`."""
+    made: dict[str, Callable[..., Any]] = {}
+    for name, function in METHODS.items():
+        op: OpDef | None = getattr(function, "op", None)
+        if op is not None and op.promotion not in (None, "cast"):
+            made[f"{name}_"] = _method(f"{name}_", op)
+        elif name in _OTHERS:
+            made[f"{name}_"] = _general_method(f"{name}_", function)
+    for operator, name in OPERATORS.items():
+        if operator != "matmul":
+            made[f"__i{operator}__"] = _operator(name)
+    return made
+
+
+def _method(name: str, op: OpDef) -> Callable[..., Any]:
+    def apply(op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+        return apply_in_place(name, op, inputs, params)
+
+    method = compile_function(op, name, apply)
+    method.__doc__ = _doc(op.name)
+    return method
+
+
+def _general_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **keywords: Any) -> Any:
+        return function_in_place(name, function, self, *args, **keywords)
+
+    method.__name__ = name
+    method.__doc__ = _doc(name.removesuffix("_"))
+    return method
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    function = FUNCTIONS[name]
+    op: OpDef | None = getattr(function, "op", None)
+
+    def operator(self: Any, other: Any) -> Any:
+        if op is None or op.schema.params:
+            return function_in_place(f"{name}_", function, self, other)
+        return apply_in_place(f"{name}_", op, (self, other), ())
+
+    return operator
+
+
+def _doc(name: str) -> str:
+    return f"Replace the elements by those of `{name}`, cast to the tensor's dtype. Returns the tensor."
+
+
+IN_PLACE: dict[str, Callable[..., Any]] = _methods()
+"""The methods and operators by name."""
+
+for _name, _function in IN_PLACE.items():
+    setattr(InPlaceOps, _name, _function)

@@ -1,0 +1,23 @@
+"""Debug mode: checks that cost time, on every device."""
+
+from __future__ import annotations
+
+from polyhal.hal.settings import env
+from polyhal.hal.settings.state import settings
+
+
+def debug(enabled: bool = True) -> None:
+    """Switch debug mode on or off for the process; POLYHAL_DEBUG=1 begins with it on.
+
+    Eager calls then raise IndexError for an index or a label out of range on every device, as they always do on CPUs. A
+    check waits for the device. Captured steps are not checked: floats read out of range are NaN there.
+    """
+    settings.debug = bool(enabled)
+
+
+def is_debug() -> bool:
+    """The setting in force."""
+    return settings.debug
+
+
+debug(env.debug())

@@ -1,0 +1,67 @@
+"""Indices and labels out of range: an IndexError where they are checked, and never a loss that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyhal
+from polyhal import Device, Tensor
+from polyhal.hal.capabilities import DeviceType
+from polyhal.hal.dispatch.index_check import with_index_check
+from polyhal.hal.ops.opdef import OPS
+from polyhal.nn import functional
+
+
+def lookups(device: Device) -> dict[str, Callable[[], Any]]:
+    x, wrong = Tensor([[1.0, 2.0, 3.0]], device=device), Tensor([7], device=device)
+    return {
+        "cross_entropy_rows": lambda: functional.cross_entropy(x, wrong),
+        "embedding": lambda: functional.embedding(wrong, polyhal.ones((3, 2), device=device)),
+        "take_along_axis": lambda: polyhal.take_along_axis(x, wrong.reshape(1, 1), 1),
+    }
+
+
+@pytest.mark.parametrize("op", ["cross_entropy_rows", "embedding", "take_along_axis"])
+def test_processors_refuse_indices_out_of_range(op: str, device: Device) -> None:
+    if device.type is not DeviceType.CPU:
+        pytest.skip("checked on processors")
+    with pytest.raises(IndexError, match=rf"\[{op}\] index 7 .*is out of range; expected -?\d to 2; .*{device}"):
+        lookups(device)[op]()
+
+
+def test_lookups_by_brackets_and_take_are_checked(numpy_device: Device) -> None:
+    x, wrong = polyhal.ones((3, 2), device=numpy_device), Tensor([0, 5], device=numpy_device)
+    for lookup in (lambda: x[wrong], lambda: polyhal.take(x, wrong), lambda: functional.nll_loss(x[:2], wrong)):
+        with pytest.raises(IndexError, match="is out of range"):
+            lookup()
+
+
+def test_an_ignored_label_is_no_error(numpy_device: Device) -> None:
+    x = polyhal.zeros((2, 3), device=numpy_device)
+    loss = functional.cross_entropy(x, Tensor([-100, 1], device=numpy_device))
+    np.testing.assert_allclose(loss.item(), np.log(3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_other_devices_are_checked_in_debug_mode(enabled: bool, numpy_device: Device) -> None:
+    plan, spec = object(), polyhal.zeros((3, 2), device=numpy_device).spec
+    index = polyhal.zeros((1,), dtype="int64", device=numpy_device).spec
+    gpu: Any = SimpleNamespace(info=SimpleNamespace(type=DeviceType.GPU))
+    plain: Any = SimpleNamespace(outputs=(), run=plan, resolution=None, tuple_result=False)
+    before = polyhal.is_debug()
+    polyhal.debug(enabled)
+    try:
+        assert (with_index_check(gpu, OPS["embedding"], (spec, index), (), plain) is plain) is not enabled
+    finally:
+        polyhal.debug(before)
+
+
+def test_a_recorded_step_gives_nan_for_a_label_out_of_range(numpy_device: Device) -> None:
+    x = Tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]], device=numpy_device)
+    step = polyhal.jit(functional.cross_entropy, warm_up=False)
+    assert np.isnan(step(x, Tensor([1, 7], device=numpy_device)).item())
