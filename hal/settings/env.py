@@ -6,8 +6,6 @@ import math
 import os
 from pathlib import Path
 
-import platformdirs
-
 
 def _flag(name: str) -> bool:
     return os.environ.get(name, "").lower() not in ("", "0", "false", "no", "off")
@@ -31,12 +29,16 @@ def default_device() -> str | None:
 
 def cache_dir() -> Path:
     """POLYHAL_CACHE_DIR: where compiled programs and measurements are kept; the platform's cache folder otherwise."""
+    import platformdirs
+
     named = os.environ.get("POLYHAL_CACHE_DIR")
     return Path(named) if named else Path(platformdirs.user_cache_dir("polyhal", appauthor=False))
 
 
 def kernels_dir() -> Path:
     """POLYHAL_KERNELS: the folder of kernels that you have changed; one in the platform's configuration folder otherwise."""
+    import platformdirs
+
     named = os.environ.get("POLYHAL_KERNELS")
     return Path(named) if named else Path(platformdirs.user_config_dir("polyhal", appauthor=False)) / "kernels"
 
