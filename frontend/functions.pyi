@@ -301,7 +301,7 @@ def elu(x: Any, alpha: Any = ...) -> Tensor:
     """`x` if positive, else `alpha * (exp(x) - 1)`."""
 
 def embedding(weight: Any, index: Any) -> Tensor:
-    """Rows of `weight` (R, W) by number: index (...) to (..., W). A number outside 0..R-1 gives zeros."""
+    """Rows of `weight` (R, W) by number: index (...) to (..., W)."""
 
 def eq(x: Any, y: Any) -> Tensor:
     """True where `x == y`."""
@@ -377,6 +377,9 @@ def fused_linear(
 ) -> Tensor:
     """`activation(scale * x @ weight.T + bias) + residual`: x (..., in), weight (out, in), bias (out,), residual (..., out)."""
 
+def gather(x: Any, axis: int, index: Any, *, dim: Any = ...) -> Tensor:
+    """`out[i, j] = x[index[i, j], j]` for `axis` 0: elements of `x` by number, where `index` may be shorter than `x`."""
+
 def gcd(x: Any, y: Any) -> Tensor:
     """Greatest common divisor."""
 
@@ -450,6 +453,9 @@ def igamma(a: Any, x: Any) -> Tensor:
 
 def igammac(a: Any, x: Any) -> Tensor:
     """Regularized upper incomplete gamma function Q(a, x)."""
+
+def index_select(x: Any, axis: int, index: Any, *, dim: Any = ...) -> Tensor:
+    """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
 
 def inner(x: Any, other: Any) -> Tensor:
     """The sums of products over the last axes: (..., k) and (---, k) to (..., ---). Scalars multiply."""
@@ -568,6 +574,9 @@ def lt(x: Any, y: Any) -> Tensor:
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = ..., unpack_pivots: bool = ...) -> tuple[Tensor, ...]:
     """P, L and U from what `linalg.lu_factor` returns; what is not to be unpacked is empty."""
 
+def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
+    """`x` with `value`, a number or a tensor without axes, where `mask` is true; `mask` is broadcast."""
+
 def matmul(x: Any, y: Any, *, out_dtype: Any = ...) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
 
@@ -650,6 +659,9 @@ def nansum(
     x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
 ) -> Tensor:
     """Sum over `axis` of the elements that are not NaN."""
+
+def narrow(x: Any, axis: int, start: int, length: int, *, dim: Any = ...) -> Tensor:
+    """`length` elements along `axis` from `start`, which may count from the end. A view. Raises ShapeError."""
 
 def ne(x: Any, y: Any) -> Tensor:
     """True where `x != y`."""
@@ -763,6 +775,9 @@ def searchsorted(
 ) -> Tensor:
     """Where to insert `x` into `sorted_sequence` (..., n) so that it stays sorted along its last axis (int64)."""
 
+def select(x: Any, axis: int, index: int, *, dim: Any = ...) -> Tensor:
+    """The slice number `index` along `axis`, without that axis. A view. Raises IndexError."""
+
 def selu(x: Any) -> Tensor:
     """Scaled exponential linear unit, whose constants keep mean 0 and variance 1. Source: Klambauer et al., arXiv:1706.02515."""
 
@@ -857,10 +872,10 @@ def take(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
 
 def take_along_axis(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
-    """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
+    """Elements of `x` along `axis` by number. All other axes of `x` and `index` are broadcast; negative numbers wrap."""
 
-def take_along_dim(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
-    """Elements of `x` along `axis` by number; `index` has the shape of the result, which differs from `x` only there."""
+def take_along_dim(x: Any, index: Any, axis: int | None = ..., *, dim: Any = ...) -> Tensor:
+    """`take_along_axis`; without an axis, the elements of `x` by number in row-major order."""
 
 def tan(x: Any) -> Tensor:
     """Tangent of `x` radians."""
