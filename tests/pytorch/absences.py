@@ -15,7 +15,7 @@ NOT_PUBLIC: tuple[str, ...] = (
     r"Tensor\.(volatile|reinforce|resize|resize_as|output_nr|name|names|hash_tensor|slice_inverse|to_padded_tensor|retains_grad)",
     r"Tensor\.(indices|values|is_set_to|grad_dtype|layout|type|sum_to_size)",
     r"nn\.(Container|CrossMapLRN2d|NLLLoss2d|RNNBase|RNNCellBase|Uninitialized.*|LinearCrossEntropyOptions|factory_kwargs)",
-    r"nn\.functional\.(.*_with_indices|native_channel_shuffle|conv_tbc|grouped_mm|scaled_mm|scaled_grouped_mm|upsample.*|.*_)",
+    r"nn\.functional\.(.*_with_indices|native_channel_shuffle|conv_tbc|grouped_mm|scaled_mm|scaled_grouped_mm|upsample.*)",
     r"nn\.init\.(constant|dirac|eye|kaiming_.*m|.*al|normal|orthogonal|sparse|uniform|xavier_.*m)|nn\.utils\.(fuse_|skip_init|conv).*",
     r"optim\.swap_in_.*|optim\.lr_scheduler\.Optimizer|optim\.swa_utils\.(Module|Optimizer|update_bn_.*|LRScheduler)",
     r"(linalg|fft|special)\.(Tensor|common_.*|.*_dim_common|factory_common_args)|func\.(debug_unwrap|rearrange)",

@@ -35,12 +35,16 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.numpy()
 
 
-def to_polyhal(value: Any, device: Device) -> Any:
-    """A value, a tensor or a nest of these. Raises NoCounterpartError."""
+def to_polyhal(value: Any, device: Device, converted: dict[int, Tensor] | None = None) -> Any:
+    """A value, a tensor or a nest of these; a tensor that occurs twice stays one. Raises NoCounterpartError."""
+    converted = {} if converted is None else converted
     if isinstance(value, torch.Tensor):
+        if id(value) in converted:
+            return converted[id(value)]
         if value.dtype not in DTYPES or value.layout is not torch.strided:
             raise NoCounterpartError(f"a tensor of {value.dtype}, {value.layout}")
-        return polyhal.tensor(array(value), device=device, requires_grad=value.requires_grad)
+        result = converted[id(value)] = polyhal.tensor(array(value), device=device, requires_grad=value.requires_grad)
+        return result
     if isinstance(value, torch.dtype):
         if value not in DTYPES:
             raise NoCounterpartError(str(value))
@@ -50,9 +54,9 @@ def to_polyhal(value: Any, device: Device) -> Any:
     if isinstance(value, torch.Size):
         return tuple(value)
     if isinstance(value, (list, tuple)):
-        return type(value)(to_polyhal(v, device) for v in value)
+        return type(value)(to_polyhal(v, device, converted) for v in value)
     if isinstance(value, dict):
-        return {k: to_polyhal(v, device) for k, v in value.items()}
+        return {k: to_polyhal(v, device, converted) for k, v in value.items()}
     name = getattr(value, "__name__", "")
     if name and getattr(torch.nn.functional, name, None) is value:
         return getattr(functional, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import warnings
 from collections.abc import Callable, Iterator
@@ -112,6 +113,19 @@ _RANDOM = frozenset(
 )
 
 
+def _drops(entry: Any, sample: Any) -> bool:
+    """Whether a call drops elements at random, by an argument that may be given by position."""
+    try:
+        function = operator.attrgetter(entry.name)(torch)  # `entry.op` may wrap it, without its signature
+        call = inspect.signature(function).bind(sample.input, *sample.args, **sample.kwargs)
+    except (AttributeError, TypeError, ValueError):  # functions in C++ have no signature
+        given = sample.kwargs
+    else:
+        call.apply_defaults()
+        given = call.arguments
+    return bool(given.get("training", True)) and any(given.get(name) for name in ("dropout_p", "dropout"))
+
+
 def _structured_call(entry: Any) -> Callable[..., Any]:
     """What calls the functions of an entry on symmetric or triangular matrices, where its gradients are of those."""
     from torch.testing._internal.opinfo import core as utils
@@ -143,7 +157,7 @@ def _replay_sample(
     try:
         first, others, keywords = arguments
         ours = sample.output_process_fn_grad(call(function, first, *others, **keywords))
-        drops = any(sample.kwargs.get(name) for name in ("dropout_p", "dropout"))
+        drops = _drops(entry, sample)
         if drops or is_random(entry):
             theirs, ours = ([(tuple(t.shape), str(t.dtype)[-4:]) for t in leaves(r)] for r in (theirs, ours))
         problem = difference(without_positions(entry.name, ours, sample), without_positions(entry.name, theirs, sample))

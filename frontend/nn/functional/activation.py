@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from polyhal import functions as ops
 from polyhal import random
-from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.errors import message
+from polyhal.hal.ops import FUNCTIONS
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
+
+_parametric_relu = FUNCTIONS["parametric_relu"]
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -19,13 +22,12 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """`min(max(x, 0), 6)`."""
-    return hardtanh(input, 0.0, 6.0)
+    return ops.relu6(input)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` limited to [`min_val`, `max_val`]; its gradient is 0 at both bounds."""
-    inside = ops.logical_and(ops.less(min_val, input), ops.less(input, max_val))
-    return ops.where(inside, input, ops.clip(input.detach(), min_val, max_val))
+    return ops.hardtanh(input, min_val, max_val)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
@@ -34,15 +36,8 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """`x` if positive, else `weight * x`, with one weight, or one for each channel (axis 1)."""
-    if weight.size != 1:
-        if input.ndim < 2 or weight.shape != input.shape[1:2]:
-            problem = f"weight {weight.shape} for input {input.shape}"
-            raise ShapeError(message("prelu", problem, expected="one weight, or one for each channel"))
-        weight = ops.reshape(weight, (-1, *(1,) * (input.ndim - 2)))
-    elif weight.ndim:
-        weight = ops.reshape(weight, ())
-    return ops.where(ops.less(0, input), input, input * weight)
+    """`x` if positive, else `weight * x`, with one weight, or one for each channel (axis 1). Raises ValueError."""
+    return ops.prelu(input, weight)
 
 
 def rrelu(
@@ -57,7 +52,8 @@ def rrelu(
     if not training:
         return ops.leaky_relu(input, (lower + upper) / 2)
     slopes = random.uniform(lower, upper, input.shape, generator=generator, device=input.device).to(input.dtype)
-    return ops.where(ops.less(0, input), input, input * slopes)
+    out: Tensor = _parametric_relu(input, slopes)
+    return out
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -93,12 +89,11 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half along `dim` times the sigmoid of the second. Source: Dauphin et al., arXiv:1612.08083."""
-    if not input.ndim or input.shape[dim] % 2:
-        raise ShapeError(message("glu", f"length of axis {dim} of shape {input.shape}", expected="an even number"))
-    value, gate = input.split(input.shape[dim] // 2, dim)
-    out: Tensor = value * ops.sigmoid(gate)
-    return out
+    """The first half along `dim` times the sigmoid of the second. Raises ValueError for an odd length.
+
+    Source: Dauphin et al., arXiv:1612.08083.
+    """
+    return ops.glu(input, dim)
 
 
 def _dimension(op: str, x: Tensor, dim: int | None) -> int:
