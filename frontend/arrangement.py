@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.layout import Ref
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.layout.repeats import sliding_windows
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
-_cast, _permute, _reshape = (FUNCTIONS[n] for n in ("cast", "permute", "reshape"))
+_broadcast_to, _permute, _reshape, _tile = (FUNCTIONS[n] for n in ("broadcast_to", "permute", "reshape", "tile"))
 
 
 def _sequence(items: tuple[Any, ...]) -> Any:
@@ -73,6 +74,29 @@ class Rearrangements:
     def permute(self, *axes: Any, dims: Any = None) -> Tensor:
         """Return a view with axis `axes[i]` at position i: `x.permute(1, 0)` or `x.permute((1, 0))`, also as `dims`."""
         result: Tensor = _permute(self, _sequence(axes if dims is None else (tuple(dims),)))
+        return result
+
+    def expand(self, *shape: Any, size: Any = None) -> Tensor:
+        """Return a view stretched to a shape, in which -1 keeps a length: `x.expand(3, -1)` or `x.expand((3, -1))`."""
+        lengths = tuple(_sequence(shape if size is None else (tuple(size),)))
+        missing = len(lengths) - len(self.ref.shape)
+        if missing < 0 or -1 in lengths[:missing]:
+            raise ValueError(f"[expand] shape {self.ref.shape} does not stretch to {lengths}")
+        current = (*lengths[:missing], *self.ref.shape)
+        result: Tensor = _broadcast_to(self, tuple(n if m == -1 else m for m, n in zip(lengths, current, strict=True)))
+        return result
+
+    def repeat(self, *counts: Any, repeats: Any = None) -> Tensor:
+        """Return the tensor repeated along each axis: `x.repeat(2, 1)` or `x.repeat((2, 1))`; new axes come first."""
+        times = tuple(_sequence(counts if repeats is None else (tuple(repeats),)))
+        if len(times) < len(self.ref.shape):
+            raise ValueError(f"[repeat] {len(times)} counts for {len(self.ref.shape)} axes; expected one for each")
+        result: Tensor = _tile(self, times)
+        return result
+
+    def unfold(self, dimension: int, size: int, step: int) -> Tensor:
+        """Return windows of `size` elements along an axis, `step` apart, along a new last axis. A view."""
+        result: Tensor = sliding_windows(self, dimension, size, step)
         return result
 
     new_empty, new_full, new_ones = _later("new_empty"), _later("new_full"), _later("new_ones")

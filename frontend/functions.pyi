@@ -107,6 +107,15 @@ def atan2(y: Any, x: Any) -> Tensor:
 def atanh(x: Any) -> Tensor:
     """Inverse hyperbolic tangent; infinite at 1 and -1, NaN beyond."""
 
+def atleast_1d(*tensors: Any) -> Tensor:
+    """The tensor, or each of several, with one axis if it has none. A view."""
+
+def atleast_2d(*tensors: Any) -> Tensor:
+    """The tensor, or each of several, with two axes at least: a vector becomes a row. A view."""
+
+def atleast_3d(*tensors: Any) -> Tensor:
+    """The tensor, or each of several, with three axes at least: (n,) becomes (1, n, 1) and (m, n) (m, n, 1). A view."""
+
 def avg_pool2d(
     x: Any,
     kernel: Any,
@@ -145,11 +154,17 @@ def bitwise_right_shift(x: Any, y: Any) -> Tensor:
 def bitwise_xor(x: Any, y: Any) -> Tensor:
     """Bits set in exactly one."""
 
-def block_diag(tensors: Any) -> Tensor:
+def block_diag(*tensors: Any) -> Tensor:
     """The block-diagonal matrix of matrices; vectors count as rows, scalars as matrices of one element."""
 
 def bmm(x: Any, mat2: Any) -> Tensor:
     """The products of two batches of matrices, (b, n, m) and (b, m, p), without broadcasting."""
+
+def broadcast_arrays(*tensors: Any) -> tuple[Tensor, ...]:
+    """Tensors stretched to the shape that they have in common. Views."""
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """Tensors stretched to the shape that they have in common. Views."""
 
 def broadcast_to(x: Any, shape: Any) -> Tensor:
     """The tensor stretched to `shape` under NumPy's rules. A view."""
@@ -157,11 +172,14 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
 def bucketize(x: Any, boundaries: Any, *, out_int32: bool = ..., right: bool = ...) -> Tensor:
     """The number (int64) of the bucket of each element: how many of the sorted `boundaries` are below it."""
 
+def cartesian_prod(*tensors: Any) -> Tensor:
+    """All combinations of one element of each vector, as rows; of one vector, the vector itself."""
+
 def cast(x: Any, dtype: Any) -> Tensor:
     """`x` in another dtype: floats truncate towards zero, integers wrap, anything non-zero is True."""
 
 def cat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
-    """Tensors joined along an existing axis."""
+    """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
 
 def cdist(x1: Any, x2: Any, p: float = ..., compute_mode: str = ...) -> Tensor:
     """p-norms of the differences between rows of `x1` (..., P, M) and of `x2` (..., R, M): (..., P, R)."""
@@ -172,7 +190,7 @@ def ceil(x: Any) -> Tensor:
 def celu(x: Any, alpha: Any = ...) -> Tensor:
     """`x` if positive, else `alpha * (exp(x / alpha) - 1)`. Source: Barron, arXiv:1704.07483."""
 
-def chain_matmul(matrices: Any) -> Tensor:
+def chain_matmul(*matrices: Any) -> Tensor:
     """The product of matrices in the order of fewest multiplications, as `linalg.multi_dot`."""
 
 def cholesky(x: Any, upper: bool = ...) -> Tensor:
@@ -202,14 +220,20 @@ def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
 def column_stack(xs: Any) -> Tensor:
     """Tensors joined along their second axis, vectors as columns."""
 
+def combinations(x: Any, r: int = ..., with_replacement: bool = ...) -> Tensor:
+    """All combinations of `r` elements of a vector, as rows, in the order of `itertools.combinations`."""
+
 def concat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
-    """Tensors joined along an existing axis."""
+    """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
 
 def concatenate(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
-    """Tensors joined along an existing axis."""
+    """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
 
 def conj(x: Any) -> Tensor:
     """`x` itself: there are no complex numbers."""
+
+def constant_pad_nd(x: Any, pad: Any, value: Any = ...) -> Tensor:
+    """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative."""
 
 def contiguous(x: Any) -> Tensor:
     """The tensor in row-major order, itself if it already is."""
@@ -294,7 +318,7 @@ def dsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
 def dstack(xs: Any) -> Tensor:
     """Tensors joined along their third axis."""
 
-def einsum(equation: Any, operands: Any) -> Tensor:
+def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sum of products over labelled axes: `einsum("bij,bjk->bik", x, y)` is a batched matrix product."""
 
 def elu(x: Any, alpha: Any = ...) -> Tensor:
@@ -336,8 +360,8 @@ def fix(x: Any) -> Tensor:
 def flatten(x: Any, start_axis: int = ..., end_axis: int = ..., *, start_dim: Any = ..., end_dim: Any = ...) -> Tensor:
     """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
 
-def flip(x: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor:
-    """The tensor with the elements of the given axes in reverse order. A view."""
+def flip(x: Any, axis: Any = ..., *more: Any, dims: Any = ..., dim: Any = ...) -> Tensor:
+    """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`. A view."""
 
 def fliplr(x: Any) -> Tensor:
     """The tensor with the elements of its second axis in reverse order. A view."""
@@ -605,6 +629,9 @@ def mean(
 def median(x: Any, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
     """The median of all elements or, given `dim`, medians along it and their positions (int64)."""
 
+def meshgrid(*tensors: Any, indexing: str = ...) -> tuple[Tensor, ...]:
+    """Coordinates of a grid, one tensor for each vector: axis i runs along vector i with `indexing="ij"`."""
+
 def min(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """Smallest element over `axis`; NaN if any is NaN."""
 
@@ -620,11 +647,11 @@ def mm(x: Any, mat2: Any) -> Tensor:
 def mode(x: Any, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, ...]:
     """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
 
-def moveaxis(x: Any, source: int, destination: int) -> Tensor:
-    """The tensor with axis `source` moved to position `destination`. A view."""
+def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
+    """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
 
-def movedim(x: Any, source: int, destination: int) -> Tensor:
-    """The tensor with axis `source` moved to position `destination`. A view."""
+def movedim(x: Any, source: Any, destination: Any) -> Tensor:
+    """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
 
 def msort(x: Any) -> Tensor:
     """The elements along the first axis in ascending order. NaN counts as the largest."""
@@ -749,6 +776,11 @@ def remainder(x: Any, y: Any) -> Tensor:
 def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Tensor:
     """`x` with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it."""
 
+def repeat_interleave(
+    x: Any, repeats: Any = ..., axis: int | None = ..., *, output_size: int | None = ..., dim: Any = ...
+) -> Tensor:
+    """Each element `repeats` times in a row along an axis; without one, the elements in row-major order."""
+
 def reshape(x: Any, shape: Any) -> Tensor:
     """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
 
@@ -763,6 +795,9 @@ def rot90(x: Any, k: int = ..., axes: Any = ..., *, dims: Any = ...) -> Tensor:
 
 def round(x: Any, decimals: int = ...) -> Tensor:
     """`x` rounded to so many decimals, to tens and hundreds if negative; halves to even."""
+
+def row_stack(xs: Any) -> Tensor:
+    """Tensors joined along their first axis, vectors as rows."""
 
 def rsqrt(x: Any) -> Tensor:
     """`1 / sqrt(x)`."""
@@ -823,8 +858,19 @@ def softsign(x: Any) -> Tensor:
 def sort(x: Any, axis: int = ..., descending: bool = ..., stable: bool = ..., *, dim: Any = ...) -> Tensor:
     """The elements along `axis` in ascending (or `descending`) order, always stably. NaN counts as the largest."""
 
-def split(x: Any, sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
+def split(
+    x: Any,
+    sizes: Any = ...,
+    axis: int = ...,
+    *,
+    split_size: Any = ...,
+    split_size_or_sections: Any = ...,
+    dim: Any = ...,
+) -> tuple[Tensor, ...]:
     """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
+
+def split_with_sizes(x: Any, split_sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, ...]:
+    """Consecutive parts of the sizes listed along an axis. Views."""
 
 def sqrt(x: Any) -> Tensor:
     """Square root."""
@@ -863,6 +909,9 @@ def sum_to(x: Any, shape: Any) -> Tensor:
     """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
 
 def swapaxes(x: Any, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
+    """The tensor with two axes exchanged. A view."""
+
+def swapdims(x: Any, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
     """The tensor with two axes exchanged. A view."""
 
 def t(x: Any) -> Tensor:
@@ -946,6 +995,9 @@ def unique_consecutive(x: Any, return_inverse: bool = ..., return_counts: bool =
 
 def unsqueeze(x: Any, axis: int, *, dim: Any = ...) -> Tensor:
     """The tensor with a new axis of length 1 at position `axis`. A view."""
+
+def vander(x: Any, N: int | None = ..., increasing: bool = ...) -> Tensor:
+    """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""
 
 def var(
     x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...

@@ -11,6 +11,7 @@ ALIASES: dict[str, str] = {
     "arctan": "atan",
     "arctan2": "atan2",
     "arctanh": "atanh",
+    "broadcast_arrays": "broadcast_tensors",
     "bitwise_not": "bitwise_invert",
     "cat": "concat",
     "clamp": "clip",
@@ -27,6 +28,8 @@ ALIASES: dict[str, str] = {
     "ne": "not_equal",
     "neg": "negative",
     "sgn": "sign",
+    "row_stack": "vstack",
+    "swapdims": "swapaxes",
     "trapz": "trapezoid",
     "true_divide": "divide",
 }

@@ -114,6 +114,12 @@ class Methods:
         """Angle of the point (y, x), in radians."""
     def atanh(self) -> Self:
         """Inverse hyperbolic tangent; infinite at 1 and -1, NaN beyond."""
+    def atleast_1d(self) -> Self:
+        """The tensor, or each of several, with one axis if it has none. A view."""
+    def atleast_2d(self) -> Self:
+        """The tensor, or each of several, with two axes at least: a vector becomes a row. A view."""
+    def atleast_3d(self) -> Self:
+        """The tensor, or each of several, with three axes at least: (n,) becomes (1, n, 1) and (m, n) (m, n, 1). A view."""
     def avg_pool2d(
         self,
         kernel: Any,
@@ -168,6 +174,8 @@ class Methods:
         """`x`, and `min` where `x` is below it."""
     def clip(self, min: Any = ..., max: Any = ...) -> Self:
         """`x` limited to [`min`, `max`]; either bound may be left out."""
+    def combinations(self, r: int = ..., with_replacement: bool = ...) -> Self:
+        """All combinations of `r` elements of a vector, as rows, in the order of `itertools.combinations`."""
     def conj(self) -> Self:
         """`x` itself: there are no complex numbers."""
     def contiguous(self) -> Self:
@@ -254,8 +262,8 @@ class Methods:
         """`x` without its fraction."""
     def flatten(self, start_axis: int = ..., end_axis: int = ..., *, start_dim: Any = ..., end_dim: Any = ...) -> Self:
         """The tensor with axes `start_axis` to `end_axis` (inclusive) merged into one."""
-    def flip(self, axis: Any = ..., *, dim: Any = ...) -> Self:
-        """The tensor with the elements of the given axes in reverse order. A view."""
+    def flip(self, axis: Any = ..., *more: Any, dims: Any = ..., dim: Any = ...) -> Self:
+        """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`. A view."""
     def fliplr(self) -> Self:
         """The tensor with the elements of its second axis in reverse order. A view."""
     def flipud(self) -> Self:
@@ -432,10 +440,10 @@ class Methods:
         """The product of two matrices, without broadcasting."""
     def mode(self, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
         """The most frequent element along `dim`, the smallest of several, and the last position (int64) where it stands."""
-    def moveaxis(self, source: int, destination: int) -> Self:
-        """The tensor with axis `source` moved to position `destination`. A view."""
-    def movedim(self, source: int, destination: int) -> Self:
-        """The tensor with axis `source` moved to position `destination`. A view."""
+    def moveaxis(self, source: Any, destination: Any) -> Self:
+        """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
+    def movedim(self, source: Any, destination: Any) -> Self:
+        """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
     def msort(self) -> Self:
         """The elements along the first axis in ascending order. NaN counts as the largest."""
     def mul(self, y: Any) -> Self:
@@ -516,6 +524,10 @@ class Methods:
         """Remainder of `x / y` with the sign of `y`, as Python's %."""
     def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
         """`x` with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it."""
+    def repeat_interleave(
+        self, repeats: Any = ..., axis: int | None = ..., *, output_size: int | None = ..., dim: Any = ...
+    ) -> Self:
+        """Each element `repeats` times in a row along an axis; without one, the elements in row-major order."""
     def reshape(self, shape: Any) -> Self:
         """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
     def reshape_as(self, other: Any) -> Self:
@@ -562,8 +574,18 @@ class Methods:
         """`x / (1 + |x|)`."""
     def sort(self, axis: int = ..., descending: bool = ..., stable: bool = ..., *, dim: Any = ...) -> Self:
         """The elements along `axis` in ascending (or `descending`) order, always stably. NaN counts as the largest."""
-    def split(self, sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
+    def split(
+        self,
+        sizes: Any = ...,
+        axis: int = ...,
+        *,
+        split_size: Any = ...,
+        split_size_or_sections: Any = ...,
+        dim: Any = ...,
+    ) -> tuple[Self, ...]:
         """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
+    def split_with_sizes(self, split_sizes: Any, axis: int = ..., *, dim: Any = ...) -> tuple[Self, ...]:
+        """Consecutive parts of the sizes listed along an axis. Views."""
     def sqrt(self) -> Self:
         """Square root."""
     def square(self) -> Self:
@@ -583,6 +605,8 @@ class Methods:
     ) -> Self:
         """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
     def swapaxes(self, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Self:
+        """The tensor with two axes exchanged. A view."""
+    def swapdims(self, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Self:
         """The tensor with two axes exchanged. A view."""
     def t(self) -> Self:
         """The transpose of a matrix; a vector or a number as it is. A view."""
@@ -640,6 +664,8 @@ class Methods:
         """`x`, flat or along `dim`, with one of each run of equal elements or slices; see `unique` for the other results."""
     def unsqueeze(self, axis: int, *, dim: Any = ...) -> Self:
         """The tensor with a new axis of length 1 at position `axis`. A view."""
+    def vander(self, N: int | None = ..., increasing: bool = ...) -> Self:
+        """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""
     def var(
         self, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal.layout import normalize_axes, normalize_axis
@@ -14,6 +15,8 @@ from polyhal.hal.ops.layout.views import permute, reshape
 @composite()
 def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
     """The tensor with two axes exchanged, the last two by default. A view."""
+    if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):
+        return x
     axes = list(range(x.ndim))
     a, b = normalize_axis(axis0, x.ndim), normalize_axis(axis1, x.ndim)
     axes[a], axes[b] = b, a
@@ -21,11 +24,20 @@ def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
 
 
 @composite()
-def moveaxis(x: Any, source: int, destination: int) -> Any:
-    """The tensor with axis `source` moved to position `destination`. A view."""
-    axes = list(range(x.ndim))
-    axes.insert(normalize_axis(destination, x.ndim), axes.pop(normalize_axis(source, x.ndim)))
-    return permute(x, tuple(axes))
+def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """The tensor with axis `source`, or each of several, moved to position `destination`. A view."""
+    sources, destinations = (_numbers(axes, x.ndim) for axes in (source, destination))
+    if len(sources) != len(destinations) or len({*sources}) != len(sources) or len({*destinations}) != len(sources):
+        raise ValueError(f"[moveaxis] source {source}, destination {destination}; expected as many different axes")
+    rest = iter(a for a in range(x.ndim) if a not in sources)
+    moved = dict(zip(destinations, sources, strict=True))
+    return permute(x, tuple(moved[i] if i in moved else next(rest) for i in range(x.ndim)))
+
+
+def _numbers(axes: int | Sequence[int], ndim: int) -> list[int]:
+    """Axes counted from the front, in the order given; 0 and -1 name none of a tensor without axes."""
+    several = (axes,) if isinstance(axes, int) else tuple(axes)
+    return [] if ndim == 0 and several in ((0,), (-1,)) else [normalize_axis(a, ndim) for a in several]
 
 
 @composite()
@@ -57,8 +69,9 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Any:
 
 
 @composite()
-def flip(x: Any, axis: int | tuple[int, ...] | None = None) -> Any:
-    """The tensor with the elements of the given axes in reverse order. A view."""
-    axes = normalize_axes(axis, x.ndim)
+def flip(x: Any, axis: int | Sequence[int] | None = None, *more: int, dims: int | Sequence[int] | None = None) -> Any:
+    """The tensor with the elements of the given axes in reverse order, of all by default: `flip(x, (0, 1))`. A view."""
+    chosen = (axis, *more) if isinstance(axis, int) else axis if dims is None else dims
+    axes = normalize_axes(chosen if chosen is None or isinstance(chosen, int) else tuple(chosen), x.ndim)
     starts = tuple(max(n - 1, 0) if i in axes else 0 for i, n in enumerate(x.shape))
     return slice_(x, starts, x.shape, tuple(-1 if i in axes else 1 for i in range(x.ndim)))

@@ -26,7 +26,7 @@ from polyhal.hal.ops.declare import (
 )
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.slicing import slice_
-from polyhal.hal.ops.layout.views import EXACT, copy_region, infer_same
+from polyhal.hal.ops.layout.views import EXACT, copy_region, infer_same, reshape
 
 
 def _copy(x: Any) -> Any:
@@ -91,23 +91,31 @@ pad = declare(
 
 
 def _concat(*xs: Any, axis: Any = 0) -> Any:
-    """Tensors joined along an existing axis."""
-    return np.concatenate([np.asarray(x) for x in xs], axis=axis)
+    """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
+    arrays = [np.asarray(x) for x in xs]
+    kept = [x for x in arrays if x.shape != _NOTHING] or arrays
+    return np.concatenate(kept, axis=axis).astype(np.result_type(*arrays), copy=False)
+
+
+_NOTHING = (0,)
+"""The shape of a vector without elements, which joins tensors of any shape."""
 
 
 def _infer_concat(specs: Specs, params: dict[str, Any]) -> list[Output]:
     if not specs:
         raise ValueError("needs at least one tensor")
-    first = first_tensor(specs)
+    first = next((spec for spec in tensors(specs) if spec.shape != _NOTHING), first_tensor(specs))
     if first.ndim == 0:
         raise ValueError("zero-dimensional tensors cannot be joined; use stack")
     axis = normalize_axis(params["axis"], first.ndim)
     rest = _without(first.shape, axis)
     dtype, total = first.dtype, 0
     for spec in tensors(specs):
+        dtype = dtypes.promote(dtype, spec.dtype)
+        if spec.shape == _NOTHING:
+            continue
         if spec.ndim != first.ndim or _without(spec.shape, axis) != rest:
             raise ValueError(f"shapes {first.shape} and {spec.shape} differ outside axis {axis}")
-        dtype = dtypes.promote(dtype, spec.dtype)
         total += spec.shape[axis]
     params["axis"] = axis
     return [(dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :]))]
@@ -117,12 +125,12 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1 :])
 
 
-def _starts(specs: Sequence[Spec], axis: int) -> list[tuple[int, ...]]:
+def _starts(specs: Sequence[Spec], axis: int, ndim: int) -> list[tuple[int, ...]]:
     """The index at which each of several joined tensors begins in the result."""
     out, start = [], 0
     for spec in specs:
-        out.append(tuple(start if a == axis else 0 for a in range(spec.ndim)))
-        start += spec.shape[axis]
+        out.append(tuple(start if a == axis else 0 for a in range(ndim)))
+        start += 0 if spec.shape == _NOTHING else spec.shape[axis]
     return out
 
 
@@ -130,13 +138,20 @@ def _concat_regions(specs: Specs, outputs: tuple[Spec, ...], params: Params) -> 
     out, parts = outputs[0], tensors(specs)
     return [
         OutputRegion(layout.slice_view(out, starts, spec.shape, (1,) * out.ndim), i)
-        for i, (spec, starts) in enumerate(zip(parts, _starts(parts, params["axis"]), strict=True))
+        for i, (spec, starts) in enumerate(zip(parts, _starts(parts, params["axis"], out.ndim), strict=True))
+        if spec.shape != _NOTHING
     ]
 
 
 def _concat_gradient(g: Any, xs_specs: tuple[Spec, ...], *, axis: int) -> Any:
-    starts = _starts(xs_specs, axis % g.ndim)
-    return tuple(slice_(g, s, spec.shape, (1,) * g.ndim) for s, spec in zip(starts, xs_specs, strict=True))
+    starts = _starts(xs_specs, axis % g.ndim, g.ndim)
+    return tuple(_gradient_slice(g, s, spec.shape) for s, spec in zip(starts, xs_specs, strict=True))
+
+
+def _gradient_slice(g: Any, starts: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    if shape == _NOTHING:
+        return reshape(slice_(g, (0,) * g.ndim, (0,) * g.ndim, (1,) * g.ndim), _NOTHING)
+    return slice_(g, starts, shape, (1,) * g.ndim)
 
 
 concat = declare(
@@ -150,6 +165,7 @@ concat = declare(
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (2, 3)), rng.uniform(-1, 1, (2, 1)), rng.uniform(-1, 1, (2, 0))), {"axis": -1}),
         Sample((rng.uniform(-1, 1, (2, 3)),), {"axis": 0}),
+        Sample((rng.uniform(-1, 1, (0,)), rng.uniform(-1, 1, (2, 3))), {"axis": 1}),
     ],
     errors=[ErrorSample((np.zeros((2, 3)), np.zeros((3, 4))), {"axis": 0}, ValueError, "differ outside axis 0")],
     dtypes=dtypes.ALL,
@@ -164,14 +180,28 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Any:
 
 
 @composite()
-def split(x: Any, sizes: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
-    """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views."""
+def split(
+    x: Any,
+    sizes: int | Sequence[int] | None = None,
+    axis: int = 0,
+    *,
+    split_size: int | Sequence[int] | None = None,
+    split_size_or_sections: int | Sequence[int] | None = None,
+) -> tuple[Any, ...]:
+    """Consecutive parts along `axis`: of `sizes` elements each (the last may be shorter), or of the sizes listed. Views.
+
+    PyTorch's keywords `split_size` and `split_size_or_sections` mean `sizes`, which may be a tensor too.
+    """
+    cut: Any = next((given for given in (sizes, split_size, split_size_or_sections) if given is not None), None)
+    if cut is None:
+        raise TypeError("[split] nothing says where to cut; expected a size or a list of sizes")
+    sizes = cut.tolist() if hasattr(cut, "tolist") else cut
     axis = normalize_axis(axis, x.ndim)
     total = x.shape[axis]
     if isinstance(sizes, int):
-        if sizes < 1:
+        if sizes < 0 or (sizes == 0 and total):
             raise ValueError(f"[split] size {sizes}; expected at least 1")
-        sizes = [min(sizes, total - start) for start in range(0, total, sizes)]
+        sizes = [min(sizes, total - start) for start in range(0, total, sizes or 1)] or [0]
     if sum(sizes) != total:
         raise ValueError(
             f"[split] sizes {list(sizes)} add up to {sum(sizes)}; expected {total}, the length of axis {axis}"

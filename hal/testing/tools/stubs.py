@@ -102,6 +102,10 @@ def _parameters(function: Callable[..., Any], tensor: str, *, method: bool) -> I
         if i == 0 and method:
             yield "self"
             continue
+        if p.kind is p.VAR_POSITIONAL:
+            keyword_only = True
+            yield f"*{p.name}: Any"
+            continue
         if p.kind is p.KEYWORD_ONLY and not keyword_only:
             keyword_only = True
             yield "*"

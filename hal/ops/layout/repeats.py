@@ -1,0 +1,97 @@
+"""Composites that repeat, cut and extend one tensor under PyTorch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.layout import normalize_axis
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.indexing.rows import take
+from polyhal.hal.ops.layout.axes import unsqueeze
+from polyhal.hal.ops.layout.rearrange import ravel
+from polyhal.hal.ops.layout.regions import pad as add_border
+from polyhal.hal.ops.layout.regions import split
+from polyhal.hal.ops.layout.slicing import slice_
+from polyhal.hal.ops.layout.sliding_windows import windows
+from polyhal.hal.ops.layout.views import broadcast_to, permute, reshape
+
+
+@composite()
+def repeat_interleave(x: Any, repeats: Any = None, axis: int | None = None, *, output_size: int | None = None) -> Any:
+    """Each element `repeats` times in a row along an axis; without one, the elements in row-major order.
+
+    `repeats` may be a tensor with a count for each place along the axis: it is read from the device, so that this cannot be
+    captured. Counts alone give each position as often as its count says.
+    """
+    if repeats is None:
+        counts = x.tolist()
+        return _taken_often(type(x)(np.arange(len(counts)), dtype=dtypes.int64, device=x.device), counts, 0)
+    if axis is None:
+        x, axis = ravel(x), 0
+    at = normalize_axis(axis, x.ndim)
+    counts = repeats.tolist() if hasattr(repeats, "tolist") else repeats
+    if not isinstance(counts, int):
+        counts = [*counts]
+        if len(counts) > 1 or x.shape[at] == 1:
+            return _taken_often(x, counts, at)
+        (counts,) = counts
+    if counts < 0:
+        raise ValueError(f"[repeat_interleave] {counts} repeats; expected 0 or more")
+    shape = (*x.shape[: at + 1], counts, *x.shape[at + 1 :])
+    return reshape(broadcast_to(unsqueeze(x, at + 1), shape), (*shape[:at], shape[at] * counts, *shape[at + 2 :]))
+
+
+def _taken_often(x: Any, counts: list[int], axis: int) -> Any:
+    if len(counts) != x.shape[axis] or min(counts, default=0) < 0:
+        problem = f"counts {counts} for an axis of length {x.shape[axis]}"
+        raise ValueError(f"[repeat_interleave] {problem}; expected one of 0 or more for each place")
+    places = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
+    return take(x, type(x)(places, dtype=dtypes.int64, device=x.device), axis)
+
+
+@composite()
+def split_with_sizes(x: Any, split_sizes: Sequence[int], axis: int = 0) -> tuple[Any, ...]:
+    """Consecutive parts of the sizes listed along an axis. Views."""
+    return split(x, split_sizes, axis)
+
+
+@composite(method=False)
+def constant_pad_nd(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
+    """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative."""
+    if len(pad) % 2 or len(pad) > 2 * x.ndim:
+        raise ValueError(f"[constant_pad_nd] {len(pad)} widths; expected a pair for each of {x.ndim} axes at most")
+    pairs = [(0, 0)] * (x.ndim - len(pad) // 2)
+    pairs += [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
+    starts = tuple(max(-a, 0) for a, _ in pairs)
+    lengths = tuple(n + min(a, 0) + min(b, 0) for n, (a, b) in zip(x.shape, pairs, strict=True))
+    if any(n < 0 for n in lengths):
+        raise ValueError(f"[constant_pad_nd] widths {tuple(pad)} cut more than shape {x.shape} has")
+    kept = x if lengths == tuple(x.shape) else slice_(x, starts, lengths, (1,) * x.ndim)
+    return add_border(kept, tuple((max(a, 0), max(b, 0)) for a, b in pairs), value)
+
+
+@composite()
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803  PyTorch's name
+    """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""
+    if x.ndim != 1:
+        raise ValueError(f"[vander] shape {x.shape}; expected a vector")
+    count = x.shape[0] if N is None else N
+    exponents = np.arange(count) if increasing else np.arange(count)[::-1]
+    base = x if x.dtype.is_floating_point else x.cast(dtype=dtypes.int64)
+    return unsqueeze(base, 1).pow(type(x)(exponents.copy(), dtype=base.dtype, device=x.device))
+
+
+def sliding_windows(x: Any, dimension: int, size: int, step: int) -> Any:
+    """Windows of `size` elements along an axis, `step` apart, along a new last axis: PyTorch's `Tensor.unfold`. A view."""
+    if x.ndim == 0:
+        return slice_(reshape(x, (1,)), (0,), (size,), (1,))
+    at = normalize_axis(dimension, x.ndim)
+    rest = tuple(a for a in range(x.ndim) if a != at)
+    found = windows(permute(x, (*rest, at)), (size,), (step,), (1,))
+    back = [*range(x.ndim - 1)]
+    back.insert(at, x.ndim - 1)
+    return permute(found, (*back, x.ndim))
