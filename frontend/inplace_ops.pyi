@@ -28,17 +28,17 @@ class InPlaceOps:
         """Replace the elements by those of `acosh`, cast to the tensor's dtype. Returns the tensor."""
     def add_(self, y: Any) -> Self:
         """Replace the elements by those of `add`, cast to the tensor's dtype. Returns the tensor."""
-    def addbmm_(self, args: Any, keywords: Any) -> Self:
+    def addbmm_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `addbmm`, cast to the tensor's dtype. Returns the tensor."""
     def addcdiv_(self, tensor1: Any, tensor2: Any, value: Any = ...) -> Self:
         """Replace the elements by those of `addcdiv`, cast to the tensor's dtype. Returns the tensor."""
     def addcmul_(self, tensor1: Any, tensor2: Any, value: Any = ...) -> Self:
         """Replace the elements by those of `addcmul`, cast to the tensor's dtype. Returns the tensor."""
-    def addmm_(self, args: Any, keywords: Any) -> Self:
+    def addmm_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `addmm`, cast to the tensor's dtype. Returns the tensor."""
-    def addmv_(self, args: Any, keywords: Any) -> Self:
+    def addmv_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `addmv`, cast to the tensor's dtype. Returns the tensor."""
-    def addr_(self, args: Any, keywords: Any) -> Self:
+    def addr_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `addr`, cast to the tensor's dtype. Returns the tensor."""
     def arccos_(self) -> Self:
         """Replace the elements by those of `acos`, cast to the tensor's dtype. Returns the tensor."""
@@ -64,7 +64,7 @@ class InPlaceOps:
         """Replace the elements by those of `atan`, cast to the tensor's dtype. Returns the tensor."""
     def atanh_(self) -> Self:
         """Replace the elements by those of `atanh`, cast to the tensor's dtype. Returns the tensor."""
-    def baddbmm_(self, args: Any, keywords: Any) -> Self:
+    def baddbmm_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `baddbmm`, cast to the tensor's dtype. Returns the tensor."""
     def bitwise_and_(self, y: Any) -> Self:
         """Replace the elements by those of `bitwise_and`, cast to the tensor's dtype. Returns the tensor."""
@@ -94,13 +94,13 @@ class InPlaceOps:
         """Replace the elements by those of `cos`, cast to the tensor's dtype. Returns the tensor."""
     def cosh_(self) -> Self:
         """Replace the elements by those of `cosh`, cast to the tensor's dtype. Returns the tensor."""
-    def cumprod_(self, args: Any, keywords: Any) -> Self:
+    def cumprod_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `cumprod`, cast to the tensor's dtype. Returns the tensor."""
-    def cumsum_(self, args: Any, keywords: Any) -> Self:
+    def cumsum_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `cumsum`, cast to the tensor's dtype. Returns the tensor."""
     def digamma_(self) -> Self:
         """Replace the elements by those of `digamma`, cast to the tensor's dtype. Returns the tensor."""
-    def div_(self, args: Any, keywords: Any) -> Self:
+    def div_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `div`, cast to the tensor's dtype. Returns the tensor."""
     def divide_(self, y: Any) -> Self:
         """Replace the elements by those of `divide`, cast to the tensor's dtype. Returns the tensor."""
@@ -214,7 +214,7 @@ class InPlaceOps:
         """Replace the elements by those of `logsigmoid`, cast to the tensor's dtype. Returns the tensor."""
     def lt_(self, y: Any) -> Self:
         """Replace the elements by those of `less`, cast to the tensor's dtype. Returns the tensor."""
-    def masked_fill_(self, args: Any, keywords: Any) -> Self:
+    def masked_fill_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `masked_fill`, cast to the tensor's dtype. Returns the tensor."""
     def maximum_(self, y: Any) -> Self:
         """Replace the elements by those of `maximum`, cast to the tensor's dtype. Returns the tensor."""
@@ -226,7 +226,7 @@ class InPlaceOps:
         """Replace the elements by those of `multiply`, cast to the tensor's dtype. Returns the tensor."""
     def multiply_(self, y: Any) -> Self:
         """Replace the elements by those of `multiply`, cast to the tensor's dtype. Returns the tensor."""
-    def nan_to_num_(self, args: Any, keywords: Any) -> Self:
+    def nan_to_num_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `nan_to_num`, cast to the tensor's dtype. Returns the tensor."""
     def ne_(self, y: Any) -> Self:
         """Replace the elements by those of `not_equal`, cast to the tensor's dtype. Returns the tensor."""
@@ -248,7 +248,7 @@ class InPlaceOps:
         """Replace the elements by those of `relu`, cast to the tensor's dtype. Returns the tensor."""
     def remainder_(self, y: Any) -> Self:
         """Replace the elements by those of `remainder`, cast to the tensor's dtype. Returns the tensor."""
-    def renorm_(self, args: Any, keywords: Any) -> Self:
+    def renorm_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `renorm`, cast to the tensor's dtype. Returns the tensor."""
     def rsqrt_(self) -> Self:
         """Replace the elements by those of `rsqrt`, cast to the tensor's dtype. Returns the tensor."""
@@ -290,9 +290,9 @@ class InPlaceOps:
         """Replace the elements by those of `tanhshrink`, cast to the tensor's dtype. Returns the tensor."""
     def threshold_(self, threshold: Any, value: Any) -> Self:
         """Replace the elements by those of `threshold`, cast to the tensor's dtype. Returns the tensor."""
-    def tril_(self, args: Any, keywords: Any) -> Self:
+    def tril_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `tril`, cast to the tensor's dtype. Returns the tensor."""
-    def triu_(self, args: Any, keywords: Any) -> Self:
+    def triu_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `triu`, cast to the tensor's dtype. Returns the tensor."""
     def true_divide_(self, y: Any) -> Self:
         """Replace the elements by those of `divide`, cast to the tensor's dtype. Returns the tensor."""
