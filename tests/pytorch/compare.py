@@ -51,3 +51,36 @@ def _difference(a: Any, b: Any, tolerance: float, dtypes: bool) -> str:
     except AssertionError as error:
         return "; ".join(line.strip() for line in str(error).splitlines()[2:] if line)[:200]
     return ""
+
+
+def in_double(value: Any) -> Any:
+    """A nest of tensors of PyTorch with floating-point ones in float64, leaves again where they were."""
+    if isinstance(value, torch.Tensor):
+        if not value.is_floating_point():
+            return value
+        return value.detach().double().requires_grad_(value.requires_grad)
+    if isinstance(value, dict):
+        return {k: in_double(v) for k, v in value.items()}
+    return type(value)(in_double(v) for v in value) if type(value) in (list, tuple) else value
+
+
+def is_no_farther(ours: Any, theirs: Any, truth: Any) -> bool:
+    """Whether each floating-point result is at least as near to the truth, in float64, as PyTorch's."""
+    triples = zip(leaves(ours), leaves(theirs), leaves(truth), strict=True)
+    return all(_is_no_farther(to_torch(a), b, c) for a, b, c in triples)
+
+
+def _is_no_farther(a: Any, b: Any, truth: Any) -> bool:
+    if not isinstance(truth, torch.Tensor) or not truth.is_floating_point():
+        return not _difference(a, b, 1.0, True)
+    if a.shape != b.shape or a.dtype is not b.dtype:
+        return False
+    finite = torch.isfinite(truth) & torch.isfinite(b)
+    if not torch.isfinite(a[finite]).all():
+        return False
+    errors = [
+        (x.double() - truth)[finite].abs().max().item() if finite.any() else 0.0 for x in (a.detach(), b.detach())
+    ]
+    # Where PyTorch happens to be exact, a few roundings of the largest element are no defect.
+    size = truth[finite].abs().max().item() if finite.any() else 0.0
+    return bool(errors[0] <= max(errors[1], 4 * torch.finfo(b.dtype).eps * size))
