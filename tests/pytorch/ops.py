@@ -41,7 +41,7 @@ def find(name: str, variant: str = "") -> Callable[..., Any] | None:
         for package in packages:
             place = getattr(place, package, None)
     found = getattr(place, last, None)
-    if found is None and not packages and hasattr(Tensor, last):
+    if not callable(found) and not packages and hasattr(Tensor, last):
         found = getattr(Tensor, last)
         if not callable(found):
             return functools.partial(_property, last)
