@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,7 @@ class Runtime:
         """Names and events of launches while profiling is on, else None."""
         self.recorder: LaunchRecorder[BoundLaunch] | None = None
         """Receives launches instead of the queue while a command buffer is recorded."""
+        self.recording = threading.Lock()
         self.prefers_khr_buffers: bool | None = None
         """Whether the driver's command buffers are faster than single enqueues; None until it is measured."""
 

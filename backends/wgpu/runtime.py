@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,6 +48,7 @@ class Runtime:
         self.memory = WGPUMemory(self)
         self.recorder: LaunchRecorder[DispatchCall] | None = None
         """Receives launches instead of the encoder while a command buffer is recorded."""
+        self.recording = threading.Lock()
         self._fence = self.memory.allocate(4)
 
     def launch(

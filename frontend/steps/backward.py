@@ -6,6 +6,7 @@ its results, the forward step returns the values that the backward pass reads.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -50,6 +51,7 @@ class CapturedBackward:
         self._saved = saved
         self._scalars = _freeze_scalars(captured)
         self._executable: Executable | None = None
+        self._lock = threading.Lock()
         self._op = opaque("captured_step", len(outputs))
         positions = {id(x): i for i, x in enumerate(arguments)}
         self._argument_of = {i: positions[id(x)] for i, x in enumerate(leaves) if id(x) in positions}
@@ -94,13 +96,14 @@ class CapturedBackward:
     def _run(self, state: _RunState, node: GradNode, grads: list[Any], needs: tuple[bool, ...]) -> Any:
         """The gradient rule of the node: gradients of the leaves."""
         state.check()
-        if self._executable is None:
-            self._executable = Executable(self._captured)
         seeds = [zeros(s, node.device) if g is None else g for g, s in zip(grads, node.outputs, strict=True)]
         seeds = [g if g.is_contiguous else g.clone() for g in seeds]
-        for scalar, value in zip(self._scalars, state.scalars, strict=True):
-            scalar.box[0] = value
-        outputs = self._executable.run([*seeds, *node.load("saved")])
+        with self._lock:
+            if self._executable is None:
+                self._executable = Executable(self._captured)
+            for scalar, value in zip(self._scalars, state.scalars, strict=True):
+                scalar.box[0] = value
+            outputs = self._executable.run([*seeds, *node.load("saved")])
         gradients = [wrap(device, buffer, ref) for device, buffer, ref in outputs]
         return tuple(g if needed else None for g, needed in zip(gradients, needs, strict=True))
 

@@ -33,17 +33,20 @@ class _RecordsLaunches(Protocol[L]):
     """The open device of a backend."""
 
     recorder: LaunchRecorder[L] | None
+    recording: threading.Lock
+    """Held while `recorder` is set: threads record one after the other."""
 
 
 def record_launches(runtime: _RecordsLaunches[L], calls: Sequence[Callable[[], None]]) -> tuple[list[L], list[int]]:
     """Run `calls` and return the launches they make, and for each launch the position of its call."""
     origins: list[int] = []
     recorder: LaunchRecorder[L] = LaunchRecorder()
-    runtime.recorder = recorder
-    try:
-        for position, call in enumerate(calls):
-            call()
-            origins += [position] * (len(recorder.launches) - len(origins))
-    finally:
-        runtime.recorder = None
+    with runtime.recording:
+        runtime.recorder = recorder
+        try:
+            for position, call in enumerate(calls):
+                call()
+                origins += [position] * (len(recorder.launches) - len(origins))
+        finally:
+            runtime.recorder = None
     return recorder.launches, origins
