@@ -59,10 +59,12 @@ class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods):
             if kind is not None and source.dtype is not kind:
                 source = _cast(source, kind)
             self.buffer, self.ref, self.device = source.buffer, source.ref, target
+            dispatch.thread.executor.track(self)
         else:
             target = Device(device)
             self.buffer, self.ref = target.upload(*to_numpy(data, kind))
             self.device = target
+            dispatch.thread.executor.capture_constant(self)
         self.requires_grad = False
         self.stored_grad = None
         self.node = None
@@ -223,6 +225,7 @@ class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods):
             if name != "__weakref__":
                 setattr(out, name, getattr(copied, name))
         out.requires_grad = self.requires_grad
+        dispatch.thread.executor.track(out)
         memo[id(self)] = out
         return out
 

@@ -25,10 +25,11 @@ class Parameter(Tensor):
         source = data if isinstance(data, Tensor) and dtype is None and device is None else Tensor(data, dtype, device)
         self.buffer, self.ref, self.device = source.buffer, source.ref, source.device
         self.requires_grad = False
-        self.grad = None
+        self.stored_grad = None
         self.node = None
         self.index = 0
         self.hooks = None
+        dispatch.thread.executor.track(self)
         self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:

@@ -129,8 +129,10 @@ class Jitted(Generic[P, R]):
         return record_call(self._function, args, kwargs, recorder, self._floats, self._name)
 
     def _add(self, entry: _CacheEntry, expected: CapturedStep | None, step: CapturedStep) -> None:
-        """Cache a step, unless it differs from `expected` only because state was replaced; then give up capture."""
-        if expected is not None and self._replaces_state(expected, step.captured):
+        """Cache a step, unless it differs from `expected` only in replaced state or in numbers; then give up capture."""
+        if expected is not None and (
+            self._replaces_state(expected, step.captured) or self._computes_numbers(expected, step.captured)
+        ):
             entry.eager = True
             entry.steps.clear()
             return
@@ -154,15 +156,32 @@ class Jitted(Generic[P, R]):
         first = rebound[0]
         name, line = captured.graph.names.get(first, ""), captured.first_uses.get(first, "")
         tensor = f"{name + ', ' if not name.startswith(UNNAMED) else ''}a {captured.graph.specs[first]}, first used at {line}"
-        problem = (
-            f"the step reads what its last call made ({tensor}): state that is replaced is lost on replay"
-            if own
-            else f"the step reads another tensor at each call, which is not passed to it ({tensor})"
-        )
+        source = captured.sources[first]
+        if own:
+            problem = f"the step reads what its last call made ({tensor}): state that is replaced is lost on replay"
+        elif isinstance(source, CapturedConstant) and source.frozen:
+            problem = f"the step makes a constant of other values at each call ({tensor})"
+        else:
+            problem = f"the step reads another tensor at each call, which is not passed to it ({tensor})"
         self._warn(
             f"{problem}; it runs without capture from now on",
             expected="state that is changed in place, and data among the arguments",
             fix="write x.copy_(...) or x.add_(...) instead of x = ..., or pass the tensor",
+        )
+        return True
+
+    def _computes_numbers(self, previous: CapturedStep, captured: CapturedGraph) -> bool:
+        """Whether a second recording differs in nothing but numbers that Python computes."""
+        change = previous.captured.changed_number(captured)
+        if change is None:
+            return False
+        node, before, now = change
+        module = node.origin.module if node.origin is not None else ""
+        self._warn(
+            f"Python computes another number at each call ({before!r}, then {now!r}, in {node.op.name}"
+            f"{' of ' + module if module else ''}), which a replay would not see; it runs without capture from now on",
+            expected="numbers that stay the same, or that are known to change",
+            fix="pass the number as a float argument, or write polyhal.runtime_scalar(lambda: ...)",
         )
         return True
 

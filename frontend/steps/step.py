@@ -44,6 +44,7 @@ class CapturedStep:
         self._argument_of = {id(x): i for i, x in enumerate(arguments)}
         """Positions of arguments, whose own gradients the step may read or replace."""
         self._gradients = _GradientUses(captured.gradients)
+        self._watch(captured)
         self.executable = Executable(captured, budget)
 
     @property
@@ -53,7 +54,7 @@ class CapturedStep:
 
     def guards_hold(self, tensors: Sequence[Tensor]) -> bool:
         """Whether structure, modes of modules and gradients are as they were when the step was recorded."""
-        if self.version != dispatch.structure.version:
+        if self.version != dispatch.structure.version or [x.requires_grad for x in self._leaves] != self._flags:
             return False
         if self._modes != dispatch.structure.modes:
             if not self.captured.modes_match():
@@ -100,6 +101,12 @@ class CapturedStep:
         self.captured.live_outs = captured.live_outs
         self.captured.gradients = captured.gradients
         self._gradients = _GradientUses(captured.gradients)
+        self._watch(captured)
+
+    def _watch(self, captured: CapturedGraph) -> None:
+        """Note which tensors must require gradients before a run, and which must not."""
+        self._leaves = [x for x, _ in captured.leaf_flags]
+        self._flags = [flag for _, flag in captured.leaf_flags]
 
     def _current(self, leaf: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         """The tensor of this run that stands for a leaf of the recording."""

@@ -136,6 +136,21 @@ class AliasTable:
         """Register `x` as a view with the value of a node."""
         self._contents(x.buffer).values[x.ref.spec, x.ref.offset] = value
 
+    def add_frozen(self, x: Array, constant: CapturedConstant) -> None:
+        """Register `x` as the array, in a buffer of its own, of elements that are the same at each run."""
+        value = self._graph.add_input(constant, constant.ref.spec)
+        self.first_uses[value] = user_line()
+        self.add_result(x, value)
+
+    def frozen_memory(self, x: Array) -> tuple[Buffer, Ref] | None:
+        """Where the elements of a fake tensor lie if they are the same at each run; None if they are not."""
+        contents = self._buffers.get(id(x.buffer))
+        root = None if contents is None else contents.covering(x.ref) or contents.at(x.ref)
+        source = None if root is None else self._graph.sources.get(root.value)
+        if root is None or not isinstance(source, CapturedConstant) or not source.frozen:
+            return None
+        return source.buffer, Ref(source.ref.handle, x.ref.spec, source.ref.offset + x.ref.offset - root.ref.offset)
+
     def check_read(self, ref: Ref) -> None:
         """Raise CaptureError for elements that do not exist yet, or will differ in another run."""
         contents = next((c for c in self._buffers.values() if c.buffer.handle is ref.handle), None)
@@ -216,9 +231,12 @@ class AliasTable:
             return None
         source = previous._graph.sources.get(origin.value)
         if isinstance(source, CapturedConstant):
-            return None
-        _, value = self._graph.add_step_input(origin.ref.spec, x.device)
-        self.forwarded.append(source if isinstance(source, StepInput) else origin.value)
+            if not source.frozen:
+                return None
+            value = self._graph.add_input(source, source.ref.spec)
+        else:
+            _, value = self._graph.add_step_input(origin.ref.spec, x.device)
+            self.forwarded.append(source if isinstance(source, StepInput) else origin.value)
         root = AliasRoot(origin.ref, value, value)
         contents.roots.append(root)
         return root

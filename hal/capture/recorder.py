@@ -15,6 +15,7 @@ from polyhal.hal.capture.aliasing import AliasTable
 from polyhal.hal.capture.fake_buffer import FAKE_HANDLE, FakeBuffer
 from polyhal.hal.capture.gradients import GradientTable
 from polyhal.hal.capture.incremental_graph import IncrementalGraph
+from polyhal.hal.capture.leaves import LeafTable
 from polyhal.hal.capture.replay_log import ReplayLog
 from polyhal.hal.capture.result import CapturedGraph, StepInput
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
@@ -22,7 +23,7 @@ from polyhal.hal.capture.scopes import Scopes
 from polyhal.hal.capture.user_line import user_line
 from polyhal.hal.dispatch import Array, RandomSource, TapeNode
 from polyhal.hal.errors import CaptureError, ShapeError, message
-from polyhal.hal.ir.graph import Graph, Value
+from polyhal.hal.ir.graph import CapturedConstant, Graph, Value
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.ops.opdef import OPS, OpDef
@@ -52,6 +53,7 @@ class StepRecorder:
         self._rollbacks: list[Callable[[], object]] = []
         self._tensors: list[weakref.ref[Any]] = []
         """All that were made; those that outlive the recording are live-outs."""
+        self._leaves = LeafTable()
 
     @property
     def forwarded(self) -> list[StepInput | int]:
@@ -63,6 +65,8 @@ class StepRecorder:
     def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
         inputs, device = dispatch.admitted(op, inputs, device)
         operands = tuple(self._aliases.operand(x) for x in inputs)
+        if dispatch.thread.grad_enabled:
+            self._leaves.note(inputs)
         outputs, view_offset = self._graph.add_node(op, operands, dispatch.freeze(params), device)
         if view_offset is None:
             results = tuple(self._fake(value, device) for value in outputs)
@@ -96,7 +100,19 @@ class StepRecorder:
     def alias(self, x: Array) -> Any:
         return self._track(dispatch.frontend.wrap(x.device, x.buffer, x.ref))
 
+    def capture_constant(self, x: Array) -> None:
+        constant = CapturedConstant(x.buffer, x.ref, x.device, frozen=True)
+        x.buffer, x.ref = FakeBuffer(x.ref.spec.nbytes), Ref(FAKE_HANDLE, x.ref.spec, 0)
+        self._aliases.add_frozen(x, constant)
+        self._track(x)
+
+    def track(self, x: Array) -> None:
+        self._track(x)
+
     def read(self, x: Array) -> np.ndarray:
+        memory = self._aliases.frozen_memory(x)
+        if memory is not None:
+            return x.device.download(memory[1])
         self._aliases.check_read(x.ref)
         return x.device.download(x.ref)
 
@@ -155,6 +171,7 @@ class StepRecorder:
 
     def add_input(self, x: Array) -> int:
         """Register `x` as a graph input. Returns its position among the step's inputs."""
+        self._leaves.exclude(x)
         return self._aliases.add_input(x)
 
     def add_fake_input(self, device: Device, spec: Spec) -> Any:
@@ -170,6 +187,7 @@ class StepRecorder:
     def finish(self, results: Iterable[int]) -> CapturedGraph:
         """The graph of what was recorded, given the values that the step returns."""
         returned = list(results)
+        self._back_constants()
         tensors = [t for t in (ref() for ref in self._tensors) if t is not None and isinstance(t.buffer, FakeBuffer)]
         graph, number = self._graph.finish([*returned, *map(self.value_of, tensors)])
         sources = self._graph.sources
@@ -187,6 +205,7 @@ class StepRecorder:
             self._scopes.modes,
             {number[value]: line for value, line in self._aliases.first_uses.items()},
             self._gradients.initial,
+            self._leaves.flags(ref() for ref in self._tensors),
         )
 
     def abandon(self) -> None:
@@ -195,6 +214,7 @@ class StepRecorder:
             rollback()
         self._gradients.restore()
         self._aliases.restore_versions()
+        self._back_constants()
 
     # --- inner workings ---------------------------------------------------------------------------------------------
 
@@ -211,6 +231,12 @@ class StepRecorder:
                 else:
                     buffers[id(contents.buffer)] = contents.buffer
         return sorted(positions), list(buffers.values())
+
+    def _back_constants(self) -> None:
+        """Give memory to tensors made from host data that outlive the recording: the program may cache them."""
+        for x in [ref() for ref in self._tensors]:
+            if x is not None and (memory := self._aliases.frozen_memory(x)) is not None:
+                x.buffer, x.ref = memory
 
     def _fake(self, value: int, device: Device) -> Any:
         """A fake tensor for a value that a node makes."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.capture.gradients import LeafGradient
 from polyhal.hal.capture.runtime_scalars import RuntimeScalar
-from polyhal.hal.ir.graph import CapturedConstant, Graph
+from polyhal.hal.dispatch.operands import NUMBERS
+from polyhal.hal.ir.graph import CapturedConstant, Graph, Node
 from polyhal.hal.layout import Spec
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class CapturedGraph:
     initial_gradients: list[tuple[Any, Any]] = field(default_factory=list)
     """Leaves, and the gradients they had before, which are restored if the capture is abandoned."""
 
+    leaf_flags: list[tuple[Any, bool]] = field(default_factory=list)
+    """Tensors that are read without being passed, and whether each requires gradients."""
+
     def write_only_gradients(self) -> frozenset[int]:
         """The graph outputs that are gradients replaced without a read of the old ones."""
         final = {id(g.final) for g in self.gradients if g.replaced and not g.read}
@@ -81,7 +85,28 @@ class CapturedGraph:
             and all(_same_source(a, b) for a, b in zip(self.sources, other.sources, strict=True))
             and len(self.gradients) == len(other.gradients)
             and all(a.same_as(b) for a, b in zip(self.gradients, other.gradients, strict=True))
+            and self._same_flags(other)
         )
+
+    def _same_flags(self, other: CapturedGraph) -> bool:
+        """Whether the tensors that both read require gradients in both or in neither."""
+        flags = {id(x): flag for x, flag in other.leaf_flags}
+        return all(flags.get(id(x), flag) is flag for x, flag in self.leaf_flags)
+
+    def changed_number(self, other: CapturedGraph) -> tuple[Node, Any, Any] | None:
+        """A node with a Python number, and what the number is in another capture; None unless only numbers differ."""
+        mine, theirs = self.graph, other.graph
+        if mine.specs != theirs.specs or len(mine.nodes) != len(theirs.nodes) or mine.outputs != theirs.outputs:
+            return None
+        changes: list[tuple[Node, Any, Any]] = []
+        for a, b in zip(mine.nodes, theirs.nodes, strict=True):
+            if a.op is not b.op or a.outputs != b.outputs:
+                return None
+            differences = list(_differences((a.inputs, a.params), (b.inputs, b.params)))
+            if not all(type(x) in NUMBERS and type(y) in NUMBERS for x, y in differences):
+                return None
+            changes += [(a, x, y) for x, y in differences]
+        return changes[0] if changes else None
 
     def rebound_constants(self, other: CapturedGraph) -> list[int]:
         """The captured constants that are in other memory in another capture of the same ops; none if the ops differ."""
@@ -102,7 +127,22 @@ class CapturedGraph:
 
 def _same_source(a: InputSource, b: InputSource) -> bool:
     if isinstance(a, CapturedConstant) and isinstance(b, CapturedConstant):
-        return a.buffer is b.buffer and a.ref.offset == b.ref.offset
+        if a.buffer is b.buffer:
+            return a.ref.offset == b.ref.offset
+        return a.frozen and b.frozen and _elements(a) == _elements(b)
     if isinstance(a, StepInput) and isinstance(b, StepInput):
         return a == b
     return isinstance(a, RuntimeScalar) and isinstance(b, RuntimeScalar)
+
+
+def _elements(constant: CapturedConstant) -> bytes:
+    return constant.device.download(constant.ref).tobytes()
+
+
+def _differences(a: Any, b: Any) -> Iterator[tuple[Any, Any]]:
+    """The leaves of two trees of tuples that differ."""
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        for x, y in zip(a, b, strict=True):
+            yield from _differences(x, y)
+    elif type(a) is not type(b) or a != b:
+        yield a, b

@@ -100,6 +100,14 @@ class Executor(Protocol):
         """Return another array over the memory of `x`, off the tape."""
         ...
 
+    def capture_constant(self, x: Array) -> None:
+        """Note that `x` was just made from host data; recording, its elements become a constant of the graph."""
+        ...
+
+    def track(self, x: Array) -> None:
+        """Note that `x` was just made over the memory of another array."""
+        ...
+
     def read(self, x: Array) -> np.ndarray:
         """Return the elements on the host; waits for the device. Raises CaptureError for values that are only recorded."""
         ...

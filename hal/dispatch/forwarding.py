@@ -46,6 +46,12 @@ class ForwardingExecutor:
     def alias(self, x: Array) -> Any:
         return self.base.alias(x)
 
+    def capture_constant(self, x: Array) -> None:
+        self.base.capture_constant(x)
+
+    def track(self, x: Array) -> None:
+        self.base.track(x)
+
     def read(self, x: Array) -> np.ndarray:
         return self.base.read(x)
 

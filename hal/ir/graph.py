@@ -37,6 +37,8 @@ class CapturedConstant(NamedTuple):
     buffer: Buffer
     ref: Ref
     device: Device
+    frozen: bool = False
+    """Whether it was made from host data while the step was recorded: no run changes its contents."""
 
 
 class NodeOrigin(NamedTuple):
