@@ -1,4 +1,4 @@
-"""Checkpoints as single files and as folders."""
+"""Checkpoints as single files and as folders, and files from elsewhere by their content."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ import numpy as np
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.serialize.atomic import replacing, sync_folder
+from polyhal.serialize.readers import shards, torch_file
+from polyhal.serialize.readers.archive import Archive
+from polyhal.serialize.readers.numpy_file import open_npy, open_npz
+from polyhal.serialize.readers.stored import TensorSource
 from polyhal.serialize.tensorfile import HASHES, SCHEMA, STATE, STATE_HASH, TensorFile, digest, write
 from polyhal.serialize.tree import Encoder, decode
 from polyhal.tensor import Tensor
@@ -21,6 +25,7 @@ from polyhal.tensor import Tensor
 VERSION = 1
 """The schema written. A reader takes files of its own version only."""
 _STATE_FILE = "state.json"
+_PICKLE_PROTOCOLS = (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
 def save(state: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
@@ -83,20 +88,21 @@ def _number(path: Path) -> int:
 def load(path: str | os.PathLike[str], device: Device | str | None = None, lazy: bool = False) -> Any:
     """Load a state of `save`, with tensors on `device` (the default device if None).
 
-    With `lazy`, dictionaries read a tensor from the file at each access. A safetensors file from elsewhere loads as a flat
-    dictionary. Raises CorruptFileError, which names the tensor, for damaged files, and IncompatibleFileError for files of
-    another schema.
+    With `lazy`, dictionaries read a tensor from the file at each access. Files from elsewhere are recognized by their content:
+    safetensors, also in shards with an index; what PyTorch's `torch.save` writes for state dicts and other data; NumPy's .npz
+    and .npy. Nothing in a file is ever executed. Raises CorruptFileError, which names the tensor, for damaged files, and
+    IncompatibleFileError for files of another schema or with objects that are not data.
     """
     source = Path(path)
     target = Device(device)
-    tree, file = _open_folder(source) if source.is_dir() else _open_file(source)
+    tree, file = open_state(source)
     return decode(tree, _Tensors(file, target, keep=not lazy), lazy)
 
 
 class _Tensors:
     """The tensors of an opened file, on a device. With `keep`, a name gives the same tensor every time."""
 
-    def __init__(self, file: TensorFile, device: Device, keep: bool) -> None:
+    def __init__(self, file: TensorSource, device: Device, keep: bool) -> None:
         self._file = file
         self._device = device
         self._kept: dict[str, Tensor] | None = {} if keep else None
@@ -121,7 +127,26 @@ class _Tensors:
             raise CorruptFileError(message("load", f"{self._file.path} has no tensor {name!r}, which the state names"))
 
 
-def _open_file(path: Path) -> tuple[Any, TensorFile]:
+def open_state(path: Path) -> tuple[Any, TensorSource]:
+    """Open a file or folder of any format, recognized by its content: the state as a tree, and its tensors."""
+    if path.is_dir():
+        weights = next((path / name for name in shards.INDEXED if (path / name).exists()), None)
+        return _open_folder(path) if weights is None or (path / _STATE_FILE).exists() else open_state(weights)
+    with path.open("rb") as file:
+        start = file.read(16)
+    if start[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        archive = Archive(path)
+        return torch_file.open_torch_archive(archive) if torch_file.is_torch_archive(archive) else open_npz(archive)
+    if start[:6] == b"\x93NUMPY":
+        return open_npy(path)
+    if start[:1] == b"\x80" and start[1:2] in _PICKLE_PROTOCOLS and start[2:3] != b"\x00":
+        return torch_file.open_pickle(path)
+    if start.lstrip()[:1] == b"{" and start[8:9] != b"{":
+        return shards.open_index(path, open_state)
+    return _open_safetensors(path)
+
+
+def _open_safetensors(path: Path) -> tuple[Any, TensorFile]:
     file = TensorFile(path)
     if SCHEMA not in file.metadata:
         if file.metadata.keys() & {HASHES, STATE, STATE_HASH}:

@@ -1,0 +1,144 @@
+"""Tensors in files, and trees that hold them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from polyhal.hal.errors import CorruptFileError, PolyhalError, message
+
+_LARGEST_TREE = 50_000_000
+"""Values in a tree. A small file can name more by nesting references to references."""
+
+
+@runtime_checkable
+class StoredTensor(Protocol):
+    """One tensor in a file that is not read yet."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def identity(self) -> Hashable:
+        """Equal for tensors with the same elements in the same place."""
+
+    def read(self) -> np.ndarray:
+        """Read the elements. Raises CorruptFileError."""
+
+
+class TensorSource(Protocol):
+    """Tensors of a file by name, read on demand."""
+
+    path: Path
+
+    @property
+    def names(self) -> list[str]:
+        """All names."""
+
+    def read(self, name: str) -> np.ndarray:
+        """Read one tensor. Raises CorruptFileError."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of one tensor, without reading it."""
+
+
+class StoredTensors:
+    """A source made of stored tensors; `add` names them. Those of equal identity share a name, and are shared when loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._tensors: dict[str, StoredTensor] = {}
+        self._names: dict[Hashable, str] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """All names."""
+        return list(self._tensors)
+
+    def add(self, tensor: StoredTensor, path: str) -> str:
+        """Return the name of a tensor that was met at `path`."""
+        name = self._names.get(tensor.identity)
+        if name is None:
+            name, count = path or "value", 1
+            while name in self._tensors:
+                count += 1
+                name = f"{path or 'value'}~{count}"
+            self._tensors[name] = tensor
+            self._names[tensor.identity] = name
+        return name
+
+    def read(self, name: str) -> np.ndarray:
+        """Read one tensor. Raises CorruptFileError."""
+        with damage_named(self.path, f"tensor {name!r}"):
+            return self._tensors[name].read()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of one tensor."""
+        return self._tensors[name].shape
+
+
+def as_tree(value: Any, source: StoredTensors) -> Any:
+    """Convert Python data with stored tensors to the form that `tree.decode` reads; the tensors go to `source`.
+
+    Raises CorruptFileError for data that contains itself or that is larger than any checkpoint.
+    """
+    _measure(value, {}, set())
+    return _converted(value, source, "")
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Mapping):
+        return tuple(value.values())
+    return tuple(value) if isinstance(value, (list, tuple)) else ()
+
+
+def _measure(value: Any, sizes: dict[int, int], open_now: set[int]) -> int:
+    """Count the values in a tree; shared parts are counted as often as they are met, but visited once."""
+    parts = _parts(value)
+    if not parts:
+        return 1
+    key = id(value)
+    if key in sizes:
+        return sizes[key]
+    if key in open_now:
+        raise CorruptFileError(message("load", "the state contains itself", expected="a tree"))
+    open_now.add(key)
+    size = 1 + sum(_measure(part, sizes, open_now) for part in parts)
+    open_now.remove(key)
+    if size > _LARGEST_TREE:
+        raise CorruptFileError(message("load", f"the state has more than {_LARGEST_TREE} values"))
+    sizes[key] = size
+    return size
+
+
+def _converted(value: Any, source: StoredTensors, path: str) -> Any:
+    if isinstance(value, StoredTensor):
+        return {"$tensor": source.add(value, path)}
+    if isinstance(value, list):
+        return [_converted(v, source, f"{path}.{i}" if path else str(i)) for i, v in enumerate(value)]
+    if isinstance(value, tuple):
+        return {"$tuple": [_converted(v, source, f"{path}.{i}" if path else str(i)) for i, v in enumerate(value)]}
+    if isinstance(value, Mapping):
+        entries = [(k, _converted(v, source, f"{path}.{k}" if path else str(k))) for k, v in value.items()]
+        if all(isinstance(k, str) and not k.startswith("$") for k, _ in entries):
+            return dict(entries)
+        return {"$dict": [[k, v] for k, v in entries]}
+    return value
+
+
+@contextmanager
+def damage_named(path: Path, what: str = "its content") -> Iterator[None]:
+    """Turn what reading damaged data raises into one CorruptFileError that names the file."""
+    try:
+        yield
+    except PolyhalError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError, struct.error) as error:
+        raise CorruptFileError(message("load", f"{path} is damaged: {what} cannot be read: {error}")) from error
+    except (RecursionError, MemoryError, AssertionError, SyntaxError) as error:
+        problem = f"{path} is damaged: {what} cannot be read: {type(error).__name__}"
+        raise CorruptFileError(message("load", problem)) from error

@@ -1,0 +1,313 @@
+"""PyTorch's weights: the zip format of `torch.save` and the one before version 1.6.
+
+Source of the formats: torch/serialization.py and torch/_utils.py. Only the pickle is read at the start; elements are read from
+their place in the file when they are asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import sys
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes
+from polyhal.hal.dtypes import DType
+from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, UnsupportedDTypeError, message
+from polyhal.serialize.readers.archive import Archive
+from polyhal.serialize.readers.pickle_names import DATA_NAMES, resolved
+from polyhal.serialize.readers.pickles import PickleConstructor, PickleReader
+from polyhal.serialize.readers.stored import StoredTensors, as_tree, damage_named
+
+_MAGIC = 0x1950A86A20F9469CFC6C
+_FIX = "save weights in PyTorch as torch.save(model.state_dict(), path), or as safetensors"
+_LARGEST_EXPANSION = 1 << 30
+"""Bytes that broadcast tensors of a file may need beyond what the file has."""
+
+_STORAGE_KINDS: dict[str, DType | None] = {
+    "FloatStorage": dtypes.float32, "DoubleStorage": dtypes.float64, "HalfStorage": dtypes.float16,
+    "BFloat16Storage": dtypes.bfloat16, "LongStorage": dtypes.int64, "IntStorage": dtypes.int32,
+    "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8, "ByteStorage": dtypes.uint8, "BoolStorage": dtypes.bool_,
+    "UntypedStorage": dtypes.uint8, "ComplexFloatStorage": None, "ComplexDoubleStorage": None,
+    "QInt8Storage": None, "QUInt8Storage": None, "QInt32Storage": None,
+}  # fmt: skip
+_KINDS: dict[str, DType] = {
+    "float32": dtypes.float32, "float": dtypes.float32, "float64": dtypes.float64, "double": dtypes.float64,
+    "float16": dtypes.float16, "half": dtypes.float16, "bfloat16": dtypes.bfloat16, "int64": dtypes.int64,
+    "long": dtypes.int64, "int32": dtypes.int32, "int": dtypes.int32, "int16": dtypes.int16, "short": dtypes.int16,
+    "int8": dtypes.int8, "uint8": dtypes.uint8, "uint16": dtypes.uint16, "uint32": dtypes.uint32,
+    "uint64": dtypes.uint64, "bool": dtypes.bool_,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Unsupported:
+    """An element type that Polyhal does not have."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Storage:
+    """A row of elements in the file."""
+
+    key: Hashable
+    dtype: DType
+    count: int
+    start: int
+    """The first element, of a storage that is part of another one."""
+    read: Callable[[], bytes]
+    swapped: bool
+
+    def elements(self, dtype: DType) -> np.ndarray:
+        """All elements, in the byte order of this machine."""
+        data = self.read()
+        if dtype is dtypes.bool_:
+            return np.not_equal(np.frombuffer(data, np.uint8), 0)
+        words = np.frombuffer(data, f"u{dtype.itemsize}")
+        elements: np.ndarray = (words.byteswap() if self.swapped else words).view(dtype.numpy)
+        return elements
+
+
+@dataclass(frozen=True, eq=False)
+class _TorchTensor:
+    """A view of a storage. Offset and strides count elements."""
+
+    storage: _Storage
+    dtype: DType
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def identity(self) -> Hashable:
+        return self.storage.key, self.dtype, self.offset, self.shape, self.strides
+
+    def read(self) -> np.ndarray:
+        elements = self.storage.elements(self.dtype)
+        if 0 in self.shape:
+            return np.zeros(self.shape, self.dtype.numpy)
+        if self.offset + _extent(self.shape, self.strides) > len(elements):
+            raise ValueError("it has fewer elements than its shape needs")
+        steps = tuple(s * self.dtype.itemsize for s in self.strides)
+        view = np.lib.stride_tricks.as_strided(elements[self.offset :], self.shape, steps, writeable=False)
+        return view.copy()
+
+
+def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last one of a view, both included."""
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def _whole(values: Any) -> tuple[int, ...]:
+    if not isinstance(values, (tuple, list)) or not all(type(v) is int and 0 <= v < 2**48 for v in values):
+        raise ValueError(f"{values!r} are no lengths or strides")
+    return tuple(values)
+
+
+class _TensorMaker:
+    """Makes tensors of one file, and adds up what broadcast ones need."""
+
+    def __init__(self) -> None:
+        self._expansion = 0
+
+    def names(self) -> dict[str, Any]:
+        """What a pickle of PyTorch may name besides plain data."""
+        make = PickleConstructor
+        return {
+            **DATA_NAMES,
+            **{f"torch {name}": dtype or _Unsupported(name) for name, dtype in _STORAGE_KINDS.items()},
+            **{f"torch.cuda {name}": dtype or _Unsupported(name) for name, dtype in _STORAGE_KINDS.items()},
+            "torch.storage UntypedStorage": dtypes.uint8,
+            **{f"torch {name}": dtype for name, dtype in _KINDS.items()},
+            **{f"torch {name}": _Unsupported(name) for name in ("complex64", "complex128", "complex32")},
+            **{f"torch float8_{form}": _Unsupported(f"float8_{form}") for form in ("e4m3fn", "e5m2", "e8m0fnu")},
+            "torch Size": make(lambda lengths=(): _whole(lengths)),
+            "torch device": make(lambda kind, index=None: str(kind) if index is None else f"{kind}:{index}"),
+            "torch Tensor": "torch.Tensor",
+            "torch.nn.parameter Parameter": "torch.nn.Parameter",
+            "torch._utils _rebuild_tensor": make(self._tensor),
+            "torch._utils _rebuild_tensor_v2": make(self._tensor),
+            "torch._utils _rebuild_tensor_v3": make(self._tensor_of_kind),
+            "torch._utils _rebuild_parameter": make(lambda data, requires_grad=True, hooks=None: data),
+            "torch._utils _rebuild_parameter_with_state": make(lambda data, grad, hooks, state: data),
+            "torch._tensor _rebuild_from_type_v2": make(self._from_type),
+        }
+
+    @staticmethod
+    def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
+        if not isinstance(function, PickleConstructor) or not isinstance(arguments, tuple):
+            raise ValueError("a tensor of an unknown class")
+        return function.make(*arguments)
+
+    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _TorchTensor:
+        return self._view(storage, None, offset, shape, strides)
+
+    def _tensor_of_kind(
+        self, storage: Any, offset: Any, shape: Any, strides: Any, grad: Any, hooks: Any, dtype: Any, *_: Any
+    ) -> _TorchTensor:
+        return self._view(storage, dtype, offset, shape, strides)
+
+    def _view(self, storage: Any, dtype: Any, offset: Any, shape: Any, strides: Any) -> _TorchTensor:
+        if not isinstance(storage, _Storage):
+            raise ValueError("a tensor without storage")
+        kind = storage.dtype if dtype is None else supported(dtype)
+        (first,), lengths, steps = _whole((offset,)), _whole(shape), _whole(strides)
+        available = storage.count * storage.dtype.itemsize // kind.itemsize
+        extent = 0 if 0 in lengths else _extent(lengths, steps)
+        if len(lengths) != len(steps) or first + extent > available:
+            raise ValueError(f"a tensor of shape {lengths} at {first} in a storage of {available} elements")
+        size = int(np.prod(lengths, dtype=object)) * kind.itemsize
+        self._expansion += max(0, size - available * kind.itemsize)
+        if self._expansion > _LARGEST_EXPANSION:
+            raise ValueError(f"broadcast tensors of {self._expansion} bytes")
+        return _TorchTensor(storage, kind, storage.start + first, lengths, steps)
+
+
+def supported(dtype: Any) -> DType:
+    """The dtype of a storage. Raises UnsupportedDTypeError for one that Polyhal does not have."""
+    if isinstance(dtype, _Unsupported):
+        raise UnsupportedDTypeError(
+            message("load", f"the file has tensors of {dtype.name}", expected="real numbers or bool")
+        )
+    if not isinstance(dtype, DType):
+        raise ValueError("a storage of no dtype")
+    return dtype
+
+
+def is_torch_archive(archive: Archive) -> bool:
+    """Whether a zip file was written by `torch.save`."""
+    return _root(archive) is not None
+
+
+def _root(archive: Archive) -> str | None:
+    """The folder inside of the archive, with a slash."""
+    return next(
+        (n.removesuffix("data.pkl") for n in archive.members if n == "data.pkl" or n.endswith("/data.pkl")), None
+    )
+
+
+def open_torch_archive(archive: Archive) -> tuple[Any, StoredTensors]:
+    """The state in a zip file of `torch.save`. Raises CorruptFileError, IncompatibleFileError for other than data."""
+    root = _root(archive)
+    path = archive.path
+    if any(name.startswith(f"{root}code/") for name in archive.members):
+        raise IncompatibleFileError(
+            message("load", f"{path} is a program of TorchScript", expected="weights", fix=_FIX)
+        )
+    storages: dict[tuple[str, DType], _Storage] = {}
+    with damage_named(path):
+        order = archive.read(f"{root}byteorder") if f"{root}byteorder" in archive.members else b"little"
+        if order not in (b"little", b"big"):
+            raise ValueError(f"byte order {order!r}")
+
+        def persistent(reference: Any) -> _Storage:
+            mark, dtype, key, _, count = reference
+            member = f"{root}data/{key}"
+            if mark != "storage" or not isinstance(key, str):
+                raise ValueError("a reference to what is no storage")
+            kind = supported(dtype)
+            if (key, kind) not in storages:
+                (n,) = _whole((count,))
+                if archive.size(member) < n * kind.itemsize:
+                    raise ValueError(f"storage {key!r} has fewer than {n} elements")
+                read = _CachedRead(lambda: archive.read(member))
+                storages[key, kind] = _Storage(key, kind, n, 0, read, order.decode() != sys.byteorder)
+            return storages[key, kind]
+
+        return _opened(path, archive.read(f"{root}data.pkl"), persistent)
+
+
+class _CachedRead:
+    """Reads the bytes of a storage, and keeps small ones: many views may share one."""
+
+    def __init__(self, read: Callable[[], bytes]) -> None:
+        self._read = read
+        self._data: bytes | None = None
+
+    def __call__(self) -> bytes:
+        if self._data is not None:
+            return self._data
+        data = self._read()
+        if len(data) <= 1 << 16:
+            self._data = data
+        return data
+
+
+def _opened(path: Path, pickled: bytes, persistent: Callable[[Any], Any]) -> tuple[Any, StoredTensors]:
+    state = PickleReader(_TensorMaker().names(), persistent, _FIX).read(io.BytesIO(pickled))
+    source = StoredTensors(path)
+    return as_tree(resolved(state), source), source
+
+
+def open_pickle(path: Path) -> tuple[Any, StoredTensors]:
+    """The state in a file of `torch.save` before PyTorch 1.6, or in a pickle of arrays and plain data."""
+    source = StoredTensors(path)
+    with damage_named(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        storages = _LegacyStorages(path)
+        reader = PickleReader(_TensorMaker().names(), storages.resolve, _FIX)
+        state = reader.read(mapped)  # type: ignore[arg-type]
+        if state == _MAGIC:
+            protocol, system = reader.read(mapped), reader.read(mapped)  # type: ignore[arg-type]
+            if protocol != 1001 or not isinstance(system, dict):
+                raise IncompatibleFileError(message("load", f"{path} has protocol {protocol}", expected="1001"))
+            state = reader.read(mapped)  # type: ignore[arg-type]
+            storages.locate(reader.read(mapped), mapped)  # type: ignore[arg-type]
+        return as_tree(resolved(state), source), source
+
+
+class _LegacyStorages:
+    """Storages of the old format, which come after the pickles: 8 bytes for the number of elements, then the elements."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kinds: dict[str, tuple[DType, int]] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+
+    def resolve(self, reference: Any) -> Any:
+        """What a reference in the pickle stands for."""
+        if reference[0] == "module":
+            return reference[1]
+        mark, dtype, key, _, count, view = reference
+        if mark != "storage" or not isinstance(key, str):
+            raise ValueError("a reference to what is no storage")
+        (n,), kind = _whole((count,)), supported(dtype)
+        if self._kinds.setdefault(key, (kind, n)) != (kind, n):
+            raise ValueError(f"storage {key!r} has two sizes")
+        start = 0
+        if view is not None:
+            _, start, size = view
+            start, size = _whole((start, size))
+            if start + size > n:
+                raise ValueError(f"a part of storage {key!r} that it does not have")
+            n = start + size
+        read = _CachedRead(lambda: self._read(key))
+        return _Storage(key, kind, n - start, start, read, sys.byteorder == "big")
+
+    def locate(self, keys: Any, file: Any) -> None:
+        """Find the storages behind the pickles."""
+        size = file.size()
+        if not isinstance(keys, list) or not self._kinds.keys() <= set(keys):
+            raise ValueError("storages are missing")
+        for key in keys:
+            kind, expected = self._kinds[key]
+            count = int.from_bytes(file.read(8), "little")
+            begin = file.tell()
+            length = count * kind.itemsize
+            if count != expected or begin + length > size:
+                raise CorruptFileError(
+                    message("load", f"{self._path} ends inside storage {key!r}, or it has another size")
+                )
+            self._places[key] = begin, length
+            file.seek(length, 1)
+
+    def _read(self, key: str) -> bytes:
+        begin, length = self._places[key]
+        with self._path.open("rb") as file:
+            file.seek(begin)
+            return file.read(length)
