@@ -109,7 +109,7 @@ from polyhal.nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from polyhal.nn.parameter import Parameter
+from polyhal.nn.parameter import Buffer, Parameter
 from polyhal.nn.parameter_container import ParameterDict, ParameterList
 from polyhal.nn.pooling import (
     AdaptiveAvgPool1d,
@@ -176,6 +176,7 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Bilinear",
+    "Buffer",
     "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",

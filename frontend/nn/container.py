@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from typing import Any, Self, overload
 
 from polyhal.hal import dispatch
@@ -11,7 +12,65 @@ from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
 
 
-class Sequential(Module):
+class ModuleSequence(Module):
+    """Base of containers that register modules under their positions."""
+
+    def append(self, module: Module) -> Self:
+        """Add a module at the end."""
+        number = len(self)
+        while str(number) in self._modules:  # the names of a slice do not begin at 0
+            number += 1
+        self.add_module(str(number), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Self:
+        """Add modules at the end."""
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def insert(self, index: int, module: Module) -> Self:
+        """Add a module before position `index`; all are numbered anew. Raises IndexError."""
+        count = len(self)
+        if not -count <= index <= count:
+            raise IndexError(f"index {index} for {count} modules")
+        modules = list(self)
+        modules.insert(index, module)
+        self._replace(modules)
+        return self
+
+    def pop(self, index: int = -1) -> Any:
+        """Remove and return the module at position `index`; the rest are numbered anew. Raises IndexError."""
+        module = list(self)[index]
+        del self[index]
+        return module
+
+    def _replace(self, modules: Iterable[Module]) -> None:
+        """Hold `modules`, numbered from 0."""
+        for name in list(self._modules):
+            delattr(self, name)
+        for number, module in enumerate(modules):
+            self.add_module(str(number), module)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.__dict__[name] for name in self._modules)
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        self.add_module(list(self._modules)[index], module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        modules = list(self)
+        del modules[index]
+        self._replace(modules)
+
+    def __iadd__(self, modules: Iterable[Module]) -> Self:
+        return self.extend(modules)
+
+
+class Sequential(ModuleSequence):
     """Runs modules in sequence: `Sequential(a, b)`, or `Sequential({"first": a, "second": b})` to name them."""
 
     def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
@@ -34,27 +93,28 @@ class Sequential(Module):
             i += 1 if activation is None else 2
         return x
 
-    def append(self, module: Module) -> Self:
-        """Add a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return (self.__dict__[name] for name in self._modules)
-
     @overload
     def __getitem__(self, index: int) -> Module: ...
     @overload
     def __getitem__(self, index: slice) -> Sequential: ...
     def __getitem__(self, index: int | slice) -> Module:
-        modules = list(self)
-        return Sequential(*modules[index]) if isinstance(index, slice) else modules[index]
+        if isinstance(index, slice):
+            return Sequential({name: self.__dict__[name] for name in list(self._modules)[index]})
+        module: Module = list(self)[index]
+        return module
 
-    def __setitem__(self, index: int, module: Module) -> None:
-        self.add_module(list(self._modules)[index], module)
+    def __add__(self, other: Sequential) -> Sequential:
+        return Sequential(*self, *other)
+
+    def __mul__(self, times: int) -> Sequential:
+        """The same modules several times in sequence; they share their parameters."""
+        return Sequential(*list(self) * times)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Self:
+        self._replace(list(self) * times)
+        return self
 
 
 _FUSABLE: dict[type[Module], str] = {ReLU: "relu", SiLU: "silu", Sigmoid: "sigmoid", Tanh: "tanh"}
@@ -74,29 +134,12 @@ def _fusable_activation(module: Module, after: Module) -> str | None:
     return _FUSABLE.get(type(after))
 
 
-class ModuleList(Module):
+class ModuleList(ModuleSequence):
     """A list of modules that are registered under their positions."""
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
         self.extend(modules)
-
-    def append(self, module: Module) -> Self:
-        """Add a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
-    def extend(self, modules: Iterable[Module]) -> Self:
-        """Add modules at the end."""
-        for module in modules:
-            self.append(module)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self.__dict__[name] for name in self._modules)
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -106,20 +149,30 @@ class ModuleList(Module):
         modules = list(self)
         return ModuleList(modules[index]) if isinstance(index, slice) else modules[index]
 
-    def __setitem__(self, index: int, module: Module) -> None:
-        self.add_module(str(range(len(self))[index]), module)
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+    def __repr__(self) -> str:
+        lines, first = [], 0
+        for text, group in itertools.groupby(repr(module) for module in self):
+            count = len(list(group))
+            last = first + count - 1
+            line = f"({first}): {text}" if count == 1 else f"({first}-{last}): {count} x {text}"
+            lines.append(line.replace("\n", "\n  "))
+            first = last + 1
+        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{type(self).__name__}()"
 
 
 class ModuleDict(Module):
     """A dictionary of modules that are registered under their keys."""
 
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         super().__init__()
         self.update(modules or {})
 
-    def update(self, modules: Mapping[str, Module]) -> None:
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add or replace modules."""
-        for name, module in modules.items():
+        for name, module in dict(modules).items():
             self[name] = module
 
     def __getitem__(self, name: str) -> Any:
@@ -144,9 +197,20 @@ class ModuleDict(Module):
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
 
-    def keys(self) -> Iterator[str]:
-        """Iterate over the names."""
-        return iter(self._modules)
+    def pop(self, name: str) -> Any:
+        """Remove and return a module. Raises KeyError."""
+        module = self[name]
+        del self[name]
+        return module
+
+    def clear(self) -> None:
+        """Remove all modules."""
+        for name in list(self._modules):
+            del self[name]
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._modules.keys()
 
     def values(self) -> Iterator[Any]:
         """Iterate over the modules."""

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
-from polyhal.autograd import no_grad
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.nn.hooks import ForwardHook, HookHandle, Hooks
-from polyhal.nn.parameter import Parameter, relocate
-from polyhal.nn.state import LoadResult, adopt, compare
+from polyhal.nn.parameter import Buffer, Parameter, relocate
+from polyhal.nn.state import LoadResult, load_state, state_of
 from polyhal.tensor import Tensor
 
 
@@ -43,7 +42,7 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         fields = self.__dict__
         if "_modules" not in fields:
-            if isinstance(value, (Parameter, Module)):
+            if isinstance(value, (Parameter, Buffer, Module)):
                 raise AttributeError(
                     f"cannot assign {name!r} to a {type(self).__name__} before its super().__init__() was called"
                 )
@@ -53,6 +52,8 @@ class Module:
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             self.add_module(name, value)
+        elif isinstance(value, Buffer):
+            self.register_buffer(name, value, value.persistent)
         else:
             if name in fields["_parameters"] and value is not None:
                 raise TypeError(
@@ -165,16 +166,21 @@ class Module:
         """Iterate over direct submodules."""
         return (child for _, child in self.named_children())
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """Iterate over this module and all submodules with dotted names, each once."""
-        return self._walk(prefix, set())
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """Iterate over this module and all submodules with dotted names, each once unless `remove_duplicate` is False.
 
-    def _walk(self, prefix: str, seen: set[int] | None) -> Iterator[tuple[str, Module]]:
+        Modules in `memo` are left out, and those visited are added to it.
+        """
+        return self._walk(prefix, None if not remove_duplicate else set() if memo is None else memo)
+
+    def _walk(self, prefix: str, seen: set[Module] | None) -> Iterator[tuple[str, Module]]:
         """Depth first; with `seen` None, shared modules are visited under each of their names."""
         if seen is not None:
-            if id(self) in seen:
+            if self in seen:
                 return
-            seen.add(id(self))
+            seen.add(self)
         yield prefix, self
         for name in self._modules:
             child = self.__dict__[name]
@@ -227,6 +233,15 @@ class Module:
             module = child
         return module
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Replace the submodule with dotted name `target`, or add one unless `strict`. Raises AttributeError."""
+        if not isinstance(module, Module):
+            raise ValueError(f"{target!r} would become a {type(module).__name__}; expected a Module")
+        if strict:
+            self.get_submodule(target)
+        parent, _, name = target.rpartition(".")
+        self.get_submodule(parent).add_module(name, module)
+
     def get_parameter(self, path: str) -> Parameter:
         """Return the parameter with dotted name `path`. Raises AttributeError."""
         found: Parameter = self._member("_parameters", path)
@@ -250,29 +265,29 @@ class Module:
 
     # --- state ------------------------------------------------------------------------------------------------------
 
-    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
-        """Return parameters and persistent buffers by dotted name. The tensors share memory with the module."""
-        out: dict[str, Tensor] = {}
-        for path, module in self._walk(prefix.removesuffix("."), None):
-            for name in (*module._parameters, *(n for n, persistent in module._buffers.items() if persistent)):
-                value = module.__dict__[name]
-                if value is not None:
-                    out[_join(path, name)] = value.detach()
-        return out
+    def state_dict(self, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
+        """Return parameters and persistent buffers by dotted name, after the text `prefix`, and extra state.
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> LoadResult:
+        The tensors share memory with the module. `keep_vars` returns the parameters themselves.
+        """
+        return state_of(self, prefix, keep_vars)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
         """Copy tensors or arrays to the parameters and buffers of the same name, cast to their dtype and device.
 
+        `assign` replaces the members by the tensors themselves, with their dtype and device: make optimizers after it.
         Raises StateDictError, before anything is changed; it lists missing and unexpected keys (only if `strict`) and all
         shapes that differ.
         """
-        targets = self.state_dict()
-        result = compare(type(self).__name__, targets, state_dict, strict=strict)
-        with no_grad():
-            for name, target in targets.items():
-                if name in state_dict:
-                    target.copy_(adopt(state_dict[name], target.dtype, target.device))
-        return result
+        return load_state(self, state_dict, strict, assign)
+
+    def get_extra_state(self) -> Any:
+        """Return what state dicts hold beside tensors, under the key `_extra_state`; defined by subclasses."""
+        raise RuntimeError(f"{type(self).__name__} defines no get_extra_state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Restore what `get_extra_state` returned; defined by subclasses."""
+        raise RuntimeError(f"{type(self).__name__} defines no set_extra_state")
 
     # --- changing everything ----------------------------------------------------------------------------------------
 

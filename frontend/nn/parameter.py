@@ -1,4 +1,4 @@
-"""Parameters: the tensors that training updates."""
+"""Parameters, the tensors that training updates, and buffers, which belong to the state but are not learned."""
 
 from __future__ import annotations
 
@@ -22,18 +22,37 @@ class Parameter(Tensor):
     def __init__(
         self, data: Any, requires_grad: bool = True, dtype: object = None, device: Device | str | None = None
     ) -> None:
-        source = data if isinstance(data, Tensor) and dtype is None and device is None else Tensor(data, dtype, device)
-        self.buffer, self.ref, self.device = source.buffer, source.ref, source.device
-        self.requires_grad = False
-        self.stored_grad = None
-        self.node = None
-        self.index = 0
-        self.hooks = None
-        dispatch.thread.executor.track(self)
+        _share(
+            self, data if isinstance(data, Tensor) and dtype is None and device is None else Tensor(data, dtype, device)
+        )
         self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
+
+
+class Buffer(Tensor):
+    """A tensor without gradients that registers itself with the module it is assigned to, as by `register_buffer`.
+
+    `Buffer(data)` shares the memory of a tensor, and copies anything else. If `persistent`, it is part of state dicts.
+    """
+
+    __slots__ = ("persistent",)
+
+    def __init__(self, data: Any, *, persistent: bool = True) -> None:
+        _share(self, data if isinstance(data, Tensor) else Tensor(data))
+        self.persistent = persistent
+
+
+def _share(x: Tensor, source: Tensor) -> None:
+    """Make `x` a leaf in the memory of `source`."""
+    x.buffer, x.ref, x.device = source.buffer, source.ref, source.device
+    x.requires_grad = False
+    x.stored_grad = None
+    x.node = None
+    x.index = 0
+    x.hooks = None
+    dispatch.thread.executor.track(x)
 
 
 def relocate(x: Tensor, device: Device | None, dtype: DType | None) -> None:

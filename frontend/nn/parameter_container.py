@@ -119,6 +119,35 @@ class ParameterDict(Module):
         del self[name]
         return value
 
+    def popitem(self) -> tuple[str, Any]:
+        """Remove and return the last name and parameter. Raises KeyError."""
+        if not self._keys:
+            raise KeyError("popitem of an empty ParameterDict")
+        name = next(reversed(self._keys))
+        return name, self.pop(name)
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """The parameter under `name`, which becomes `default` if there is none."""
+        if name not in self._keys:
+            self[name] = default
+        return self.__dict__[name]
+
+    def copy(self) -> ParameterDict:
+        """Another dictionary of the same parameters."""
+        return ParameterDict(dict(self.items()))
+
+    def __or__(self, other: Mapping[str, Any] | ParameterDict) -> ParameterDict:
+        joined = self.copy()
+        joined.update(dict(other.items()))
+        return joined
+
+    def __ior__(self, other: Mapping[str, Any] | ParameterDict) -> Self:
+        self.update(dict(other.items()))
+        return self
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
     def clear(self) -> None:
         """Remove all parameters."""
         for name in list(self._keys):
