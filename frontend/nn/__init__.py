@@ -109,7 +109,8 @@ from polyhal.nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from polyhal.nn.parameter import Buffer, Parameter
+from polyhal.nn.parameter import ModuleBuffer as Buffer
+from polyhal.nn.parameter import Parameter
 from polyhal.nn.parameter_container import ParameterDict, ParameterList
 from polyhal.nn.pooling import (
     AdaptiveAvgPool1d,

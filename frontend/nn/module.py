@@ -10,7 +10,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.nn.hooks import ForwardHook, HookHandle, Hooks
-from polyhal.nn.parameter import Buffer, Parameter, relocate
+from polyhal.nn.parameter import ModuleBuffer, Parameter, relocate
 from polyhal.nn.state import LoadResult, load_state, state_of
 from polyhal.tensor import Tensor
 
@@ -42,7 +42,7 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         fields = self.__dict__
         if "_modules" not in fields:
-            if isinstance(value, (Parameter, Buffer, Module)):
+            if isinstance(value, (Parameter, ModuleBuffer, Module)):
                 raise AttributeError(
                     f"cannot assign {name!r} to a {type(self).__name__} before its super().__init__() was called"
                 )
@@ -52,7 +52,7 @@ class Module:
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             self.add_module(name, value)
-        elif isinstance(value, Buffer):
+        elif isinstance(value, ModuleBuffer):
             self.register_buffer(name, value, value.persistent)
         else:
             if name in fields["_parameters"] and value is not None:

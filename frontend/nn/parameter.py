@@ -31,10 +31,10 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
-class Buffer(Tensor):
+class ModuleBuffer(Tensor):
     """A tensor without gradients that registers itself with the module it is assigned to, as by `register_buffer`.
 
-    `Buffer(data)` shares the memory of a tensor, and copies anything else. If `persistent`, it is part of state dicts.
+    `nn.Buffer(data)` shares the memory of a tensor, and copies anything else. If `persistent`, it is part of state dicts.
     """
 
     __slots__ = ("persistent",)

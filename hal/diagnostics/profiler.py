@@ -137,11 +137,12 @@ class _TimingExecutor(dispatch.ForwardingExecutor):
         result = self.base.apply(op, inputs, params, device)
         elapsed = time.perf_counter_ns() - begin
         first = result[0] if isinstance(result, tuple) else result
-        self._profile.add(TraceEvent(op.name, begin, elapsed), first.device, _flops(op, inputs, params, result))
+        self._profile.add(TraceEvent(op.name, begin, elapsed), first.device, flops_of(op, inputs, params, result))
         return result
 
 
-def _flops(op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], result: Any) -> int:
+def flops_of(op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], result: Any) -> int:
+    """Additions and multiplications of an op's call by its cost rule; 0 without one."""
     if op.flops is None:
         return 0
     specs = tuple(x.ref.spec if hasattr(x, "ref") else None for x in inputs)

@@ -181,3 +181,18 @@ def test_initial_values_of_special_kinds() -> None:
 def test_names_of_pytorch_lead_to_what_is_there() -> None:
     assert ph.utils.data.DataLoader is ph.data.DataLoader
     assert ph.optim.lr_scheduler.StepLR is ph.optim.StepLR
+
+
+def test_a_norm_computed_before_clips_as_one_computed_then() -> None:
+    results = []
+    for apart in (True, False):
+        p = nn.Parameter(ph.ones((4,), device="numpy"))
+        (p * 3.0).sum().backward()
+        if apart:
+            assert p.grad is not None
+            nn.utils.clip_grads_with_norm_(p, 1.5, nn.utils.get_total_norm([p.grad]))
+        else:
+            nn.utils.clip_grad_norm_(p, 1.5)
+        results.append(p.grad)
+    close(results[0], [0.75] * 4)
+    close(results[0], results[1])

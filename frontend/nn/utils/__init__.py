@@ -5,12 +5,14 @@ from polyhal.nn.utils.gradients import (
     chunks,
     clip_grad_norm_,
     clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
     parameters_to_vector,
     total_norm,
     vector_to_parameters,
 )
 
 __all__ = [
-    "CHUNK", "chunks", "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "total_norm",
-    "vector_to_parameters",
+    "CHUNK", "chunks", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
+    "parameters_to_vector", "total_norm", "vector_to_parameters",
 ]  # fmt: skip

@@ -39,34 +39,68 @@ def total_norm(tensors: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
     return ops.pow(total, 1 / norm_type)
 
 
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Return the norm of all elements of all tensors together. `foreach` is accepted: launches are always few.
+
+    `error_if_nonfinite` waits for the device, and raises NonFiniteError for a norm that is infinite or NaN, and CaptureError
+    in a captured step.
+    """
+    several = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    return _checked_norm("get_total_norm", several, norm_type, error_if_nonfinite)
+
+
+def _checked_norm(name: str, tensors: Sequence[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
+    if error_if_nonfinite:
+        dispatch.thread.executor.require_execution(
+            name,
+            "error_if_nonfinite waits for the norm, which is only being recorded",
+            fix="return the norm from the step and look at it there, or leave bad steps out with amp.GradScaler",
+        )
+    if not tensors:
+        return ops.full((), 0.0)
+    with no_grad():
+        norm = total_norm(tensors, norm_type)
+    if error_if_nonfinite and not math.isfinite(value := float(norm.item())):
+        raise NonFiniteError(message(name, f"the norm of the gradients is {value}", expected="a finite number"))
+    return norm
+
+
 def clip_grad_norm_(
-    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
 ) -> Tensor:
     """Scale all gradients in place so that their joint norm is at most `max_norm`.
 
     Returns the norm before, as a tensor, and does not wait for the device. `error_if_nonfinite` does wait, and raises
-    NonFiniteError for a norm that is infinite or NaN, and CaptureError in a captured step.
+    NonFiniteError for a norm that is infinite or NaN, and CaptureError in a captured step. `foreach` is accepted.
     Source: Pascanu et al., arXiv:1211.5063.
     """
-    if error_if_nonfinite:
-        dispatch.thread.executor.require_execution(
-            "clip_grad_norm_",
-            "error_if_nonfinite waits for the norm, which is only being recorded",
-            fix="return the norm from the step and look at it there, or leave bad steps out with amp.GradScaler",
-        )
     grads = _gradients(parameters)
-    if not grads:
-        return ops.full((), 0.0)
+    norm = _checked_norm("clip_grad_norm_", grads, norm_type, error_if_nonfinite)
+    _scale_to(grads, max_norm, norm)
+    return norm
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale all gradients in place by `max_norm / total_norm` if that is below 1, with a norm of `get_total_norm`."""
+    _scale_to(_gradients(parameters), max_norm, total_norm)
+
+
+def _scale_to(grads: Sequence[Tensor], max_norm: float, norm: Tensor) -> None:
     with no_grad():
-        norm = total_norm(grads, norm_type)
-        if error_if_nonfinite and not math.isfinite(value := float(norm.item())):
-            raise NonFiniteError(
-                message("clip_grad_norm_", f"the norm of the gradients is {value}", expected="a finite number")
-            )
         factor = ops.minimum(max_norm / (norm + 1e-6), 1.0)
         for group in chunks(grads):
             dispatch.apply_into(OPS["scale_all"], (*group, factor), (), tuple(group))
-    return norm
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:

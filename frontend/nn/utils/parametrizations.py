@@ -1,4 +1,4 @@
-"""Parametrizations of weights: by length and direction, and by their largest singular value."""
+"""Parametrizations of weights: by length and direction, by their largest singular value, and orthogonal ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from polyhal import random
 from polyhal.autograd import no_grad
 from polyhal.nn.functional import normalize
 from polyhal.nn.module import Module
+from polyhal.nn.utils.orthogonal import Orthogonal, orthogonal
 from polyhal.nn.utils.parametrize import register_parametrization
 from polyhal.tensor import Tensor
+
+__all__ = ["Orthogonal", "SpectralNorm", "WeightNorm", "orthogonal", "spectral_norm", "weight_norm"]
 
 
 def _length(x: Tensor, dim: int | None) -> Tensor:
