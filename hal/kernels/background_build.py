@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from polyhal.hal.kernels.prebuild import BuildClaims
-from polyhal.hal.settings import env
+from polyhal.hal.settings import env, processes
 
 _MAX_HELPERS = 3
 _POLL = 0.002
@@ -28,7 +28,7 @@ _POLL = 0.002
 _PATIENCE = 30.0
 """Seconds after which a program is built here although a helper has claimed it."""
 _STALE = 300.0
-"""Seconds after which a lock that a process left behind is ignored."""
+"""Seconds after which a lock is ignored that a process on another machine may have left behind."""
 
 
 class BackgroundBuilder:
@@ -99,10 +99,11 @@ class BackgroundBuilder:
         lock = env.cache_dir() / "building-ahead.lock"
         lock.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):
-            if time.time() - lock.stat().st_mtime > _STALE:
+            if time.time() - lock.stat().st_mtime > _STALE or processes.has_ended(lock.read_text()):
                 lock.unlink()
         try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            with lock.open("x") as file:
+                file.write(processes.mark())
         except FileExistsError:
             return False
         self._lock = lock

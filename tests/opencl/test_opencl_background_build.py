@@ -17,6 +17,7 @@ from polyhal.hal.kernels.background_build import BackgroundBuilder
 from polyhal.hal.kernels.call_log import KernelCall, typical_calls
 from polyhal.hal.kernels.prebuild import BuildClaims, help_out
 from polyhal.hal.protocol import Declined
+from polyhal.hal.settings import processes
 
 
 def test_typical_calls_are_lowered(found: Any) -> None:
@@ -118,3 +119,14 @@ def test_one_process_has_helpers_at_a_time(tmp_path: Path, monkeypatch: pytest.M
     assert late._helpers
     late.stop()
     assert not lock.exists()
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / "building-ahead.lock").write_text(f"{processes.HOST}-{ended.pid}")
+    ahead = BackgroundBuilder("no-such-backend")
+    ahead.wait_for_turn("a.cl", "first")
+    assert ahead._helpers
+    ahead.stop()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 import polyhal as ph
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError
+from polyhal.hal.settings import processes
 from polyhal.serialize import LazyState
 from polyhal.serialize.tree import Encoder, decode
 
@@ -280,3 +283,14 @@ def test_permissions_are_those_of_other_files(tmp_path: Path) -> None:
     path.chmod(0o600)
     ph.save({"n": 2}, path)
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_killed_process_left_behind_is_removed(tmp_path: Path) -> None:
+    kill = "import os, pathlib, sys; from polyhal.serialize.atomic import replacing\n"
+    kill += "with replacing(pathlib.Path(sys.argv[1])) as file: os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", kill, str(tmp_path / "tensors-000001.safetensors")], check=False)
+    assert len(list(tmp_path.glob(".tensors-*.tmp"))) == 1
+    mine = tmp_path / f".x.{processes.mark()}.01234567.tmp"
+    mine.touch()  # another thread of this process is writing
+    ph.save({"n": 1, "x": ph.ones((2,), device="numpy")}, tmp_path)
+    assert list(tmp_path.glob(".*.tmp")) == [mine]
