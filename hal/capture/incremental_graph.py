@@ -69,7 +69,7 @@ class IncrementalGraph:
         first = len(self._specs)
         self._specs.extend(results)
         outputs = tuple(range(first, first + len(results)))
-        origin = NodeOrigin(device, settings.key, self._scopes.module, self._scopes.recomputation)
+        origin = NodeOrigin(device, settings.result_key, self._scopes.module, self._scopes.recomputation)
         self._nodes.append(Node(op, operands, tuple(bound.values()), outputs, origin, replaces))
         return outputs, None if view is None else view.offset
 

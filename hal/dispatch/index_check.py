@@ -26,7 +26,8 @@ def with_index_check(
     device: Device, op: OpDef, specs: tuple[Any, ...], params: tuple[Any, ...], plan: OpPlan
 ) -> OpPlan:
     """The plan of an op, with a look at its indices before each run if the op declares them and the device allows it."""
-    if op.index_range is None or not (settings.debug or device.info.type is DeviceType.CPU):
+    checked = settings.index_checks == "all" or (settings.index_checks == "cpu" and device.info.type is DeviceType.CPU)
+    if op.index_range is None or not checked:
         return plan
     bound = op.bind(params)
     op.infer(specs, bound)

@@ -68,7 +68,7 @@ class _Parser:
         if line == NOWHERE:
             return None
         name, *changed = line.removeprefix("on ").split(", ")
-        values = Settings.named(Settings().key)
+        values = Settings.named(Settings().result_key)
         for setting in changed:
             key, _, value = setting.partition(" ")
             if key not in values:

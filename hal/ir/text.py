@@ -79,7 +79,7 @@ def place_text(origin: NodeOrigin | None) -> str:
     """The line that names the device and settings of the nodes after it."""
     if origin is None:
         return NOWHERE
-    default = Settings.named(Settings().key)
+    default = Settings.named(Settings().result_key)
     changed = [f", {n} {v}" for n, v in Settings.named(origin.settings).items() if v != default[n]]
     return f"on {origin.device}{''.join(changed)}"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from polyhal.hal.settings import env
 from polyhal.hal.settings.state import settings
 
@@ -12,12 +15,22 @@ def debug(enabled: bool = True) -> None:
     Eager calls then raise IndexError for an index or a label out of range on every device, as they always do on CPUs. A
     check waits for the device. Captured steps are not checked: floats read out of range are NaN there.
     """
-    settings.debug = bool(enabled)
+    settings.index_checks = "all" if enabled else "cpu"
 
 
 def is_debug() -> bool:
     """The setting in force."""
-    return settings.debug
+    return settings.index_checks == "all"
+
+
+@contextmanager
+def without_index_checks() -> Iterator[None]:
+    """Let kernels see indices out of range inside the block, on every device: for tests of kernels."""
+    previous, settings.index_checks = settings.index_checks, "none"
+    try:
+        yield
+    finally:
+        settings.index_checks = previous
 
 
 debug(env.debug())

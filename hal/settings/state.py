@@ -7,21 +7,23 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 Precision = Literal["highest", "high", "medium"]
+IndexChecks = Literal["cpu", "all", "none"]
+"""Which devices look for indices out of range before eager calls."""
 
 
 class Settings:
     """What is in force. Set by the functions of `hal.precision` and `hal.determinism`, which say what the values mean."""
 
-    __slots__ = ("_debug", "_deterministic", "_precision", "key")
+    __slots__ = ("_deterministic", "_index_checks", "_precision", "key")
 
     def __init__(self) -> None:
         self._precision: Precision = "highest"
         self._deterministic = False
-        self._debug = False
+        self._index_checks: IndexChecks = "cpu"
         self._changed()
 
     def _changed(self) -> None:
-        self.key = (self._precision, self._deterministic, self._debug)
+        self.key = (self._precision, self._deterministic, self._index_checks)
         """All values, for the hot path."""
 
     @property
@@ -45,30 +47,35 @@ class Settings:
         self._changed()
 
     @property
-    def debug(self) -> bool:
-        """Whether eager calls check indices on every device."""
-        return self._debug
+    def index_checks(self) -> IndexChecks:
+        """Where eager calls check indices."""
+        return self._index_checks
 
-    @debug.setter
-    def debug(self, value: bool) -> None:
-        self._debug = value
+    @index_checks.setter
+    def index_checks(self, value: IndexChecks) -> None:
+        self._index_checks = value
         self._changed()
+
+    @property
+    def result_key(self) -> tuple[Any, ...]:
+        """The values that change results, which a graph notes with its nodes."""
+        return self._precision, self._deterministic
 
     @staticmethod
     def named(key: tuple[Any, ...]) -> dict[str, Any]:
-        """The values of a key that change results, by name."""
-        return dict(zip(("precision", "deterministic"), key[:2], strict=True))
+        """The values of a `result_key` by name."""
+        return dict(zip(("precision", "deterministic"), key, strict=True))
 
     @contextmanager
     def restored(self, key: tuple[Any, ...]) -> Iterator[None]:
-        """Have in force inside the block what was when `key` was read."""
+        """Have in force inside the block what was when `key`, a `result_key`, was read."""
         previous = self.key
-        self._precision, self._deterministic = key[:2]
+        self._precision, self._deterministic = key
         self._changed()
         try:
             yield
         finally:
-            self._precision, self._deterministic, self._debug = previous
+            self._precision, self._deterministic, self._index_checks = previous
             self._changed()
 
     def among(self, names: Collection[str], wanted: Collection[str]) -> dict[str, Any]:

@@ -15,24 +15,30 @@ from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.samples import Sample
 
 SIZE = 3
-MOST_SAMPLES = 5
+MOST_SAMPLES = 3
 NOT_MAPPED = {"creation", "optimizer", "transfer", "random", "fused"}
 """Families without tensors, in place, or made by passes only."""
 OPS_TO_MAP = [op.name for op in OPS if op.family not in NOT_MAPPED and op.tests.samples and not op.schema.mutates]
 
 
-def _batch(value: Any, rng: np.random.Generator) -> np.ndarray:
+FIXED_INTEGERS = {"ldl_solution", "put_maxima"}
+"""Ops whose integers make sense in one order only."""
+
+
+def _batch(op: str, value: Any, rng: np.random.Generator) -> np.ndarray:
     """A batch of inputs like a sample's: floats are moved a little, integers are shuffled."""
     if value.dtype.kind == "f":
         return np.stack([value * rng.uniform(0.9, 1.1) for _ in range(SIZE)])
+    if op in FIXED_INTEGERS:
+        return np.stack([value] * SIZE)
     return np.stack([rng.permutation(value.reshape(-1)).reshape(value.shape) for _ in range(SIZE)])
 
 
-def _drawn(op: OpDef) -> Iterator[tuple[Sample, tuple[Any, ...], tuple[int | None, ...]]]:
-    """Samples with inputs of which all, or only the first, are batched."""
+def _drawn(op: OpDef, most: int = MOST_SAMPLES) -> Iterator[tuple[Sample, tuple[Any, ...], tuple[int | None, ...]]]:
+    """Samples with inputs of which all, only the first, or only the last are batched."""
     assert op.tests.samples is not None
     rng = np.random.default_rng(0)
-    for sample in list(op.tests.samples(np.random.default_rng(1)))[:MOST_SAMPLES]:
+    for sample in list(op.tests.samples(np.random.default_rng(1)))[:most]:
         values = [np.asarray(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in sample.inputs]
         tensors = [i for i, v in enumerate(values) if isinstance(v, np.ndarray)]
         half = any(values[i].dtype.kind not in "biu" and values[i].dtype != np.float64 for i in tensors)
@@ -40,7 +46,7 @@ def _drawn(op: OpDef) -> Iterator[tuple[Sample, tuple[Any, ...], tuple[int | Non
             continue
         for chosen in {tuple(tensors), (tensors[0],), (tensors[-1],)}:
             inputs = tuple(
-                ph.tensor(_batch(v, rng) if i in chosen else v, device="numpy") if i in tensors else v
+                ph.tensor(_batch(op.name, v, rng) if i in chosen else v, device="numpy") if i in tensors else v
                 for i, v in enumerate(values)
             )
             yield sample, inputs, tuple(0 if i in chosen else None for i in range(len(values)))
@@ -72,7 +78,7 @@ def test_a_batch_is_its_calls_one_by_one(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in OPS_TO_MAP if OPS[n].gradient or OPS[n].decompose])
 def test_gradients_of_a_batch_are_those_of_its_calls(name: str) -> None:
     op = OPS[name]
-    for sample, inputs, axes in _drawn(op):
+    for sample, inputs, axes in _drawn(op, most=1):
         if not sample.differentiable or axes[0] is None or not inputs[0].dtype.is_floating_point:
             continue
         params = {**op.schema.params, **sample.params}

@@ -84,7 +84,7 @@ def _embedding_samples(rng: np.random.Generator) -> list[Sample]:
     return [
         Sample((rng.uniform(-1, 1, (rows, width)), rng.integers(0, rows, shape)))
         for rows, width, shape in [(5, 3, (7,)), (9, 33, (2, 3)), (4, 1, ()), (3, 4, (0,)), (6, 64, (65,))]
-    ]
+    ] + [Sample((rng.uniform(-1, 1, (3, 2)), np.array([0, 3, -1, 2])), special=True)]
 
 
 def _batched_embedding(call: BatchedCall) -> Any:

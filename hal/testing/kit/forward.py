@@ -19,6 +19,7 @@ from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ALIGNMENT
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.plan import OpPlan
+from polyhal.hal.settings.debug import without_index_checks
 from polyhal.hal.testing.certification.run_record import RunRecord
 from polyhal.hal.testing.kit.failures import ResultError, failure_context
 from polyhal.hal.testing.kit.guards import GuardedOutput, poison_pool
@@ -106,6 +107,7 @@ def _has_tensors(call: OpCall) -> bool:
 # --- checks ---------------------------------------------------------------------------------------------------------
 
 
+@without_index_checks()
 def check_forward(
     device: Device, op: OpDef, dtype: DType | None, scope: Scope, record: RunRecord | None = None
 ) -> None:
@@ -193,6 +195,7 @@ def replaced_inputs(call: OpCall) -> tuple[int, ...]:
     return (*range(count), *range(tensors - states, tensors))
 
 
+@without_index_checks()
 def check_core_only(device: Device, op: OpDef, dtype: DType | None, scope: Scope) -> None:
     """Check the samples on a `core_only` device: through the op's decomposition or a required member."""
     for call in runnable_calls(device, op, dtype, scope):
