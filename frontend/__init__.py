@@ -67,14 +67,42 @@ from polyhal.creation import (  # isort: skip
     zeros,
     zeros_like,
 )
-from polyhal.random import Generator, bernoulli, manual_seed, rand, randint, randn, randperm  # isort: skip
+from polyhal.random import (  # isort: skip
+    Generator,
+    bernoulli,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    normal,
+    rand,
+    randint,
+    randn,
+    randperm,
+    seed,
+    set_rng_state,
+)
 from polyhal import random  # isort: skip
 from polyhal import einops_backend  # isort: skip
 
 einops_backend.install()
 
 if TYPE_CHECKING:
-    from polyhal import amp, data, func, linalg, models, nn, optim, special, text, utils
+    from polyhal import amp, data, func, linalg, models, nn, optim, signal, special, text, utils
+    from polyhal.dtype_queries import (
+        asarray,
+        broadcast_shapes,
+        can_cast,
+        from_dlpack,
+        get_default_dtype,
+        is_complex,
+        is_floating_point,
+        is_nonzero,
+        is_signed,
+        numel,
+        promote_types,
+        result_type,
+        set_default_dtype,
+    )
     from polyhal.func import vmap
     from polyhal.graphs import draw_graph, load_graph, save_graph
     from polyhal.hal.diagnostics.profiler import profile
@@ -122,23 +150,44 @@ if TYPE_CHECKING:
         triplet_margin_loss,
     )
     from polyhal.nn.utils.summary import summary
+    from polyhal.sampling import (
+        binomial,
+        multinomial,
+        poisson,
+        rand_like,
+        randint_like,
+        randn_like,
+    )
     from polyhal.serialize import load, load_checkpoint, save, save_checkpoint
+    from polyhal.signal.windows import (
+        bartlett_window,
+        blackman_window,
+        hamming_window,
+        hann_window,
+        kaiser_window,
+    )
     from polyhal.steps.block import capture
     from polyhal.steps.fit import Fit, fit
     from polyhal.steps.jit import jit
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("amp", "data", "func", "linalg", "models", "nn", "optim", "special", "text", "utils")
+_PACKAGES = ("amp", "data", "func", "linalg", "models", "nn", "optim", "signal", "special", "text", "utils")
 _LATER = {
     "Fit": "steps.fit",
     "adaptive_avg_pool1d": "nn.functional",
     "adaptive_max_pool1d": "nn.functional.positional",
     "alpha_dropout": "nn.functional.positional",
+    "asarray": "dtype_queries",
     "avg_pool1d": "nn.functional",
+    "bartlett_window": "signal.windows",
     "batch_norm": "nn.functional.positional",
     "bilinear": "nn.functional",
     "binary_cross_entropy_with_logits": "nn.functional.positional",
+    "binomial": "sampling",
+    "blackman_window": "signal.windows",
+    "broadcast_shapes": "dtype_queries",
+    "can_cast": "dtype_queries",
     "capture": "steps.block",
     "celu_": "nn.functional",
     "channel_shuffle": "nn.functional",
@@ -155,10 +204,19 @@ _LATER = {
     "feature_alpha_dropout": "nn.functional.positional",
     "feature_dropout": "nn.functional.positional",
     "fit": "steps.fit",
+    "from_dlpack": "dtype_queries",
+    "get_default_dtype": "dtype_queries",
     "group_norm": "nn.functional.positional",
+    "hamming_window": "signal.windows",
+    "hann_window": "signal.windows",
     "hinge_embedding_loss": "nn.functional.positional",
     "instance_norm": "nn.functional.positional",
+    "is_complex": "dtype_queries",
+    "is_floating_point": "dtype_queries",
+    "is_nonzero": "dtype_queries",
+    "is_signed": "dtype_queries",
     "jit": "steps.jit",
+    "kaiser_window": "signal.windows",
     "kl_div": "nn.functional.positional",
     "layer_norm": "nn.functional.positional",
     "load": "serialize",
@@ -167,12 +225,20 @@ _LATER = {
     "margin_ranking_loss": "nn.functional.positional",
     "max_pool1d": "nn.functional",
     "max_pool3d": "nn.functional",
+    "multinomial": "sampling",
+    "numel": "dtype_queries",
     "pca_lowrank": "linalg.low_rank",
     "pixel_shuffle": "nn.functional",
     "pixel_unshuffle": "nn.functional",
+    "poisson": "sampling",
     "poisson_nll_loss": "nn.functional.positional",
     "profile": "hal.diagnostics.profiler",
+    "promote_types": "dtype_queries",
+    "rand_like": "sampling",
+    "randint_like": "sampling",
+    "randn_like": "sampling",
     "relu_": "nn.functional",
+    "result_type": "dtype_queries",
     "rms_norm": "nn.functional",
     "rrelu": "nn.functional",
     "rrelu_": "nn.functional",
@@ -180,6 +246,7 @@ _LATER = {
     "save_checkpoint": "serialize",
     "save_graph": "graphs",
     "selu_": "nn.functional",
+    "set_default_dtype": "dtype_queries",
     "summary": "nn.utils.summary",
     "svd_lowrank": "linalg.low_rank",
     "threshold_": "nn.functional",
@@ -187,11 +254,23 @@ _LATER = {
     "vmap": "func",
 }
 """Names that are imported when they are first used, and where they are."""
+_DTYPES = {
+    "bool": bool_,
+    "double": float64,
+    "float": float32,
+    "half": float16,
+    "int": int32,
+    "long": int64,
+    "short": int16,
+}
+"""PyTorch's names of dtypes, which would hide Python's own in this module."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _DTYPES:
+        return _DTYPES[name]
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
@@ -199,7 +278,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES, *_LATER})
+    return sorted({*globals(), *_PACKAGES, *_LATER, *_DTYPES})
 
 
 __all__ = [
@@ -221,7 +300,13 @@ __all__ = [
     "bfloat16",
     "bilinear",
     "binary_cross_entropy_with_logits",
+    "asarray",
+    "bartlett_window",
+    "binomial",
+    "blackman_window",
     "bool_",
+    "broadcast_shapes",
+    "can_cast",
     "capture",
     "celu_",
     "channel_shuffle",
@@ -251,25 +336,36 @@ __all__ = [
     "float32",
     "float32_matmul_precision",
     "float64",
+    "from_dlpack",
     "full",
     "full_like",
     "func",
+    "get_default_dtype",
     "get_float32_matmul_precision",
+    "get_rng_state",
     "grad",
     "group_norm",
     "hinge_embedding_loss",
     "iinfo",
     "inference_mode",
     "instance_norm",
+    "hamming_window",
+    "hann_window",
+    "initial_seed",
     "int8",
     "int16",
     "int32",
     "int64",
+    "is_complex",
     "is_debug",
+    "is_floating_point",
     "is_grad_enabled",
+    "is_nonzero",
+    "is_signed",
     "jit",
     "kl_div",
     "layer_norm",
+    "kaiser_window",
     "linalg",
     "linspace",
     "load",
@@ -281,8 +377,11 @@ __all__ = [
     "max_pool1d",
     "max_pool3d",
     "models",
+    "multinomial",
     "nn",
     "no_grad",
+    "normal",
+    "numel",
     "on_replay",
     "ones",
     "ones_like",
@@ -291,24 +390,34 @@ __all__ = [
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
+    "poisson",
     "profile",
+    "promote_types",
     "rand",
+    "rand_like",
     "randint",
+    "randint_like",
     "randn",
+    "randn_like",
     "random",
     "randperm",
     "relu_",
     "rms_norm",
     "rrelu",
     "rrelu_",
+    "result_type",
     "runtime_scalar",
     "save",
     "save_checkpoint",
     "save_graph",
     "scalar_tensor",
     "selu_",
+    "seed",
+    "set_default_dtype",
     "set_float32_matmul_precision",
     "set_grad_enabled",
+    "set_rng_state",
+    "signal",
     "special",
     "summary",
     "svd_lowrank",

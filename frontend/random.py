@@ -19,6 +19,7 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
+from polyhal.hal.layout import broadcast_shapes
 from polyhal.hal.ops import OPS
 from polyhal.shapes import Shape, lengths_of
 from polyhal.tensor import Tensor
@@ -31,10 +32,13 @@ _LARGEST = 2**63 - 1
 class Generator:
     """A stream of random numbers: `seed` names the stream, `offset` counts the blocks that were used.
 
-    Without a seed the operating system provides one. Threads may share a generator.
+    Without a seed the operating system provides one. Threads may share a generator. A device in place of the seed, as in
+    PyTorch, or as `device`, has no effect: the numbers are the same on every device.
     """
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, seed: int | Device | str | None = None, device: Device | str | None = None) -> None:
+        if isinstance(seed, (Device, str)):
+            seed = None
         self._lock = threading.Lock()
         self._seed = 0
         self._offset = 0
@@ -43,6 +47,10 @@ class Generator:
     @property
     def seed(self) -> int:
         """The seed, set by `manual_seed`."""
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """Return the seed, as the property `seed`."""
         return self._seed
 
     @property
@@ -116,6 +124,26 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
+def seed() -> int:
+    """Seed the default generator by the operating system. Returns the seed."""
+    return default_generator.manual_seed(Generator().seed).seed
+
+
+def initial_seed() -> int:
+    """Return the seed of the default generator."""
+    return default_generator.seed
+
+
+def get_rng_state() -> dict[str, int]:
+    """Return the state of the default generator as plain numbers, for checkpoints."""
+    return default_generator.get_state()
+
+
+def set_rng_state(state: Mapping[str, int]) -> None:
+    """Continue the default generator from a state of `get_rng_state`."""
+    default_generator.set_state(state)
+
+
 def _draw(
     op: str, shape: Shape, params: tuple[DType, ...], generator: Generator | None, device: Device | str | None
 ) -> Tensor:
@@ -180,40 +208,65 @@ def uniform(
 
 
 def normal(
-    mean: float,
-    std: float,
-    shape: Shape,
+    mean: Tensor | float,
+    std: Tensor | float = 1.0,
+    shape: Shape | None = None,
     *,
+    size: Shape | None = None,
     dtype: object = None,
     generator: Generator | None = None,
     device: Device | str | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """Draw from the normal distribution with the given mean and standard deviation."""
-    return randn(shape, dtype=dtype, generator=generator, device=device) * std + mean
+    """Draw from the normal distribution with the given mean and standard deviation.
+
+    Tensors of means or deviations are broadcast and determine shape, dtype and device; gradients do not flow into them.
+    """
+    given = [x for x in (mean, std) if isinstance(x, Tensor)]
+    if not isinstance(std, Tensor) and std < 0:
+        raise ValueError(message("normal", f"std is {std}", expected="0 or more"))
+    lengths: Any = size if shape is None else shape
+    if given:
+        lengths, device = broadcast_shapes(*(x.shape for x in given)), given[0].device
+        dtype = dtype or given[0].dtype
+    elif lengths is None:
+        raise ValueError(message("normal", "numbers as mean and std leave the shape open", expected="a shape"))
+    center, width = (x.detach() if isinstance(x, Tensor) else x for x in (mean, std))
+    out: Tensor = randn(lengths, dtype=dtype, generator=generator, device=device) * width + center
+    return out.requires_grad_() if requires_grad else out
 
 
 def randint(
-    low: int,
-    high: int,
-    shape: Shape,
+    low: Any = 0,
+    high: Any = None,
+    shape: Shape | None = None,
     *,
+    size: Shape | None = None,
     dtype: object = None,
     generator: Generator | None = None,
     device: Device | str | None = None,
 ) -> Tensor:
     """Draw integers from `low` up to, not including, `high`; int64 by default.
 
+    `randint(high, shape)` starts at 0. PyTorch's keyword `size` means `shape`.
+
     Random words are reduced modulo the range: the probabilities of two results differ by a relative range / 2**32 at most, or
     range / 2**63 for ranges beyond 2**32. Raises ValueError for an empty range.
     """
+    if isinstance(high, (tuple, list)):
+        low, high, shape = 0, low, high
+    shape = size if shape is None else shape
+    if shape is None:
+        raise TypeError(message("randint", "there is no shape", expected="randint(high, shape) or (low, high, shape)"))
+    low, high = (0, low) if high is None else (low, high)
     if high <= low:
         raise ValueError(message("randint", f"there are no integers from {low} up to {high}", expected="low < high"))
     kind = as_dtype(dtype or dtypes.DEFAULT_INT)
     lengths, count = _size(shape)
     span = high - low
     if span <= 2**32 - 1:
-        drawn = ops.remainder(bits(lengths, generator=generator, device=device), span)
-        return drawn.to(kind) + low
+        narrow: Tensor = ops.remainder(bits(lengths, generator=generator, device=device), span).to(kind) + low
+        return narrow
     if span > _LARGEST:
         raise ValueError(message("randint", f"a range of {span} integers", expected="at most 2**63 - 1"))
     words = bits((2, count), generator=generator, device=device).to(dtypes.int64)
@@ -224,13 +277,19 @@ def randint(
 
 def bernoulli(
     p: Tensor | float,
-    shape: Shape | None = None,
+    shape: Shape | float | None = None,
     *,
     dtype: object = None,
     generator: Generator | None = None,
     device: Device | str | None = None,
 ) -> Tensor:
-    """Draw 1 with probability `p`, else 0. A tensor of probabilities determines shape, dtype and device."""
+    """Draw 1 with probability `p`, else 0. A tensor of probabilities determines shape, dtype and device.
+
+    A float in place of the shape, as in PyTorch, is the probability, and the tensor gives shape, dtype and device alone.
+    """
+    if isinstance(p, Tensor) and isinstance(shape, float):
+        return bernoulli(shape, p.shape, dtype=dtype or p.dtype, generator=generator, device=p.device)
+    shape = None if isinstance(shape, float) else shape
     if isinstance(p, Tensor):
         drawn = rand(p.shape if shape is None else shape, generator=generator, device=p.device)
         return ops.less(drawn, p.detach()).to(as_dtype(dtype or p.dtype))
@@ -253,11 +312,15 @@ __all__ = [
     "bernoulli",
     "bits",
     "default_generator",
+    "get_rng_state",
+    "initial_seed",
     "manual_seed",
     "normal",
     "rand",
     "randint",
     "randn",
     "randperm",
+    "seed",
+    "set_rng_state",
     "uniform",
 ]

@@ -21,6 +21,7 @@ from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.methods import Methods
 from polyhal.inplace_methods import InPlaceMethods
+from polyhal.random_methods import RandomMethods
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import GradNode
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
 
 
-class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods):
+class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods, RandomMethods):
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
@@ -123,6 +124,18 @@ class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods):
     def is_floating_point(self) -> bool:
         """Whether the elements are floating point."""
         return self.ref.spec.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the elements are complex."""
+        return self.ref.spec.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        """Whether the elements can be negative."""
+        return self.ref.spec.dtype.is_signed
+
+    def is_nonzero(self) -> bool:
+        """Whether the only element is not 0. Raises ValueError for other sizes."""
+        return bool(self)
 
     @property
     def itemsize(self) -> int:

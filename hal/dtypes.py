@@ -37,6 +37,16 @@ class DType:
         return self.kind == "float"
 
     @property
+    def is_complex(self) -> bool:
+        """Whether numbers have an imaginary part: none has."""
+        return False
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether there are negative numbers."""
+        return self.kind in ("int", "float")
+
+    @property
     def is_integral(self) -> bool:
         """True for signed and unsigned integers, not for bool."""
         return self.kind in ("int", "uint")

@@ -159,7 +159,9 @@ def _replay_sample(
         ours = sample.output_process_fn_grad(call(function, first, *others, **keywords))
         drops = _drops(entry, sample)
         if drops or is_random(entry):
-            theirs, ours = ([(tuple(t.shape), str(t.dtype)[-4:]) for t in leaves(r)] for r in (theirs, ours))
+            theirs, ours = (
+                [(tuple(t.shape), str(t.dtype).rstrip("_")[-4:]) for t in leaves(r)] for r in (theirs, ours)
+            )
         problem = difference(without_positions(entry.name, ours, sample), without_positions(entry.name, theirs, sample))
         if not problem and differentiable and not drops:
             problem = gradient_difference(ours, theirs, arguments, [sample.input, sample.args, sample.kwargs])

@@ -139,8 +139,18 @@ SPELLINGS: dict[str, Spelling] = {
 }
 """By name, or by name and variant of PyTorch's database."""
 
+
+def _in_place(name: str) -> Callable[..., Any]:
+    return lambda x, *args, **keywords: getattr(x.clone(), f"{name}_")(*args, **keywords)
+
+
+_IN_PLACE = ("cauchy", "exponential", "geometric", "log_normal", "uniform")
+"""Draws that PyTorch has as methods alone, which overwrite."""
+
 WRAPPED: dict[str, Callable[..., Any]] = {
     "einsum": lambda operands, equation: polyhal.einsum(equation, *operands),
+    **{name: _in_place(name) for name in _IN_PLACE},
+    "normal.in_place": _in_place("normal"),
     "linalg.lstsq.grad_oriented": lambda a, b, driver: linalg.lstsq(a, b, driver=driver)[:2],
     "linalg.pinv.singular": lambda a, b: linalg.pinv(a @ b.mT),
     "pca_lowrank": lambda a, b, **keywords: linalg.pca_lowrank(a @ b.mT, **keywords),

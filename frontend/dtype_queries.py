@@ -1,0 +1,114 @@
+"""Questions about dtypes and shapes, under the names of the Array API and PyTorch."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from polyhal.hal import dtypes, layout
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.errors import message
+from polyhal.tensor import Tensor, as_tensor
+
+NUMBERS = (builtins.bool, builtins.int, builtins.float)
+
+
+def _dtype_of(value: Any) -> DType:
+    return value.dtype if isinstance(value, Tensor) else as_dtype(value)
+
+
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The dtype of results of an operation on two dtypes."""
+    return dtypes.promote(as_dtype(type1), as_dtype(type2))
+
+
+def result_type(*values: Any) -> DType:
+    """The dtype of results of an operation on tensors, dtypes and Python numbers, of which numbers only lift the kind."""
+    if not values:
+        raise ValueError(message("result_type", "there are no values", expected="one at least"))
+    kinds = [_dtype_of(v) for v in values if not isinstance(v, NUMBERS)]
+    numbers = [type(v) for v in values if isinstance(v, NUMBERS)]
+    result = kinds[0] if kinds else dtypes.bool_
+    for kind in kinds[1:]:
+        result = dtypes.promote(result, kind)
+    for number in numbers:
+        result = dtypes.promote_scalar(result, number)
+    return result
+
+
+def can_cast(from_: Any, to: Any) -> builtins.bool:
+    """Whether promotion takes a dtype, or that of a tensor, to another without loss, as in the Array API."""
+    target = as_dtype(to)
+    return dtypes.promote(_dtype_of(from_), target) is target
+
+
+def is_floating_point(x: Tensor) -> builtins.bool:
+    """Whether the elements are floating point."""
+    return x.dtype.is_floating_point
+
+
+def is_complex(x: Tensor) -> builtins.bool:
+    """Whether the elements are complex."""
+    return x.dtype.is_complex
+
+
+def is_signed(x: Tensor) -> builtins.bool:
+    """Whether the elements can be negative."""
+    return x.dtype.is_signed
+
+
+def is_nonzero(x: Tensor) -> builtins.bool:
+    """Whether the only element is not 0. Raises ValueError for other sizes."""
+    return builtins.bool(x)
+
+
+def numel(x: Tensor) -> builtins.int:
+    """The number of elements."""
+    return x.size
+
+
+def get_default_dtype() -> DType:
+    """The dtype of tensors made of Python's floats: float32."""
+    return dtypes.DEFAULT_FLOAT
+
+
+def set_default_dtype(dtype: Any) -> None:
+    """Accept float32, the one default. Raises ValueError for others: write `dtype=` where tensors are made."""
+    if as_dtype(dtype) is not dtypes.DEFAULT_FLOAT:
+        problem = f"the default is {dtypes.DEFAULT_FLOAT.name}, not {as_dtype(dtype).name}"
+        raise ValueError(message("set_default_dtype", problem, fix="give dtype=... where tensors are made"))
+
+
+def broadcast_shapes(*shapes: builtins.int | tuple[builtins.int, ...] | list[builtins.int]) -> tuple[builtins.int, ...]:
+    """The common shape under NumPy's broadcasting rules; a number is a shape of one axis. Raises ValueError."""
+    return layout.broadcast_shapes(*((s,) if isinstance(s, builtins.int) else tuple(s) for s in shapes))
+
+
+def asarray(
+    obj: Any,
+    dtype: object = None,
+    device: Device | str | None = None,
+    copy: builtins.bool | None = None,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """Make a tensor of numbers, nested lists or arrays; a tensor that is as asked is returned itself, unless `copy`.
+
+    Raises ValueError with `copy=False` where a copy is needed.
+    """
+    if copy:
+        out = Tensor(obj, dtype=dtype, device=device)
+    else:
+        out = as_tensor(obj, device, dtype)
+        if copy is False and out is not obj:
+            raise ValueError(message("asarray", "this takes a copy", fix="leave copy=False out"))
+    return out.requires_grad_() if requires_grad else out
+
+
+def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
+    """Make a tensor from a copy of an array in host memory of another library. Raises ValueError with `copy=False`."""
+    if copy is False:
+        raise ValueError(message("from_dlpack", "elements can only be copied to devices", fix="leave copy=False out"))
+    return Tensor(x if isinstance(x, Tensor) else np.from_dlpack(x), device=device)
