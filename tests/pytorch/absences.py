@@ -61,6 +61,8 @@ OTHER_SPELLINGS: dict[str, str] = {
     "autograd.backward": "`loss.backward()`",
     "autograd.detect_anomaly": "`polyhal.autograd.detect_anomaly`",
     "autograd.set_detect_anomaly": "`polyhal.autograd.detect_anomaly`",
+    "can_cast": "`can_cast(a, b)`: whether promotion leads from `a` to `b`, as in the Array API",
+    "meshgrid": '`meshgrid(..., indexing="ij")`; the default is "xy", as in the Array API',
     "from_numpy": "`tensor(array)`, which copies",
     "is_tensor": "`isinstance(x, polyhal.Tensor)`",
 }
