@@ -130,6 +130,8 @@ from polyhal.nn.pooling import (
     MaxPool3d,
 )
 from polyhal.nn.position import PositionalEncoding, RotaryEmbedding
+from polyhal.nn.recurrent import GRU, LSTM, RNN
+from polyhal.nn.recurrent_cell import GRUCell, LSTMCell, RNNCell
 from polyhal.nn.resizing import (
     ChannelShuffle,
     Fold,
@@ -159,6 +161,9 @@ __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -206,6 +211,7 @@ __all__ = [
     "Fold",
     "FractionalMaxPool2d",
     "FractionalMaxPool3d",
+    "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
     "Hardshrink",
@@ -225,6 +231,7 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "LSTMCell",
     "LayerNorm",
     "LazyBatchNorm1d",
     "LazyBatchNorm2d",
@@ -272,6 +279,7 @@ __all__ = [
     "PoissonNLLLoss",
     "PositionalEncoding",
     "RMSNorm",
+    "RNNCell",
     "RReLU",
     "ReLU",
     "ReLU6",

@@ -17,6 +17,7 @@ NOT_PUBLIC: tuple[str, ...] = (
     r"nn\.(Container|CrossMapLRN2d|NLLLoss2d|RNNBase|RNNCellBase|Uninitialized.*|LinearCrossEntropyOptions|factory_kwargs)",
     r"nn\.functional\.(.*_with_indices|native_channel_shuffle|conv_tbc|grouped_mm|scaled_mm|scaled_grouped_mm|upsample.*)",
     r"nn\.init\.(constant|dirac|eye|kaiming_.*m|.*al|normal|orthogonal|sparse|uniform|xavier_.*m)|nn\.utils\.(fuse_|skip_init|conv).*",
+    r"nn\.utils\.rnn\.(PackedSequence_|bind|copy_method_params)",
     r"optim\.swap_in_.*|optim\.lr_scheduler\.Optimizer|optim\.swa_utils\.(Module|Optimizer|update_bn_.*|LRScheduler)",
     r"(linalg|fft|special)\.(Tensor|common_.*|.*_dim_common|factory_common_args)|func\.(debug_unwrap|rearrange)",
     r"autograd\.(DeviceType|Nested.*|Profiler.*|Saved.*|Variable|variable|enforce_.*|.*multithreading.*|is_.*|kineto.*|cast)",

@@ -39,8 +39,9 @@ class Name:
 
 
 NAMESPACES = (
-    "torch", "Tensor", "nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "optim.swa_utils", "linalg",
-    "fft", "special", "signal.windows", "func", "autograd", "autograd.functional", "distributions", "utils.data",
+    "torch", "Tensor", "nn", "nn.functional", "nn.init", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler",
+    "optim.swa_utils", "linalg", "fft", "special", "signal.windows", "func", "autograd", "autograd.functional", "distributions",
+    "utils.data",
 )  # fmt: skip
 """Below `torch`; `torch` itself and `Tensor` stand for the top level and for methods."""
 

@@ -1,4 +1,4 @@
-"""Gradient clipping, parameters as one vector, and parametrizations of weights."""
+"""Gradient clipping, parameters as one vector, parametrizations of weights, and packed sequences (`utils.rnn`)."""
 
 from polyhal.nn.utils.gradients import (
     CHUNK,
