@@ -92,6 +92,9 @@ def argmin(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., kee
 def argsort(x: Any, axis: int = ..., descending: bool = ..., stable: bool = ..., *, dim: Any = ...) -> Tensor:
     """Positions (int64) that sort `x` along `axis`, always stably: equal elements keep their order. NaN counts as largest."""
 
+def argwhere(x: Any) -> Tensor:
+    """Where `x` is not zero: int64 (hits, axes), in row-major order."""
+
 def asin(x: Any) -> Tensor:
     """Inverse sine, in radians."""
 
@@ -291,8 +294,20 @@ def deg2rad(x: Any) -> Tensor:
 def det(x: Any) -> Tensor:
     """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
 
+def diag(x: Any, diagonal: int = ...) -> Tensor:
+    """A square matrix with the vector `x` as its diagonal number `diagonal`, or that diagonal of the matrix `x`."""
+
+def diag_embed(x: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
+    """Zeros with the last axis of `x` as diagonal number `offset` of square matrices in the axes `dim1` and `dim2` of the result."""
+
+def diagflat(x: Any, offset: int = ...) -> Tensor:
+    """A square matrix whose diagonal number `offset` holds the elements of `x` in row-major order. Compare `torch.diagflat`."""
+
 def diagonal(x: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
     """Diagonal number `offset` of the matrices in two axes, as the last axis. A view."""
+
+def diagonal_scatter(x: Any, src: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
+    """`x` with diagonal number `offset` of the matrices in two axes replaced by `src`, shaped as `diagonal` returns it."""
 
 def diff(x: Any, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
     """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
@@ -478,6 +493,23 @@ def igamma(a: Any, x: Any) -> Tensor:
 def igammac(a: Any, x: Any) -> Tensor:
     """Regularized upper incomplete gamma function Q(a, x)."""
 
+def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = ..., dim: Any = ...) -> Tensor:
+    """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names."""
+
+def index_copy(x: Any, axis: int, index: Any, source: Any, *, dim: Any = ...) -> Tensor:
+    """`x` with the slices along `axis` that the vector `index` names replaced by those of `source`; the last one wins."""
+
+def index_fill(x: Any, axis: int, index: Any, value: Any, *, dim: Any = ...) -> Tensor:
+    """`x` with `value`, a number or a tensor without axes, in the slices along `axis` that the vector `index` names."""
+
+def index_put(x: Any, indices: Any, values: Any, accumulate: bool = ...) -> Tensor:
+    """`x` with `x[indices] = values`, or `x[indices] += values` if they accumulate: the last of several writers wins, or all add up."""
+
+def index_reduce(
+    x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = ..., dim: Any = ...
+) -> Tensor:
+    """`x` with the slices along `axis` that `index` names combined with those of `source`, by prod, mean, amax or amin."""
+
 def index_select(x: Any, axis: int, index: Any, *, dim: Any = ...) -> Tensor:
     """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
 
@@ -601,6 +633,12 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = ..., unpack_pivo
 def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
     """`x` with `value`, a number or a tensor without axes, where `mask` is true; `mask` is broadcast."""
 
+def masked_scatter(x: Any, mask: Any, source: Any) -> Tensor:
+    """`x` with the elements where `mask` is true replaced by the first ones of `source`, in row-major order."""
+
+def masked_select(x: Any, mask: Any) -> Tensor:
+    """The elements of `x` where `mask` is true, in row-major order; both are broadcast. Compare `torch.masked_select`."""
+
 def matmul(x: Any, y: Any, *, out_dtype: Any = ...) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
 
@@ -702,6 +740,12 @@ def negative(x: Any) -> Tensor:
 def nextafter(x: Any, y: Any) -> Tensor:
     """The next floating-point number after `x` in the direction of `y`."""
 
+def nonzero(x: Any, *, as_tuple: bool = ...) -> Tensor:
+    """Where `x` is not zero: one int64 vector per axis, in row-major order; with `as_tuple=False` the columns of `argwhere`."""
+
+def nonzero_static(x: Any, *, size: int, fill_value: int = ...) -> Tensor:
+    """The first `size` rows of `argwhere`, and `fill_value` in the rows beyond the last hit: int64 (size, axes)."""
+
 def norm(x: Any, p: Any = ..., dim: Any = ..., keepdim: bool = ..., dtype: Any = ...) -> Tensor:
     """p-norm over `dim`, all axes by default; "fro" is the 2-norm, "nuc" the nuclear norm of matrices in two axes."""
 
@@ -748,6 +792,9 @@ def prod(
     x: Any, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
 ) -> Tensor:
     """Product over `axis`."""
+
+def put(x: Any, index: Any, source: Any, accumulate: bool = ...) -> Tensor:
+    """`x` with the elements that `index` names in row-major order replaced by those of `source`, or added to them."""
 
 def quantile(x: Any, q: Any, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...) -> Tensor:
     """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements."""
@@ -805,13 +852,43 @@ def rsqrt(x: Any) -> Tensor:
 def rsub(x: Any, y: Any, *, alpha: float = ...) -> Tensor:
     """`y - alpha * x`."""
 
+def scatter(
+    x: Any, axis: int, index: Any, src: Any = ..., *, value: Any = ..., reduce: Any = ..., dim: Any = ...
+) -> Tensor:
+    """`x` with `out[index[i, j], j] = src[i, j]` for axis 0; of several writers the last in row-major order wins."""
+
+def scatter_add(x: Any, axis: int, index: Any, src: Any, *, dim: Any = ...) -> Tensor:
+    """`x` with `src[i, j]` added to `out[index[i, j], j]` for axis 0. Compare `torch.scatter_add`. Raises ShapeError."""
+
+def scatter_reduce(
+    x: Any, axis: int, index: Any, src: Any, reduce: str, *, include_self: bool = ..., dim: Any = ...
+) -> Tensor:
+    """`x` with `out[index[i, j], j]` combined with all its `src[i, j]` for axis 0, by sum, mean, prod, amax or amin."""
+
 def searchsorted(
     sorted_sequence: Any, x: Any, *, out_int32: bool = ..., right: bool = ..., side: Any = ..., sorter: Any = ...
 ) -> Tensor:
     """Where to insert `x` into `sorted_sequence` (..., n) so that it stays sorted along its last axis (int64)."""
 
+def segment_reduce(
+    data: Any,
+    reduce: str,
+    *,
+    lengths: Any = ...,
+    indices: Any = ...,
+    offsets: Any = ...,
+    axis: int = ...,
+    unsafe: bool = ...,
+    initial: float | None = ...,
+    dim: Any = ...,
+) -> Tensor:
+    """Reduce segments of `data` along `axis` by sum, mean, prod, max or min; one slice of the result for each."""
+
 def select(x: Any, axis: int, index: int, *, dim: Any = ...) -> Tensor:
     """The slice number `index` along `axis`, without that axis. A view. Raises IndexError."""
+
+def select_scatter(x: Any, src: Any, axis: int, index: int, *, dim: Any = ...) -> Tensor:
+    """`x` with slice number `index` along `axis` replaced by `src`. Compare `torch.select_scatter`."""
 
 def selu(x: Any) -> Tensor:
     """Scaled exponential linear unit, whose constants keep mean 0 and variance 1. Source: Klambauer et al., arXiv:1706.02515."""
@@ -839,6 +916,18 @@ def sinc(x: Any) -> Tensor:
 
 def sinh(x: Any) -> Tensor:
     """Hyperbolic sine."""
+
+def slice_scatter(
+    x: Any,
+    src: Any,
+    axis: int = ...,
+    start: int | None = ...,
+    end: int | None = ...,
+    step: int = ...,
+    *,
+    dim: Any = ...,
+) -> Tensor:
+    """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`. Raises ShapeError."""
 
 def slogdet(x: Any) -> tuple[Tensor, ...]:
     """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
@@ -992,6 +1081,9 @@ def unique(
 
 def unique_consecutive(x: Any, return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...) -> Tensor:
     """`x`, flat or along `dim`, with one of each run of equal elements or slices; see `unique` for the other results."""
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
+    """The numbers along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
 
 def unsqueeze(x: Any, axis: int, *, dim: Any = ...) -> Tensor:
     """The tensor with a new axis of length 1 at position `axis`. A view."""

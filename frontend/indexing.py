@@ -11,19 +11,16 @@ from polyhal.autograd.rebase import DETACHED
 from polyhal.hal import dtypes
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.indexing.brackets import basic_index
+from polyhal.hal.ops.indexing.hits import coordinates, hit_positions
 from polyhal.inplace import function_in_place, overwrite
 
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
-_arange, _broadcast_to, _cast, _concat, _embedding, _equal, _floor_divide, _less, _maximum, _permute, _reshape = (
+_arange, _broadcast_to, _cast, _embedding, _less, _permute, _replace_rows, _reshape, _where = (
     FUNCTIONS[n]
-    for n in (
-        "arange", "broadcast_to", "cast", "concat", "embedding", "equal", "floor_divide", "less", "maximum", "permute",
-        "reshape",
-    )
-)  # fmt: skip
-_scatter_rows, _sort, _where = (FUNCTIONS[n] for n in ("scatter_rows", "sort", "where"))
+    for n in ("arange", "broadcast_to", "cast", "embedding", "less", "permute", "replace_rows", "reshape", "where")
+)
 
 
 def select(x: Tensor, index: Any) -> Tensor:
@@ -90,25 +87,9 @@ def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
     values = _reshape(_broadcast_to(_cast_to(value, x), targets.shape), (-1, 1))
     if not targets.size:
         return x.clone()
-    repeats = not all(_is_basic(i) or _is_mask(i) for i in items)
-    source = _last_writers(_reshape(targets, (-1,)) - 1, x.size, repeats=repeats)
-    chosen = _embedding(values, _maximum(source - 1, 0))
-    result: Tensor = _where(_reshape(source > 0, x.shape), _reshape(chosen, x.shape), x)
-    return result
-
-
-def _last_writers(targets: Tensor, size: int, *, repeats: bool) -> Tensor:
-    """For each of `size` elements, 1 + the position of its last mention in `targets`; 0 if there is none."""
-    count = targets.size
-    order = _arange(0, count, 1, dtypes.int64, device=targets.device)
-    if repeats and count > 1:
-        keys = _sort(targets * count + order)
-        targets = _floor_divide(keys, count)
-        order = keys - targets * count
-        is_last = _concat([targets[1:] != targets[:-1], _equal(order[:1], order[:1])], 0)
-        targets = _where(is_last, targets, size)
-    rows = _scatter_rows(_reshape(order + 1, (-1, 1)), targets, size)
-    result: Tensor = _reshape(rows, (size,))
+    numbers = _reshape(targets, (-1,)) - 1
+    distinct = all(_is_basic(i) or _is_mask(i) for i in items)
+    result: Tensor = _reshape(_replace_rows(_reshape(x, (-1, 1)), numbers, values, distinct=distinct), x.shape)
     return result
 
 
@@ -234,8 +215,10 @@ def _without_masks(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
     return expanded
 
 
-def _hits(mask: Any, shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Where a mask is true, one array per axis. On the host, because the number of hits decides a shape."""
+def _hits(mask: Any, shape: tuple[int, ...]) -> Sequence[Any]:
+    """Where a mask is true, one vector per axis. Raises CaptureError for a tensor in a captured step."""
     if mask.shape != shape:
         raise IndexError(f"[getitem] a mask of shape {mask.shape} does not fit axes {shape}")
-    return [hits.astype(np.int64) for hits in np.nonzero(np.asarray(mask))]
+    if hasattr(mask, "ref"):
+        return coordinates(hit_positions("getitem", mask), shape)
+    return [hits.astype(np.int64) for hits in np.nonzero(mask)]

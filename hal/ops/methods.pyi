@@ -104,6 +104,8 @@ class Methods:
         """Position of the first smallest element over one axis or all; a NaN counts as smallest."""
     def argsort(self, axis: int = ..., descending: bool = ..., stable: bool = ..., *, dim: Any = ...) -> Self:
         """Positions (int64) that sort `x` along `axis`, always stably: equal elements keep their order. NaN counts as largest."""
+    def argwhere(self) -> Self:
+        """Where `x` is not zero: int64 (hits, axes), in row-major order."""
     def asin(self) -> Self:
         """Inverse sine, in radians."""
     def asinh(self) -> Self:
@@ -220,8 +222,16 @@ class Methods:
         """Degrees as radians."""
     def det(self) -> Self:
         """Determinants of square matrices (..., n, n). First and second derivatives exist for singular matrices too."""
+    def diag(self, diagonal: int = ...) -> Self:
+        """A square matrix with the vector `x` as its diagonal number `diagonal`, or that diagonal of the matrix `x`."""
+    def diag_embed(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Self:
+        """Zeros with the last axis of `x` as diagonal number `offset` of square matrices in the axes `dim1` and `dim2` of the result."""
+    def diagflat(self, offset: int = ...) -> Self:
+        """A square matrix whose diagonal number `offset` holds the elements of `x` in row-major order. Compare `torch.diagflat`."""
     def diagonal(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Self:
         """Diagonal number `offset` of the matrices in two axes, as the last axis. A view."""
+    def diagonal_scatter(self, src: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Self:
+        """`x` with diagonal number `offset` of the matrices in two axes replaced by `src`, shaped as `diagonal` returns it."""
     def diff(self, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Self:
         """The `n`-th difference of neighbours along `axis`, with `prepend` and `append` joined on first."""
     def digamma(self) -> Self:
@@ -332,6 +342,18 @@ class Methods:
         """Regularized lower incomplete gamma function P(a, x)."""
     def igammac(self, x: Any) -> Self:
         """Regularized upper incomplete gamma function Q(a, x)."""
+    def index_add(self, axis: int, index: Any, source: Any, *, alpha: Any = ..., dim: Any = ...) -> Self:
+        """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names."""
+    def index_copy(self, axis: int, index: Any, source: Any, *, dim: Any = ...) -> Self:
+        """`x` with the slices along `axis` that the vector `index` names replaced by those of `source`; the last one wins."""
+    def index_fill(self, axis: int, index: Any, value: Any, *, dim: Any = ...) -> Self:
+        """`x` with `value`, a number or a tensor without axes, in the slices along `axis` that the vector `index` names."""
+    def index_put(self, indices: Any, values: Any, accumulate: bool = ...) -> Self:
+        """`x` with `x[indices] = values`, or `x[indices] += values` if they accumulate: the last of several writers wins, or all add up."""
+    def index_reduce(
+        self, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = ..., dim: Any = ...
+    ) -> Self:
+        """`x` with the slices along `axis` that `index` names combined with those of `source`, by prod, mean, amax or amin."""
     def index_select(self, axis: int, index: Any, *, dim: Any = ...) -> Self:
         """The slices of `x` along `axis` that the vector `index` names. Compare `torch.index_select`."""
     def inner(self, other: Any) -> Self:
@@ -410,6 +432,10 @@ class Methods:
         """True where `x < y`."""
     def masked_fill(self, mask: Any, value: Any) -> Self:
         """`x` with `value`, a number or a tensor without axes, where `mask` is true; `mask` is broadcast."""
+    def masked_scatter(self, mask: Any, source: Any) -> Self:
+        """`x` with the elements where `mask` is true replaced by the first ones of `source`, in row-major order."""
+    def masked_select(self, mask: Any) -> Self:
+        """The elements of `x` where `mask` is true, in row-major order; both are broadcast. Compare `torch.masked_select`."""
     def matmul(self, y: Any, *, out_dtype: Any = ...) -> Self:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
     def matrix_exp(self) -> Self:
@@ -478,6 +504,10 @@ class Methods:
         """`-x`."""
     def nextafter(self, y: Any) -> Self:
         """The next floating-point number after `x` in the direction of `y`."""
+    def nonzero(self, *, as_tuple: bool = ...) -> Self:
+        """Where `x` is not zero: one int64 vector per axis, in row-major order; with `as_tuple=False` the columns of `argwhere`."""
+    def nonzero_static(self, *, size: int, fill_value: int = ...) -> Self:
+        """The first `size` rows of `argwhere`, and `fill_value` in the rows beyond the last hit: int64 (size, axes)."""
     def norm(self, p: Any = ..., dim: Any = ..., keepdim: bool = ..., dtype: Any = ...) -> Self:
         """p-norm over `dim`, all axes by default; "fro" is the 2-norm, "nuc" the nuclear norm of matrices in two axes."""
     def not_equal(self, y: Any) -> Self:
@@ -506,6 +536,8 @@ class Methods:
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Product over `axis`."""
+    def put(self, index: Any, source: Any, accumulate: bool = ...) -> Self:
+        """`x` with the elements that `index` names in row-major order replaced by those of `source`, or added to them."""
     def quantile(self, q: Any, dim: int | None = ..., keepdim: bool = ..., *, interpolation: str = ...) -> Self:
         """Quantiles `q` (a number or a vector, 0 to 1) of floating-point `x` along `dim`, or of all elements."""
     def rad2deg(self) -> Self:
@@ -542,8 +574,20 @@ class Methods:
         """`1 / sqrt(x)`."""
     def rsub(self, y: Any, *, alpha: float = ...) -> Self:
         """`y - alpha * x`."""
+    def scatter(
+        self, axis: int, index: Any, src: Any = ..., *, value: Any = ..., reduce: Any = ..., dim: Any = ...
+    ) -> Self:
+        """`x` with `out[index[i, j], j] = src[i, j]` for axis 0; of several writers the last in row-major order wins."""
+    def scatter_add(self, axis: int, index: Any, src: Any, *, dim: Any = ...) -> Self:
+        """`x` with `src[i, j]` added to `out[index[i, j], j]` for axis 0. Compare `torch.scatter_add`. Raises ShapeError."""
+    def scatter_reduce(
+        self, axis: int, index: Any, src: Any, reduce: str, *, include_self: bool = ..., dim: Any = ...
+    ) -> Self:
+        """`x` with `out[index[i, j], j]` combined with all its `src[i, j]` for axis 0, by sum, mean, prod, amax or amin."""
     def select(self, axis: int, index: int, *, dim: Any = ...) -> Self:
         """The slice number `index` along `axis`, without that axis. A view. Raises IndexError."""
+    def select_scatter(self, src: Any, axis: int, index: int, *, dim: Any = ...) -> Self:
+        """`x` with slice number `index` along `axis` replaced by `src`. Compare `torch.select_scatter`."""
     def selu(self) -> Self:
         """Scaled exponential linear unit, whose constants keep mean 0 and variance 1. Source: Klambauer et al., arXiv:1706.02515."""
     def sgn(self) -> Self:
@@ -562,6 +606,17 @@ class Methods:
         """Cardinal sine `sin(pi x) / (pi x)`, 1 at 0."""
     def sinh(self) -> Self:
         """Hyperbolic sine."""
+    def slice_scatter(
+        self,
+        src: Any,
+        axis: int = ...,
+        start: int | None = ...,
+        end: int | None = ...,
+        step: int = ...,
+        *,
+        dim: Any = ...,
+    ) -> Self:
+        """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`. Raises ShapeError."""
     def slogdet(self) -> tuple[Self, ...]:
         """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
     def softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
@@ -662,6 +717,8 @@ class Methods:
         """The distinct elements of `x`, or slices along `dim`, always sorted. Each NaN counts as another."""
     def unique_consecutive(self, return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...) -> Self:
         """`x`, flat or along `dim`, with one of each run of equal elements or slices; see `unique` for the other results."""
+    def unravel_index(self, shape: Any) -> tuple[Self, ...]:
+        """The numbers along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
     def unsqueeze(self, axis: int, *, dim: Any = ...) -> Self:
         """The tensor with a new axis of length 1 at position `axis`. A view."""
     def vander(self, N: int | None = ..., increasing: bool = ...) -> Self:

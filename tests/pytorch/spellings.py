@@ -107,6 +107,10 @@ SPELLINGS: dict[str, Spelling] = {
     "qr": Spelling("`linalg.qr(x, mode)`", lambda x, some=True: tuple(linalg.qr(x, "reduced" if some else "complete"))),
     "svd": Spelling("`linalg.svd(x, full_matrices)`, which returns V transposed", _svd),
     "triangular_solve": Spelling("`linalg.solve_triangular(a, b, upper=True)`", _triangular_solve),
+    "nonzero": Spelling(
+        "`argwhere(x)`; `nonzero(x)` gives a tuple of one tensor per axis",
+        lambda x, *, as_tuple=False: polyhal.nonzero(x, as_tuple=as_tuple),
+    ),
     "max": Spelling("`max(x, dim)` for the values, `argmax(x, dim)` for their positions", _extremum("max", "argmax")),
     "min": Spelling("`min(x, dim)` for the values, `argmin(x, dim)` for their positions", _extremum("min", "argmin")),
     "nn.functional.ctc_loss": Spelling(

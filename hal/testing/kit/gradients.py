@@ -44,7 +44,7 @@ def is_differentiable(device: Device, op: OpDef, scope: Scope) -> bool:
     """Whether the tape records `op`, and some sample says that the derivative exists."""
     if (op.gradient is None and op.decompose is None) or op.schema.mutates or op.tests.samples is None:
         return False
-    return bool(differentiable_calls(device, op, dtypes.float32, scope))
+    return dtypes.float32 in op.tests.dtypes and bool(differentiable_calls(device, op, dtypes.float32, scope))
 
 
 def differentiable_calls(device: Device, op: OpDef, dtype: DType, scope: Scope) -> list[OpCall]:

@@ -1,0 +1,139 @@
+"""Where a mask is true, and elements chosen by masks: nonzero, argwhere, masked_select, masked_scatter, unravel_index.
+
+A prefix sum of the mask numbers its hits, and a binary search in it finds each of them. So one number alone is read from the
+device: how many there are, which decides the shape of the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from polyhal.hal import dispatch, dtypes
+from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.layout import broadcast_shapes
+from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.indexing.rows import embedding
+from polyhal.hal.ops.layout.creation import arange, full
+from polyhal.hal.ops.layout.regions import copy, stack
+from polyhal.hal.ops.layout.slicing import slice_
+from polyhal.hal.ops.layout.views import broadcast_to, reshape
+from polyhal.hal.ops.pointwise.logic import less_equal, not_equal
+from polyhal.hal.ops.pointwise.rounding import floor_divide, remainder
+from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
+from polyhal.hal.ops.reductions.scan import cumsum
+from polyhal.hal.ops.reductions.search import searchsorted
+
+
+def _flat_mask(x: Any) -> Any:
+    return reshape(x if x.dtype is dtypes.bool_ else not_equal(x, 0), (-1,))
+
+
+def hit_positions(op: str, x: Any) -> Any:
+    """The row-major positions (int64) of the elements that are not zero. Raises CaptureError in a captured step."""
+    dispatch.thread.executor.require_execution(
+        op, "the number of hits is only being recorded", fix="call it outside the captured step, or use where"
+    )
+    if not x.size:
+        return full((0,), 0, dtypes.int64, device=x.device)
+    ranks = cumsum(_flat_mask(x), 0)
+    count = int(slice_(ranks, (x.size - 1,), (1,), (1,)).item())
+    return searchsorted(ranks, arange(1, count + 1, 1, dtypes.int64, device=x.device))
+
+
+def coordinates(positions: Any, shape: Sequence[int]) -> list[Any]:
+    """The numbers along each axis of elements at row-major positions."""
+    result: list[Any] = []
+    for k, length in reversed(list(enumerate(shape))):
+        result.append(remainder(positions, length) if k and length else positions)
+        positions = floor_divide(positions, length) if k and length else positions
+    return result[::-1]
+
+
+def _table(columns: list[Any], rows: int, device: Any) -> Any:
+    return stack(columns, 1) if columns else full((rows, 0), 0, dtypes.int64, device=device)
+
+
+@composite()
+def nonzero(x: Any, *, as_tuple: bool = True) -> Any:
+    """Where `x` is not zero: one int64 vector per axis, in row-major order; with `as_tuple=False` the columns of `argwhere`.
+
+    The number of hits is read from the device. Raises CaptureError in a captured step.
+    """
+    if not as_tuple:
+        return argwhere(x)
+    return tuple(coordinates(hit_positions("nonzero", x), x.shape or (1,)))
+
+
+@composite()
+def argwhere(x: Any) -> Any:
+    """Where `x` is not zero: int64 (hits, axes), in row-major order.
+
+    The number of hits is read from the device. Raises CaptureError in a captured step.
+    """
+    positions = hit_positions("argwhere", x)
+    return _table(coordinates(positions, x.shape), positions.shape[0], x.device)
+
+
+@composite()
+def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
+    """The first `size` rows of `argwhere`, and `fill_value` in the rows beyond the last hit: int64 (size, axes).
+
+    Nothing is read from the device, so that it can be captured.
+    """
+    if not x.size or not size or not x.ndim:
+        hits = int(min(size, 1) and not x.ndim)
+        return full((size, x.ndim), fill_value if not hits else 0, dtypes.int64, device=x.device)
+    ranks = cumsum(_flat_mask(x), 0)
+    wanted = arange(1, size + 1, 1, dtypes.int64, device=x.device)
+    positions = minimum(searchsorted(ranks, wanted), x.size - 1)
+    there = less_equal(wanted, slice_(ranks, (x.size - 1,), (1,), (1,)))
+    return _table([where(there, c, fill_value) for c in coordinates(positions, x.shape)], size, x.device)
+
+
+@composite()
+def unravel_index(indices: Any, shape: int | Sequence[int]) -> tuple[Any, ...]:
+    """The numbers along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`.
+
+    Raises TypeError for indices that are not integers.
+    """
+    if not indices.dtype.is_integral:
+        raise TypeError(message("unravel_index", f"the indices are {indices.dtype.name}", expected="integers"))
+    return tuple(coordinates(indices, (shape,) if isinstance(shape, int) else tuple(shape)))
+
+
+def _mask_of(op: str, mask: Any) -> Any:
+    if mask.dtype is not dtypes.bool_:
+        raise TypeError(message(op, f"the mask is {mask.dtype.name}", expected="bool"))
+    return mask
+
+
+@composite()
+def masked_select(x: Any, mask: Any) -> Any:
+    """The elements of `x` where `mask` is true, in row-major order; both are broadcast. Compare `torch.masked_select`.
+
+    The number of hits is read from the device. Raises CaptureError in a captured step and TypeError for other masks than bool.
+    """
+    shape = broadcast_shapes(x.shape, _mask_of("masked_select", mask).shape)
+    positions = hit_positions("masked_select", broadcast_to(mask, shape))
+    return reshape(embedding(reshape(broadcast_to(x, shape), (-1, 1)), positions), (-1,))
+
+
+@composite()
+def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    """`x` with the elements where `mask` is true replaced by the first ones of `source`, in row-major order.
+
+    `x` and `mask` are broadcast. Compare `torch.masked_scatter`. Raises TypeError for other masks than bool, and where a source
+    is too short, IndexError on CPUs and in debug mode (`polyhal.debug`).
+    """
+    shape = broadcast_shapes(x.shape, _mask_of("masked_scatter", mask).shape)
+    x, mask = broadcast_to(x, shape), broadcast_to(mask, shape)
+    if not math.prod(shape):
+        return copy(x)
+    if source.dtype is not x.dtype:
+        raise TypeError(message("masked_scatter", f"the source is {source.dtype.name}", expected=x.dtype.name))
+    if not source.size:
+        raise ShapeError(message("masked_scatter", "the source is empty", expected="an element for each hit"))
+    ranks = maximum(cumsum(reshape(mask, (-1,)), 0) - 1, 0)
+    return where(mask, reshape(embedding(reshape(source, (-1, 1)), ranks), shape), x)
