@@ -298,7 +298,7 @@ def diag(x: Any, diagonal: int = ...) -> Tensor:
     """A square matrix with the vector `x` as its diagonal number `diagonal`, or that diagonal of the matrix `x`."""
 
 def diag_embed(x: Any, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Tensor:
-    """Zeros with the last axis of `x` as diagonal number `offset` of square matrices in the axes `dim1` and `dim2` of the result."""
+    """Square matrices in the axes `dim1` and `dim2`, with the last axis of `x` as diagonal number `offset` and zeros elsewhere."""
 
 def diagflat(x: Any, offset: int = ...) -> Tensor:
     """A square matrix whose diagonal number `offset` holds the elements of `x` in row-major order. Compare `torch.diagflat`."""
@@ -503,7 +503,7 @@ def index_fill(x: Any, axis: int, index: Any, value: Any, *, dim: Any = ...) -> 
     """`x` with `value`, a number or a tensor without axes, in the slices along `axis` that the vector `index` names."""
 
 def index_put(x: Any, indices: Any, values: Any, accumulate: bool = ...) -> Tensor:
-    """`x` with `x[indices] = values`, or `x[indices] += values` if they accumulate: the last of several writers wins, or all add up."""
+    """`x` with `x[indices] = values`, where the last of several writers wins, or with the sum of all added if they accumulate."""
 
 def index_reduce(
     x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = ..., dim: Any = ...
@@ -927,7 +927,7 @@ def slice_scatter(
     *,
     dim: Any = ...,
 ) -> Tensor:
-    """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`. Raises ShapeError."""
+    """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`."""
 
 def slogdet(x: Any) -> tuple[Tensor, ...]:
     """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""

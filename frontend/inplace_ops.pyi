@@ -166,15 +166,15 @@ class InPlaceOps:
         """Replace the elements by those of `igamma`, cast to the tensor's dtype. Returns the tensor."""
     def igammac_(self, x: Any) -> Self:
         """Replace the elements by those of `igammac`, cast to the tensor's dtype. Returns the tensor."""
-    def index_add_(self, args: Any, keywords: Any) -> Self:
+    def index_add_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `index_add`, cast to the tensor's dtype. Returns the tensor."""
-    def index_copy_(self, args: Any, keywords: Any) -> Self:
+    def index_copy_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `index_copy`, cast to the tensor's dtype. Returns the tensor."""
-    def index_fill_(self, args: Any, keywords: Any) -> Self:
+    def index_fill_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `index_fill`, cast to the tensor's dtype. Returns the tensor."""
-    def index_put_(self, args: Any, keywords: Any) -> Self:
+    def index_put_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `index_put`, cast to the tensor's dtype. Returns the tensor."""
-    def index_reduce_(self, args: Any, keywords: Any) -> Self:
+    def index_reduce_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `index_reduce`, cast to the tensor's dtype. Returns the tensor."""
     def isfinite_(self) -> Self:
         """Replace the elements by those of `isfinite`, cast to the tensor's dtype. Returns the tensor."""
@@ -226,7 +226,7 @@ class InPlaceOps:
         """Replace the elements by those of `less`, cast to the tensor's dtype. Returns the tensor."""
     def masked_fill_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `masked_fill`, cast to the tensor's dtype. Returns the tensor."""
-    def masked_scatter_(self, args: Any, keywords: Any) -> Self:
+    def masked_scatter_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `masked_scatter`, cast to the tensor's dtype. Returns the tensor."""
     def maximum_(self, y: Any) -> Self:
         """Replace the elements by those of `maximum`, cast to the tensor's dtype. Returns the tensor."""
@@ -252,7 +252,7 @@ class InPlaceOps:
         """Replace the elements by those of `not_equal`, cast to the tensor's dtype. Returns the tensor."""
     def pow_(self, y: Any) -> Self:
         """Replace the elements by those of `pow`, cast to the tensor's dtype. Returns the tensor."""
-    def put_(self, args: Any, keywords: Any) -> Self:
+    def put_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `put`, cast to the tensor's dtype. Returns the tensor."""
     def reciprocal_(self) -> Self:
         """Replace the elements by those of `reciprocal`, cast to the tensor's dtype. Returns the tensor."""
@@ -266,11 +266,11 @@ class InPlaceOps:
         """Replace the elements by those of `renorm`, cast to the tensor's dtype. Returns the tensor."""
     def rsqrt_(self) -> Self:
         """Replace the elements by those of `rsqrt`, cast to the tensor's dtype. Returns the tensor."""
-    def scatter_(self, args: Any, keywords: Any) -> Self:
+    def scatter_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `scatter`, cast to the tensor's dtype. Returns the tensor."""
-    def scatter_add_(self, args: Any, keywords: Any) -> Self:
+    def scatter_add_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `scatter_add`, cast to the tensor's dtype. Returns the tensor."""
-    def scatter_reduce_(self, args: Any, keywords: Any) -> Self:
+    def scatter_reduce_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `scatter_reduce`, cast to the tensor's dtype. Returns the tensor."""
     def selu_(self) -> Self:
         """Replace the elements by those of `selu`, cast to the tensor's dtype. Returns the tensor."""

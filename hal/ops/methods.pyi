@@ -225,7 +225,7 @@ class Methods:
     def diag(self, diagonal: int = ...) -> Self:
         """A square matrix with the vector `x` as its diagonal number `diagonal`, or that diagonal of the matrix `x`."""
     def diag_embed(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Self:
-        """Zeros with the last axis of `x` as diagonal number `offset` of square matrices in the axes `dim1` and `dim2` of the result."""
+        """Square matrices in the axes `dim1` and `dim2`, with the last axis of `x` as diagonal number `offset` and zeros elsewhere."""
     def diagflat(self, offset: int = ...) -> Self:
         """A square matrix whose diagonal number `offset` holds the elements of `x` in row-major order. Compare `torch.diagflat`."""
     def diagonal(self, offset: int = ..., dim1: int = ..., dim2: int = ...) -> Self:
@@ -349,7 +349,7 @@ class Methods:
     def index_fill(self, axis: int, index: Any, value: Any, *, dim: Any = ...) -> Self:
         """`x` with `value`, a number or a tensor without axes, in the slices along `axis` that the vector `index` names."""
     def index_put(self, indices: Any, values: Any, accumulate: bool = ...) -> Self:
-        """`x` with `x[indices] = values`, or `x[indices] += values` if they accumulate: the last of several writers wins, or all add up."""
+        """`x` with `x[indices] = values`, where the last of several writers wins, or with the sum of all added if they accumulate."""
     def index_reduce(
         self, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = ..., dim: Any = ...
     ) -> Self:
@@ -616,7 +616,7 @@ class Methods:
         *,
         dim: Any = ...,
     ) -> Self:
-        """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`. Raises ShapeError."""
+        """`x` with the elements `start:end:step` along `axis` replaced by `src`. Compare `torch.slice_scatter`."""
     def slogdet(self) -> tuple[Self, ...]:
         """Sign, and logarithm of the absolute value, of determinants (..., n, n); 0 and -infinity for singular matrices."""
     def softmax(self, axis: int = ..., dtype: Any = ..., *, dim: Any = ...) -> Self:
