@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         result_type,
         set_default_dtype,
     )
+    from polyhal import amp, data, distributions, func, linalg, models, nn, optim, special, text, utils
     from polyhal.func import vmap
     from polyhal.graphs import draw_graph, load_graph, save_graph
     from polyhal.hal.diagnostics.profiler import profile
@@ -172,7 +173,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("amp", "data", "func", "linalg", "models", "nn", "optim", "signal", "special", "text", "utils")
+_PACKAGES = ("amp", "data", "distributions", "func", "linalg", "models", "nn", "optim", "signal", "special", "text", "utils")
 _LATER = {
     "Fit": "steps.fit",
     "adaptive_avg_pool1d": "nn.functional",
@@ -320,6 +321,7 @@ __all__ = [
     "ctc_loss",
     "data",
     "debug",
+    "distributions",
     "draw_graph",
     "dropout",
     "empty",

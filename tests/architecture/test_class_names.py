@@ -12,6 +12,7 @@ from tests.architecture.survey import Tree, homonyms
 ROOT = Path(__file__).parents[2]
 SHARED = {
     "Runtime": "an open device of OpenCL or of wgpu: files of lowering functions have the same signatures in both backends",
+    "Uniform": "the distribution, and in declarations of ops samples that are drawn from an interval",
     "Tensor": "what users hold, and in launches the kernel parameter that passes one",
 }
 """Names of several classes, with the reason."""
