@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from polyhal.func import vmap
     from polyhal.graphs import draw_graph, load_graph, save_graph
     from polyhal.hal.diagnostics.profiler import profile
+    from polyhal.hal.ops.user_kernels import kernel
     from polyhal.hal.planning.explain import explain
     from polyhal.linalg.low_rank import pca_lowrank, svd_lowrank
     from polyhal.nn.functional import (
@@ -218,6 +219,7 @@ _LATER = {
     "is_signed": "dtype_queries",
     "jit": "steps.jit",
     "kaiser_window": "signal.windows",
+    "kernel": "hal.ops.user_kernels",
     "kl_div": "nn.functional.positional",
     "layer_norm": "nn.functional.positional",
     "load": "serialize",
@@ -365,6 +367,7 @@ __all__ = [
     "is_nonzero",
     "is_signed",
     "jit",
+    "kernel",
     "kl_div",
     "layer_norm",
     "kaiser_window",

@@ -286,6 +286,41 @@ class SupportsStreams(Protocol):
         """Make later work on the thread's stream wait for `event`. Does not block the host."""
 
 
+@dataclass(frozen=True, slots=True)
+class UserKernel:
+    """A kernel of the user's program, in every language that its author wrote it in."""
+
+    name: str
+    sources: Mapping[str, Any]
+    """By language: the text of a kernel for `opencl`, `wgsl` and others; a function of arrays for `numpy`."""
+    inputs: tuple[str, ...]
+    """The names of the inputs, which are also those of the kernel's parameters."""
+    outputs: tuple[str, ...]
+
+
+@runtime_checkable
+class SupportsUserKernels(Protocol):
+    """Kernels that users write in the device's own language.
+
+    The planner calls `compile_kernel` once for each new combination of kernel, specs and parameters, and keeps the launch.
+    """
+
+    def compile_kernel(
+        self,
+        kernel: UserKernel,
+        inputs: tuple[InputSpec | None, ...],
+        outputs: tuple[Spec, ...],
+        params: Mapping[str, Any],
+        grid: tuple[int, ...],
+        group: tuple[int, ...],
+    ) -> Launch | Declined:
+        """Return a launch over at least `grid` work-items per axis, or the reason why the kernel does not run here.
+
+        All tensors are contiguous. The kernel sees each from its first element on. `params` are constants of the program.
+        Raises KernelBuildError with the source line, and UnsupportedDTypeError for a tensor that the kernel does not take.
+        """
+
+
 class Feature(enum.Flag):
     """The optional protocols that a backend implements."""
 
@@ -296,6 +331,7 @@ class Feature(enum.Flag):
     PROFILING = enum.auto()
     COMMAND_BUFFERS = enum.auto()
     STREAMS = enum.auto()
+    USER_KERNELS = enum.auto()
 
 
 PROTOCOLS: dict[Feature, type] = {
@@ -305,6 +341,7 @@ PROTOCOLS: dict[Feature, type] = {
     Feature.PROFILING: SupportsProfiling,
     Feature.COMMAND_BUFFERS: SupportsCommandBuffers,
     Feature.STREAMS: SupportsStreams,
+    Feature.USER_KERNELS: SupportsUserKernels,
 }
 
 

@@ -23,6 +23,7 @@ _KIT = {
     "docs/streams.md": "assert abs(c[0, 0].item() - 66.71828) < 1e-3",
     "docs/memory.md": "assert more.batch_size >= found.batch_size > 64",
     "docs/tour.md": "",
+    "docs/user-kernels.md": "",
     "docs/adding-a-fusion.md": """
 import polyhal
 from polyhal.hal.testing import Scope, cases

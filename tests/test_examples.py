@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from devices import PARITY_DEVICES
 
 import polyhal as ph
 
@@ -43,3 +44,12 @@ def test_quickstart(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "sin(1) is about 0.8" in done.stdout
     assert "0.weight" in ph.load(tmp_path / "sine.safetensors", "numpy")["model"]
+
+
+def test_custom_kernel() -> None:
+    for device in [d for d in PARITY_DEVICES if d != "numpy:contiguous_only"]:
+        command = [sys.executable, str(EXAMPLES / "custom_kernel.py"), "--device", device]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "kernel of the program" in done.stdout
+        assert "squared error below 0.001: True" in done.stdout, done.stdout

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from polyhal.hal.protocol import (
     Launch,
     Number,
     SimpleLaunch,
+    UserKernel,
 )
 
 _HALF_PRECISION = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -208,18 +209,39 @@ class NumpyBackend(CoreNumpyBackend):
         definition = OPS[op]
         if definition.family in ("elementwise", "movement", "creation"):
             return Declined("the core methods are as fast")
-        is_tensor = [isinstance(spec, Spec) for spec in inputs]
-        count = len(inputs)
-        reference = definition.reference
+        return _launch(op, definition.reference, inputs, params)
 
-        def run(*args: Any) -> None:
-            arrays = [_upcast(array(x)) if t else x for t, x in zip(is_tensor, args[:count], strict=True)]
-            with np.errstate(all="ignore"):
-                result = reference(*arrays, **params)
-                for value, out in zip(result if isinstance(result, tuple) else (result,), args[count:], strict=True):
-                    array(out)[...] = value
+    def compile_kernel(
+        self,
+        kernel: UserKernel,
+        inputs: tuple[InputSpec | None, ...],
+        outputs: tuple[Spec, ...],
+        params: Mapping[str, Any],
+        grid: tuple[int, ...],
+        group: tuple[int, ...],
+    ) -> Launch | Declined:
+        """Run a user's kernel by its NumPy function."""
+        function = kernel.sources.get("numpy")
+        if function is None:
+            return Declined(f"{kernel.name} has no NumPy function")
+        return _launch(kernel.name, function, inputs, params)
 
-        return SimpleLaunch(f"numpy {op}", run)
+
+def _launch(
+    name: str, function: Callable[..., Any], inputs: tuple[InputSpec | None, ...], params: Mapping[str, Any]
+) -> SimpleLaunch:
+    """Return a launch that stores what a function of arrays returns."""
+    is_tensor = [isinstance(spec, Spec) for spec in inputs]
+    count = len(inputs)
+
+    def run(*args: Any) -> None:
+        arrays = [_upcast(array(x)) if t else x for t, x in zip(is_tensor, args[:count], strict=True)]
+        with np.errstate(all="ignore"):
+            result = function(*arrays, **params)
+            for value, out in zip(result if isinstance(result, tuple) else (result,), args[count:], strict=True):
+                array(out)[...] = value
+
+    return SimpleLaunch(f"numpy {name}", run)
 
 
 def array(ref: Ref) -> np.ndarray:

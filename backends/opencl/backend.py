@@ -20,11 +20,12 @@ from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
 from polyhal.backends.opencl.memory import OpenCLEvent, OpenCLMemory
 from polyhal.backends.opencl.queues import CommandQueue
 from polyhal.backends.opencl.runtime import Runtime
+from polyhal.backends.opencl.user_kernel import UserKernelCompiler
 from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.call_log import KernelCall, KernelCallLog
 from polyhal.hal.kernels.library import KernelLibrary
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import CommandBuffer, Declined, Event, InputSpec, Launch
+from polyhal.hal.protocol import CommandBuffer, Declined, Event, InputSpec, Launch, UserKernel
 
 _BUILDERS = Builders(
     group=elementwise.group,
@@ -60,6 +61,7 @@ class OpenCLBackend(CoreMethods):
         self._call_log = KernelCallLog(device.info)
         self._memory = OpenCLMemory(self.runtime)
         self._lowerings = lowering.table()
+        self._user_kernels = UserKernelCompiler(self.runtime)
 
     @property
     def features(self) -> probed.OpenCLFeatures:
@@ -147,3 +149,15 @@ class OpenCLBackend(CoreMethods):
         if builds := self.kernels.program_builds[known:]:
             self._call_log.add(KernelCall(op, inputs, outputs, params), [b.digest for b in builds if b.compiled])
         return launch
+
+    def compile_kernel(
+        self,
+        kernel: UserKernel,
+        inputs: tuple[InputSpec | None, ...],
+        outputs: tuple[Spec, ...],
+        params: Mapping[str, Any],
+        grid: tuple[int, ...],
+        group: tuple[int, ...],
+    ) -> Launch | Declined:
+        """Return a launch of a user's kernel, or the reason why there is none. Raises KernelBuildError."""
+        return self._user_kernels.compile(kernel, inputs, outputs, params, grid, group)

@@ -27,11 +27,14 @@ def build_error(
     is_file = label in sources.names()
     changed = sorted(part for part in sources.closure(label) if sources.is_replaced(part)) if is_file else []
     fix = "report this with the log below: it names a driver's limit or our mistake"
-    if changed:
+    if not is_file:
+        fix = "mend the line that is marked below"
+    elif changed:
         fix = f"mend {' and '.join(changed)}, which you have changed; the log below says what is wrong"
     output = _without_noise(log)
     problem = message(label, "the driver refused the kernel", fix=fix, device=device)
-    excerpt = _excerpt(text.split("\n"), _origins(sources, label, text) if is_file else {}, output)
+    origins = _origins(sources, label, text) if is_file else {}
+    excerpt = _excerpt(text.split("\n"), origins, output, "generated" if is_file else label)
     return KernelBuildError(f"{problem}\noptions: {' '.join(flags)}\nsource:\n{excerpt}\nlog:\n{output}")
 
 
@@ -44,13 +47,13 @@ def _origins(sources: SourceFolder, label: str, text: str) -> dict[int, tuple[st
     return dict(enumerate(sources.origins(label), text[:start].count("\n") + 1)) if start >= 0 else {}
 
 
-def _excerpt(lines: Sequence[str], origins: dict[int, tuple[str, int]], output: str) -> str:
-    """Return the lines around the first one that the output mentions, which is marked."""
+def _excerpt(lines: Sequence[str], origins: dict[int, tuple[str, int]], output: str, label: str) -> str:
+    """Return the lines around the first one that the output mentions, which is marked; `label` is where others are from."""
     match = _LINE.search(output)
     centre = min(int(match.group(1)) if match else 1, len(lines))
     shown = []
     for n in range(max(1, centre - _CONTEXT_LINES), min(len(lines), centre + _CONTEXT_LINES) + 1):
-        file, number = origins.get(n, ("generated", n))
+        file, number = origins.get(n, (label, n))
         shown.append(f"{'>' if n == centre else ' '} {file}:{number:<4d} | {lines[n - 1]}")
     return "\n".join(shown)
 

@@ -17,8 +17,9 @@ from polyhal.backends.wgpu.lowering.pointwise import copy, elementwise
 from polyhal.backends.wgpu.lowering.reduction import dispatch as reduction
 from polyhal.backends.wgpu.memory import Allocation
 from polyhal.backends.wgpu.runtime import Runtime
+from polyhal.backends.wgpu.user_kernel import compile_kernel
 from polyhal.hal.layout import Spec
-from polyhal.hal.protocol import CommandBuffer, Declined, InputSpec, Launch
+from polyhal.hal.protocol import CommandBuffer, Declined, InputSpec, Launch, UserKernel
 
 _BUILDERS = Builders(
     group=elementwise.group,
@@ -100,6 +101,18 @@ class WGPUBackend(CoreMethods):
     ) -> Launch | Declined:
         """Return a native kernel for `op`, or the reason why there is none."""
         return lower(self._lowerings, self.runtime, op, inputs, outputs, params)
+
+    def compile_kernel(
+        self,
+        kernel: UserKernel,
+        inputs: tuple[InputSpec | None, ...],
+        outputs: tuple[Spec, ...],
+        params: Mapping[str, Any],
+        grid: tuple[int, ...],
+        group: tuple[int, ...],
+    ) -> Launch | Declined:
+        """Return a launch of a user's kernel, or the reason why there is none. Raises KernelBuildError."""
+        return compile_kernel(self.runtime, kernel, inputs, outputs, params, grid, group)
 
 
 class ProfilingWGPUBackend(WGPUBackend):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyhal.backends.common.launching.geometry import ceil_div
@@ -72,11 +72,24 @@ class Runtime:
         def build(access: str) -> Pipeline:
             return self.pipelines.pipeline(source, {**definitions, "ACCESS": access})
 
+        return self.dispatch(build, args, self.spread(groups), workspace)
+
+    def dispatch(
+        self,
+        build: Callable[[str], Pipeline],
+        args: Arguments,
+        grid: tuple[int, int],
+        workspace: tuple[int, ...] = (),
+    ) -> DispatchLaunch:
+        """Return a launch of the pipeline that `build` makes for an access mode of the inputs, over a grid of groups."""
         pipeline = build("read")
         bound = bind(pipeline.signature, args)
-        rows = ceil_div(groups, self.features.max_groups)
-        grid = (ceil_div(groups, rows), rows)
         return DispatchLaunch(self, pipeline, lambda: build("read_write"), bound, grid, workspace)
+
+    def spread(self, groups: int) -> tuple[int, int]:
+        """Return a grid of two axes with at least `groups` groups."""
+        rows = ceil_div(groups, self.features.max_groups)
+        return ceil_div(groups, rows), rows
 
     def patch(self, allocation: Allocation, word: int, mask: int, bits: int) -> None:
         """Replace the bits of `mask` in one word of a buffer."""

@@ -61,13 +61,17 @@ class PipelineCache:
 
     def pipeline(self, source: str, definitions: Definitions) -> Pipeline:
         """Return the pipeline of a shader file. Raises KernelBuildError."""
-        text = self.render(source, definitions)
+        fix = "report it with what follows and the output of `polyhal doctor`"
+        return self.compiled(source, self.render(source, definitions), fix)
+
+    def compiled(self, name: str, text: str, fix: str) -> Pipeline:
+        """Return the pipeline of a rendered shader. Raises KernelBuildError, which advises `fix`."""
         pipeline = self._pipelines.get(text)
         if pipeline is None:
-            pipeline = self._pipelines[text] = self._build(source, text)
+            pipeline = self._pipelines[text] = self._build(name, text, fix)
         return pipeline
 
-    def _build(self, source: str, text: str) -> Pipeline:
+    def _build(self, source: str, text: str, fix: str) -> Pipeline:
         import wgpu
 
         access, signature = binding_access(text), read_signature(source, text)
@@ -96,7 +100,7 @@ class PipelineCache:
             problem = message(
                 None,
                 f"the kernel {name!r} does not compile",
-                fix="report it with what follows and the output of `polyhal doctor`",
+                fix=fix,
                 device=self._device_name,
             )
             raise KernelBuildError(f"{problem}\nsource:\n{numbered(text)}\nlog:\n{_gist(str(error))}") from error

@@ -15,7 +15,7 @@ import numpy as np
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import Spec, View
 from polyhal.hal.ops.schema import Params, Specs
-from polyhal.hal.protocol import ComputeBackend, Declined, Number
+from polyhal.hal.protocol import ComputeBackend, Declined, Number, UserKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +97,17 @@ class OnHost:
     """Why, for `explain`."""
 
 
-Strategy = AsView | CoreMember | Regions | HostConstant | Decompose | OnHost
+@dataclass(frozen=True, slots=True)
+class SourceKernel:
+    """A kernel whose source comes with the op, compiled by backends that implement `SupportsUserKernels`."""
+
+    kernel: UserKernel
+    grid: Callable[[Specs, tuple[Spec, ...], Params], tuple[int, ...]]
+    """Work-items per axis, one to three."""
+    group: tuple[int, ...] = ()
+    """Work-items of a group per axis, for languages that do not state it in the source; empty for the default."""
+    initial: Number | None = None
+    """What every element of the outputs is set to before the kernel runs; None to leave them uninitialized."""
+
+
+Strategy = AsView | CoreMember | Regions | HostConstant | Decompose | OnHost | SourceKernel

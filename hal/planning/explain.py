@@ -12,23 +12,32 @@ from polyhal.hal.dtypes import DType, as_dtype, float32
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
 from polyhal.hal.ops.composite import COMPOSITES
-from polyhal.hal.ops.opdef import OpDef
+from polyhal.hal.ops.opdef import OpDef, OpFunction
+from polyhal.hal.protocol import Number
 
 
 def explain(
-    op: str, device: Device | str | None = None, *shapes: tuple[int, ...], dtype: object = float32, **params: Any
+    op: str | OpFunction,
+    device: Device | str | None = None,
+    *shapes: tuple[int, ...] | Number,
+    dtype: object = float32,
+    **params: Any,
 ) -> str:
     """How `op` is resolved on `device`, step by step, with the reason for every step that was skipped.
 
-    `shapes` are those of the inputs; without them the op's own samples provide shapes and parameters. Raises KeyError for an
-    unknown op, naming close matches.
+    `op` is the name of an op, or a function that `polyhal.kernel` returned. `shapes` are those of the inputs, or numbers;
+    without them the op's own samples provide shapes and parameters. Raises KeyError for an unknown op, naming close matches.
     """
-    if op not in OPS:
+    if isinstance(op, str) and op not in OPS:
         raise KeyError(_unknown(op))
-    definition, target, kind = OPS[op], Device(device), as_dtype(dtype)
+    definition = OPS[op] if isinstance(op, str) else op.op
+    target, kind = Device(device), as_dtype(dtype)
     if shapes:
         absent = len(definition.schema.inputs) - len(shapes)
-        specs: tuple[Any, ...] = (*(contiguous(kind, tuple(s)) for s in shapes), *[None] * absent)
+        specs: tuple[Any, ...] = (
+            *(type(s) if isinstance(s, bool | int | float) else contiguous(kind, tuple(s)) for s in shapes),
+            *[None] * absent,
+        )
     else:
         inputs, defaults = _largest_sample(definition)
         specs = tuple(_spec(x, kind) for x in inputs)

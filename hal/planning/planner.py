@@ -19,7 +19,7 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref, ScalarSpec, Spec, contiguous, place
 from polyhal.hal.memory.pool import bucket
-from polyhal.hal.ops.lowering import CoreMember, Decompose, HostConstant, OnHost, Regions, Strategy
+from polyhal.hal.ops.lowering import CoreMember, Decompose, HostConstant, OnHost, Regions, SourceKernel, Strategy
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.schema import Specs, first_tensor
 from polyhal.hal.ops.traits import Trait
@@ -32,6 +32,7 @@ from polyhal.hal.planning.quarantine import Quarantine, load
 from polyhal.hal.planning.regions import output_regions
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import Resolution, ResolutionStep
+from polyhal.hal.planning.source_kernel import source_kernel
 from polyhal.hal.protocol import Launch, SimpleLaunch
 
 if TYPE_CHECKING:
@@ -176,7 +177,8 @@ class Planner:
         return empty_inputs(self, request) if tensors and not any(s.size for s in tensors) else None
 
     def _try_steps(self, request: Request) -> Resolved:
-        resolved = native_kernel(self, request)
+        # An op that comes with its source is none that a backend knows.
+        resolved = None if request.op.strategy(SourceKernel) else native_kernel(self, request)
         for strategy in request.op.lowering:
             resolved = resolved or self._lowered(request, strategy)
         if resolved is None and request.op.decompose is None:
@@ -196,6 +198,8 @@ class Planner:
                 return decomposed(self, request)
             case OnHost():
                 return declared_on_host(self, request, strategy)
+            case SourceKernel():
+                return source_kernel(self, request, strategy)
         return None  # a view, which was tried before
 
     # --- what the steps ask -----------------------------------------------------------------------------------------

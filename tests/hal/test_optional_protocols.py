@@ -29,6 +29,7 @@ from polyhal.hal.protocol import (
     Launch,
     RecordedLaunch,
     SimpleLaunch,
+    UserKernel,
 )
 
 
@@ -70,6 +71,10 @@ class FullBackend(NumpyBackend):
         self.called.add("lower")
         launch = super().lower(op, inputs, outputs, params)
         return launch if isinstance(launch, Declined) else SimpleLaunch(op, partial(self._enqueue, op, launch))
+
+    def compile_kernel(self, kernel: UserKernel, *args: Any) -> Launch | Declined:
+        self.called.add("compile_kernel")
+        return super().compile_kernel(kernel, *args)
 
     def copy(self, src: Ref, out: Ref) -> None:
         self._enqueue("copy", super().copy, src, out)
@@ -172,6 +177,11 @@ def _profile(device: Device) -> None:
         _softmax(device)
 
 
+def _user_kernel(device: Device) -> None:
+    double = polyhal.kernel("double", numpy=lambda x: 2 * x)
+    assert double(polyhal.ones((2,), device=device)).tolist() == [2, 2]
+
+
 CALLERS: dict[Feature, Callable[[Device], None]] = {
     Feature.LOWERING: _softmax,
     Feature.FLUSH: _optimizer_step,
@@ -179,6 +189,7 @@ CALLERS: dict[Feature, Callable[[Device], None]] = {
     Feature.PROFILING: _profile,
     Feature.COMMAND_BUFFERS: _captured_step,
     Feature.STREAMS: _stream,
+    Feature.USER_KERNELS: _user_kernel,
 }
 """For each optional protocol, a program that makes the framework call all of its members."""
 

@@ -1,0 +1,24 @@
+"""What kernels of users are given in every language: the sizes of tensors by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from polyhal.hal.layout import Spec
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def sizes(specs: Mapping[str, Spec]) -> dict[str, int]:
+    """Return `x_size`, the number of elements, and the lengths of the axes, `x_dim0`, `x_dim1`, ..., of each tensor `x`."""
+    found: dict[str, int] = {}
+    for name, spec in specs.items():
+        found[f"{name}_size"] = spec.size
+        found |= {f"{name}_dim{axis}": n for axis, n in enumerate(spec.shape)}
+    return found
+
+
+def without_comments(source: str) -> str:
+    """Return source with comments blanked, so that positions stay the same."""
+    return _COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), source)

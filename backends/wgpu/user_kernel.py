@@ -1,0 +1,194 @@
+"""Kernels of users in WGSL: the entry point as written, with everything around it that a launch needs.
+
+Authors write `main` and use tensors and `parameters.NAME` without declaring them. The text is changed in three places, and
+lines stay where they are, for the compiler's messages:
+
+- Declarations of buffers, of the struct `parameters` and of the types `T` and `x_t` follow after the last line.
+- A tensor may start anywhere in its buffer: an index `x[i]` becomes `x[parameters.o_x + u32(i)]`.
+- A dispatch has two axes of limited length: `main` becomes a function that a generated entry point calls with the ids of
+  the grid that the author asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polyhal.backends.common.launching.geometry import ceil_div
+from polyhal.backends.common.launching.launch import Argument, Scalar, Tensor
+from polyhal.backends.common.launching.user_kernels import sizes, without_comments
+from polyhal.backends.wgpu.capabilities import MAX_PARAMETER_WORDS
+from polyhal.backends.wgpu.shader import Pipeline
+from polyhal.hal.errors import KernelBuildError, message
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import Declined, InputSpec, Launch, UserKernel
+
+if TYPE_CHECKING:
+    from polyhal.backends.wgpu.runtime import Runtime
+
+_TYPES = {"float32": "f32", "float16": "f16", "int32": "i32", "uint32": "u32"}
+_ENTRY = re.compile(r"@compute\s*@workgroup_size\s*\(([^)]*)\)\s*fn\s+main\s*\(|"
+                    r"@workgroup_size\s*\(([^)]*)\)\s*@compute\s*fn\s+main\s*\(")  # fmt: skip
+_PARAMETER = re.compile(r"\s*@builtin\s*\(\s*(\w+)\s*\)\s*(\w+)\s*:\s*([\w<>]+)\s*")
+_BODY = "polyhal_main"
+_BUILTINS = {
+    "global_invocation_id": "polyhal_group * vec3<u32>({size}) + polyhal_local",
+    "workgroup_id": "polyhal_group",
+    "num_workgroups": "vec3<u32>(parameters.polyhal_x, parameters.polyhal_y, parameters.polyhal_z)",
+    "local_invocation_id": "polyhal_local",
+    "local_invocation_index": "polyhal_index",
+}
+_GENERATED = """
+@compute @workgroup_size({size}) fn main(
+    @builtin(workgroup_id) polyhal_w: vec3<u32>, @builtin(num_workgroups) polyhal_n: vec3<u32>,
+    @builtin(local_invocation_id) polyhal_local: vec3<u32>, @builtin(local_invocation_index) polyhal_index: u32{builtins}
+) {{
+    let polyhal_flat = polyhal_w.y * polyhal_n.x + polyhal_w.x;
+    let polyhal_plane = parameters.polyhal_x * parameters.polyhal_y;
+    if (polyhal_flat >= polyhal_plane * parameters.polyhal_z) {{ return; }}
+    let polyhal_group = vec3<u32>(
+        polyhal_flat % parameters.polyhal_x, polyhal_flat / parameters.polyhal_x % parameters.polyhal_y,
+        polyhal_flat / polyhal_plane);
+    {body}({arguments});
+}}
+"""
+
+
+class _EntryPoint(NamedTuple):
+    """The author's `main`, made a plain function, and the entry point that calls it."""
+
+    text: str
+    size: tuple[int, ...]
+    generated: str
+
+
+def entry_point(code: str) -> _EntryPoint:
+    """Turn `main` into a function of its builtin values. Raises ValueError if there is no `main` that can be read."""
+    head = _ENTRY.search(code)
+    if head is None:
+        raise ValueError("the source has no entry point `@compute @workgroup_size(64) fn main(...)`")
+    written = (head[1] or head[2]).strip().rstrip(",")
+    try:
+        size = tuple(int(n.strip().rstrip("iu")) for n in written.split(","))
+    except ValueError:
+        raise ValueError(f"@workgroup_size({written}) is not written in numbers") from None
+    end = _closing(code, head.end() - 1)
+    parameters = [p for p in re.split(r",(?![^<(]*[>)])", code[head.end() : end]) if p.strip()]
+    read = [_PARAMETER.fullmatch(p) for p in parameters]
+    if not all(read):
+        raise ValueError("a parameter of `main` is none like `@builtin(global_invocation_id) id: vec3<u32>`")
+    found = [(m[1], m[2], m[3]) for m in read if m is not None]
+    lines = "\n" * code.count("\n", head.start(), end)
+    text = (
+        f"{code[: head.start()]}fn {_BODY}({', '.join(f'{name}: {kind}' for _, name, kind in found)}{lines}{code[end:]}"
+    )
+    others = [(builtin, name, kind) for builtin, name, kind in found if builtin not in _BUILTINS]
+    shape = ", ".join(map(str, (*size, *[1] * (3 - len(size)))))
+    generated = _GENERATED.format(
+        size=shape,
+        builtins="".join(f", @builtin({b}) polyhal_{name}: {kind}" for b, name, kind in others),
+        body=_BODY,
+        arguments=", ".join(_BUILTINS.get(b, f"polyhal_{name}").format(size=shape) for b, name, _ in found),
+    )
+    return _EntryPoint(text, size, generated)
+
+
+def add_offsets(code: str, tensors: Iterable[str]) -> str:
+    """Return code in which every index of a tensor counts from the tensor's offset. Raises ValueError if a `]` is missing."""
+    index = re.compile(rf"(?<![.\w])({'|'.join(tensors)})\s*\[")
+    pieces: list[str] = []
+    at = 0
+    while (found := index.search(code, at)) is not None:
+        end = _closing(code, found.end() - 1)
+        inner = add_offsets(code[found.end() : end], tensors)
+        pieces += [code[at : found.start()], f"{found[1]}[parameters.o_{found[1]} + u32({inner})]"]
+        at = end + 1
+    return "".join([*pieces, code[at:]])
+
+
+def _closing(code: str, opening: int) -> int:
+    """Where the bracket at `opening` is closed. Raises ValueError."""
+    depth = 0
+    for at in range(opening, len(code)):
+        depth += (code[at] in "([") - (code[at] in ")]")
+        if not depth:
+            return at
+    raise ValueError(f"a {code[opening]!r} is never closed")
+
+
+def compile_kernel(
+    runtime: Runtime,
+    kernel: UserKernel,
+    inputs: tuple[InputSpec | None, ...],
+    outputs: tuple[Spec, ...],
+    params: Mapping[str, Any],
+    grid: tuple[int, ...],
+    group: tuple[int, ...],
+) -> Launch | Declined:
+    """Return a launch, or why there is none. See `SupportsUserKernels`; the source states the size of a group."""
+    source = kernel.sources.get("wgsl")
+    if source is None:
+        return Declined(f"{kernel.name} has no source in WGSL")
+    named = dict(zip((*kernel.inputs, *kernel.outputs), (*inputs, *outputs), strict=True))
+    specs = {name: s for name, s in named.items() if isinstance(s, Spec)}
+    halves = runtime.features.float16
+    for name, spec in specs.items():
+        if spec.dtype.name not in _TYPES or (spec.dtype.name == "float16" and not halves):
+            return Declined(f"{name} is {spec.dtype.name}, which is no type of WGSL on this device")
+    try:
+        code = without_comments(source)
+        entry = entry_point(code)
+        text = add_offsets(entry.text, specs)
+    except ValueError as error:
+        raise KernelBuildError(message(kernel.name, str(error), device=runtime.info.name)) from None
+    groups = [ceil_div(n, s) for n, s in zip(grid, (*entry.size, 1, 1), strict=False)]
+    groups += [1] * (3 - len(groups))
+    args: dict[str, Argument] = {}
+    members = [f"o_{name}: u32" for name in specs]
+    for index, (name, given) in enumerate(named.items()):
+        if isinstance(given, Spec):
+            args[name] = Tensor(index)
+        elif given is not None:
+            args[name] = Scalar(index)
+            members.append(f"{name}: {'f32' if given.dtype.kind == 'float' else 'i32'}")
+    used = set(re.findall(r"\bparameters\.(\w+)", code))
+    constants = {k: v for k, v in sizes(specs).items() if k in used and k not in args}
+    constants |= {f"polyhal_{axis}": n for axis, n in zip("xyz", groups, strict=True)}
+    members += [f"{name}: u32" for name in constants]
+    if len(members) > MAX_PARAMETER_WORDS:
+        return Declined(f"{kernel.name} has {len(members)} parameters; this device takes {MAX_PARAMETER_WORDS}")
+    rest = _declarations(specs, kernel.outputs, members, params, runtime.features.immediates > 0) + entry.generated
+
+    def build(access: str) -> Pipeline:
+        start = "enable f16; " if any(s.dtype.name == "float16" for s in specs.values()) else ""
+        full = f"{start}{text}\n{rest.replace('ACCESS', access)}"
+        return runtime.pipelines.compiled(kernel.name, full, "mend the line that the log names")
+
+    return runtime.dispatch(build, {**args, **constants}, runtime.spread(math.prod(groups)))
+
+
+def _declarations(
+    specs: Mapping[str, Spec],
+    outputs: tuple[str, ...],
+    members: Iterable[str],
+    params: Mapping[str, Any],
+    immediates: bool,
+) -> str:
+    """Types, constants, buffers and parameters. ACCESS stands for the access mode of inputs."""
+    types = {name: _TYPES[s.dtype.name] for name, s in specs.items()}
+    lines = [f"alias T = {next(iter(types.values()))};", *(f"alias {name}_t = {t};" for name, t in types.items())]
+    lines += [f"const {name} = {_literal(value)};" for name, value in params.items()]
+    for binding, (name, kind) in enumerate(types.items()):
+        access = "read_write" if name in outputs else "ACCESS"
+        lines.append(f"@group(0) @binding({binding}) var<storage, {access}> {name}: array<{kind}>;")
+    lines.append(f"struct Parameters {{ {', '.join(members)} }}")
+    place = "var<immediate>" if immediates else "@group(1) @binding(0) var<uniform>"
+    return "\n".join([*lines, f"{place} parameters: Parameters;"])
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)
