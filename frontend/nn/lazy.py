@@ -16,6 +16,7 @@ from polyhal.nn.batch_norm import (
     InstanceNorm2d,
     InstanceNorm3d,
 )
+from polyhal.nn.construction import constructed
 from polyhal.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
@@ -40,6 +41,7 @@ class LazyLayer(Module):
         layer: Any = self
         object.__setattr__(layer, "__class__", self.becomes)
         layer.__init__(features, *settings, **{"device": input.device, **keywords})
+        layer.__dict__["_construction"] = constructed(type(layer), (features, *settings), keywords)
         layer.__dict__["_hooks"] = hooks
         layer.train(training)
         return layer.forward(input, *args, **kwargs)

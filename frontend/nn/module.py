@@ -9,6 +9,7 @@ from typing import Any, Self
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.nn.construction import Construction, constructed
 from polyhal.nn.hooks import ForwardHook, HookHandle, Hooks
 from polyhal.nn.parameter import ModuleBuffer, Parameter, relocate
 from polyhal.nn.state import LoadResult, load_state, state_of
@@ -27,6 +28,13 @@ class Module:
     _buffers: dict[str, bool]
     _modules: dict[str, None]
     _hooks: Hooks
+    _construction: Construction
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Note class and arguments, with which a saved model is made again."""
+        self = object.__new__(cls)
+        self.__dict__["_construction"] = constructed(cls, args, kwargs)
+        return self
 
     def __init__(self) -> None:
         # Registries have only names, in order; values are ordinary attributes, so that reading one costs nothing extra.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import numpy as np
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.nn.module import Module
+from polyhal.serialize import models
 from polyhal.serialize.atomic import replacing, sync_folder
 from polyhal.serialize.readers import shards, torch_file
 from polyhal.serialize.readers.archive import Archive
@@ -28,9 +30,10 @@ _STATE_FILE = "state.json"
 _PICKLE_PROTOCOLS = (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
-def save(state: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
-    """Save nested dictionaries and lists of tensors, arrays, numbers, strings and None.
+def save(state: Mapping[str, Any] | Module, path: str | os.PathLike[str]) -> Path:
+    """Save nested dictionaries and lists of tensors, arrays, numbers, strings and None, or a whole model.
 
+    A model is saved as the class and arguments of its layers and their state; `load` makes it again.
     A `path` with a suffix is one safetensors file, a path without one is a folder with `state.json` and a tensor file. Old data
     is replaced only when the new data is complete and on the disk. Tensors that share memory are stored once. Raises TypeError
     for anything else in the state, and OSError.
@@ -38,7 +41,7 @@ def save(state: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     encoder = Encoder()
-    tree = encoder.encode(state)
+    tree = encoder.encode(models.describe(state) if isinstance(state, Module) else state)
     if target.is_dir() or not target.suffix:
         _save_folder(target, tree, encoder)
         return target
@@ -85,8 +88,15 @@ def _number(path: Path) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def load(path: str | os.PathLike[str], device: Device | str | None = None, lazy: bool = False) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    device: Device | str | None = None,
+    lazy: bool = False,
+    classes: Iterable[type] = (),
+) -> Any:
     """Load a state of `save`, with tensors on `device` (the default device if None).
+
+    A whole model is made again of layers of Polyhal and of `classes`, which are your own; their weights are read one by one.
 
     With `lazy`, dictionaries read a tensor from the file at each access. Files from elsewhere are recognized by their content:
     safetensors, also in shards with an index; what PyTorch's `torch.save` writes for state dicts and other data; NumPy's .npz
@@ -96,6 +106,9 @@ def load(path: str | os.PathLike[str], device: Device | str | None = None, lazy:
     source = Path(path)
     target = Device(device)
     tree, file = open_state(source)
+    if models.is_model(tree):
+        state = decode(tree, _Tensors(file, Device("numpy"), keep=False), lazy=True)
+        return models.rebuild(state, target, classes)
     return decode(tree, _Tensors(file, target, keep=not lazy), lazy)
 
 

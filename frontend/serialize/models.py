@@ -1,0 +1,256 @@
+"""Whole models as data: the classes of their layers, the arguments of their constructors, and their state.
+
+A file names classes and never brings code: a name only ever looks up a layer of `polyhal.nn` or `polyhal.models`, or one of the
+classes that the caller passes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from polyhal.creation import zeros
+from polyhal.hal import dispatch
+from polyhal.hal.device import Device
+from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
+from polyhal.nn.construction import Construction, TensorArgument
+from polyhal.nn.container import ModuleDict, ModuleList, Sequential
+from polyhal.nn.module import Module
+from polyhal.nn.parameter import relocate
+from polyhal.random import default_generator
+
+_FORMAT = "polyhal.model"
+_VERSION = 1
+_PACKAGES = ("polyhal.nn", "polyhal.models", "polyhal.nn.functional", "polyhal")
+"""Where classes and functions of Polyhal are looked up."""
+_CONTAINERS: tuple[type[Module], ...] = (Sequential, ModuleList, ModuleDict)
+"""Modules that are made of their current children, because these may be replaced or appended."""
+_FIX = "save model.state_dict() instead and construct the model yourself"
+
+
+def describe(model: Module) -> dict[str, Any]:
+    """The model as a state that `save` takes. Raises TypeError, which names it, for an argument that is not data."""
+    encoder = _ConstructionEncoder()
+    return {
+        _FORMAT: _VERSION,
+        "construction": encoder.module(model, ""),
+        "evaluating": [name for name, module in model.named_modules() if not module.training],
+        "frozen": [name for name, p in model.named_parameters() if not p.requires_grad],
+        "state": model.state_dict(),
+    }
+
+
+def is_model(tree: Any) -> bool:
+    """Whether a saved tree is that of a whole model."""
+    return isinstance(tree, dict) and tree.get(_FORMAT) is not None
+
+
+def rebuild(state: Mapping[str, Any], device: Device, classes: Iterable[type] = ()) -> Module:
+    """Make the model of `describe` again, on `device`. The state may be lazy: weights are read one at a time.
+
+    Raises IncompatibleFileError for a class that is not known, and the errors of constructors and of `load_state_dict`.
+    """
+    if state[_FORMAT] != _VERSION:
+        raise IncompatibleFileError(message("load", f"a model of format {state[_FORMAT]}", expected=f"{_VERSION}"))
+    position = default_generator.get_state()
+    try:
+        with dispatch.default_device(device):
+            model = _ConstructionDecoder(classes).value(_plain(state["construction"]))
+    finally:
+        default_generator.set_state(position)  # initial values were drawn for nothing
+    if not isinstance(model, Module):
+        raise CorruptFileError(message("load", "the file describes no module"))
+    model.to(device)
+    weights = state["state"]
+    for name, x in (*model.named_parameters(), *model.named_buffers()):
+        saved = weights[name].dtype if name in weights and x.dtype.is_floating_point else x.dtype
+        if saved is not x.dtype:
+            relocate(x, None, saved)
+    model.load_state_dict(weights)
+    for name in state["frozen"]:
+        model.get_parameter(name).requires_grad_(False)
+    for name in state["evaluating"]:
+        object.__setattr__(model.get_submodule(name), "training", False)
+    return model
+
+
+def _plain(value: Any) -> Any:
+    """A lazy state as dictionaries."""
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value))
+    return value
+
+
+class _ConstructionEncoder:
+    """Turns constructions into plain data. A module that appears twice refers to its first place."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+
+    def module(self, module: Module, path: str) -> dict[str, Any]:
+        """A module as it is now."""
+        construction = module._construction
+        if type(module) is not construction.of:
+            raise TypeError(
+                message("save", f"{path or 'the model'} became a {type(module).__name__} after it was made", fix=_FIX)
+            )
+        if construction.of not in _CONTAINERS:
+            return self._construction(construction, path)
+        known = self._numbers.get(id(construction))
+        if known is not None:
+            return {"kind": "again", "number": known}
+        self._numbers[id(construction)] = number = len(self._numbers)
+        children = [[name, self.module(child, f"{path}.{name}")] for name, child in _children(module)]
+        return {"kind": "container", "class": _name(construction.of), "number": number, "children": children}
+
+    def _construction(self, construction: Construction, path: str) -> dict[str, Any]:
+        known = self._numbers.get(id(construction))
+        if known is not None:
+            return {"kind": "again", "number": known}
+        self._numbers[id(construction)] = number = len(self._numbers)
+        where = f"{path}: {construction.of.__name__}" if path else construction.of.__name__
+        return {
+            "kind": "module",
+            "class": _name(construction.of),
+            "number": number,
+            "args": [self._value(v, f"{where}, argument {i + 1}") for i, v in enumerate(construction.args)],
+            "kwargs": [[k, self._value(v, f"{where}, argument {k!r}")] for k, v in construction.kwargs.items()],
+        }
+
+    def _value(self, value: Any, where: str) -> Any:
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, Construction):
+            return self._construction(value, where)
+        if isinstance(value, (list, tuple)):
+            return {"kind": type(value).__name__, "items": [self._value(v, where) for v in value]}
+        if isinstance(value, Mapping):
+            return {"kind": "dict", "items": [[k, self._value(v, where)] for k, v in value.items()]}
+        if isinstance(value, TensorArgument):
+            return {"kind": "tensor", "shape": list(value.shape), "dtype": value.dtype.name}
+        if isinstance(value, DType):
+            return {"kind": "dtype", "name": value.name}
+        if isinstance(value, Device):
+            return {"kind": "device"}
+        if is_dataclass(value) and not isinstance(value, type) and _public(type(value)):
+            entries = [[f.name, self._value(getattr(value, f.name), where)] for f in fields(value) if f.init]
+            return {"kind": "data", "class": _name(type(value)), "items": entries}
+        if (isinstance(value, type) or callable(value)) and _public(value):
+            return {"kind": "name", "class": _name(value)}
+        raise TypeError(
+            message("save", f"{where}, is a {getattr(value, 'kind', type(value).__name__)}", expected="data", fix=_FIX)
+        )
+
+
+def _children(module: Module) -> list[tuple[str, Module]]:
+    children = [(name, module.__dict__[name]) for name in module._modules]
+    return [(name, child) for name, child in children if child is not None]
+
+
+def _public(value: Any) -> str | None:
+    """The name of a class or function of Polyhal, if it has a public one."""
+    name = getattr(value, "__name__", None)
+    for package in _PACKAGES:
+        if name is not None and getattr(importlib.import_module(package), name, None) is value:
+            return f"{package}.{name}"
+    return None
+
+
+def _name(cls: Any) -> str:
+    return _public(cls) or f"{cls.__module__}:{cls.__qualname__}"
+
+
+class _ConstructionDecoder:
+    """Makes modules of plain data."""
+
+    def __init__(self, classes: Iterable[type]) -> None:
+        self._classes = {cls.__qualname__: cls for cls in classes}
+        self._made: dict[int, Module] = {}
+
+    def value(self, data: Any) -> Any:
+        """What the data stands for. Raises CorruptFileError and IncompatibleFileError."""
+        if not isinstance(data, dict):
+            return data
+        try:
+            return self._of_kind(data)
+        except (KeyError, IndexError) as error:
+            raise CorruptFileError(message("load", f"the description of the model is damaged: {error!r}")) from error
+
+    def _of_kind(self, data: dict[str, Any]) -> Any:
+        kind = data["kind"]
+        if kind == "again":
+            return self._made[data["number"]]
+        if kind == "module":
+            module = self._class(data["class"], Module)(
+                *map(self.value, data["args"]), **{k: self.value(v) for k, v in data["kwargs"]}
+            )
+            self._made[data["number"]] = module
+            return module
+        if kind == "container":
+            children = {name: self.value(child) for name, child in data["children"]}
+            container = self._class(data["class"], Module)
+            if container not in _CONTAINERS:
+                raise CorruptFileError(message("load", f"{data['class']} is no container"))
+            made = container(list(children.values()) if container is ModuleList else children)
+            self._made[data["number"]] = made
+            return made
+        if kind in ("list", "tuple"):
+            items = [self.value(v) for v in data["items"]]
+            return items if kind == "list" else tuple(items)
+        if kind == "dict":
+            return {k: self.value(v) for k, v in data["items"]}
+        if kind == "tensor":
+            return zeros(tuple(data["shape"]), dtype=as_dtype(data["dtype"]))
+        if kind == "dtype":
+            return as_dtype(data["name"])
+        if kind == "device":
+            return None
+        if kind == "data":
+            return self._class(data["class"], object)(**{k: self.value(v) for k, v in data["items"]})
+        if kind == "name":
+            return _lookup(data["class"])
+        raise CorruptFileError(message("load", f"the description of the model has an unknown kind {kind!r}"))
+
+    def _class(self, name: str, base: type) -> Any:
+        """The class of that name: one of Polyhal, or one that the caller passed."""
+        if ":" in name:
+            short = name.partition(":")[2]
+            found = self._classes.get(short)
+            if found is None:
+                raise IncompatibleFileError(
+                    message(
+                        "load",
+                        f"the model needs the class {short}, of {name.partition(':')[0]}",
+                        expected="a class of Polyhal or one that you pass",
+                        fix=f"call load(path, classes=[{short.rpartition('.')[2]}])",
+                    )
+                )
+        else:
+            found = _lookup(name)
+        if not isinstance(found, type) or not (issubclass(found, base) and (base is Module or is_dataclass(found))):
+            raise CorruptFileError(message("load", f"{name} is no class that models are made of"))
+        return found
+
+
+def _lookup(name: str) -> Any:
+    """A class or function of Polyhal by its public name. Raises IncompatibleFileError."""
+    package, _, short = name.rpartition(".")
+    value = getattr(importlib.import_module(package), short, None) if package in _PACKAGES else None
+    origin = getattr(value, "__module__", "") or ""
+    if value is None or short.startswith("_") or not callable(value) or not origin.startswith("polyhal"):
+        raise IncompatibleFileError(
+            message("load", f"the model needs {name}", expected="a name of polyhal.nn or polyhal.models")
+        )
+    return value
+
+
+__all__ = ["describe", "is_model", "rebuild"]
