@@ -5,19 +5,27 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from polyhal.data.dataset import Dataset, collate, read_batch, read_lazily
+from polyhal.data.combining import IterableDataset
+from polyhal.data.dataset import Dataset, collate
+from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
+from polyhal.data.samplers import BatchSampler
 from polyhal.data.transfer import BatchSlot, UploadSlot, slot_factory
+from polyhal.data.workers import LoaderWorkers
 from polyhal.hal.device import Device
 from polyhal.hal.errors import IncompatibleFileError, message
 from polyhal.random import Generator, default_generator
 
-Collate = Callable[[list[Any]], Any]
+Collate = Callable[[Any], Any]
+_UNKNOWN = sys.maxsize
+"""The number of batches of a stream."""
 
 
 class DataLoader:
@@ -27,30 +35,68 @@ class DataLoader:
     background thread prefetches `prefetch` batches and copies them to devices that can overlap copies with computation; with
     0, batches are read on demand. `state_dict` has the position, so that training resumes with the next batch.
 
-    `collate_fn` makes a batch of a list of samples; by default they are stacked.
+    `sampler` gives the order of samples instead, `batch_sampler` whole batches of indices. `collate_fn` makes a batch of a list
+    of samples; by default they are stacked. With `batch_size` None there are no batches: `collate_fn` gets single samples.
+
+    `num_workers` processes read batches, `prefetch_factor` ahead each. They are spawned, so that dataset and functions must be
+    at the top of a module, and a script must start under `if __name__ == "__main__":`. `worker_init_fn(id)` runs in each;
+    `persistent_workers` keeps them between epochs; `timeout` is in seconds. `pin_memory` is accepted and has no effect: the
+    loader uses page-locked memory where it helps. Raises ValueError for arguments that exclude each other.
     """
 
     def __init__(
         self,
-        dataset: Dataset,
-        batch_size: int = 1,
-        shuffle: bool = False,
-        drop_last: bool = False,
+        dataset: Dataset | IterableDataset,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
         collate_fn: Collate | None = None,
-        seed: int | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
         generator: Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        seed: int | None = None,
         device: Device | str | None = None,
         prefetch: int = 2,
     ) -> None:
-        if batch_size < 1:
+        streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
+        if batch_size is not None and batch_size < 1:
             raise ValueError(message("DataLoader", f"batch_size is {batch_size}", expected="1 or more"))
-        if prefetch < 0:
-            raise ValueError(message("DataLoader", f"prefetch is {prefetch}", expected="0 or more"))
-        self.dataset = dataset
-        self.batch_size = batch_size
-        self.shuffle = shuffle
+        if prefetch < 0 or num_workers < 0 or timeout < 0 or (prefetch_factor is not None and prefetch_factor < 1):
+            raise ValueError(
+                message(
+                    "DataLoader",
+                    f"prefetch is {prefetch}, num_workers {num_workers}, timeout {timeout}, prefetch_factor {prefetch_factor}",
+                    expected="nothing below 0, and a prefetch_factor of 1 or more",
+                )
+            )
+        if not num_workers and (prefetch_factor is not None or persistent_workers or timeout):
+            raise ValueError(
+                message(
+                    "DataLoader", "prefetch_factor, persistent_workers and timeout need workers", fix="pass num_workers"
+                )
+            )
+        _check_order(streams, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        self.dataset: Any = dataset
+        self.batch_size = None if batch_sampler is not None else batch_size
+        self.shuffle = bool(shuffle)
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
         self.drop_last = drop_last
         self.collate_fn = collate_fn
+        self.num_workers = num_workers
+        self.prefetch_factor = prefetch_factor or 2
+        self.persistent_workers = persistent_workers
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
         self.device = Device(device)
         self.prefetch = prefetch
         if seed is None:
@@ -62,16 +108,23 @@ class DataLoader:
         self.position = 0
         """Batches of this epoch that were delivered."""
         self._started = False
+        self._streams = streams
+        self._pool: LoaderWorkers | None = None
         self._idle: tuple[Device, list[BatchSlot]] = (self.device, [])
         """The slots of the last epoch, and their device: page-locked memory is expensive to allocate."""
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
-        full, rest = divmod(len(self.dataset), self.batch_size)
+        """The number of batches in an epoch. Raises TypeError for streams and samplers without a length."""
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)  # type: ignore[arg-type]
+        samples = len(self.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
+        if self.batch_size is None:
+            return samples
+        full, rest = divmod(samples, self.batch_size)
         return full + (1 if rest and not self.drop_last else 0)
 
     def order(self, epoch: int) -> np.ndarray:
-        """The sample indices of an epoch, in order."""
+        """The sample indices of an epoch, in order; a sampler decides on its own."""
         n = len(self.dataset)
         if not self.shuffle:
             return np.arange(n)
@@ -88,9 +141,9 @@ class DataLoader:
         return self._batches()
 
     def _batches(self) -> Iterator[Any]:
-        order, size = self.order(self.epoch), self.batch_size
-        pending = [order[i * size : (i + 1) * size] for i in range(self.position, len(self))]
-        produce = _Prefetched(self, pending) if self.prefetch and pending else _Direct(self, pending)
+        pending, count = self._requests()
+        threaded = self.prefetch and count
+        produce = _Prefetched(self, pending, count) if threaded else _Direct(self, pending)
         try:
             for batch in produce:
                 self.position += 1
@@ -99,11 +152,79 @@ class DataLoader:
         finally:
             produce.close()
 
-    def read(self, indices: np.ndarray, *, gathers: bool = False) -> Any:
-        """Read and collate samples on the host; with `gathers`, arrays may be `LazyRows` that are not read yet."""
-        if self.collate_fn is None:
-            return (read_lazily if gathers else read_batch)(self.dataset, indices)
-        return _to_arrays(self.collate_fn([self.dataset[int(i)] for i in indices]))
+    def _requests(self) -> tuple[Iterable[BatchRequest], int]:
+        """What is left to read of this epoch, and how much that is at most."""
+        batches: Iterable[Any]
+        if self._streams:
+            # Streams cannot skip: batches before the position are read, and not delivered.
+            return (self._request(i, None) for i in range(_UNKNOWN)), _UNKNOWN
+        if self.batch_sampler is not None:
+            batches = self.batch_sampler
+        elif self.sampler is not None:
+            batches = (
+                self.sampler if self.batch_size is None else BatchSampler(self.sampler, self.batch_size, self.drop_last)
+            )
+        else:
+            order, size = self.order(self.epoch), self.batch_size
+            batches = order.tolist() if size is None else (order[i * size : (i + 1) * size] for i in range(len(self)))
+        if self.sampler is not None or self.batch_sampler is not None:
+            batches = _drawn(batches)
+        left = islice(enumerate(batches), self.position, None)
+        requests: Iterable[BatchRequest] = (self._request(i, indices) for i, indices in left)
+        try:
+            count = max(len(self) - self.position, 0)
+        except TypeError:
+            count = _UNKNOWN
+        return requests, count
+
+    def _request(self, number: int, indices: Any) -> BatchRequest:
+        return BatchRequest(number, indices, (self.seed, self.epoch, number))
+
+    def host_batches(self, pending: Iterable[BatchRequest], gathers: bool) -> Iterator[Any]:
+        """Yield collated batches on the host; with `gathers`, arrays may be `LazyRows` that are not read yet."""
+        batches = self._from_workers(pending) if self.num_workers else self._from_here(pending, gathers)
+        return islice(batches, self.position, None) if self._streams else batches
+
+    def _from_here(self, pending: Iterable[BatchRequest], gathers: bool) -> Iterator[Any]:
+        reader = self._reader()
+        for request in pending:
+            try:
+                batch = reader.read(request, gathers)
+            except StreamEnd:
+                return
+            yield batch
+
+    def _from_workers(self, pending: Iterable[BatchRequest]) -> Iterator[Any]:
+        seed = (self.seed + self.epoch * 0x9E3779B97F4A7C15) % 2**63
+        pool = self._pool
+        if pool is None:
+            pool = LoaderWorkers(
+                self.num_workers, self._reader(), self.worker_init_fn, seed, self.timeout, self.prefetch_factor,
+                self.multiprocessing_context,
+            )  # fmt: skip
+            self._pool = pool
+            weakref.finalize(self, pool.close)
+        return pool.batches(pending, seed)
+
+    def _reader(self) -> BatchReader:
+        single = self.batch_size is None and self.batch_sampler is None
+        size = None if single else self.batch_size or 1
+        return BatchReader(self.dataset, size, self.collate_fn, self.drop_last, self._streams)
+
+    def read(self, indices: Any) -> Any:
+        """Read and collate samples on the host, in this process."""
+        return self._reader().read(BatchRequest(0, indices, (self.seed, self.epoch, 0)))
+
+    def stop_reading(self) -> None:
+        """Let workers that are being waited for be given up."""
+        if self._pool is not None:
+            self._pool.stopping = True
+
+    def end_reading(self) -> None:
+        """End worker processes after an epoch, unless they are to persist."""
+        if self._pool is not None and not self.persistent_workers:
+            self._pool.close()
+            self._pool = None
 
     def take_slots(self, batches: int) -> list[BatchSlot]:
         """The slots for an epoch of that many batches."""
@@ -139,40 +260,60 @@ class DataLoader:
 
     def _identity(self) -> dict[str, Any]:
         return {
-            "samples": len(self.dataset),
+            "samples": None if self._streams else len(self.dataset),
             "batch_size": self.batch_size,
             "shuffle": self.shuffle,
             "drop_last": self.drop_last,
         }
 
 
-def _to_arrays(batch: Any) -> Any:
-    """The result of a user's collate function with tensors as arrays."""
-    if isinstance(batch, dict):
-        return {k: _to_arrays(v) for k, v in batch.items()}
-    if isinstance(batch, tuple):
-        parts = [_to_arrays(v) for v in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
-    if hasattr(batch, "__array__"):
-        return np.asarray(batch)
-    return batch
+def _drawn(batches: Iterable[Any]) -> Iterable[Any]:
+    """Draw from a sampler of known length now, before the program draws other random numbers; from others on demand."""
+    return (
+        list(batches)
+        if hasattr(batches, "__len__") and hasattr(getattr(batches, "sampler", ()), "__len__")
+        else batches
+    )
+
+
+def _check_order(
+    streams: bool,
+    batch_size: int | None,
+    shuffle: bool | None,
+    sampler: object,
+    batch_sampler: object,
+    drop_last: bool,
+) -> None:
+    """Refuse arguments that exclude each other. Raises ValueError."""
+    problem = ""
+    if streams and (shuffle or sampler is not None or batch_sampler is not None):
+        problem = "a stream has its own order, and takes no shuffle, sampler or batch_sampler"
+    elif sampler is not None and shuffle:
+        problem = "sampler and shuffle exclude each other"
+    elif batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+        problem = "batch_sampler excludes batch_size, shuffle, sampler and drop_last"
+    elif batch_size is None and drop_last:
+        problem = "drop_last needs batches, and batch_size is None"
+    if problem:
+        raise ValueError(message("DataLoader", problem, fix="pass one of them"))
 
 
 class _Direct:
     """Reads each batch on demand."""
 
-    def __init__(self, loader: DataLoader, pending: list[np.ndarray]) -> None:
+    def __init__(self, loader: DataLoader, pending: Iterable[BatchRequest]) -> None:
         self._loader = loader
         self._pending = pending
         self._slot = UploadSlot(loader.device)
 
     def __iter__(self) -> Iterator[Any]:
-        for indices in self._pending:
-            self._slot.load(self._loader.read(indices))
+        for batch in self._loader.host_batches(self._pending, False):
+            self._slot.load(batch)
             yield self._slot.deliver()
 
     def close(self) -> None:
-        """Nothing is running."""
+        """End the workers."""
+        self._loader.end_reading()
 
 
 class _Prefetched:
@@ -182,15 +323,15 @@ class _Prefetched:
     the program is done with the batch.
     """
 
-    def __init__(self, loader: DataLoader, pending: list[np.ndarray]) -> None:
+    def __init__(self, loader: DataLoader, pending: Iterable[BatchRequest], count: int) -> None:
         self._loader = loader
         self._pending = pending
         self._free: queue.SimpleQueue[BatchSlot | None] = queue.SimpleQueue()
-        self._ready: queue.SimpleQueue[BatchSlot | BaseException] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[BatchSlot | BaseException | None] = queue.SimpleQueue()
         self._delivered: deque[BatchSlot] = deque()
         self._closed = False
         self._device = loader.device
-        self._slots = loader.take_slots(len(pending))
+        self._slots = loader.take_slots(count)
         for slot in self._slots:
             self._free.put(slot)
         self._thread = threading.Thread(target=self._work, name="polyhal-data", daemon=True)
@@ -198,20 +339,23 @@ class _Prefetched:
 
     def _work(self) -> None:
         try:
-            for indices in self._pending:
+            for batch in self._loader.host_batches(self._pending, self._slots[0].gathers):
                 slot = self._free.get()
                 if slot is None:
                     return
-                slot.load(self._loader.read(indices, gathers=slot.gathers))
+                slot.load(batch)
                 self._ready.put(slot)
+            self._ready.put(None)
         except BaseException as error:  # the consumer raises it
             self._ready.put(error)
 
     def __iter__(self) -> Iterator[Any]:
         retained = self._slots[0].retained
-        for _ in self._pending:
+        while True:
             self._release(max(retained - 1, 0))
             slot = self._ready.get()
+            if slot is None:
+                return
             if isinstance(slot, BaseException):
                 raise slot
             batch = slot.deliver()
@@ -234,11 +378,13 @@ class _Prefetched:
         while not self._free.empty():
             self._free.get_nowait()
         self._free.put(None)
+        self._loader.stop_reading()
         if not sys.is_finalizing():  # the interpreter has stopped daemon threads by then, and joining would hang
             self._thread.join()
             for slot in self._slots:
                 slot.wait()
             self._loader.give_slots(self._device, self._slots)
+            self._loader.end_reading()
 
 
 __all__ = ["DataLoader", "collate"]

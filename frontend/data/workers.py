@@ -1,0 +1,303 @@
+"""Worker processes of a loader, which read batches on the host and never touch a device.
+
+Processes are spawned, because a forked one would inherit open devices and locks. Batches come back as pickles whose arrays
+follow as buffers of their own, without a copy on the side of the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import pickle
+import queue
+import random
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing import connection
+from typing import Any
+
+import numpy as np
+
+from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
+from polyhal.hal.errors import message
+
+_POLL = 0.2
+"""Seconds after which a waiting process looks whether it should end."""
+_END = "end"
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """Which worker a dataset is read by."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+class _ThisProcess:
+    """What this process is."""
+
+    worker: WorkerInfo | None = None
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Return number, count, seed and dataset of the worker that this process is; None in the main process."""
+    return _ThisProcess.worker
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """Announces an epoch to a worker."""
+
+    number: int
+    seed: int
+
+
+def run_worker(
+    worker: int, count: int, reader: BatchReader, init: Callable[[int], Any] | None, seed: int, tasks: Any, results: Any
+) -> None:
+    """Read what `tasks` asks for until it says None or the main process is gone."""
+    from polyhal.hal import dispatch
+    from polyhal.hal.device import Device
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers
+    parent = multiprocessing.parent_process()
+    with dispatch.default_device(Device("numpy")), contextlib.suppress(BrokenPipeError):
+        failure = _started(worker, count, reader, init, seed)
+        epoch = -1
+        while True:
+            try:
+                task = tasks.get(timeout=5)
+            except queue.Empty:
+                if parent is not None and not parent.is_alive():
+                    return
+                continue
+            if task is None:
+                return
+            if isinstance(task, _Epoch):
+                epoch = task.number
+                _seed(worker, count, reader, task.seed)
+                reader.restart()
+                continue
+            _send(results, epoch, task.number, *(failure or _read(worker, reader, task)))
+
+
+def _started(worker: int, count: int, reader: BatchReader, init: Any, seed: int) -> tuple[str, Any] | None:
+    """Call the user's function. Its error is reported in place of batches."""
+    _seed(worker, count, reader, seed)
+    try:
+        if init is not None:
+            init(worker)
+    except Exception as error:
+        return "error", _report(worker, error)
+    return None
+
+
+def _seed(worker: int, count: int, reader: BatchReader, base: int) -> None:
+    from polyhal.random import manual_seed
+
+    seed = (base + worker) % 2**63
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    manual_seed(seed)
+    _ThisProcess.worker = WorkerInfo(worker, count, seed, reader.dataset)
+
+
+def _read(worker: int, reader: BatchReader, request: BatchRequest) -> tuple[str, Any]:
+    try:
+        return "batch", reader.read(request)
+    except StreamEnd:
+        return _END, None
+    except Exception as error:
+        return "error", _report(worker, error)
+
+
+def _report(worker: int, error: Exception) -> tuple[bytes | None, str]:
+    """The class of an error, if it can be sent, and its text with the traceback."""
+    text = (
+        f"{type(error).__name__} in worker process {worker} of a DataLoader; its traceback:\n{traceback.format_exc()}"
+    )
+    try:
+        return pickle.dumps(type(error)), text
+    except Exception:
+        return None, text
+
+
+def _send(results: Any, epoch: int, number: int, kind: str, content: Any) -> None:
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        head = pickle.dumps((epoch, number, kind, content), 5, buffer_callback=buffers.append)
+    except Exception as error:
+        buffers = []
+        head = pickle.dumps((epoch, number, "error", (pickle.dumps(TypeError), f"a batch cannot be sent: {error}")), 5)
+    views = [b.raw() for b in buffers]
+    results.send((head, [v.nbytes for v in views]))
+    for view in views:
+        if view.nbytes:
+            results.send_bytes(view)
+
+
+def _receive(results: Any) -> tuple[int, int, str, Any]:
+    head, sizes = results.recv()
+    buffers = [bytearray(n) for n in sizes]
+    for buffer in buffers:
+        if buffer:
+            results.recv_bytes_into(buffer)
+    received: tuple[int, int, str, Any] = pickle.loads(head, buffers=buffers)
+    return received
+
+
+class LoaderWorkers:
+    """Worker processes, each with its own queue of tasks and its own pipe of results."""
+
+    def __init__(
+        self,
+        count: int,
+        reader: BatchReader,
+        init: Callable[[int], Any] | None,
+        seed: int,
+        timeout: float,
+        prefetch_factor: int,
+        context: Any = None,
+    ) -> None:
+        """Start the processes. Raises TypeError if the dataset or a function cannot be sent to them."""
+        spawning: Any = multiprocessing.get_context(context or "spawn") if isinstance(context, str | None) else context
+        self._timeout = timeout
+        self._outstanding = count * prefetch_factor
+        self._epoch = 0
+        self.stopping = False
+        self._tasks = [spawning.Queue() for _ in range(count)]
+        pipes = [spawning.Pipe(duplex=False) for _ in range(count)]
+        self._results = [receiver for receiver, _ in pipes]
+        self._processes = [
+            spawning.Process(
+                target=run_worker,
+                args=(i, count, reader, init, seed, self._tasks[i], pipes[i][1]),
+                name=f"polyhal-data-{i}",
+                daemon=True,
+            )
+            for i in range(count)
+        ]
+        try:
+            for process, (_, sender) in zip(self._processes, pipes, strict=True):
+                process.start()
+                sender.close()  # so that the death of the worker ends the pipe
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            self.close()
+            raise TypeError(
+                message(
+                    "DataLoader",
+                    f"workers cannot be given the dataset or its functions: {error}",
+                    expected="classes and functions at the top of a module",
+                    fix="pass num_workers=0 to read in this process",
+                )
+            ) from error
+
+    def batches(self, requests: Iterable[BatchRequest], seed: int) -> Iterator[Any]:
+        """Yield batches in the order of the requests. Raises what a worker raised, with its traceback in the text."""
+        self._epoch += 1
+        self.stopping = False
+        for tasks in self._tasks:
+            tasks.put(_Epoch(self._epoch, seed))
+        source, waiting, ready = iter(requests), 0, {}
+        alive, sent, expected = list(range(len(self._tasks))), 0, 0
+        turn = 0
+        owner: dict[int, int] = {}
+        exhausted = False
+        while True:
+            while not exhausted and alive and waiting < self._outstanding:
+                request = next(source, None)
+                if request is None:
+                    exhausted = True
+                    break
+                worker = alive[turn % len(alive)]
+                turn += 1
+                owner[sent] = worker
+                self._tasks[worker].put(BatchRequest(sent, request.indices, request.seed))
+                sent, waiting = sent + 1, waiting + 1
+            if expected == sent:
+                return
+            while expected not in ready:
+                number, result = self._next(owner[expected])
+                ready[number] = result
+            kind, content = ready.pop(expected)
+            worker = owner.pop(expected)
+            expected, waiting = expected + 1, waiting - 1
+            if kind == "error":
+                _raise(content)
+            if kind == _END:
+                if worker in alive:
+                    turn = alive.index(worker)
+                    alive.remove(worker)
+                continue
+            yield content
+
+    def _next(self, worker: int) -> tuple[int, tuple[str, Any]]:
+        """The next result of a worker in this epoch."""
+        started = time.monotonic()
+        while True:
+            if connection.wait([self._results[worker]], _POLL):
+                try:
+                    epoch, number, kind, content = _receive(self._results[worker])
+                except (EOFError, OSError) as error:
+                    raise self._died(worker) from error
+                if epoch == self._epoch:
+                    return number, (kind, content)
+            if self.stopping:
+                raise _PoolStopped
+            if self._timeout and time.monotonic() - started > self._timeout:
+                raise TimeoutError(
+                    message(
+                        "DataLoader", f"worker {worker} gave no batch in {self._timeout} seconds", fix="raise timeout"
+                    )
+                )
+
+    def _died(self, worker: int) -> RuntimeError:
+        process = self._processes[worker]
+        process.join(1)
+        return RuntimeError(
+            message(
+                "DataLoader",
+                f"worker process {worker} ended with code {process.exitcode}",
+                fix="a script that uses workers must start under `if __name__ == '__main__':`; or pass num_workers=0",
+            )
+        )
+
+    def close(self) -> None:
+        """End the processes."""
+        self.stopping = True
+        for tasks in self._tasks:
+            with contextlib.suppress(ValueError, OSError):
+                tasks.put(None)
+        for results in self._results:
+            results.close()  # a worker that waits to send meets an error and ends
+        for process in self._processes:
+            if process.pid is None:
+                continue
+            process.join(2)
+            if process.is_alive():
+                process.terminate()
+                process.join()
+        for tasks in self._tasks:
+            tasks.close()
+            tasks.cancel_join_thread()
+
+
+class _PoolStopped(Exception):  # noqa: N818  nobody sees it
+    """The epoch was abandoned."""
+
+
+def _raise(report: tuple[bytes | None, str]) -> None:
+    """Raise a worker's error, of its own class if that takes a text."""
+    pickled, text = report
+    error: Exception = RuntimeError(text)
+    if pickled is not None:
+        with contextlib.suppress(Exception):
+            made = pickle.loads(pickled)(text)
+            error = made if isinstance(made, Exception) and not isinstance(made, StopIteration) else error
+    raise error
