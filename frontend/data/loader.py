@@ -110,6 +110,7 @@ class DataLoader:
         self._started = False
         self._streams = streams
         self._pool: LoaderWorkers | None = None
+        self._end_pool: Callable[[], Any] | None = None
         self._idle: tuple[Device, list[BatchSlot]] = (self.device, [])
         """The slots of the last epoch, and their device: page-locked memory is expensive to allocate."""
 
@@ -203,7 +204,7 @@ class DataLoader:
                 self.multiprocessing_context,
             )  # fmt: skip
             self._pool = pool
-            weakref.finalize(self, pool.close)
+            self._end_pool = weakref.finalize(self, pool.close)
         return pool.batches(pending, seed)
 
     def _reader(self) -> BatchReader:
@@ -223,8 +224,9 @@ class DataLoader:
     def end_reading(self) -> None:
         """End worker processes after an epoch, unless they are to persist."""
         if self._pool is not None and not self.persistent_workers:
-            self._pool.close()
             self._pool = None
+            if self._end_pool is not None:
+                self._end_pool()
 
     def take_slots(self, batches: int) -> list[BatchSlot]:
         """The slots for an epoch of that many batches."""
