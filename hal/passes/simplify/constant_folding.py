@@ -53,7 +53,7 @@ class _Folding:
         self._literals: dict[int, bool | int | float | None] = {}
         first = graph.inputs - len(graph.constants)
         for i, constant in enumerate(graph.constants, first):
-            self._arrays[i] = dispatch.Array(constant.device, constant.buffer, constant.ref)
+            self._arrays[i] = dispatch.frontend.wrap(constant.device, constant.buffer, constant.ref)
         for node in graph.nodes:
             if self._is_foldable(node):
                 self._foldable.update(node.outputs)
