@@ -87,7 +87,7 @@ from polyhal import einops_backend  # isort: skip
 einops_backend.install()
 
 if TYPE_CHECKING:
-    from polyhal import amp, data, func, linalg, models, nn, optim, signal, special, text, utils
+    from polyhal import amp, data, distributions, func, linalg, models, nn, optim, signal, special, text, utils
     from polyhal.dtype_queries import (
         asarray,
         broadcast_shapes,
@@ -103,7 +103,6 @@ if TYPE_CHECKING:
         result_type,
         set_default_dtype,
     )
-    from polyhal import amp, data, distributions, func, linalg, models, nn, optim, special, text, utils
     from polyhal.func import vmap
     from polyhal.graphs import draw_graph, load_graph, save_graph
     from polyhal.hal.diagnostics.profiler import profile
@@ -174,7 +173,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("amp", "data", "distributions", "func", "linalg", "models", "nn", "optim", "signal", "special", "text", "utils")
+_PACKAGES = (
+    "amp",
+    "data",
+    "distributions",
+    "func",
+    "linalg",
+    "models",
+    "nn",
+    "optim",
+    "signal",
+    "special",
+    "text",
+    "utils",
+)
 _LATER = {
     "Fit": "steps.fit",
     "adaptive_avg_pool1d": "nn.functional",
@@ -297,14 +309,14 @@ __all__ = [
     "arange",
     "are_deterministic_algorithms_enabled",
     "as_tensor",
+    "asarray",
     "avg_pool1d",
+    "bartlett_window",
     "batch_norm",
     "bernoulli",
     "bfloat16",
     "bilinear",
     "binary_cross_entropy_with_logits",
-    "asarray",
-    "bartlett_window",
     "binomial",
     "blackman_window",
     "bool_",
@@ -349,13 +361,13 @@ __all__ = [
     "get_rng_state",
     "grad",
     "group_norm",
+    "hamming_window",
+    "hann_window",
     "hinge_embedding_loss",
     "iinfo",
     "inference_mode",
-    "instance_norm",
-    "hamming_window",
-    "hann_window",
     "initial_seed",
+    "instance_norm",
     "int8",
     "int16",
     "int32",
@@ -367,10 +379,10 @@ __all__ = [
     "is_nonzero",
     "is_signed",
     "jit",
+    "kaiser_window",
     "kernel",
     "kl_div",
     "layer_norm",
-    "kaiser_window",
     "linalg",
     "linspace",
     "load",
@@ -394,8 +406,8 @@ __all__ = [
     "pca_lowrank",
     "pixel_shuffle",
     "pixel_unshuffle",
-    "poisson_nll_loss",
     "poisson",
+    "poisson_nll_loss",
     "profile",
     "promote_types",
     "rand",
@@ -407,17 +419,17 @@ __all__ = [
     "random",
     "randperm",
     "relu_",
+    "result_type",
     "rms_norm",
     "rrelu",
     "rrelu_",
-    "result_type",
     "runtime_scalar",
     "save",
     "save_checkpoint",
     "save_graph",
     "scalar_tensor",
-    "selu_",
     "seed",
+    "selu_",
     "set_default_dtype",
     "set_float32_matmul_precision",
     "set_grad_enabled",
