@@ -1083,7 +1083,7 @@ def unique_consecutive(x: Any, return_inverse: bool = ..., return_counts: bool =
     """`x`, flat or along `dim`, with one of each run of equal elements or slices; see `unique` for the other results."""
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
-    """The numbers along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
+    """The numbers (int64) along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
 
 def unsqueeze(x: Any, axis: int, *, dim: Any = ...) -> Tensor:
     """The tensor with a new axis of length 1 at position `axis`. A view."""

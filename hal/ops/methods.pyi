@@ -718,7 +718,7 @@ class Methods:
     def unique_consecutive(self, return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...) -> Self:
         """`x`, flat or along `dim`, with one of each run of equal elements or slices; see `unique` for the other results."""
     def unravel_index(self, shape: Any) -> tuple[Self, ...]:
-        """The numbers along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
+        """The numbers (int64) along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`."""
     def unsqueeze(self, axis: int, *, dim: Any = ...) -> Self:
         """The tensor with a new axis of length 1 at position `axis`. A view."""
     def vander(self, N: int | None = ..., increasing: bool = ...) -> Self:

@@ -110,3 +110,9 @@ def test_segments_reduce_as_in_pytorch(device: ph.Device, reduce: str, initial: 
     for keywords in ({"lengths": counts}, {"offsets": bounds}):
         ours = ph.segment_reduce(x, reduce, axis=1, initial=initial, **keywords)
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5)
+
+
+def test_positions_of_a_narrow_dtype_are_unraveled_in_64_bits() -> None:
+    rows, columns = ph.unravel_index(ph.tensor(np.array([7, 255], np.uint8), device="numpy"), (2, 300))
+    assert (rows.tolist(), columns.tolist()) == ([0, 0], [7, 255])
+    assert rows.dtype is ph.int64

@@ -94,13 +94,14 @@ def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
 
 @composite()
 def unravel_index(indices: Any, shape: int | Sequence[int]) -> tuple[Any, ...]:
-    """The numbers along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`.
+    """The numbers (int64) along each axis of `shape` of elements at row-major positions. Compare `torch.unravel_index`.
 
     Raises TypeError for indices that are not integers.
     """
     if not indices.dtype.is_integral:
         raise TypeError(message("unravel_index", f"the indices are {indices.dtype.name}", expected="integers"))
-    return tuple(coordinates(indices, (shape,) if isinstance(shape, int) else tuple(shape)))
+    positions = indices if indices.dtype is dtypes.int64 else indices.cast(dtype=dtypes.int64)
+    return tuple(coordinates(positions, (shape,) if isinstance(shape, int) else tuple(shape)))
 
 
 def _mask_of(op: str, mask: Any) -> Any:
