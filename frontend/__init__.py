@@ -36,6 +36,7 @@ from polyhal.hal.settings.precision import (
     get_float32_matmul_precision,
     set_float32_matmul_precision,
 )
+from polyhal.later import LATER
 from polyhal.tensor import Tensor, as_tensor
 
 from polyhal import binding  # isort: skip  # noqa: F401
@@ -187,88 +188,6 @@ _PACKAGES = (
     "text",
     "utils",
 )
-_LATER = {
-    "Fit": "steps.fit",
-    "adaptive_avg_pool1d": "nn.functional",
-    "adaptive_max_pool1d": "nn.functional.positional",
-    "alpha_dropout": "nn.functional.positional",
-    "asarray": "dtype_queries",
-    "avg_pool1d": "nn.functional",
-    "bartlett_window": "signal.windows",
-    "batch_norm": "nn.functional.positional",
-    "bilinear": "nn.functional",
-    "binary_cross_entropy_with_logits": "nn.functional.positional",
-    "binomial": "sampling",
-    "blackman_window": "signal.windows",
-    "broadcast_shapes": "dtype_queries",
-    "can_cast": "dtype_queries",
-    "capture": "steps.block",
-    "celu_": "nn.functional",
-    "channel_shuffle": "nn.functional",
-    "conv1d": "nn.functional",
-    "conv3d": "nn.functional",
-    "conv_transpose1d": "nn.functional",
-    "conv_transpose2d": "nn.functional",
-    "conv_transpose3d": "nn.functional",
-    "cosine_embedding_loss": "nn.functional.positional",
-    "ctc_loss": "nn.functional.positional",
-    "draw_graph": "graphs",
-    "dropout": "nn.functional.positional",
-    "explain": "hal.planning.explain",
-    "feature_alpha_dropout": "nn.functional.positional",
-    "feature_dropout": "nn.functional.positional",
-    "fit": "steps.fit",
-    "from_dlpack": "dtype_queries",
-    "get_default_dtype": "dtype_queries",
-    "group_norm": "nn.functional.positional",
-    "hamming_window": "signal.windows",
-    "hann_window": "signal.windows",
-    "hinge_embedding_loss": "nn.functional.positional",
-    "instance_norm": "nn.functional.positional",
-    "is_complex": "dtype_queries",
-    "is_floating_point": "dtype_queries",
-    "is_nonzero": "dtype_queries",
-    "is_signed": "dtype_queries",
-    "jit": "steps.jit",
-    "kaiser_window": "signal.windows",
-    "kernel": "hal.ops.user_kernels",
-    "kl_div": "nn.functional.positional",
-    "layer_norm": "nn.functional.positional",
-    "load": "serialize",
-    "load_checkpoint": "serialize",
-    "load_graph": "graphs",
-    "margin_ranking_loss": "nn.functional.positional",
-    "max_pool1d": "nn.functional",
-    "max_pool3d": "nn.functional",
-    "multinomial": "sampling",
-    "numel": "dtype_queries",
-    "pca_lowrank": "linalg.low_rank",
-    "pixel_shuffle": "nn.functional",
-    "pixel_unshuffle": "nn.functional",
-    "poisson": "sampling",
-    "poisson_nll_loss": "nn.functional.positional",
-    "profile": "hal.diagnostics.profiler",
-    "promote_types": "dtype_queries",
-    "rand_like": "sampling",
-    "randint_like": "sampling",
-    "randn_like": "sampling",
-    "relu_": "nn.functional",
-    "result_type": "dtype_queries",
-    "rms_norm": "nn.functional",
-    "rrelu": "nn.functional",
-    "rrelu_": "nn.functional",
-    "save": "serialize",
-    "save_checkpoint": "serialize",
-    "save_graph": "graphs",
-    "selu_": "nn.functional",
-    "set_default_dtype": "dtype_queries",
-    "summary": "nn.utils.summary",
-    "svd_lowrank": "linalg.low_rank",
-    "threshold_": "nn.functional",
-    "triplet_margin_loss": "nn.functional.positional",
-    "vmap": "func",
-}
-"""Names that are imported when they are first used, and where they are."""
 _DTYPES = {
     "bool": bool_,
     "double": float64,
@@ -286,14 +205,14 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _DTYPES:
         return _DTYPES[name]
-    if name not in _LATER:
+    if name not in LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{LATER[name]}"), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES, *_LATER, *_DTYPES})
+    return sorted({*globals(), *_PACKAGES, *LATER, *_DTYPES})
 
 
 __all__ = [

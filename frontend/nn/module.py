@@ -8,11 +8,12 @@ from typing import Any, Self
 
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
-from polyhal.hal.dtypes import DType, as_dtype
+from polyhal.hal.dtypes import DType
 from polyhal.nn.construction import Construction, constructed
 from polyhal.nn.hooks import ForwardHook, HookHandle, Hooks
 from polyhal.nn.parameter import ModuleBuffer, Parameter, relocate
 from polyhal.nn.state import LoadResult, load_state, state_of
+from polyhal.nn.targets import device_and_dtype
 from polyhal.tensor import Tensor
 
 
@@ -336,7 +337,7 @@ class Module:
 
         `model.to("opencl:1")`, `model.to(polyhal.bfloat16)`, `model.to("numpy", polyhal.float32)`.
         """
-        place, kind_of_all = _targets((*targets, *(t for t in (device, dtype) if t is not None)))
+        place, kind_of_all = device_and_dtype((*targets, *(t for t in (device, dtype) if t is not None)))
         for x in (*self.parameters(), *self.buffers()):
             cast = kind_of_all is not None and x.dtype.is_floating_point and x.dtype is not kind_of_all
             kind = kind_of_all if cast else None
@@ -378,30 +379,3 @@ class Module:
 
 def _join(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
-
-
-def _targets(targets: tuple[object, ...]) -> tuple[Device | None, DType | None]:
-    """The device and the dtype among `targets`. Raises TypeError for integer dtypes."""
-    device: Device | None = None
-    dtype: DType | None = None
-    for target in targets:
-        if isinstance(target, Device) or (isinstance(target, str) and not _names_dtype(target)):
-            device = Device(target)
-            continue
-        if isinstance(target, Tensor):
-            device, dtype = target.device, target.dtype if target.dtype.is_floating_point else dtype
-            continue
-        kind = as_dtype(target)
-        if kind.is_floating_point:
-            dtype = kind
-        else:
-            raise TypeError(f"a module cannot be cast to {kind.name}; expected a floating-point dtype")
-    return device, dtype
-
-
-def _names_dtype(text: str) -> bool:
-    try:
-        as_dtype(text)
-    except TypeError:
-        return False
-    return True

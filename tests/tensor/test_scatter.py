@@ -78,7 +78,9 @@ def test_writes_by_index_replay_in_a_captured_step(device: ph.Device) -> None:
     captured = ph.jit(step)
     rng = np.random.default_rng(0)
     for _ in range(3):
-        x, index, src = _tensors(device, rng.normal(size=5), rng.integers(0, 5, 7), rng.normal(size=7))
+        x, index, src = _tensors(
+            device, rng.normal(size=5).astype(np.float32), rng.integers(0, 5, 7), rng.normal(size=7).astype(np.float32)
+        )
         np.testing.assert_array_equal(captured(x, index, src).numpy(), step(x, index, src).numpy())
 
 

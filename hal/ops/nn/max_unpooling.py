@@ -47,7 +47,7 @@ put_maxima = declare(
     gradient=lambda g, index: (take_along_axis(g, index, 1), None),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, (2, 3)), np.array([[4, 0, 2], [1, 3, 0]])), {"length": 5}),
-        Sample((np.array([[0.5, 2.0, 2.0]]), np.array([[3, 1, 1]])), {"length": 4}, special=True, note="an overlap"),
+        Sample((np.array([[2.0, 2.0, 2.0]]), np.array([[3, 1, 1]])), {"length": 4}, special=True, note="an overlap"),
     ],
     errors=[
         ErrorSample((np.zeros((2, 3)), np.zeros((2, 2), int)), {"length": 4}, ValueError, "two equal shapes"),

@@ -180,7 +180,6 @@ gru_grad = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=terms),
     autocast=Autocast.FLOAT32,
-    settings=("precision",),
 )
 
 
@@ -201,7 +200,6 @@ gru = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=1.0, terms=terms),
     autocast=Autocast.FLOAT32,
-    settings=("precision",),
     errors=[
         ErrorSample((np.zeros((2, 1, 8)), np.zeros((9, 3)), np.zeros((1, 3)), None, None), {}, ValueError, "3 \\* H")
     ],

@@ -255,7 +255,6 @@ lstm_grad = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=terms),
     autocast=Autocast.FLOAT32,
-    settings=("precision",),
 )
 
 
@@ -292,7 +291,6 @@ lstm = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=1.0, terms=terms),
     autocast=Autocast.FLOAT32,
-    settings=("precision",),
     errors=[
         ErrorSample(
             (np.zeros((2, 1, 8)), np.zeros((8, 1)), np.zeros((1, 1)), np.zeros((1, 2)), None, None),

@@ -157,7 +157,6 @@ rnn_grad = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=4.0, terms=terms),
     autocast=Autocast.FLOAT32,
-    settings=("precision",),
 )
 
 
@@ -177,7 +176,6 @@ rnn = declare(
     dtypes=dtypes.FLOATS,
     tolerance=Tolerance(16.0, floor=1.0, terms=terms),
     autocast=Autocast.FLOAT32,
-    settings=("precision",),
     errors=[
         ErrorSample(
             (np.zeros((2, 1, 3)), np.zeros((3, 3)), np.zeros((1, 3)), None),

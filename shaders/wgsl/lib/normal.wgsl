@@ -1,5 +1,7 @@
 {#- The quantile of the standard normal distribution that belongs to a 32-bit word, in integer arithmetic, so that every device computes
-    the same bits. See hal/ops/random/normal.py for the method and its source. Needs lib/mul64.wgsl and a binding `table`. -#}
+    the same bits. See hal/ops/random/normal.py for the method and its source. `functions()` need lib/mul64.wgsl and a
+    binding `table`. -#}
+{% macro functions() %}
 fn normal_quantile(word: u32) -> f32 {
     let tail = (word << 1u) | 1u;
     let octave = countLeadingZeros(tail);
@@ -14,3 +16,4 @@ fn normal_quantile(word: u32) -> f32 {
     let magnitude = f32(value) * 3.7252903e-9f;
     return select(magnitude, -magnitude, word >= 0x80000000u);
 }
+{% endmacro %}

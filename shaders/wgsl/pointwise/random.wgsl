@@ -1,6 +1,7 @@
 {#- Random tensors from Philox: an invocation writes the four elements of one block. DISTRIBUTION is bits (the words themselves), uniform
     (in [0, 1)) or normal. -#}
 {% import "lib/storage.wgsl" as storage with context %}
+{% import "lib/normal.wgsl" as normal %}
 {% set DTYPE = DTYPE | default("float32") %}
 {% set DISTRIBUTION = DISTRIBUTION | default("normal") %}
 {% set GROUP = GROUP | default(64) %}
@@ -11,7 +12,7 @@
 {{ storage.parameters("o_out: u32, size: u32, seed_low: u32, seed_high: u32, offset_low: u32, offset_high: u32") }}
 {% if DISTRIBUTION == "normal" %}
 {{ storage.scratch(1, "table", "vec4<i32>", "read") }}
-{% include "lib/normal.wgsl" %}
+{{ normal.functions() }}
 {% endif %}
 {{ storage.main(GROUP) }}
     let block = group_id * {{ GROUP }}u + local_id;
