@@ -1,4 +1,4 @@
-"""Probability distributions under the names of torch.distributions, with samples that a seed reproduces on every device."""
+"""Probability distributions under the names of torch.distributions."""
 
 from polyhal.distributions import constraints, transforms
 from polyhal.distributions.bernoulli import Bernoulli

@@ -1,7 +1,8 @@
 """What all distributions have in common: shapes, checks of parameters and values, expanding.
 
 A sample has the shape sample_shape + batch_shape + event_shape: independent draws, then distributions side by side, then one
-value. `sample` and `rsample` take the Generator that they draw from; the same seed gives the same sample on every device.
+value. `sample` and `rsample` take the Generator that they draw from. A seed gives the same random bits on every device, and
+so the same sample up to rounding.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from polyhal.autograd import no_grad
 from polyhal.distributions.constraints import Constraint
 from polyhal.distributions.parameters import DerivedParameter, expanded
 from polyhal.hal import dispatch
-from polyhal.hal.errors import message
+from polyhal.hal.errors import CaptureError, message
 from polyhal.random import Generator
 from polyhal.tensor import Tensor
 
@@ -138,7 +139,14 @@ class Distribution:
         return (*lengths, *self.batch_shape, *self.event_shape)
 
     def _checks(self) -> bool:
-        return self._validate_args and dispatch.thread.region is None
+        """Whether to check now. In a captured step there is nothing to read."""
+        if not self._validate_args:
+            return False
+        try:
+            dispatch.thread.executor.require_execution(self._name, "arguments are checked")
+        except CaptureError:
+            return False
+        return True
 
     def _check_parameters(self) -> None:
         """Raise ValueError for a parameter outside of its constraint."""

@@ -20,9 +20,9 @@ KERNELS = sorted(p.relative_to(PACKAGE / "kernels").as_posix() for p in (PACKAGE
 _WORDS = frozenset({"K", "select", "truth"})
 """Words of the expression language that are no functions."""
 _CUDA = frozenset({
-    "acos", "asin", "atan", "atan2", "ceil", "copysign", "cos", "cosh", "erf", "exp", "exp2", "expm1", "fabs", "floor",
-    "fmod", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "normcdf", "pow", "rint", "sin", "sinh",
-    "sqrt", "tan", "tanh", "trunc",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh", "erf", "exp",
+    "exp2", "expm1", "fabs", "floor", "fmod", "hypot", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2",
+    "normcdf", "pow", "rint", "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
 })  # fmt: skip
 """Functions that CUDA C++ has for float and double."""
 
