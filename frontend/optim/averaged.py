@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from polyhal import functions as ops
 from polyhal.hal import dispatch
 from polyhal.hal.errors import message
@@ -78,3 +80,13 @@ class ASGD(RuleOptimizer):
 
     def states(self, group: Group) -> tuple[str, ...]:
         return ("ax",)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return state and settings in PyTorch's form, with the rate and the weight of the mean in the next step."""
+        result = super().state_dict()
+        for group in result["param_groups"]:
+            rate, decay, power, begin = (float(group[name]) for name in ("lr", "lambd", "alpha", "t0"))
+            for state in (result["state"][n] for n in group["params"] if n in result["state"]):
+                state["eta"] = rate / (1 + decay * rate * state["step"]) ** power
+                state["mu"] = 1 / max(1.0, state["step"] - begin)
+        return result

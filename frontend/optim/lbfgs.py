@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,22 +11,11 @@ from polyhal.autograd import enable_grad
 from polyhal.hal import dispatch
 from polyhal.hal.errors import message
 from polyhal.inplace import overwrite
-from polyhal.optim.line_search import strong_wolfe
-from polyhal.optim.optimizer import Optimizer, Params
+from polyhal.nn.state import adopt
+from polyhal.optim.line_search import Trial, strong_wolfe
+from polyhal.optim.optimizer import Optimizer, Params, state_dtype
 from polyhal.optim.rule_optimizer import check_settings
 from polyhal.tensor import Tensor
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What one step leaves for the next."""
-
-    steps: list[Tensor]
-    """Differences between parameters, the oldest first."""
-    changes: list[Tensor]
-    """Differences between gradients."""
-    scale: float = 1.0
-    """Of the initial inverse Hessian."""
 
 
 class LBFGS(Optimizer):
@@ -35,7 +23,9 @@ class LBFGS(Optimizer):
 
     One parameter group only. `line_search_fn` is None (steps of length `lr`) or "strong_wolfe". Stops after `max_iter`
     iterations, `max_eval` evaluations, a largest gradient of `tolerance_grad`, or a change below `tolerance_change`. It waits
-    for the device in every iteration. Source: Nocedal and Wright, "Numerical Optimization" (2006), algorithm 7.5.
+    for the device in every iteration. The state of the first parameter has PyTorch's names and stands for all: `old_stps`
+    and `old_dirs` are the differences between parameters and between gradients, `H_diag` scales the first inverse Hessian.
+    Source: Nocedal and Wright, "Numerical Optimization" (2006), algorithm 7.5.
     """
 
     def __init__(
@@ -62,97 +52,108 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             problem = f"{len(self.param_groups)} parameter groups"
             raise ValueError(message("LBFGS", problem, expected="one"))
-        self._memory = _Memory([], [])
-        self._iterations = 0
 
     def step(self, closure: Callable[[], Any] | None = None, *, skip: Tensor | None = None) -> Any:
         """Minimize for at most `max_iter` iterations. Returns the loss at the start. Raises ValueError without a closure."""
         if closure is None or skip is not None:
             raise ValueError(message("LBFGS", "no closure is given", expected="step(closure), and no skip"))
         dispatch.thread.executor.require_execution("LBFGS", "an iteration looks at values")
-        return _Minimization(self, closure).run()
+        group = self.param_groups[0]
+        return _Minimization(group, self.state.setdefault(group["params"][0], {}), closure).run()
 
-    def state_dict(self) -> dict[str, Any]:
-        state = super().state_dict()
-        memory = {"steps": self._memory.steps, "changes": self._memory.changes, "scale": self._memory.scale}
-        return {**state, "memory": memory, "iterations": self._iterations}
-
-    def load_state_dict(self, state_dict: Any) -> None:
-        super().load_state_dict({k: state_dict[k] for k in ("state", "param_groups")})
-        memory = state_dict.get("memory", {"steps": [], "changes": [], "scale": 1.0})
-        self._memory = _Memory(list(memory["steps"]), list(memory["changes"]), memory["scale"])
-        self._iterations = state_dict.get("iterations", 0)
+    def _loaded(self, name: str, value: Any, p: Tensor) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self._loaded(name, v, p) for v in value]
+        return adopt(value, state_dtype(p), p.device).clone() if hasattr(value, "shape") else value
 
 
 class _Minimization:
-    """One call of `step`."""
+    """One call of `step`. The parameters are one vector."""
 
-    def __init__(self, optimizer: LBFGS, closure: Callable[[], Any]) -> None:
-        self._optimizer = optimizer
+    def __init__(self, group: dict[str, Any], state: dict[str, Any], closure: Callable[[], Any]) -> None:
         self._closure = closure
-        self._group = optimizer.param_groups[0]
-        self._memory = optimizer._memory
+        self._group = group
+        self._params: list[Tensor] = group["params"]
+        self._state = state
         self._evaluations = 0
         self._first_loss: Any = None
 
     def run(self) -> Any:
-        group = self._group
+        group, state = self._group, self._state
+        for count in ("func_evals", "n_iter"):
+            state.setdefault(count, 0)
         loss, gradient = self._evaluate()
-        for iteration in range(group["max_iter"]):
-            if float(ops.max(ops.abs(gradient)).item()) <= group["tolerance_grad"]:
-                break
-            direction = self._direction(gradient)
-            slope = _dot(gradient, direction)
-            if slope > -group["tolerance_change"]:
-                break
-            rate = float(group["lr"])
-            if not self._optimizer._iterations:
-                rate *= min(1.0, 1.0 / float(ops.sum(ops.abs(gradient)).item()))
-            self._optimizer._iterations += 1
-            before = self._parameters()
-            previous_loss, previous = loss, gradient
-            last = iteration == group["max_iter"] - 1
-            if group["line_search_fn"] is None:
-                length = rate
-                self._place(before + direction * length)
-                if not last:
-                    loss, gradient = self._evaluate()
-            else:
-                probe = partial(self._probe, before, direction)
-                length, loss, gradient = strong_wolfe(probe, rate, loss, gradient, slope, _dot, direction)
-                self._place(before + direction * length)
-            self._remember(direction * length, gradient - previous)
-            size = float(ops.max(ops.abs(direction)).item()) * length
-            small = size <= group["tolerance_change"] or abs(loss - previous_loss) < group["tolerance_change"]
-            if last or small or self._evaluations >= group["max_eval"]:
-                break
+        if _largest(gradient) > group["tolerance_grad"]:
+            for iteration in range(group["max_iter"]):
+                moved = self._iterate(loss, gradient, last=iteration == group["max_iter"] - 1)
+                if moved is None:
+                    break
+                loss, gradient = moved
+        state["func_evals"] += self._evaluations
         return self._first_loss
+
+    def _iterate(self, loss: float, gradient: Tensor, *, last: bool) -> tuple[float, Tensor] | None:
+        """Move the parameters. Returns loss and gradient there; None where the minimization ends."""
+        group, state = self._group, self._state
+        state["n_iter"] += 1
+        direction = self._direction(gradient)
+        length = float(group["lr"])
+        if state["n_iter"] == 1:
+            length *= min(1.0, 1.0 / float(ops.sum(ops.abs(gradient)).item()))
+        state.update(d=direction, t=length, prev_flat_grad=gradient, prev_loss=loss)
+        slope = float(_dot(gradient, direction).item())
+        if slope > -group["tolerance_change"]:
+            return None
+        before, reach = self._parameters(), _largest(direction)
+        new_loss, new_gradient = loss, gradient
+        if group["line_search_fn"] is None:
+            self._place(before + direction * length)
+            if not last:
+                new_loss, new_gradient = self._evaluate()
+        else:
+            start = Trial(0.0, loss, gradient, slope)
+            most = group["max_eval"] - self._evaluations
+            found = strong_wolfe(partial(self._probe, before, direction), length, start, reach, most)
+            length = state["t"] = found.length
+            new_loss, new_gradient = found.loss, found.gradient
+            self._place(before + direction * length)
+        change = group["tolerance_change"]
+        ended = (
+            last
+            or self._evaluations >= group["max_eval"]
+            or _largest(new_gradient) <= group["tolerance_grad"]
+            or reach * length <= change
+            or abs(new_loss - loss) < change
+        )
+        return None if ended else (new_loss, new_gradient)
 
     def _direction(self, gradient: Tensor) -> Tensor:
         """The step of a Newton method whose inverse Hessian is made of the remembered differences."""
-        memory = self._memory
+        state = self._state
+        if state["n_iter"] == 1:
+            state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
+            return -gradient
+        self._remember(gradient - state["prev_flat_grad"], state["d"] * float(state["t"]))
         q = -gradient
-        pairs = [(s, y, 1.0 / _dot(y, s)) for s, y in zip(memory.steps, memory.changes, strict=True)]
+        pairs = [*zip(state["old_stps"], state["old_dirs"], state["ro"], strict=True)]
         weights = []
         for s, y, inverse in reversed(pairs):
             weights.append(_dot(s, q) * inverse)
             q = q - y * weights[-1]
-        r = q * memory.scale
+        r: Tensor = q * state["H_diag"]
         for (s, y, inverse), weight in zip(pairs, reversed(weights), strict=True):
             r = r + s * (weight - _dot(y, r) * inverse)
         return r
 
-    def _remember(self, step: Tensor, change: Tensor) -> None:
-        memory = self._memory
+    def _remember(self, change: Tensor, step: Tensor) -> None:
+        state, least = self._state, 1e-10
         curvature = _dot(change, step)
-        if curvature <= 1e-10:
+        if float(curvature.item()) <= least:
             return
-        if len(memory.steps) == self._group["history_size"]:
-            memory.steps.pop(0)
-            memory.changes.pop(0)
-        memory.steps.append(step)
-        memory.changes.append(change)
-        memory.scale = curvature / _dot(change, change)
+        oldest = len(state["old_dirs"]) == self._group["history_size"]
+        for name, value in (("old_dirs", change), ("old_stps", step), ("ro", 1.0 / curvature)):
+            state[name] = [*state[name][oldest:], value]
+        state["H_diag"] = curvature / _dot(change, change)
 
     # --- parameters as one vector -----------------------------------------------------------------------------------
 
@@ -165,24 +166,31 @@ class _Minimization:
             self._first_loss = loss
         grads = [
             ops.full((p.size,), 0.0, p.dtype, device=p.device) if p.grad is None else p.grad.detach().reshape(-1)
-            for p in self._group["params"]
+            for p in self._params
         ]
-        return float(loss.item() if isinstance(loss, Tensor) else loss), ops.concat(grads)
+        gradient: Tensor = ops.concat(grads).to(state_dtype(self._params[0]))
+        return float(loss.item() if isinstance(loss, Tensor) else loss), gradient
 
-    def _probe(self, before: Tensor, direction: Tensor, length: float) -> tuple[float, Tensor]:
+    def _probe(self, before: Tensor, direction: Tensor, length: float) -> Trial:
         self._place(before + direction * length)
-        return self._evaluate()
+        loss, gradient = self._evaluate()
+        return Trial(length, loss, gradient, float(_dot(gradient, direction).item()))
 
     def _parameters(self) -> Tensor:
-        result: Tensor = ops.concat([p.detach().reshape(-1) for p in self._group["params"]])
-        return result
+        values: Tensor = ops.concat([p.detach().reshape(-1) for p in self._params]).to(state_dtype(self._params[0]))
+        return values
 
     def _place(self, values: Tensor) -> None:
         start = 0
-        for p in self._group["params"]:
-            overwrite(p.detach(), values[start : start + p.size].reshape(p.shape))
+        for p in self._params:
+            overwrite(p.detach(), values[start : start + p.size].reshape(p.shape).to(p.dtype))
             start += p.size
 
 
-def _dot(a: Tensor, b: Tensor) -> float:
-    return float(ops.sum(a * b).item())
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    result: Tensor = ops.sum(a * b)
+    return result
+
+
+def _largest(x: Tensor) -> float:
+    return float(ops.max(ops.abs(x)).item())

@@ -1,4 +1,8 @@
-"""A line search for the strong Wolfe conditions. Source: Nocedal and Wright, "Numerical Optimization" (2006), section 3.5."""
+"""A line search for the strong Wolfe conditions.
+
+Source: Nocedal and Wright, "Numerical Optimization" (2006), section 3.5, with the choices of PyTorch's L-BFGS: the same
+lengths are tried, so that both take the same steps.
+"""
 
 from __future__ import annotations
 
@@ -7,88 +11,92 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-Probe = Callable[[float], "tuple[float, Any]"]
-"""From a step length to the loss and the gradient there."""
+_DECREASE = 1e-4
+"""The loss must fall by this share of what the slope promises."""
+_CURVATURE = 0.9
+"""The slope must fall to this share of its size."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class Trial:
+    """Loss, gradient and slope along the direction at a step length."""
+
     length: float
     loss: float
     gradient: Any
     slope: float
 
+    def falls_from(self, start: Trial) -> bool:
+        """Whether the loss has fallen enough."""
+        return not self.loss > start.loss + _DECREASE * self.length * start.slope
+
+    def is_flat(self, start: Trial) -> bool:
+        """Whether the slope has fallen enough."""
+        return abs(self.slope) <= -_CURVATURE * start.slope
+
 
 def strong_wolfe(
-    probe: Probe,
-    length: float,
-    loss: float,
-    gradient: Any,
-    slope: float,
-    dot: Callable[[Any, Any], float],
-    direction: Any,
-    *,
-    decrease: float = 1e-4,
-    curvature: float = 0.9,
-    most: int = 25,
-) -> tuple[float, float, Any]:
-    """Find a step length along `direction`; `loss`, `gradient` and `slope` are those at 0.
+    probe: Callable[[float], Trial], length: float, start: Trial, reach: float, most: int, tolerance: float = 1e-9
+) -> Trial:
+    """Find a step length; `length` is tried first, `start` is the trial at 0.
 
-    The loss falls by at least `decrease` times what the slope promises, and the slope to at most `curvature` of its size.
-    Returns length, loss and gradient of the best of at most `most` trials.
+    `reach` is the largest element of the direction; the search ends where an interval times that is below `tolerance`, and
+    after `most` more trials. Returns the best trial.
     """
-
-    def trial(at: float) -> _Trial:
-        value, grad = probe(at)
-        return _Trial(at, value, grad, dot(grad, direction))
-
-    start = previous = _Trial(0.0, loss, gradient, slope)
-    current = trial(length)
+    previous, current = start, probe(length)
     for count in range(most):
         if not math.isfinite(current.loss):
-            current = trial((previous.length + current.length) / 2)
+            current = probe((previous.length + current.length) / 2)
             continue
-        too_high = current.loss > loss + decrease * current.length * slope
-        if too_high or (count and current.loss >= previous.loss):
-            return _zoomed(trial, start, previous, current, decrease, curvature, most - count)
-        if abs(current.slope) <= -curvature * slope:
-            break
+        if not current.falls_from(start) or (count > 1 and current.loss >= previous.loss):
+            return _zoomed(probe, start, (previous, current), reach, tolerance, most - count)
+        if current.is_flat(start):
+            return current
         if current.slope >= 0:
-            return _zoomed(trial, start, current, previous, decrease, curvature, most - count)
-        longer = _cubic_minimum(previous, current, current.length * 1.01, current.length * 10)
-        previous, current = current, trial(longer)
-    return current.length, current.loss, current.gradient
+            return _zoomed(probe, start, (previous, current), reach, tolerance, most - count)
+        least = current.length + 0.01 * (current.length - previous.length)
+        longer = _cubic_minimum(previous, current, least, current.length * 10)
+        previous, current = current, probe(longer)
+    return start if start.loss <= current.loss else current
 
 
 def _zoomed(
-    trial: Callable[[float], _Trial],
-    start: _Trial,
-    low: _Trial,
-    high: _Trial,
-    decrease: float,
-    curvature: float,
+    probe: Callable[[float], Trial],
+    start: Trial,
+    bracket: tuple[Trial, Trial],
+    reach: float,
+    tolerance: float,
     most: int,
-) -> tuple[float, float, Any]:
-    """Shrink an interval that contains a good length; `low` is its end with the smaller loss."""
+) -> Trial:
+    """Shrink an interval that contains a good length."""
+    low, high = sorted(bracket, key=lambda t: t.loss)
+    stalled = False
     for _ in range(most):
         first, last = sorted((low.length, high.length))
-        if (last - first) * abs(start.slope) < 1e-9:
+        if (last - first) * reach < tolerance:
             break
+        length = _cubic_minimum(low, high, first, last)
         margin = 0.1 * (last - first)
-        current = trial(_cubic_minimum(low, high, first + margin, last - margin))
-        if current.loss > start.loss + decrease * current.length * start.slope or current.loss >= low.loss:
-            high = current
+        if min(last - length, length - first) >= margin:
+            stalled = False
+        elif stalled or length >= last or length <= first:
+            length = last - margin if abs(length - last) < abs(length - first) else first + margin
+            stalled = False
+        else:
+            stalled = True
+        current = probe(length)
+        if not current.falls_from(start) or not current.loss < low.loss:
+            low, high = sorted((low, current), key=lambda t: t.loss)
             continue
-        if abs(current.slope) <= -curvature * start.slope:
-            low = current
-            break
+        if current.is_flat(start):
+            return current
         if current.slope * (high.length - low.length) >= 0:
             high = low
         low = current
-    return low.length, low.loss, low.gradient
+    return low
 
 
-def _cubic_minimum(a: _Trial, b: _Trial, least: float, most: float) -> float:
+def _cubic_minimum(a: Trial, b: Trial, least: float, most: float) -> float:
     """The minimum of the cubic with the losses and slopes of two trials, within bounds; the middle where there is none."""
     if a.length > b.length:
         a, b = b, a

@@ -21,12 +21,15 @@ from polyhal.tensor import Tensor
 class _PerParameter(Optimizer):
     """Base of optimizers that update one parameter after the other."""
 
+    counts_steps = True
+
     def update(self, group: Group, params: Sequence[Tensor]) -> None:
         for p in params:
             state = self.state.get(p)
             if not state:
-                state = self.state[p] = {"step": 0, **self.initial(p)}
-            dispatch.on_replay(partial(_count, state))
+                state = self.state[p] = {**({"step": 0} if self.counts_steps else {}), **self.initial(p)}
+            if self.counts_steps:
+                dispatch.on_replay(partial(_count, state))
             wide = state_dtype(p)
             grad = gradient(p, maximize=group.get("maximize", False)).to(wide)
             overwrite(p, self.updated(group, p.detach().to(wide), grad, state))
@@ -74,7 +77,7 @@ class Adafactor(_PerParameter):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        check_settings(self, lr=lr, weight_decay=weight_decay, eps=eps[1])
+        check_settings(self, lr=lr, weight_decay=weight_decay, epsilon1=eps[0] or 0.0, epsilon2=eps[1])
         if beta2_decay > 0 or d < 1:
             problem = f"beta2_decay is {beta2_decay} and d {d}"
             raise ValueError(message("Adafactor", problem, expected="beta2_decay <= 0 and d >= 1"))
@@ -164,6 +167,8 @@ class Muon(_PerParameter):
     Parameters with another number of axes belong to another optimizer. `adjust_lr_fn` scales the rate with the shape: as the
     authors ("original"), or to AdamW's size ("match_rms_adamw"; arXiv:2502.16982). Raises ValueError for other shapes.
     """
+
+    counts_steps = False  # its state has PyTorch's names
 
     def __init__(
         self,

@@ -20,14 +20,14 @@ from polyhal.tensor import Tensor
 
 _ADD = OPS["add"]
 Group = dict[str, Any]
-Params = Iterable[Tensor] | Iterable[Group]
+Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Group]
 
 
 class Optimizer:
     """Base of optimizers. Subclasses define `update(group, parameters)`.
 
-    `params` are tensors, or dictionaries with "params" and settings that differ from the defaults. A step does not wait for
-    the device.
+    `params` are tensors, pairs of name and tensor (`model.named_parameters()`), or dictionaries with "params" and settings
+    that differ from the defaults. A step does not wait for the device.
     """
 
     skippable = False
@@ -48,7 +48,10 @@ class Optimizer:
         """How many counted steps the device skipped, on the device; None if no step could be skipped yet."""
         self._counted: set[Tensor] = set()
         """The parameters whose steps `_skipped` applies to."""
-        items: list[Any] = list(params) if not isinstance(params, Tensor) else [params]
+        if isinstance(params, (Tensor, Mapping)):
+            problem = f"params is a {type(params).__name__}"
+            raise TypeError(message(type(self).__name__, problem, expected="several tensors, named tensors or groups"))
+        items: list[Any] = list(params)
         if not items:
             raise ValueError(message(type(self).__name__, "got no parameters", expected="at least one"))
         groups = items if isinstance(items[0], dict) else [{"params": items}]
@@ -58,7 +61,7 @@ class Optimizer:
     def add_param_group(self, group: Group) -> None:
         """Add parameters with settings of their own. Raises ValueError for tensors that cannot be trained."""
         params = group["params"]
-        params = [params] if isinstance(params, Tensor) else list(params)
+        params, names = self._without_names([params] if isinstance(params, Tensor) else list(params))
         known = {id(p) for g in self.param_groups for p in g["params"]}
         for p in params:
             if not isinstance(p, Tensor):
@@ -74,8 +77,20 @@ class Optimizer:
             if id(p) in known:
                 raise ValueError(message(type(self).__name__, f"a parameter of shape {p.shape} is given twice"))
             known.add(id(p))
-        self.param_groups.append({**self.defaults, **group, "params": params})
+        if any(("param_names" in g) is not bool(names) for g in self.param_groups):
+            problem = "some parameter groups have names and others do not"
+            raise ValueError(message(type(self).__name__, problem, expected="all or none"))
+        self.param_groups.append({**self.defaults, **group, "params": params, **names})
         dispatch.structure.changed()
+
+    def _without_names(self, params: list[Any]) -> tuple[list[Any], dict[str, list[str]]]:
+        """Split pairs of name and tensor; the second result is empty without names, as in PyTorch's groups."""
+        pairs = [p for p in params if isinstance(p, tuple)]
+        if not pairs:
+            return params, {}
+        if len(pairs) < len(params):
+            raise ValueError(message(type(self).__name__, "some parameters have names", expected="all or none"))
+        return [p for _, p in pairs], {"param_names": [name for name, _ in pairs]}
 
     def step(self, closure: Callable[[], Any] | None = None, *, skip: Tensor | None = None) -> Any:
         """Update every parameter that has a gradient.
@@ -195,7 +210,7 @@ class Optimizer:
             if entry is not None:
                 loaded[p] = {name: self._loaded(name, value, p) for name, value in entry.items()}
         for group, saved in zip(self.param_groups, groups, strict=True):
-            group.update({k: v for k, v in saved.items() if k != "params"})
+            group.update({k: v for k, v in saved.items() if k not in ("params", "param_names")})
         self.state = loaded
         if self._skipped is not None:
             self._skipped.zero_()

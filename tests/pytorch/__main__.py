@@ -1,6 +1,7 @@
 """Replay PyTorch's databases on a device: `python -m tests.pytorch ops --device numpy --only softmax`.
 
-`ops` (the default) replays calls of functions, `modules` layers with their state dicts; `page` writes
+`ops` (the default) replays calls of functions, `modules` layers with their state dicts,
+`optimizers` steps with theirs; `page` writes
 docs/coming-from-pytorch.md.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 import torch
 
 from polyhal import Device
-from tests.pytorch import modules, ops
+from tests.pytorch import modules, ops, optimizers
 from tests.pytorch.outcome import Outcome, report, summary
 from tests.pytorch.page import PAGE, page
 
@@ -26,6 +27,7 @@ Replay = Callable[[str, bool, list[torch.dtype], Device, int | None], Iterator[l
 DATABASES: dict[str, tuple[Replay, str]] = {
     "ops": (ops.replay_database, "float32,int64,bool"),
     "modules": (modules.replay_database, "float32"),
+    "optimizers": (optimizers.replay_database, "float32"),
 }
 """What replays a database, and in which dtypes unless others are given."""
 
