@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
 from polyhal.hal import errors
@@ -172,6 +173,9 @@ if TYPE_CHECKING:
     from polyhal.steps.fit import Fit, fit
     from polyhal.steps.jit import jit
 
+newaxis = None
+"""Inserts an axis in an index, as `None` does."""
+
 __version__ = "0.1.0"
 
 _PACKAGES = (
@@ -257,6 +261,7 @@ __all__ = [
     "distributions",
     "draw_graph",
     "dropout",
+    "e",
     "empty",
     "empty_like",
     "enable_grad",
@@ -284,6 +289,7 @@ __all__ = [
     "hann_window",
     "hinge_embedding_loss",
     "iinfo",
+    "inf",
     "inference_mode",
     "initial_seed",
     "instance_norm",
@@ -314,6 +320,7 @@ __all__ = [
     "max_pool3d",
     "models",
     "multinomial",
+    "nan",
     "nn",
     "no_grad",
     "normal",
@@ -323,6 +330,7 @@ __all__ = [
     "ones_like",
     "optim",
     "pca_lowrank",
+    "pi",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson",

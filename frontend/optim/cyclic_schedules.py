@@ -152,9 +152,9 @@ class OneCycleLR(_WithMomentum):
 
     def _at(self, step: int, low: float, high: float, last: float) -> float:
         """A value that goes from `low` to `high` and on to `last`, by way of `low` in three phases."""
-        if step >= self.total_steps:
+        if step > self.total_steps:
             problem = f"step {step} of {self.total_steps}"
-            raise ValueError(message("OneCycleLR", problem, expected="at most total_steps - 1 calls of step()"))
+            raise ValueError(message("OneCycleLR", problem, expected="at most total_steps calls of step()"))
         peak = self.pct_start * self.total_steps - 1
         phases = [(peak, low, high)]
         if self.three_phase:

@@ -32,7 +32,7 @@ CASES: list[tuple[str, Callable[[Any, Any], Any]]] = [
     ("cyclic", lambda m, o: m.CyclicLR(o, 0.1, 0.6, 3, 4, cycle_momentum=False)),
     ("cyclic, halved", lambda m, o: m.CyclicLR(o, 0.1, 0.6, 2, mode="triangular2", cycle_momentum=False)),
     ("cyclic, shrinking", lambda m, o: m.CyclicLR(o, [0.1, 0.2], 0.6, 2, 3, "exp_range", 0.9, cycle_momentum=False)),
-    ("one cycle", lambda m, o: m.OneCycleLR(o, [0.5, 1.0], 21, cycle_momentum=False)),
+    ("one cycle", lambda m, o: m.OneCycleLR(o, [0.5, 1.0], 20, cycle_momentum=False)),
     (
         "one cycle in three phases",
         lambda m, o: m.OneCycleLR(
@@ -63,6 +63,7 @@ def test_against_pytorch(name: str, make: Callable[[Any, Any], Any]) -> None:
         b.step()
         ours.step()
         theirs.step()
+    assert ours.get_last_lr() == pytest.approx(theirs.get_last_lr(), rel=1e-6, abs=1e-9), f"{name}, last step"
 
 
 @pytest.mark.parametrize(("name", "make"), CASES)
@@ -140,3 +141,11 @@ def test_continuing_needs_the_first_rates() -> None:
     a, _ = optimizers()
     with pytest.raises(KeyError, match="initial_lr"):
         optim.StepLR(a, 3, last_epoch=4)
+
+
+def test_one_cycle_ends_after_as_many_steps_as_it_was_given() -> None:
+    schedule = optim.OneCycleLR(optimizers()[0], 0.5, 3, cycle_momentum=False)
+    for _ in range(3):
+        schedule.step()
+    with pytest.raises(ValueError, match="at most total_steps calls"):
+        schedule.step()

@@ -64,3 +64,10 @@ def test_ranges_by_keyword(numpy_device: ph.Device) -> None:
     assert ph.linspace(-2, 9, 5, dtype=ph.int64).tolist() == torch.linspace(-2, 9, 5, dtype=torch.int64).tolist()
     with pytest.raises(TypeError, match="stop"):
         ph.arange()
+
+
+def test_constants() -> None:
+    """Those of the Array API, which PyTorch has, too."""
+    assert [ph.e, ph.pi, ph.inf, ph.newaxis] == [np.e, np.pi, np.inf, None]
+    assert np.isnan(ph.nan)
+    assert ph.zeros(3)[:, ph.newaxis].shape == (3, 1)

@@ -148,12 +148,12 @@ def _conv2d_input_grad(
     n, k, oh, ow = grad.shape
     c = shape[1]
     out = np.zeros((n, c, shape[2] + 2 * ph, shape[3] + 2 * pw), np.result_type(grad, weight))
-    grouped = grad.reshape(n, groups, k // groups, oh, ow)
-    kernels = weight.reshape(groups, k // groups, *weight.shape[1:])
-    for i in range(weight.shape[2]):
-        for j in range(weight.shape[3]):
-            part = np.einsum("ngkhw,gkc->ngchw", grouped, kernels[..., i, j]).reshape(n, c, oh, ow)
-            out[:, :, i * dh : i * dh + sh * (oh - 1) + 1 : sh, j * dw : j * dw + sw * (ow - 1) + 1 : sw] += part
+    rows = grad.reshape(n, groups, k // groups, oh * ow).transpose(1, 0, 3, 2).reshape(groups, n * oh * ow, k // groups)
+    columns = np.matmul(rows, weight.reshape(groups, k // groups, -1))  # of the padded input, a row each
+    parts = columns.reshape(groups, n, oh, ow, c // groups, *weight.shape[2:]).transpose(5, 6, 1, 0, 4, 2, 3)
+    for i, j in np.ndindex(*weight.shape[2:]):
+        place = out[:, :, i * dh : i * dh + sh * (oh - 1) + 1 : sh, j * dw : j * dw + sw * (ow - 1) + 1 : sw]
+        place += parts[i, j].reshape(n, c, oh, ow)
     return out[:, :, ph : ph + shape[2], pw : pw + shape[3]]
 
 

@@ -103,7 +103,7 @@ def _gru_grad(
         d_r, d_z = d_n * h_n * r * (1 - r), d_new * (before[t] - n) * z * (1 - z)
         d_x[t], d_fed_back[t] = np.concatenate([d_r, d_z, d_n], -1), np.concatenate([d_r, d_z, d_n * r], -1)
         d_hidden = d_fed_back[t] @ weight + np.where(in_use[t], d_out * z, d_out)
-    return d_x, np.einsum("tbg,tbp->gp", d_fed_back, before), d_hidden, np.sum(d_fed_back, axis=(0, 1))
+    return d_x, np.tensordot(d_fed_back, before, ((0, 1), (0, 1))), d_hidden, np.sum(d_fed_back, axis=(0, 1))
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:

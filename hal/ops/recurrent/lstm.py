@@ -158,7 +158,7 @@ def _lstm_grad(
         d_x[t] = np.concatenate([*slopes, bounded * o * (1 - o) * d_new], -1)
         d_hidden = d_x[t] @ weight + np.where(in_use[t], 0, d_out)
         d_cell = np.where(in_use[t], d_c * f, d_cell)
-    return d_x, np.einsum("tbg,tbp->gp", d_x, before), d_hidden, d_cell, d_projection
+    return d_x, np.tensordot(d_x, before, ((0, 1), (0, 1))), d_hidden, d_cell, d_projection
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:

@@ -92,7 +92,7 @@ def _rnn_grad(
         slope = 1 - outs[t] ** 2 if nonlinearity == "tanh" else outs[t] > 0
         d_x[t] = np.where(in_use[t], d_out * slope, 0)
         d_hidden = d_x[t] @ weight + np.where(in_use[t], 0, d_out)
-    return d_x, np.einsum("tbg,tbp->gp", d_x, before), d_hidden
+    return d_x, np.tensordot(d_x, before, ((0, 1), (0, 1))), d_hidden
 
 
 def _infer_grad(specs: Specs, params: dict[str, Any]) -> list[Output]:
