@@ -89,7 +89,7 @@ from polyhal import einops_backend  # isort: skip
 einops_backend.install()
 
 if TYPE_CHECKING:
-    from polyhal import amp, data, distributions, func, linalg, models, nn, optim, signal, special, text, utils
+    from polyhal import amp, data, distributions, func, linalg, models, nn, ops, optim, signal, special, text, utils
     from polyhal.dtype_queries import (
         asarray,
         broadcast_shapes,
@@ -186,6 +186,7 @@ _PACKAGES = (
     "linalg",
     "models",
     "nn",
+    "ops",
     "optim",
     "signal",
     "special",
@@ -328,6 +329,7 @@ __all__ = [
     "on_replay",
     "ones",
     "ones_like",
+    "ops",
     "optim",
     "pca_lowrank",
     "pi",

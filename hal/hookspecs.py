@@ -1,14 +1,15 @@
-"""The plug-in hook: how an installed distribution offers its backends.
+"""The plug-in hooks: how an installed distribution offers backends and ops.
 
-A distribution registers an object (usually a module) under the entry-point group `polyhal.backends`. The object has a
-function `polyhal_backends`, marked with `hookimpl`, that returns `BackendSpec`s. Probing and opening are named in the
-specs and run later, so that loading a plug-in imports no driver.
+A distribution registers an object (usually a module) under the entry-point group `polyhal.backends` or `polyhal.ops`. The
+object has a function `polyhal_backends` or `polyhal_ops`, marked with `hookimpl`, that returns `BackendSpec`s or `OpSpec`s.
+Probing, opening and declarations are named in the specs and run later, so that loading a plug-in imports no driver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pluggy
 
@@ -17,6 +18,7 @@ from polyhal.hal.protocol import ComputeBackend
 
 PROJECT = "polyhal"
 ENTRY_POINT_GROUP = "polyhal.backends"
+OPS_GROUP = "polyhal.ops"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -50,9 +52,27 @@ class BackendSpec:
     """Prefixes of the environment variables that affect which devices are visible. `polyhal doctor` lists their values."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """Where one op of a distribution is declared."""
+
+    name: str
+    """The name under which it is declared, and by which users find it in `polyhal.ops`."""
+    function: Callable[..., Any] | str
+    """What `declare` or `polyhal.kernel` returned, or "module:attribute", which is imported when the op is first used."""
+
+
 class HookSpecs:
     """The hooks that pluggy validates plug-ins against."""
 
     @hookspec
     def polyhal_backends(self) -> Sequence[BackendSpec]:  # type: ignore[empty-body]
         """Return the backends of this distribution. Must be cheap: no driver calls, no heavy imports."""
+
+
+class OpHookSpecs:
+    """The same for plug-ins with ops, which are not part of the contract of backends."""
+
+    @hookspec
+    def polyhal_ops(self) -> Sequence[OpSpec]:  # type: ignore[empty-body]
+        """Return the ops of this distribution. Must be cheap: name the module that declares them, and do not import it."""

@@ -51,5 +51,14 @@ def test_custom_kernel() -> None:
         command = [sys.executable, str(EXAMPLES / "custom_kernel.py"), "--device", device]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
-        assert "kernel of the program" in done.stdout
+        assert "from the op's own source" in done.stdout
+        assert "squared error below 0.001: True" in done.stdout, done.stdout
+
+
+def test_custom_op() -> None:
+    for device in ["numpy", *[d for d in PARITY_DEVICES if d.startswith("opencl")]][:2]:
+        command = [sys.executable, str(EXAMPLES / "custom_op.py"), "--device", device]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "checks passed" in done.stdout
         assert "squared error below 0.001: True" in done.stdout, done.stdout

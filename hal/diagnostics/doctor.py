@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from polyhal.hal.diagnostics.selftest import SelfTest, self_test
+from polyhal.hal.discovery.op_plugins import op_plugins
 from polyhal.hal.discovery.plugins import Failure, describe, fix
 from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry, registry
@@ -85,8 +86,10 @@ class Report:
     distributions: dict[str, str]
     """Versions by name; empty for a distribution that is not installed."""
     entry_points: tuple[tuple[str, str], ...]
-    """(entry point, distribution) of every backend plug-in that loaded."""
+    """(entry point, distribution) of every plug-in that loaded."""
     backends: tuple[str, ...]
+    ops: dict[str, str]
+    """The ops of installed packages, each with its package."""
     driver_files: tuple[DriverFile, ...]
     devices: tuple[DeviceReport, ...]
     problems: tuple[Problem, ...]
@@ -111,13 +114,16 @@ class Report:
 def examine(*, tests: bool = True, hidden: bool = False) -> Report:
     """Examine the machine. `tests` runs self-tests; `hidden` also lists test backends, which are never tested."""
     environment = dict(os.environ)  # before drivers are discovered, which sets some variables
-    known = registry()
+    known, ops = registry(), op_plugins()
+    ops.load()
     candidates = known.candidates(hidden=hidden)
     default, reason = _default(known)
     devices = tuple(_device(known, c, default, tests) for c in candidates)
     prefixes = tuple(itertools.chain(*(s.environment for s in known.backends.values())))
     relevant, unknown = _environment(environment, prefixes)
-    failures = [f for f in dict.fromkeys(known.failures) if f.source not in {c.name for c in candidates}]
+    failures = [
+        f for f in dict.fromkeys([*known.failures, *ops.failures]) if f.source not in {c.name for c in candidates}
+    ]
     return Report(
         system={
             "platform": platform.platform(),
@@ -126,8 +132,9 @@ def examine(*, tests: bool = True, hidden: bool = False) -> Report:
             "python": f"{platform.python_version()} ({sys.executable})",
         },
         distributions=_distributions(known),
-        entry_points=tuple(known.sources),
+        entry_points=(*known.sources, *ops.sources),
         backends=tuple(known.backends),
+        ops={name: str(ops.origins[name]) for name in ops.names()},
         driver_files=driver_files(),
         devices=devices,
         problems=tuple(_problem(f) for f in failures) + _missing(known, candidates),

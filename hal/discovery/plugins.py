@@ -1,4 +1,4 @@
-"""Plug-ins: from an entry point to the backends that it offers.
+"""Plug-ins: from an entry point to the backends or ops that it offers.
 
 Whatever a foreign distribution does wrong becomes a `PluginError` that says what is wrong and how to fix it. The registry
 records it as a `Failure`, and the other plug-ins are not affected.
@@ -8,19 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
-from typing import Any
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple
 
 import pluggy
 
 from polyhal.hal.discovery.timeout import NoAnswerError, within
 from polyhal.hal.errors import PolyhalError
-from polyhal.hal.hookspecs import PROJECT, BackendSpec, HookSpecs
+from polyhal.hal.hookspecs import PROJECT, BackendSpec, HookSpecs, OpHookSpecs, OpSpec
 from polyhal.hal.protocol import API_VERSION
 from polyhal.hal.settings import env
 
 RESERVED = frozenset({"cpu", "gpu"})
 """Names that stand for the best device of a kind, on whatever backend."""
+
+
+class PluginHook(NamedTuple):
+    """A function that a plug-in implements, and what it returns a sequence of."""
+
+    name: str
+    spec: type
+
+
+BACKEND_HOOK = PluginHook("polyhal_backends", BackendSpec)
+OP_HOOK = PluginHook("polyhal_ops", OpSpec)
 
 
 class PluginError(PolyhalError, ValueError):
@@ -56,6 +67,14 @@ UNKNOWN = PluginOrigin("the program itself")
 """The origin of a backend that was registered by a call."""
 
 
+def installed(group: str) -> list[EntryPoint]:
+    """Return the entry points of this environment, ours first: no other distribution can take their names."""
+    return sorted(
+        entry_points(group=group),
+        key=lambda p: (p.dist is None or p.dist.name != "polyhal", p.dist.name if p.dist else "", p.name),
+    )
+
+
 def origin(point: EntryPoint) -> PluginOrigin:
     """Return where `point` comes from."""
     text = f"{point.name} = {point.value}"
@@ -80,8 +99,8 @@ def fix(error: BaseException) -> str:
     return error.fix if isinstance(error, PluginError) else "; ".join(getattr(error, "__notes__", ()))
 
 
-def load(point: EntryPoint) -> list[Any]:
-    """Return what the hook of `point` returns, as a list. Limited by POLYHAL_PROBE_TIMEOUT.
+def load(point: EntryPoint, hook: PluginHook = BACKEND_HOOK) -> list[Any]:
+    """Return what `point` returns for a hook, as a list. Limited by POLYHAL_PROBE_TIMEOUT.
 
     Raises PluginError, or whatever the plug-in raises.
     """
@@ -89,7 +108,7 @@ def load(point: EntryPoint) -> list[Any]:
     owner = source.distribution or point.value
     seconds = env.probe_timeout()
     try:
-        return within(seconds, lambda: _call_hook(point), f"load {point.name}")
+        return within(seconds, lambda: _call_hook(point, hook), f"load {point.name}")
     except NoAnswerError as error:
         raise PluginError(f"loading it gave {error}", slow_plugin_fix(f"POLYHAL_DISABLE={point.name}")) from error
     except ImportError as error:
@@ -107,23 +126,25 @@ def slow_plugin_fix(variable: str) -> str:
     return f"if it only starts slowly, set POLYHAL_PROBE_TIMEOUT=60; {variable} leaves it out"
 
 
-def _call_hook(point: EntryPoint) -> list[Any]:
+def _call_hook(point: EntryPoint, hook: PluginHook) -> list[Any]:
     plugin = point.load()
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(HookSpecs)
-    hook = f"{point.value}: polyhal_backends"
+    manager.add_hookspecs(OpHookSpecs)
+    what = f"{point.value}: {hook.name}"
     try:
         manager.register(plugin, point.name)
         manager.check_pending()
     except pluggy.PluginValidationError as error:
-        raise PluginError(f"{hook} must take no arguments ({' '.join(str(error).split())})") from error
-    if not manager.hook.polyhal_backends.get_hookimpls():
-        raise PluginError(f"{point.value} has no function polyhal_backends marked with polyhal.hal.hookspecs.hookimpl")
-    results = manager.hook.polyhal_backends()
+        raise PluginError(f"{what} must take no arguments ({' '.join(str(error).split())})") from error
+    caller = getattr(manager.hook, hook.name)
+    if not caller.get_hookimpls():
+        raise PluginError(f"{point.value} has no function {hook.name} marked with polyhal.hal.hookspecs.hookimpl")
+    results = caller()
     # pluggy drops the result None.
     specs = results[0] if results else None
-    if isinstance(specs, str | BackendSpec) or not isinstance(specs, Iterable):
-        raise PluginError(f"{hook} returned {specs!r}; expected a sequence of BackendSpec")
+    if isinstance(specs, str | hook.spec) or not isinstance(specs, Iterable):
+        raise PluginError(f"{what} returned {specs!r}; expected a sequence of {hook.spec.__name__}")
     return list(specs)
 
 

@@ -9,7 +9,7 @@ import functools
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
@@ -52,7 +52,7 @@ class Registry:
         self._candidates: dict[str, list[Candidate]] = {}
         self._open: dict[str, Device] = {}
         self._default: Device | None = None
-        for point in _installed_entry_points() if points is None else points:
+        for point in plugins.installed(ENTRY_POINT_GROUP) if points is None else points:
             self._load(point)
 
     def _load(self, point: EntryPoint) -> None:
@@ -220,14 +220,6 @@ class Registry:
         lines += [f"  {f.source}: {f.reason}" for f in self.failures]
         lines.append("run `polyhal doctor` for details")
         return DeviceUnavailableError("\n".join(lines))
-
-
-def _installed_entry_points() -> list[EntryPoint]:
-    """Return the entry points of this environment, ours first: no other distribution can take their names."""
-    return sorted(
-        entry_points(group=ENTRY_POINT_GROUP),
-        key=lambda p: (p.dist is None or p.dist.name != "polyhal", p.dist.name if p.dist else "", p.name),
-    )
 
 
 @functools.lru_cache(maxsize=1)

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from polyhal.hal import dispatch
+from polyhal.hal.discovery.op_plugins import declared
 from polyhal.hal.errors import CorruptFileError, message
 from polyhal.hal.ir.graph import Graph, NodeOrigin, Operand, Value, infer_results
 from polyhal.hal.layout import Spec
-from polyhal.hal.ops.opdef import OPS, OpDef
+from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.protocol import InputSpec
 
 
@@ -55,9 +56,12 @@ class GraphBuilder:
         replaces: tuple[int, ...],
     ) -> tuple[int, ...]:
         """Add a node that the description says has these `results`. Returns its outputs."""
-        if op not in OPS:
-            raise self.fail(where, f"there is no op {op!r}", expected="an op that this version declares")
-        definition = OPS[op]
+        with self.reading(where):
+            definition = declared(op)
+        if definition is None:
+            raise self.fail(
+                where, f"there is no op {op!r}", expected="an op that this version or an installed package declares"
+            )
         self._check(where, definition, operands, params, replaces)
         with self.reading(where):
             bound = definition.bind(dispatch.freeze(tuple(params[name] for name in definition.schema.params)))

@@ -17,6 +17,9 @@ from polyhal.hal.ops.opdef import OPS
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
     importlib.import_module(_module.name)
 
+BUILT_IN: frozenset[str] = frozenset(OPS.names())
+"""The names of our own ops. Those of other packages are declared later."""
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {op.name: op.call for op in OPS} | COMPOSITES
 """Every op and composite by name. A composite replaces the op of the same name, which it extends."""
 
@@ -41,4 +44,4 @@ METHODS: dict[str, Callable[..., Any]] = {name: f for name, f in PUBLIC.items() 
 
 methods.attach(FUNCTIONS, METHODS)
 
-__all__ = ["FUNCTIONS", "METHODS", "OPS", "PUBLIC"]
+__all__ = ["BUILT_IN", "FUNCTIONS", "METHODS", "OPS", "PUBLIC"]

@@ -115,3 +115,7 @@ def reduction(call: BatchedCall) -> Any:
     keepdims = call.params.get("keepdims", False)
     out = call.apply(flat, axis=1, **({"keepdims": False} if "keepdims" in call.params else {}))
     return reshape(out, (call.size, *(1,) * rank)) if keepdims else out
+
+
+BATCHING: dict[str, BatchingRule] = {"leading": leading, "pointwise": pointwise}
+"""Rules that the kernels of users name."""

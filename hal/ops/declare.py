@@ -55,6 +55,7 @@ class OpOptions(TypedDict, total=False):
     batching: BatchingRule
     settings: tuple[str, ...]
     casts: bool
+    expression: str
     flops: CostRule
     index_range: Callable[[Specs, Params], IndexRange]
     public: bool
@@ -104,6 +105,7 @@ def declare(
             batching=options.get("batching"),
             settings=options.get("settings", ()),
             casts=options.get("casts", False),
+            expression=options.get("expression", ""),
             flops=options.get("flops"),
             index_range=options.get("index_range"),
             public=options.get("public", True),

@@ -108,6 +108,8 @@ class SourceKernel:
     """Work-items of a group per axis, for languages that do not state it in the source; empty for the default."""
     initial: Number | None = None
     """What every element of the outputs is set to before the kernel runs; None to leave them uninitialized."""
+    dtypes: tuple[DType, ...] = ()
+    """Dtypes of the first tensor that the kernel is written for; empty for all."""
 
 
 Strategy = AsView | CoreMember | Regions | HostConstant | Decompose | OnHost | SourceKernel

@@ -96,6 +96,9 @@ class OpDef:
     """Process-wide settings that change the result: `lower` finds them among the parameters (see `hal.settings`)."""
     casts: bool = False
     """The public function takes a further `dtype`, to which it casts the input first, and the result."""
+    expression: str = ""
+    """The formula of a pointwise op for floats, in the language of `backends/common/codegen/expressions.py`: backends that
+    generate elementwise kernels run and fuse it. For ops of other packages; ours stand in that file."""
     flops: CostRule | None = None
     """Floating-point operations of a call, from the specs of inputs and outputs."""
     index_range: Callable[[Specs, Params], IndexRange] | None = None
@@ -242,6 +245,11 @@ def _tuple(names: Iterable[str]) -> str:
     return "(" + "".join(f"{name}, " for name in names) + ")"
 
 
+def _module(op: OpDef) -> str:
+    """The module whose function is the op's reference."""
+    return getattr(op.reference, "__module__", None) or "an unknown module"
+
+
 class OpRegistry:
     """All declared ops by name, in the order of their declaration."""
 
@@ -251,7 +259,8 @@ class OpRegistry:
     def add(self, op: OpDef) -> OpFunction:
         """Register `op` and return its public function. Raises ValueError if the name is taken."""
         if op.name in self._ops:
-            raise ValueError(f"op {op.name!r} is declared twice")
+            first = self._ops[op.name]
+            raise ValueError(f"op {op.name!r} is declared twice: by {_module(first)} and by {_module(op)}")
         self._ops[op.name] = op
         return op.call
 

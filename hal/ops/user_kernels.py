@@ -1,7 +1,7 @@
-"""Ops made of a kernel that the user's program brings along: `polyhal.kernel`.
+"""Ops made of a kernel that comes with its source: `polyhal.kernel`, and the strategy `source_kernel` of declared ops.
 
-Such an op is an `OpDef` like ours, outside of the registry, so that gradients, captured steps, `explain` and the profiler
-treat it alike.
+An op of `polyhal.kernel` is an `OpDef` like ours, outside of the registry, so that gradients, captured steps, `explain`,
+the profiler and the conformance kit treat it alike.
 """
 
 from __future__ import annotations
@@ -9,13 +9,18 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from polyhal.hal.dtypes import DType
+import numpy as np
+
+from polyhal.hal.dtypes import DType, float32
 from polyhal.hal.errors import AutogradError, ShapeError, message
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops.batching import BATCHING, BatchingRule
 from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.opdef import GradientRule, InferRule, OpDef, OpFunction
+from polyhal.hal.ops.samples import OpTests, Sample, Samples, Tolerance
 from polyhal.hal.ops.schema import Output, Params, Schema, Specs, tensors
 from polyhal.hal.protocol import Number, UserKernel
 
@@ -35,6 +40,10 @@ def kernel(
     group: int | Sequence[int] = (),
     initial: Number | None = None,
     gradient: Callable[..., Any] | None = None,
+    batching: BatchingRule | str | None = None,
+    samples: Samples | Sequence[Sample | tuple[Any, ...]] | None = None,
+    dtypes: tuple[DType, ...] = (float32,),
+    tolerance: Tolerance | None = None,
     doc: str = "",
     sources: Mapping[str, str] | None = None,
 ) -> OpFunction:
@@ -53,6 +62,14 @@ def kernel(
     `gradient` gets the gradient of the result as `g` (of several as `g_NAME`), inputs and results by their names, and
     returns a gradient for each input, None where there is none.
 
+    `batching` says how a batch of calls under `vmap` is one call: "leading" (the batch is one more axis in front, which the
+    kernel ignores), "pointwise" (the same, and inputs broadcast), or a rule that takes a `BatchedCall`. Without it, `vmap`
+    calls the kernel once per element of the batch.
+
+    `samples` are what the conformance kit tests the kernel with against `numpy` (see `polyhal.hal.testing.check`): tuples of
+    inputs, arrays and numbers, or `Sample`s, or a function of a NumPy generator that returns such. `dtypes` are those in
+    which arrays of floats are tested, and `tolerance` the allowed error, by default 4 units in the last place.
+
     Raises ValueError for a declaration that does not fit together.
     """
     texts: dict[str, Any] = {"opencl": opencl, "wgsl": wgsl, **(sources or {}), "numpy": numpy}
@@ -67,6 +84,8 @@ def kernel(
     schema = Schema.of(model, outputs=tuple(results))
     if schema.variadic or not schema.inputs:
         raise ValueError(message(name, f"the inputs are {schema.inputs}", expected="one or more names"))
+    if samples is not None and numpy is None:
+        raise ValueError(message(name, "samples have nothing to be compared with", fix="give a function as `numpy=`"))
     source = UserKernel(name, given, schema.inputs, schema.outputs)
     return OpDef(
         name=name,
@@ -77,7 +96,60 @@ def kernel(
         reference=numpy or _no_reference(name),
         gradient=GradientRule(gradient or _no_gradient(name), schema),
         lowering=(SourceKernel(source, _grid_rule(name, grid), _sizes(name, group) if group else (), initial),),
+        batching=_batching_rule(name, batching),
+        tests=OpTests(
+            samples=None if samples is None else _samples(samples, differentiable=gradient is not None),
+            dtypes=dtypes if samples is not None else (),
+            tolerance=tolerance or Tolerance(),
+        ),
     ).call
+
+
+def source_kernel(
+    name: str,
+    reference: Callable[..., Any],
+    *,
+    opencl: str = "",
+    wgsl: str = "",
+    grid: Callable[..., Any] | None = None,
+    group: int | Sequence[int] = (),
+    initial: Number | None = None,
+    results: Sequence[str] = ("out",),
+    dtypes: tuple[DType, ...] = (),
+    sources: Mapping[str, str] | None = None,
+) -> SourceKernel:
+    """Return a kernel with its source as a strategy of `declare`, for backends that implement `SupportsUserKernels`.
+
+    The arguments are those of `kernel`; `reference` is the op's NumPy function, and `results` its outputs. `dtypes` are those
+    of the first tensor that the kernel is written for, by default all. Other calls, and devices of other languages, take the
+    op's next strategy. Raises ValueError for a declaration that does not fit together.
+    """
+    texts: dict[str, Any] = {"opencl": opencl, "wgsl": wgsl, **(sources or {})}
+    given = {language: text for language, text in texts.items() if text}
+    if not given:
+        raise ValueError(message(name, "the kernel has no source", expected="opencl=, wgsl= or sources="))
+    schema = Schema.of(reference, outputs=tuple(results))
+    source = UserKernel(name, {**given, "numpy": reference}, schema.inputs, schema.outputs)
+    return SourceKernel(source, _grid_rule(name, grid), _sizes(name, group) if group else (), initial, dtypes)
+
+
+def _samples(given: Samples | Sequence[Sample | tuple[Any, ...]], *, differentiable: bool) -> Samples:
+    """Samples as the kit takes them; without a gradient, none is differentiated."""
+
+    def samples(rng: np.random.Generator) -> list[Sample]:
+        drawn = [s if isinstance(s, Sample) else Sample(tuple(s)) for s in (given(rng) if callable(given) else given)]
+        return drawn if differentiable else [replace(s, differentiable=False) for s in drawn]
+
+    return samples
+
+
+def _batching_rule(name: str, given: BatchingRule | str | None) -> BatchingRule | None:
+    if isinstance(given, str):
+        if given not in BATCHING:
+            expected = f"{' or '.join(map(repr, BATCHING))}, or a function of a BatchedCall"
+            raise ValueError(message(name, f"batching is {given!r}", expected=expected))
+        return BATCHING[given]
+    return given
 
 
 def _infer_rule(name: str, schema: Schema, outputs: Callable[..., Any] | None) -> InferRule:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyhal.hal.device import Device
+from polyhal.hal.discovery.op_plugins import declared, op_plugins
 from polyhal.hal.dtypes import DType, as_dtype, float32
 from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import OPS
@@ -25,12 +26,13 @@ def explain(
 ) -> str:
     """How `op` is resolved on `device`, step by step, with the reason for every step that was skipped.
 
-    `op` is the name of an op, or a function that `polyhal.kernel` returned. `shapes` are those of the inputs, or numbers;
-    without them the op's own samples provide shapes and parameters. Raises KeyError for an unknown op, naming close matches.
+    `op` is the name of an op, of ours or of an installed package, or a function that `polyhal.kernel` returned. `shapes` are
+    those of the inputs, or numbers; without them the op's own samples provide shapes and parameters. Raises KeyError for an
+    unknown op, naming close matches.
     """
-    if isinstance(op, str) and op not in OPS:
-        raise KeyError(_unknown(op))
-    definition = OPS[op] if isinstance(op, str) else op.op
+    definition = declared(op) if isinstance(op, str) else op.op
+    if definition is None:
+        raise KeyError(_unknown(str(op)))
     target, kind = Device(device), as_dtype(dtype)
     if shapes:
         absent = len(definition.schema.inputs) - len(shapes)
@@ -50,7 +52,7 @@ def explain(
 def _unknown(name: str) -> str:
     if name in COMPOSITES:
         return f"{name!r} is a function made of other ops; explain those that it calls"
-    close = difflib.get_close_matches(name, OPS.names(), 3)
+    close = difflib.get_close_matches(name, [*OPS.names(), *op_plugins().names()], 3)
     return f"no op is called {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else "")
 
 

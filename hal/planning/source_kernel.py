@@ -13,6 +13,7 @@ from polyhal.hal.layout import Ref, Spec, contiguous
 from polyhal.hal.memory.buffer import Buffer
 from polyhal.hal.memory.pool import bucket
 from polyhal.hal.ops.lowering import SourceKernel
+from polyhal.hal.ops.schema import Params, Specs, tensors
 from polyhal.hal.planning.plan import Run
 from polyhal.hal.planning.request import Request, Resolved
 from polyhal.hal.planning.resolution import ResolutionStep
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 def source_kernel(planner: Planner, request: Request, strategy: SourceKernel) -> Resolved | None:
     """Run the op's own kernel. Raises KernelBuildError, and UnsupportedOpError if nothing else could run the op."""
     resolution, device = request.resolution, planner.device
-    answer = _compile(device, request, strategy)
+    answer = source_launch(device, strategy, request.inputs, request.outputs, request.params)
     if isinstance(answer, Declined):
-        resolution.skipped.append(f"kernel of the program: {answer.reason}")
-        if "numpy" not in strategy.kernel.sources:
+        resolution.skipped.append(f"the op's own kernel: {answer.reason}")
+        if "numpy" not in strategy.kernel.sources and request.op.decompose is None:
             raise UnsupportedOpError(
                 message(
                     request.op.name,
@@ -46,7 +47,9 @@ def source_kernel(planner: Planner, request: Request, strategy: SourceKernel) ->
         )
     copies = _copies(request.inputs)
     resolution.step = ResolutionStep.NATIVE
-    resolution.how = f"kernel of the program {answer.name}" + (" after copies of strided inputs" if copies else "")
+    resolution.how = f"kernel {answer.name} from the op's own source" + (
+        " after copies of strided inputs" if copies else ""
+    )
     resolution.temporary = sum(c.nbytes for c in copies)
     # Copies lie in memory of the pool, which does not outlive a run.
     resolution.recordable = not copies
@@ -55,16 +58,22 @@ def source_kernel(planner: Planner, request: Request, strategy: SourceKernel) ->
     return _prepared(device, answer, copies, strategy), None
 
 
-def _compile(device: Device, request: Request, strategy: SourceKernel) -> Launch | Declined:
-    """Ask the backend for a launch."""
+def source_launch(
+    device: Device, strategy: SourceKernel, inputs: Specs, outputs: tuple[Spec, ...], params: Params
+) -> Launch | Declined:
+    """Ask the backend for the launch of an op's own kernel, whose inputs are contiguous by then."""
     if not device.features & Feature.USER_KERNELS:
         return Declined("the backend compiles no kernels of users")
-    if request.has_empty_input:
+    operands = tensors(inputs)
+    if not all(s.size for s in operands):
         return Declined("an input is empty")
+    dtype = operands[0].dtype
+    if strategy.dtypes and dtype not in strategy.dtypes:
+        return Declined(f"the kernel is not written for {dtype.name}")
     backend = cast(SupportsUserKernels, device.backend)
-    inputs = tuple(contiguous(s.dtype, s.shape) if isinstance(s, Spec) else s for s in request.inputs)
-    grid = strategy.grid(request.inputs, request.outputs, request.params)
-    return backend.compile_kernel(strategy.kernel, inputs, request.outputs, request.params, grid, strategy.group)
+    dense = tuple(contiguous(s.dtype, s.shape) if isinstance(s, Spec) else s for s in inputs)
+    grid = strategy.grid(inputs, outputs, params)
+    return backend.compile_kernel(strategy.kernel, dense, outputs, params, grid, strategy.group)
 
 
 class _DenseCopy(NamedTuple):

@@ -52,7 +52,7 @@ def fallback_policy() -> str:
 
 
 def disabled_backends() -> frozenset[str]:
-    """POLYHAL_DISABLE: comma-separated backend names that are not looked for."""
+    """POLYHAL_DISABLE: comma-separated names of backends, and of plug-ins with ops, that are not looked for."""
     return frozenset(n.strip() for n in os.environ.get("POLYHAL_DISABLE", "").split(",") if n.strip())
 
 

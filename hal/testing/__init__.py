@@ -17,8 +17,10 @@ is a client of tensors and of the tape, like any test.
 from polyhal.hal.testing.certification.certificate import Certificate
 from polyhal.hal.testing.certification.certify import certify
 from polyhal.hal.testing.certification.runner import KitReport, Outcome, verify
-from polyhal.hal.testing.kit.cases import Case, cases
+from polyhal.hal.testing.kit.cases import Case, cases, check, op_cases
 from polyhal.hal.testing.kit.expectations import Expectations
 from polyhal.hal.testing.kit.scope import Scope
 
-__all__ = ["Case", "Certificate", "Expectations", "KitReport", "Outcome", "Scope", "cases", "certify", "verify"]
+__all__ = [
+    "Case", "Certificate", "Expectations", "KitReport", "Outcome", "Scope", "cases", "certify", "check", "op_cases", "verify",
+]  # fmt: skip

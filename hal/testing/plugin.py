@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 DEVICES = pytest.StashKey[list[str]]()
 """Devices that a `conftest.py` puts here are checked if the command line names none."""
+OPS_UNDER_TEST = pytest.StashKey[list[Any]]()
+"""Ops that a `conftest.py` puts here are checked, alone, if the command line names none: see `--polyhal-ops`. They may be
+functions of ops, such as kernels of `polyhal.kernel`, too."""
 _FREEZE_EVERY = 100
 _FINISHED = itertools.count(1)
 
@@ -50,6 +53,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="device to check; comma-separated or repeated",
     )
     group.addoption(
+        "--polyhal-ops",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="check only these: an op, or an installed package that offers ops; comma-separated or repeated",
+    )
+    group.addoption(
         "--polyhal-small", action="store_true", help="only calls with few elements, for kernel interpreters"
     )
     group.addoption(
@@ -62,8 +72,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def devices(config: pytest.Config) -> list[str]:
     """The names of the devices to check: those of the command line, else those of a `conftest.py`."""
-    named = [n.strip() for option in config.getoption("polyhal_device") for n in option.split(",") if n.strip()]
-    return named or config.stash.get(DEVICES, [])
+    return _named(config, "polyhal_device") or config.stash.get(DEVICES, [])
+
+
+def _named(config: pytest.Config, option: str) -> list[str]:
+    return [n.strip() for text in config.getoption(option) for n in text.split(",") if n.strip()]
+
+
+def _ops(config: pytest.Config) -> list[Any] | None:
+    """The ops to check alone: those of the command line, else those of a `conftest.py`; None for all and the contract."""
+    from polyhal.hal.discovery.op_plugins import declared, op_plugins
+    from polyhal.hal.discovery.plugins import PluginError
+
+    chosen: list[Any] = _named(config, "polyhal_ops") or config.stash.get(OPS_UNDER_TEST, [])
+    out: list[Any] = []
+    for item in chosen:
+        names = op_plugins().of_package(item) if isinstance(item, str) else []
+        try:
+            found = [declared(n) for n in names] or [declared(item) if isinstance(item, str) else item.op]
+        except PluginError as error:
+            raise pytest.UsageError(f"{item}: {error}; {error.fix}") from error
+        if None in found:
+            reasons = "".join(f"\n  {f.source}: {f.reason}" for f in op_plugins().failures)
+            raise pytest.UsageError(f"no op and no installed package that offers ops is called {item!r}{reasons}")
+        out += found
+    return out or None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -81,11 +114,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     from polyhal.hal.testing.kit.cases import cases
 
+    ops = _ops(metafunc.config)
     scope = _scope(metafunc.config)
     parameters = []
     for name, device in opened:
         known = _expectations(metafunc.config, name)
-        for case in cases(device, scope):
+        for case in cases(device, scope, ops=ops):
             marks: list[Any] = []
             if reason := known.is_unsupported(case.id):
                 marks.append(pytest.mark.skip(reason=f"unsupported: {reason}"))

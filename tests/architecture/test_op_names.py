@@ -9,6 +9,7 @@ from survey import Tree, name_tests
 
 ROOT = Path(__file__).parents[2]
 MEANT = {
+    "hal/discovery/op_plugins.py": "finds the op that a package offers under a name",
     "hal/passes/simplify/algebra.py": "identities are about single ops",
     "hal/passes/simplify/constant_folding.py": "full is the one op whose elements are one literal",
     "hal/passes/layout/pad_gemm.py": "pads the logits that linear makes and cross entropy reads",

@@ -26,7 +26,8 @@ class Installed:
 
     def run(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Python with the distribution installed, and no other figures or devices in play."""
-        environment = {**os.environ, "PYTHONPATH": str(self.site), "POLYHAL_MEASURE_TIMEOUT": "0", "COLUMNS": "200"}
+        path = os.pathsep.join(filter(None, [str(self.site), os.environ.get("PYTHONPATH", "")]))
+        environment = {**os.environ, "PYTHONPATH": path, "POLYHAL_MEASURE_TIMEOUT": "0", "COLUMNS": "200"}
         return subprocess.run(
             [sys.executable, *arguments], capture_output=True, text=True, timeout=timeout, check=False, cwd=self.sources,
             env=environment,
@@ -58,3 +59,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 @pytest.fixture(scope="module")
 def cupy_plugin(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return install("cupy", tmp_path_factory.mktemp("cupy"))
+
+
+@pytest.fixture(scope="module")
+def ops_package(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return install("ops", tmp_path_factory.mktemp("ops"))

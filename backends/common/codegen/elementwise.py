@@ -176,7 +176,7 @@ def _expand(
         return steps
     if params.get("approximate") == "tanh":
         op = _TANH_VARIANTS[op]
-    expression = EXPRESSIONS.get(op)
+    expression = expression_of(op)
     names = expression.params if expression is not None else ()
     return [ExpressionStep(op, numbers, dtype, tuple(float(params[n]) for n in names))]
 

@@ -23,6 +23,7 @@ from typing import Literal, Protocol
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType, Kind
+from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.pointwise.contract_names import OP_NAMES
 
 RegisterClass = Literal["float", "double", "int", "uint", "long", "ulong", "bool"]
@@ -257,7 +258,16 @@ EXPRESSIONS: dict[str, Expression] = {
 
 def expression_of(op: str) -> Expression | None:
     """Return the expression of an op, or of a core method of the contract; None if there is none."""
-    return EXPRESSIONS.get(OP_NAMES.get(op, op))
+    name = OP_NAMES.get(op, op)
+    return EXPRESSIONS.get(name) or _declared(name)
+
+
+def _declared(op: str) -> Expression | None:
+    """The expression that the declaration of an op of another package states."""
+    if op not in OPS or not OPS[op].expression:
+        return None
+    schema = OPS[op].schema
+    return Expression({"float": OPS[op].expression}, len(schema.inputs), params=tuple(schema.params))
 
 
 class Dialect(Protocol):

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from polyhal.hal.layout import Spec
+from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.protocol import Declined, InputSpec, Launch
 
 LoweringFunction = Callable[..., Launch | Declined]
@@ -31,6 +32,12 @@ def lower(
 ) -> Launch | Declined:  # fmt: skip
     """Lower `op` with a backend's table. Declines ops without an entry and dtypes that the device does not store."""
     function = table.get(op)
+    if function is None and op in OPS and OPS[op].expression:
+        # An elementwise op of another package is a group of one.
+        function = table["fused_elementwise"]
+        arguments = tuple(None if s is None else i for i, s in enumerate(inputs))
+        steps = ((op, arguments, tuple(params[name] for name in OPS[op].schema.params)),)
+        params = {"steps": steps, "results": (len(inputs),), "reduction": None}
     if function is None:
         return Declined(f"{runtime.info.backend} has no kernel for {op}")
     missing = {s.dtype for s in (*inputs, *outputs) if isinstance(s, Spec)} - runtime.capabilities.storage

@@ -11,10 +11,11 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def sizes(specs: Mapping[str, Spec]) -> dict[str, int]:
-    """Return `x_size`, the number of elements, and the lengths of the axes, `x_dim0`, `x_dim1`, ..., of each tensor `x`."""
+    """Return for each tensor `x` its number of elements, `x_size`, and the lengths of its axes, `x_dim0`, ..., `x_last`."""
     found: dict[str, int] = {}
     for name, spec in specs.items():
         found[f"{name}_size"] = spec.size
+        found[f"{name}_last"] = spec.shape[-1] if spec.shape else 1
         found |= {f"{name}_dim{axis}": n for axis, n in enumerate(spec.shape)}
     return found
 

@@ -47,7 +47,9 @@ def _print(report: Report, console: Console) -> None:
     packages = ((name, version or "not installed") for name, version in report.distributions.items())
     _section(console, "Packages", packages)
     plugins = ((point, f"from {source}" if source else "") for point, source in report.entry_points)
-    _section(console, "Backend plug-ins", plugins)
+    _section(console, "Plug-ins", plugins)
+    if report.ops:
+        _section(console, "Ops of installed packages", report.ops.items())
     console.print("\nOpenCL driver files", style="bold")
     for file in report.driver_files:
         say(console, f"  {file.path}: {file.library}" + (" (missing)" if file.exists is False else ""))

@@ -13,6 +13,7 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.layout import ScalarSpec, Spec, contiguous
+from polyhal.hal.ops.lowering import SourceKernel
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.ops.samples import Sample
 from polyhal.hal.ops.traits import Trait
@@ -98,7 +99,7 @@ def _sample_value(x: Any, op: OpDef, dtype: DType | None, number: int) -> Any:
 
     Arrays of float64 are cast to `dtype`; those of float32, which are statistics, to the dtype that `dtype` accumulates
     in. Integer arrays are operands of pointwise ops and cast too; elsewhere they are indices, which alternate between int64
-    and int32. Others stay as they are.
+    and int32. Others stay as they are, and so do those of an op's own kernel, which states the types that it takes.
     """
     if x is None or is_number(x):
         return x
@@ -108,7 +109,8 @@ def _sample_value(x: Any, op: OpDef, dtype: DType | None, number: int) -> Any:
         return cast_sample(array, dtype)
     if dtype is not None and array.dtype == np.float32 and dtype.is_floating_point:
         return cast_sample(array, dtypes.accumulator(dtype))
-    return array.astype(np.int32) if array.dtype == np.int64 and number % 2 else array
+    alternates = array.dtype == np.int64 and op.strategy(SourceKernel) is None
+    return array.astype(np.int32) if alternates and number % 2 else array
 
 
 def specs_of(values: Sequence[Any]) -> tuple[Any, ...]:

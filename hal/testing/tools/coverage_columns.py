@@ -14,7 +14,7 @@ from typing import Any
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import CorruptFileError, message
-from polyhal.hal.ops import OPS
+from polyhal.hal.ops import BUILT_IN, OPS
 from polyhal.hal.ops.opdef import OpDef
 from polyhal.hal.planning.resolution import ResolutionStep
 from polyhal.hal.settings import json_store
@@ -47,7 +47,7 @@ def step_letters(steps: Iterable[ResolutionStep]) -> str:
 
 def listed_ops() -> list[OpDef]:
     """The ops on the page: all that have samples, by name."""
-    return sorted((op for op in OPS if op.tests.samples is not None), key=lambda op: op.name)
+    return sorted((op for op in OPS if op.name in BUILT_IN and op.tests.samples is not None), key=lambda op: op.name)
 
 
 def dtype_names(op: OpDef) -> list[str]:
