@@ -1,9 +1,12 @@
 """Ready-made models."""
 
+from polyhal.models.bert import Bert, BertClassifier, BertConfig, from_bert_state
 from polyhal.models.cnn import CNN
 from polyhal.models.diffusion import DDPM
 from polyhal.models.generation import Sampling, generate, stream
 from polyhal.models.gpt import GPT, GPTConfig, from_gpt2_state
+from polyhal.models.llama import Llama, LlamaConfig, from_llama_state
+from polyhal.models.llama2c import load_llama2c
 from polyhal.models.mlp import MLP
 from polyhal.models.resnet import BasicBlock, Bottleneck, ResNet, resnet18, resnet34, resnet50
 from polyhal.models.unet import UNet, from_diffusers_state
@@ -14,14 +17,22 @@ __all__ = [
     "GPT",
     "MLP",
     "BasicBlock",
+    "Bert",
+    "BertClassifier",
+    "BertConfig",
     "Bottleneck",
     "GPTConfig",
+    "Llama",
+    "LlamaConfig",
     "ResNet",
     "Sampling",
     "UNet",
+    "from_bert_state",
     "from_diffusers_state",
     "from_gpt2_state",
+    "from_llama_state",
     "generate",
+    "load_llama2c",
     "resnet18",
     "resnet34",
     "resnet50",

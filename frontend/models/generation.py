@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from polyhal.autograd import no_grad
 from polyhal.hal import dtypes
+from polyhal.hal.device import Device
 from polyhal.hal.errors import message
-from polyhal.models.gpt import GPT
 from polyhal.nn.kv_cache import KVCache
 from polyhal.random import Generator
 from polyhal.steps.jit import jit
@@ -19,6 +20,29 @@ from polyhal.tensor import Tensor
 
 _WORTH_CAPTURING = 100
 """Minimum number of tokens for which recording a step pays off."""
+
+
+class CausalModel(Protocol):
+    """What generation needs of a language model; `GPT` and `Llama` are such models."""
+
+    training: bool
+
+    @property
+    def context_length(self) -> int:
+        """The largest number of tokens that the model sees at once."""
+
+    @property
+    def device(self) -> Device:
+        """Where the weights lie."""
+
+    def __call__(self, ids: Tensor, cache: KVCache | None = None, last_only: bool = False) -> Any:
+        """Return logits (B, T, V) of tokens (B, T), or (B, 1, V) of the last ones; with a cache, `ids` continue it."""
+
+    def make_cache(self, batch: int = 1) -> KVCache:
+        """Make an empty cache for `context_length` tokens."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Switch to training mode, or to evaluation mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +98,7 @@ class Sampling:
 
 
 def stream(
-    model: GPT,
+    model: CausalModel,
     prompt_ids: Sequence[int],
     max_tokens: int,
     temperature: float = 1.0,
@@ -98,7 +122,7 @@ def stream(
 
 
 def _stream(
-    model: GPT,
+    model: CausalModel,
     ids: list[int],
     max_tokens: int,
     sampling: Sampling,
@@ -106,7 +130,7 @@ def _stream(
     stop: frozenset[int],
     use_cache: bool,
 ) -> Iterator[int]:
-    block = model.config.block_size
+    block = model.context_length
     context = ids[-block:]
     cache = model.make_cache() if use_cache else None
     decoder = Decoder(model, cache) if cache is not None and max_tokens >= _WORTH_CAPTURING else None
@@ -132,14 +156,14 @@ def _stream(
 class Decoder:
     """Decodes token by token with a filled cache, in a captured step, recorded once per span (see `KVCache.span`)."""
 
-    def __init__(self, model: GPT, cache: KVCache) -> None:
+    def __init__(self, model: CausalModel, cache: KVCache) -> None:
         self.cache = cache
         self._model = model
         self._step = jit(self._logits, warm_up=False, max_graphs=16)
 
     def next_logits(self, token: int) -> np.ndarray:
         """Return the logits (V,) after `token`, on the host. Raises ShapeError if the cache is full."""
-        ids = Tensor(np.array([[token]], np.int32), device=self._model.lm_head.weight.device)
+        ids = Tensor(np.array([[token]], np.int32), device=self._model.device)
         with _evaluating(self._model):
             logits: np.ndarray = self._step(ids, self.cache.span(self.cache.length + 1)).numpy()
         result: np.ndarray = logits[0, -1]
@@ -152,9 +176,9 @@ class Decoder:
         return result
 
 
-def _next_logits(model: GPT, ids: list[int], cache: KVCache | None) -> np.ndarray:
+def _next_logits(model: CausalModel, ids: list[int], cache: KVCache | None) -> np.ndarray:
     """Return the logits (V,) after `ids`, on the host."""
-    numbers = Tensor(np.array([ids], np.int32), device=model.lm_head.weight.device)
+    numbers = Tensor(np.array([ids], np.int32), device=model.device)
     with _evaluating(model):
         logits = model(numbers, cache, last_only=True)
         result: np.ndarray = logits.to(dtypes.float32).numpy()[0, -1]
@@ -162,11 +186,11 @@ def _next_logits(model: GPT, ids: list[int], cache: KVCache | None) -> np.ndarra
 
 
 @contextmanager
-def _evaluating(model: GPT) -> Iterator[None]:
+def _evaluating(model: CausalModel) -> Iterator[None]:
     """Switch a model to evaluation mode and the tape off, inside the block."""
     training = model.training
     if training:
-        model.eval()
+        model.train(False)
     try:
         with no_grad():
             yield
@@ -176,7 +200,7 @@ def _evaluating(model: GPT) -> Iterator[None]:
 
 
 def generate(
-    model: GPT,
+    model: CausalModel,
     prompt_ids: Sequence[int],
     max_tokens: int,
     temperature: float = 1.0,

@@ -146,6 +146,16 @@ class GPT(Module):
             elif name.endswith("bias"):
                 init.zeros_(p)
 
+    @property
+    def context_length(self) -> int:
+        """The largest number of tokens that the model sees at once."""
+        return self.config.block_size
+
+    @property
+    def device(self) -> Device:
+        """Where the weights lie."""
+        return self.lm_head.weight.device
+
     def forward(self, ids: Tensor, cache: KVCache | None = None, last_only: bool = False) -> Tensor:
         """Return logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhal.hal.device import Device
-from polyhal.nn import functional as F
 from polyhal.nn import init
 from polyhal.nn.activation import ReLU
 from polyhal.nn.batch_norm import BatchNorm2d
@@ -49,7 +48,8 @@ class BasicBlock(Module):
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
         shortcut = x if self.downsample is None else self.downsample(x)
-        return F.relu(out + shortcut)
+        result: Tensor = self.relu(out + shortcut)
+        return result
 
     def zero_last_scale(self) -> None:
         """Make the block pass on its input, but for the shortcut's projection, until it is trained."""
@@ -87,7 +87,8 @@ class Bottleneck(Module):
         out = self.relu(self.bn2(self.conv2(out)))
         out = self.bn3(self.conv3(out))
         shortcut = x if self.downsample is None else self.downsample(x)
-        return F.relu(out + shortcut)
+        result: Tensor = self.relu(out + shortcut)
+        return result
 
     def zero_last_scale(self) -> None:
         """Make the block pass on its input, but for the shortcut's projection, until it is trained."""

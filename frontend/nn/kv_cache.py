@@ -12,6 +12,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import Ref
 from polyhal.hal.ops import FUNCTIONS, OPS
+from polyhal.nn.functional.attention import repeat_heads
 from polyhal.tensor import Tensor
 
 _attention = FUNCTIONS["attention"]
@@ -80,7 +81,10 @@ class KVCache:
         return ops.less_equal(self._positions[:span], rows)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones; `mask` is a result of `mask`."""
+        """Store the new keys and values (B, H, T, D) of a layer and attend to all stored ones; `mask` is a result of `mask`.
+
+        `q` may have a multiple of their heads: neighbours share keys and values.
+        """
         count = k.shape[2]
         start = self.start(count)
         self._write(self._keys[layer], k, start)
@@ -88,6 +92,12 @@ class KVCache:
         if mask is not None:
             span = self._span(count)
             k, v = self._keys[layer][:, :, :span], self._values[layer][:, :, :span]
+        if (
+            count == 1 and q.shape[1] > k.shape[1]
+        ):  # query heads that share keys become rows, so that no key is repeated
+            rows = ops.reshape(q, (*k.shape[:2], q.shape[1] // k.shape[1], q.shape[3]))
+            return ops.reshape(_attention(rows, k, v, mask, False)[0], q.shape)
+        k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
         out: Tensor = _attention(q, k, v, mask, mask is None)[0]
         return out
 

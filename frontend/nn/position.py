@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +89,22 @@ class RotaryEmbedding(Module):
             problem = f"positions {start} to {start + length} of shape {input.shape}"
             expected = f"(..., L, {self.dim}) and at most {self.max_length} positions"
             raise ShapeError(message("RotaryEmbedding", problem, expected=expected))
-        cos, sin = self.cos[start : start + length], self.sin[start : start + length]
+        return self.rotate(input, self.angles(start, length))
+
+    def angles(self, start: Any, length: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (length, dim/2) of the positions from `start` on, which may be a runtime scalar.
+
+        All layers of a model rotate by the same angles, so it calls this once.
+        """
+        if type(start) is int and start == 0:
+            return self.cos[:length], self.sin[:length]
+        # By lookup: a view per position would leave a plan per position in the cache.
+        positions = ops.arange(0, length, 1, dtypes.int32, device=self.cos.device) + start
+        return self.cos[positions], self.sin[positions]
+
+    def rotate(self, input: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
+        """Rotate `input` (..., L, dim) by `angles`; the result has its dtype."""
+        cos, sin = (table.to(input.dtype) for table in angles)
         half = self.dim // 2
         a, b = (input[..., 0::2], input[..., 1::2]) if self.interleaved else (input[..., :half], input[..., half:])
         turned = a * cos - b * sin, b * cos + a * sin

@@ -99,6 +99,6 @@ def test_a_captured_loss_draws_new_times_and_noise(device: ph.Device) -> None:
 def test_wrong_shapes_are_refused(numpy_device: ph.Device) -> None:
     model = small(numpy_device)
     with pytest.raises(ShapeError, match="divisible by 2"):
-        model(ph.zeros((1, 1, 5, 4)), ph.zeros((1,), "int32"))
+        model(ph.zeros((1, 1, 5, 4), device="numpy"), ph.zeros((1,), "int32", "numpy"))
     with pytest.raises(ValueError, match="attention has 1 entries"):
-        UNet(1, None, (8, 16), (True,))
+        UNet(1, None, (8, 16), (True,), device="numpy")

@@ -37,7 +37,7 @@ def scaled_dot_product_attention(
     al., arXiv:2305.13245). Raises ShapeError.
     """
     if enable_gqa:
-        key, value = (_repeated_heads(x, query.shape[-3]) for x in (key, value))
+        key, value = (repeat_heads(x, query.shape[-3]) for x in (key, value))
     query, key, value = _same_lead(query, key, value)
     causal = is_causal
     if is_causal and query.shape[-2] != key.shape[-2]:
@@ -51,8 +51,8 @@ def scaled_dot_product_attention(
     return ops.matmul(dropout(weights, dropout_p, True, generator=generator), value)
 
 
-def _repeated_heads(x: Tensor, heads: int) -> Tensor:
-    """Each head (axis -3) as often as needed for `heads` in all."""
+def repeat_heads(x: Tensor, heads: int) -> Tensor:
+    """Repeat each head (axis -3) as often as needed for `heads` in all. Raises ShapeError."""
     if x.ndim < 3 or heads % x.shape[-3]:
         problem = f"{heads} query heads for keys or values {x.shape}"
         raise ShapeError(message("scaled_dot_product_attention", problem, expected="a multiple of their heads"))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import copy
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 import polyhal
 from polyhal.nn import Module
+from tests.models.parity.branches import recorded, replayed
+
+_ZERO = 1e-9
+"""A gradient that is smaller than this, relative to the largest of the model, in float64, is zero but for rounding."""
 
 
 class Agreement(NamedTuple):
@@ -18,57 +25,78 @@ class Agreement(NamedTuple):
     outputs: float
     gradients: float
     worst: str
-    """The parameter with the largest error."""
+    """The parameter whose gradient has the largest error."""
 
 
-def relative_error(actual: Any, expected: Any) -> float:
-    """The norm of the difference by the norm of what is expected, both arrays, in float64."""
-    a, b = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
-    assert a.shape == b.shape, (a.shape, b.shape)
-    return float(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-30))
+@dataclass(frozen=True)
+class Results:
+    """What one run of a model gave."""
+
+    outputs: list[np.ndarray]
+    gradients: Mapping[str, np.ndarray]
+    """By the names of parameters."""
+    branches: list[np.ndarray]
 
 
-def with_weights_of(ours: Module, theirs: torch.nn.Module) -> None:
+def torch_results(
+    model: torch.nn.Module,
+    inputs: Sequence[np.ndarray],
+    dtype: torch.dtype = torch.float64,
+    branches: list[np.ndarray] | None = None,
+) -> Results:
+    """Run a copy of a PyTorch model in a dtype, forward and backward, on branches that another model took if given."""
+    model = copy.deepcopy(model).to(dtype)
+    tensors = [torch.tensor(x) for x in inputs]
+    with recorded(model) as taken, nullcontext() if branches is None else replayed(model, branches):
+        out = model(*(x.to(dtype) if x.is_floating_point() else x for x in tensors))
+    outputs = out if isinstance(out, tuple) else (out,)
+    sum((y * torch.tensor(w, dtype=dtype)).mean() for y, w in zip(outputs, _weights(outputs), strict=True)).backward()
+    gradients = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+    return Results([y.detach().numpy() for y in outputs], gradients, taken)
+
+
+def own_results(model: Module, inputs: Sequence[np.ndarray], device: polyhal.Device) -> Results:
+    """Run a model forward and backward, with the same loss as `torch_results`."""
+    with recorded(model) as taken:
+        out = model(*(polyhal.tensor(x, device=device) for x in inputs))
+    outputs = out if isinstance(out, tuple) else (out,)
+    weighted = [(y * polyhal.tensor(w, device=device)).mean() for y, w in zip(outputs, _weights(outputs), strict=True)]
+    polyhal.stack(weighted).sum().backward()
+    gradients = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+    return Results([y.numpy() for y in outputs], gradients, taken)
+
+
+def agreement(actual: Results, expected: Results) -> Agreement:
+    """Compare the results of two models. A gradient that is zero but for rounding is compared with the largest one."""
+    assert actual.gradients.keys() == expected.gradients.keys()
+    sizes = {name: _norm(g) / g.size**0.5 for name, g in expected.gradients.items()}
+    largest = max(sizes.values())
+    errors = {}
+    for name, g in expected.gradients.items():
+        scale = sizes[name] if sizes[name] > _ZERO * largest else largest
+        errors[name] = _norm(actual.gradients[name] - g) / (scale * g.size**0.5)
+    worst = max(errors, key=lambda name: errors[name])
+    pairs = zip(actual.outputs, expected.outputs, strict=True)
+    return Agreement(max(_norm(a - b) / _norm(b) for a, b in pairs), errors[worst], worst)
+
+
+def load_weights_of(ours: Module, theirs: torch.nn.Module) -> None:
     """Load PyTorch's weights and buffers, by name, strictly."""
     ours.load_state_dict({key: value.detach().numpy() for key, value in theirs.state_dict().items()})
 
 
-def compare(
-    ours: Module, theirs: torch.nn.Module, inputs: Sequence[np.ndarray], device: polyhal.Device, call: str = "__call__"
-) -> Agreement:
-    """Give `ours` the weights of `theirs`, run both, and compare results and gradients of a weighted sum of the results.
-
-    The error of a gradient is relative to its norm, or to that of a gradient 10,000 times smaller than the model's largest:
-    a gradient that is zero but for rounding, such as that of a bias before a norm, has no relative error.
-    """
-    with_weights_of(ours, theirs)
-    y = getattr(ours, call)(*(polyhal.tensor(x, device=device) for x in inputs))
-    z = getattr(theirs, call)(*map(torch.tensor, inputs))
-    y, z = (y, z) if isinstance(y, tuple) else ((y,), (z,))
-    pull = [np.random.default_rng(1).standard_normal(part.shape).astype(np.float32) for part in z]
-    polyhal.stack(
-        [(a * polyhal.tensor(p, device=device)).mean() for a, p in zip(y, pull, strict=True)]
-    ).sum().backward()
-    torch.stack([(b * torch.tensor(p)).mean() for b, p in zip(z, pull, strict=True)]).sum().backward()
-    outputs = max(relative_error(a.numpy(), b.detach().numpy()) for a, b in zip(y, z, strict=True))
-    errors = gradient_errors(ours, theirs)
-    worst = max(errors, key=lambda name: errors[name])
-    return Agreement(outputs, errors[worst], worst)
+def compare(ours: Module, theirs: torch.nn.Module, inputs: Sequence[np.ndarray], device: polyhal.Device) -> Agreement:
+    """Give `ours` the weights of `theirs`, and compare it with what PyTorch computes in float64."""
+    load_weights_of(ours, theirs)
+    actual = own_results(ours, inputs, device)
+    return agreement(actual, torch_results(theirs, inputs, branches=actual.branches))
 
 
-def gradient_errors(ours: Module, theirs: torch.nn.Module) -> dict[str, float]:
-    """The relative error of each parameter's gradient. Parameters without a gradient must have none on both sides."""
-    expected = {name: p.grad for name, p in theirs.named_parameters()}
-    scale = max(float(g.norm() / g.numel() ** 0.5) for g in expected.values() if g is not None)
-    errors = {}
-    for name, p in ours.named_parameters():
-        want = expected[name]
-        assert (p.grad is None) == (want is None), name
-        if p.grad is not None and want is not None:
-            norm = max(float(want.norm()), 1e-4 * scale * want.numel() ** 0.5)
-            errors[name] = float(np.linalg.norm(p.grad.numpy() - want.numpy())) / norm
-    return errors
+def _weights(outputs: Sequence[object]) -> list[np.ndarray]:
+    """Weights of the outputs in the loss, so that all of them count and none by symmetry."""
+    rng = np.random.default_rng(1)
+    return [rng.standard_normal(tuple(y.shape)).astype(np.float32) for y in outputs]  # type: ignore[attr-defined]
 
 
-Case = Callable[[polyhal.Device], tuple[Module, torch.nn.Module, list[np.ndarray]]]
-"""Makes a model on a device, its counterpart in PyTorch, and arguments for both."""
+def _norm(x: np.ndarray) -> float:
+    return float(np.linalg.norm(np.asarray(x, np.float64)))

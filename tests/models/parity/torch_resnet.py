@@ -23,17 +23,18 @@ class Block(nn.Module):
             self.conv1 = nn.Conv2d(wide, planes, 3, stride, 1, bias=False)
             self.conv2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False)
         self.bn1, self.bn2 = nn.BatchNorm2d(planes), nn.BatchNorm2d(planes)
+        self.relu = nn.ReLU()
         self.bottleneck = bottleneck
         self.downsample = None
         if stride != 1 or wide != out:
             self.downsample = nn.Sequential(nn.Conv2d(wide, out, 1, stride, bias=False), nn.BatchNorm2d(out))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = torch.relu(self.bn1(self.conv1(x)))
+        out = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
         if self.bottleneck:
-            out = self.bn3(self.conv3(torch.relu(out)))
-        return torch.relu(out + (x if self.downsample is None else self.downsample(x)))
+            out = self.bn3(self.conv3(self.relu(out)))
+        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 class TorchResNet(nn.Module):
@@ -45,6 +46,7 @@ class TorchResNet(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(channels, width, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU()
         self.maxpool = nn.MaxPool2d(3, 2, 1)
         self.layers = len(layers)
         wide = width
@@ -59,7 +61,7 @@ class TorchResNet(nn.Module):
         self.fc = nn.Linear(wide, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         for i in range(self.layers):
             x = getattr(self, f"layer{i + 1}")(x)
         return self.fc(self.avgpool(x).flatten(1))

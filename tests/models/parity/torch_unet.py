@@ -109,7 +109,7 @@ class TorchUNet(nn.Module):
 
     def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         half = self.conv_in.out_channels // 2
-        angles = t[:, None] * torch.exp(torch.arange(half) * (-math.log(10000) / (half - 1)))
+        angles = t[:, None] * torch.exp(torch.arange(half, dtype=x.dtype) * (-math.log(10000) / (half - 1)))
         time = self.time_embedding["linear_1"](torch.cat([torch.sin(angles), torch.cos(angles)], 1))
         time = self.time_embedding["linear_2"](F.silu(time))
         x = self.conv_in(x)

@@ -1,0 +1,235 @@
+"""A Llama-style decoder: RMS norm, rotary positions, SwiGLU, and heads that share keys and values.
+
+Source: Touvron et al., arXiv:2302.13971 and arXiv:2307.09288. Settings and state-dict keys are those of Hugging Face's
+`LlamaForCausalLM`, so that its weights load. `load_llama2c` reads the files of llama2.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from polyhal import functions as ops
+from polyhal.hal.device import Device
+from polyhal.hal.errors import ShapeError, message
+from polyhal.nn import functional as F
+from polyhal.nn import init
+from polyhal.nn.container import ModuleDict, ModuleList
+from polyhal.nn.embedding import Embedding
+from polyhal.nn.functional.multihead import merge_heads, split_heads
+from polyhal.nn.kv_cache import KVCache
+from polyhal.nn.linear import Linear
+from polyhal.nn.module import Module
+from polyhal.nn.norm import RMSNorm
+from polyhal.nn.position import RotaryEmbedding
+from polyhal.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaConfig:
+    """Sizes of a Llama. The defaults are those of Llama 2 7B."""
+
+    vocab_size: int = 32000
+    hidden_size: int = 4096
+    intermediate_size: int = 11008
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = None
+    """Heads of keys and values, shared by neighbouring query heads (Ainslie et al., arXiv:2305.13245); None for all."""
+    max_position_embeddings: int = 4096
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 10000.0
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    head_dim: int | None = None
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads and self.head_dim is None:
+            problem = f"hidden_size {self.hidden_size} is no multiple of num_attention_heads {self.num_attention_heads}"
+            raise ValueError(message("LlamaConfig", problem))
+        if self.num_attention_heads % self.kv_heads:
+            problem = (
+                f"num_attention_heads {self.num_attention_heads} is no multiple of num_key_value_heads {self.kv_heads}"
+            )
+            raise ValueError(message("LlamaConfig", problem))
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.num_key_value_heads or self.num_attention_heads
+
+    @property
+    def head_width(self) -> int:
+        """Features of a head."""
+        return self.head_dim or self.hidden_size // self.num_attention_heads
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LlamaConfig:
+        """Read Hugging Face's `config.json`, loaded as a dictionary. Raises ValueError for what this decoder has not."""
+        if data.get("rope_scaling") is not None:
+            raise ValueError(message("LlamaConfig", f"rope_scaling is {data['rope_scaling']}", expected="None"))
+        if data.get("hidden_act", "silu") != "silu" or data.get("mlp_bias", False):
+            raise ValueError(message("LlamaConfig", "another feed-forward network", expected="SwiGLU without biases"))
+        return cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})
+
+
+class LlamaAttention(Module):
+    """Causal self-attention on rotated queries and keys."""
+
+    def __init__(self, c: LlamaConfig, device: Device | str | None = None, dtype: object = None) -> None:
+        super().__init__()
+        self.heads = c.num_attention_heads
+        self.kv_heads = c.kv_heads
+        wide, narrow = c.num_attention_heads * c.head_width, c.kv_heads * c.head_width
+        self.q_proj = Linear(c.hidden_size, wide, c.attention_bias, device, dtype)
+        self.k_proj = Linear(c.hidden_size, narrow, c.attention_bias, device, dtype)
+        self.v_proj = Linear(c.hidden_size, narrow, c.attention_bias, device, dtype)
+        self.o_proj = Linear(wide, c.hidden_size, c.attention_bias, device, dtype)
+
+    def forward(
+        self,
+        x: Tensor,
+        rotary: RotaryEmbedding,
+        angles: tuple[Tensor, Tensor],
+        cache: KVCache | None = None,
+        layer: int = 0,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        q = rotary.rotate(split_heads(self.q_proj(x), self.heads), angles)
+        k = rotary.rotate(split_heads(self.k_proj(x), self.kv_heads), angles)
+        v = split_heads(self.v_proj(x), self.kv_heads)
+        if cache is not None:
+            out = cache.attend(layer, q, k, v, mask)
+        else:
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        result: Tensor = self.o_proj(merge_heads(out))
+        return result
+
+
+class SwiGLU(Module):
+    """A feed-forward network with a gate: `down(silu(gate(x)) * up(x))`. Source: Shazeer, arXiv:2002.05202."""
+
+    def __init__(self, width: int, hidden: int, device: Device | str | None = None, dtype: object = None) -> None:
+        super().__init__()
+        self.gate_proj = Linear(width, hidden, False, device, dtype)
+        self.up_proj = Linear(width, hidden, False, device, dtype)
+        self.down_proj = Linear(hidden, width, False, device, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return out
+
+
+class LlamaLayer(Module):
+    """Attention and feed-forward network, each on normalised input and added to the residual stream."""
+
+    def __init__(self, c: LlamaConfig, device: Device | str | None = None, dtype: object = None) -> None:
+        super().__init__()
+        self.self_attn = LlamaAttention(c, device, dtype)
+        self.mlp = SwiGLU(c.hidden_size, c.intermediate_size, device, dtype)
+        self.input_layernorm = RMSNorm(c.hidden_size, c.rms_norm_eps, device=device, dtype=dtype)
+        self.post_attention_layernorm = RMSNorm(c.hidden_size, c.rms_norm_eps, device=device, dtype=dtype)
+
+    def forward(
+        self,
+        x: Tensor,
+        rotary: RotaryEmbedding,
+        angles: tuple[Tensor, Tensor],
+        cache: KVCache | None = None,
+        layer: int = 0,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), rotary, angles, cache, layer, mask)
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
+
+class Llama(Module):
+    """Token ids (B, T) to logits of the next token (B, T, vocab_size)."""
+
+    def __init__(self, config: LlamaConfig, device: Device | str | None = None, dtype: object = None) -> None:
+        super().__init__()
+        c = self.config = config
+        self.model = ModuleDict(
+            {
+                "embed_tokens": Embedding(c.vocab_size, c.hidden_size, device=device, dtype=dtype),
+                "layers": ModuleList(LlamaLayer(c, device, dtype) for _ in range(c.num_hidden_layers)),
+                "norm": RMSNorm(c.hidden_size, c.rms_norm_eps, device=device, dtype=dtype),
+                "rotary_emb": RotaryEmbedding(c.head_width, c.max_position_embeddings, c.rope_theta, device=device),
+            }
+        )
+        self.lm_head = Linear(c.hidden_size, c.vocab_size, False, device, dtype)
+        if c.tie_word_embeddings:
+            self.lm_head.weight = self.model["embed_tokens"].weight
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights from a normal distribution; scales of norms are 1 and biases 0."""
+        for name, p in self.named_parameters():
+            if p.ndim >= 2:
+                init.normal_(p, 0.0, self.config.initializer_range)
+            elif name.endswith("bias"):
+                init.zeros_(p)
+
+    @property
+    def context_length(self) -> int:
+        """The largest number of tokens that the model sees at once."""
+        return self.config.max_position_embeddings
+
+    @property
+    def device(self) -> Device:
+        """Where the weights lie."""
+        return self.lm_head.weight.device
+
+    def forward(self, ids: Tensor, cache: KVCache | None = None, last_only: bool = False) -> Tensor:
+        """Return logits (B, T, vocab_size), or (B, 1, vocab_size) with `last_only`.
+
+        With a cache, `ids` continue its positions, and are added to it. Raises ShapeError beyond the context.
+        """
+        if ids.ndim != 2:
+            raise ShapeError(message("Llama", f"token ids of shape {ids.shape}", expected="(batch, length)"))
+        count = ids.shape[1]
+        before = 0 if cache is None else cache.length
+        if before + count > self.context_length:
+            expected = f"at most {self.context_length}"
+            raise ShapeError(message("Llama", f"{before + count} tokens of context", expected=expected))
+        parts = self.model
+        rotary = parts["rotary_emb"]
+        angles = rotary.angles(0 if cache is None else cache.start(count), count)
+        mask = None if cache is None else cache.mask(count)
+        x = parts["embed_tokens"](ids)
+        for i, layer in enumerate(parts["layers"]):
+            x = layer(x, rotary, angles, cache, i, mask)
+        if cache is not None:
+            cache.advance(count)
+        if last_only:
+            x = x[:, count - 1 :]
+        logits: Tensor = self.lm_head(parts["norm"](x))
+        return logits
+
+    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean cross entropy of `targets` (B, T) given `ids` (B, T), in nats per token; -100 is ignored."""
+        logits = self(ids)
+        return F.cross_entropy(ops.reshape(logits, (-1, logits.shape[-1])), ops.reshape(targets, (-1,)))
+
+    def make_cache(self, batch: int = 1) -> KVCache:
+        """Make an empty cache for decoding up to the context length."""
+        c, weight = self.config, self.lm_head.weight
+        return KVCache(
+            c.num_hidden_layers, batch, c.kv_heads, self.context_length, c.head_width, weight.dtype, weight.device
+        )
+
+    def generate(self, prompt_ids: Sequence[int], max_tokens: int, **options: Any) -> list[int]:
+        """Generate tokens after a prompt; `options` are those of `polyhal.models.generate`."""
+        from polyhal.models.generation import generate
+
+        return generate(self, prompt_ids, max_tokens, **options)
+
+
+def from_llama_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete the state dict of a Hugging Face model: tied weights appear twice, and tables of angles are dropped."""
+    out = {key: value for key, value in state.items() if not key.endswith("rotary_emb.inv_freq")}
+    out.setdefault("lm_head.weight", out["model.embed_tokens.weight"])
+    return out

@@ -1,0 +1,72 @@
+"""Compare models with PyTorch's in full size.
+
+python -m tests.models.parity gradients [--devices numpy,opencl:intel] [--only TEXT,TEXT] [--json FILE]
+    Largest relative errors of outputs and gradients against PyTorch in float64, with the same weights.
+python -m tests.models.parity training [--devices ...] [--only ...] [--steps 100] [--json FILE]
+    Losses after training steps with the same weights and data, eager and captured, beside PyTorch's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import polyhal
+from tests.models.parity.cases import CASES
+from tests.models.parity.comparison import agreement, load_weights_of, own_results, torch_results
+
+
+def gradients(devices: Sequence[str], only: Sequence[str]) -> list[dict[str, object]]:
+    """Print a table of the cases whose names contain one of `only`, and return its rows."""
+    rows: list[dict[str, object]] = []
+    print(f"{'model':<36} {'device':<14} {'outputs':>8} {'gradients':>9}  largest error in")
+    for name, case in CASES.items():
+        if only and not any(part.lower() in name.lower() for part in only):
+            continue
+        torch.manual_seed(0)
+        theirs = case.make_reference()
+        inputs = case.make_inputs(np.random.default_rng(0))
+        expected = torch_results(theirs, inputs)  # the same for all devices, unless the model has branches
+        for device in ("PyTorch float32", *devices):
+            if device.startswith("PyTorch"):
+                actual = torch_results(theirs, inputs, torch.float32)
+            else:
+                ours = case.make(polyhal.Device(device))
+                load_weights_of(ours, theirs)
+                actual = own_results(ours, inputs, polyhal.Device(device))
+                del ours
+            if actual.branches:
+                expected = torch_results(theirs, inputs, branches=actual.branches)
+            found = agreement(actual, expected)
+            print(f"{name:<36} {device:<14} {found.outputs:8.1e} {found.gradients:9.1e}  {found.worst}", flush=True)
+            rows.append({"model": name, "device": device, **found._asdict()})
+            del actual
+            gc.collect()
+    return rows
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("gradients", "training"))
+    parser.add_argument("--devices", default="numpy,opencl")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    devices, only = options.devices.split(","), [part for part in options.only.split(",") if part]
+    rows = gradients(devices, only)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
