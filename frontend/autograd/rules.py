@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from polyhal.autograd.slices import Gradient, SliceSum
 from polyhal.hal import dispatch
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.layout import ScalarSpec, Spec
+from polyhal.hal.layout import Spec
 from polyhal.hal.ops import FUNCTIONS, OPS
 
 if TYPE_CHECKING:
@@ -26,6 +26,12 @@ Gradients = tuple["Gradient | None", ...]
 def zeros(spec: Spec, device: Device) -> Tensor:
     """A zero gradient for a value of `spec`."""
     result: Tensor = _full(spec.shape, 0, spec.dtype, device=device)
+    return result
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    """Zeros in the shape and dtype and on the device of `x`, which may stand for a batch."""
+    result: Tensor = _full(x.shape, 0, x.dtype, device=x.device)
     return result
 
 
@@ -126,7 +132,7 @@ def _derived(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     dispatch.thread.grad_enabled = True
     try:
         bound = node.op.bind(node.params)
-        dispatch.infer(node.op, tuple(_input_spec(x) for x in saved), bound)
+        dispatch.infer(node.op, tuple(dispatch.inference_spec(x) for x in saved), bound)
         outs = decomposition(node.op, tuple(node.outputs))(*inputs, **bound)
     finally:
         dispatch.thread.grad_enabled = create_graph
@@ -137,12 +143,6 @@ def _derived(node: GradNode, grads: list[Tensor | None]) -> Gradients:
     targets = [x for x, needed in zip(inputs, needs, strict=True) if needed]
     gradients = iter(differentiate(outputs, seeds, targets, create_graph=create_graph, retain_graph=create_graph))
     return tuple(next(gradients) if needed else None for needed in needs)
-
-
-def _input_spec(x: Any) -> Any:
-    if x is None:
-        return None
-    return x.spec if hasattr(x, "ref") else ScalarSpec(dispatch.scalar_dtype(x))
 
 
 def _leaf(x: Any) -> Any:

@@ -8,7 +8,7 @@ from polyhal.func.batched import Level, batched, is_batched
 from polyhal.hal import dispatch
 from polyhal.hal.dispatch import ForwardingExecutor, executing
 from polyhal.hal.errors import AutogradError, message
-from polyhal.hal.layout import ScalarSpec, contiguous
+from polyhal.hal.layout import contiguous
 from polyhal.hal.ops import FUNCTIONS, OPS
 from polyhal.hal.ops.batching import BatchedCall
 from polyhal.hal.planning.decompose import decomposition
@@ -59,7 +59,7 @@ class BatchingExecutor(ForwardingExecutor):
     def _decomposed(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
         """Apply the ops that the op is made of, each in a batch."""
         bound = op.bind(dispatch.freeze(params))
-        specs = tuple(_input_spec(x) for x in inputs)
+        specs = tuple(dispatch.inference_spec(x) for x in inputs)
         outputs = tuple(contiguous(d, s) for d, s in dispatch.infer(op, specs, bound))
         previous, dispatch.thread.device = dispatch.thread.device, next(x.device for x in inputs if hasattr(x, "ref"))
         try:
@@ -140,9 +140,3 @@ class BatchingExecutor(ForwardingExecutor):
             problem = "the value of a tensor was asked for inside vmap, where it stands for a whole batch"
             raise AutogradError(message("vmap", problem, fix="use where() in place of a Python condition"))
         return self.base.read(x)
-
-
-def _input_spec(x: Any) -> Any:
-    if x is None:
-        return None
-    return x.spec if hasattr(x, "ref") else ScalarSpec(dispatch.scalar_dtype(x))

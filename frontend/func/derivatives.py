@@ -8,6 +8,7 @@ from typing import Any
 
 from polyhal.autograd.engine import differentiate
 from polyhal.autograd.modes import enable_grad
+from polyhal.autograd.rules import zeros_like
 from polyhal.autograd.tape import GradNode
 from polyhal.func.batched import BatchedTensor, Level, active_levels, batched, levels
 from polyhal.func.batching import BatchingExecutor
@@ -200,7 +201,7 @@ class _Point:
             found = differentiate(
                 outputs, gradients, self._physical_leaves, retain_graph=True, create_graph=create_graph
             )
-        return [_zeros_like(x) if g is None else g for g, x in zip(found, self._physical_leaves, strict=True)]
+        return [zeros_like(x) if g is None else g for g, x in zip(found, self._physical_leaves, strict=True)]
 
     def directional(self, tangents: Sequence[Tensor]) -> list[Tensor]:
         """The derivative of every result in one direction."""
@@ -208,7 +209,7 @@ class _Point:
         with executing(self._executor), enable_grad():
             seeds = []
             for o in self._outputs:
-                seed = _zeros_like(o)
+                seed = zeros_like(o)
                 seed.requires_grad = True
                 seeds.append(seed)
             transposed = self._differentiated(seeds, create_graph=True)
@@ -217,14 +218,9 @@ class _Point:
             if pairs:
                 outputs, weights = zip(*pairs, strict=True)
                 found = differentiate(outputs, weights, seeds, retain_graph=True, create_graph=self.higher)
-            results = [_zeros_like(o) if d is None else d for d, o in zip(found, self._outputs, strict=True)]
+            results = [zeros_like(o) if d is None else d for d, o in zip(found, self._outputs, strict=True)]
             released = results if self.higher else [r.detach() for r in results]
         return [self._virtual(r) for r in released]
-
-
-def _zeros_like(x: Tensor) -> Tensor:
-    result: Tensor = FUNCTIONS["full"](x.shape, 0, x.dtype, device=x.device)
-    return result
 
 
 def _without(active: Sequence[Level]) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from polyhal.autograd.rules import zeros_like
 from polyhal.func.batched import active_levels
 from polyhal.func.derivatives import jvp, tensors_of, vjp
 from polyhal.func.vectorize import vmap
@@ -35,7 +36,7 @@ def jacrev(
         for number, out in enumerate(outputs):
 
             def rows(unit: Tensor, number: int = number) -> tuple[Any, ...]:
-                cotangents = iter(unit if i == number else _zeros(o) for i, o in enumerate(outputs))
+                cotangents = iter(unit if i == number else zeros_like(o) for i, o in enumerate(outputs))
                 gradients = pull_back(map_tree(result, lambda x: next(cotangents) if isinstance(x, Tensor) else x))
                 return tuple(g for tree in gradients for g in tensors_of(tree))
 
@@ -68,7 +69,7 @@ def jacfwd(
 
             def column(unit: Tensor, number: int = number) -> tuple[Any, ...]:
                 nonlocal outputs
-                tangents = iter(unit if i == number else _zeros(p) for i, p in enumerate(inputs))
+                tangents = iter(unit if i == number else zeros_like(p) for i, p in enumerate(inputs))
                 placed = map_tree(chosen, lambda p: next(tangents) if isinstance(p, Tensor) else p)
                 outputs, derivative, *rest = jvp(of_chosen, chosen, placed, has_aux=has_aux)
                 aux[:] = rest
@@ -123,11 +124,6 @@ def _last(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """`x` with its first axis moved to the end and divided into `shape`."""
     moved = FUNCTIONS["moveaxis"](x, 0, -1)
     result: Tensor = moved.reshape((*moved.shape[:-1], *shape))
-    return result
-
-
-def _zeros(x: Tensor) -> Tensor:
-    result: Tensor = FUNCTIONS["full"](x.shape, 0, x.dtype, device=x.device)
     return result
 
 

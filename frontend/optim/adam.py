@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-from polyhal.hal import dispatch
-from polyhal.hal.ops import OPS
-from polyhal.optim.optimizer import Group, Optimizer, Params, batches, setting, zero_state
-from polyhal.optim.rule_optimizer import check_settings, gradient, refuse_differentiable
-from polyhal.tensor import Tensor
+from polyhal.optim.optimizer import Group, Params
+from polyhal.optim.rule_optimizer import RuleOptimizer, check_settings
 
 
-class Adam(Optimizer):
+class Adam(RuleOptimizer):
     """Adam: steps scaled by running moments of the gradient; weight decay is added to the gradient.
 
     `amsgrad` divides by the largest squares so far. `foreach`, `fused` and `capturable` are accepted: all parameters take one
     launch, captured or not. Sources: Kingma and Ba, arXiv:1412.6980; Reddi, Kale and Kumar, ICLR 2018.
     """
 
-    skippable = True
+    op = "adam_step"
+    numbers = ("lr", "betas[0]", "betas[1]", "eps", "weight_decay")
     decoupled = False
     """Whether weight decay is applied to the parameters instead of the gradients."""
 
@@ -41,52 +38,29 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         check_settings(self, lr=lr, eps=eps, weight_decay=weight_decay, betas=betas)
-        refuse_differentiable(self, differentiable)
         settings = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
             "decoupled_weight_decay": decoupled_weight_decay or self.decoupled,
         }  # fmt: skip
-        super().__init__(params, settings)
+        super().__init__(params, settings, differentiable=differentiable)
 
-    def _state(self, p: Tensor, amsgrad: bool) -> dict[str, Any]:
-        state = self.state.get(p)
-        if not state:
-            state = self.state[p] = {"step": 0, "exp_avg": zero_state(p), "exp_avg_sq": zero_state(p)}
-            if amsgrad:
-                state["max_exp_avg_sq"] = zero_state(p)
-        return state
+    def op_of(self, group: Group) -> str:
+        return "amsgrad_step" if group.get("amsgrad", False) else self.op
 
-    def update(self, group: Group, params: Sequence[Tensor]) -> None:
-        amsgrad, decoupled = group.get("amsgrad", False), group.get("decoupled_weight_decay", self.decoupled)
-        numbers = tuple(setting(group, n) for n in ("lr", "betas[0]", "betas[1]", "eps", "weight_decay"))
-        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if amsgrad else ()))
-        # Parameters without gradients miss steps: each launch takes parameters of one step count.
-        for _, ps in batches(params, lambda p: self._state(p, amsgrad)["step"]):
-            states = [self.state[p] for p in ps]
-            kept = [s[name] for name in names for s in states]
-            grads = [gradient(p, maximize=group.get("maximize", False)) for p in ps]
-            dispatch.on_replay(partial(_count, states))
-            step = dispatch.runtime_scalar(partial(states[0].__getitem__, "step"), "step", increment=1)
-            number = self.device_step(step, ps[0].device)
-            counted = number is not None
-            tensors = (*ps, *grads, *kept)
-            if amsgrad:
-                inputs: tuple[Any, ...] = (*tensors, number if counted else step, *numbers)
-                dispatch.apply_into(OPS["amsgrad_step"], inputs, (len(ps), decoupled, counted), (*ps, *kept))
-                continue
-            _, beta1, beta2, _, _ = numbers
-            corrections = (number,) if counted else (1 - beta1**step, 1 - beta2**step)
-            inputs = (*tensors, *numbers, *corrections)
-            dispatch.apply_into(OPS["adam_step"], inputs, (len(ps), decoupled, counted), (*ps, *kept))
+    def states(self, group: Group) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) * group.get("amsgrad", False)))
 
-    def subtract_steps(self, steps: int) -> None:
-        for state in self.state.values():
-            state["step"] -= steps
+    def flags(self, group: Group) -> tuple[Any, ...]:
+        return (group.get("decoupled_weight_decay", self.decoupled),)
 
-
-def _count(states: Sequence[dict[str, Any]]) -> None:
-    for state in states:
-        state["step"] += 1
+    def arguments(self, group: Group, states: Sequence[dict[str, Any]], step: Any, number: Any) -> tuple[Any, ...]:
+        if group.get("amsgrad", False):
+            return super().arguments(group, states, step, number)
+        # Adam's own op takes both bias corrections in place of the step.
+        numbers = self.values(group, states)
+        _, beta1, beta2, _, _ = numbers
+        corrections = (1 - beta1**step, 1 - beta2**step) if number is None else (number,)
+        return (*numbers, *corrections)
 
 
 class AdamW(Adam):

@@ -13,7 +13,7 @@ from polyhal.hal import dispatch, dtypes
 from polyhal.hal.dtypes import finfo
 from polyhal.hal.errors import message
 from polyhal.inplace import overwrite
-from polyhal.optim.optimizer import Group, Optimizer, Params, setting, state_dtype, zero_state
+from polyhal.optim.optimizer import Group, Optimizer, Params, count_step, setting, state_dtype, zero_state
 from polyhal.optim.rule_optimizer import check_settings, gradient
 from polyhal.tensor import Tensor
 
@@ -29,7 +29,7 @@ class _PerParameter(Optimizer):
             if not state:
                 state = self.state[p] = {**({"step": 0} if self.counts_steps else {}), **self.initial(p)}
             if self.counts_steps:
-                dispatch.on_replay(partial(_count, state))
+                dispatch.on_replay(partial(count_step, [state]))
             wide = state_dtype(p)
             grad = gradient(p, maximize=group.get("maximize", False)).to(wide)
             overwrite(p, self.updated(group, p.detach().to(wide), grad, state))
@@ -41,10 +41,6 @@ class _PerParameter(Optimizer):
     def updated(self, group: Group, p: Tensor, grad: Tensor, state: dict[str, Any]) -> Tensor:
         """The new parameter; overwrites the states."""
         raise NotImplementedError
-
-
-def _count(state: dict[str, Any]) -> None:
-    state["step"] += 1
 
 
 def _number(compute: Callable[[], float], name: str) -> Any:

@@ -261,6 +261,12 @@ def setting(group: Group, name: str) -> Any:
     return dispatch.runtime_scalar(value, f"{key.removesuffix('s')}{int(index) + 1}" if index else name)
 
 
+def count_step(states: Sequence[dict[str, Any]]) -> None:
+    """Add one to the step counts of parameters; for `dispatch.on_replay`, so that replays of a captured step count, too."""
+    for state in states:
+        state["step"] += 1
+
+
 def state_dtype(p: Tensor) -> DType:
     """The dtype of optimizer state for a parameter: at least float32."""
     return accumulator(p.dtype)

@@ -21,7 +21,15 @@ from polyhal.hal.dispatch.executor import (
 from polyhal.hal.dispatch.forwarding import ForwardingExecutor
 from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.dispatch.inplace import OVERLAPPING, SEPARATE
-from polyhal.hal.dispatch.operands import admitted, freeze, infer, input_spec, scalar_dtype, unsupported_dtype
+from polyhal.hal.dispatch.operands import (
+    admitted,
+    freeze,
+    infer,
+    inference_spec,
+    input_spec,
+    scalar_dtype,
+    unsupported_dtype,
+)
 from polyhal.hal.dispatch.plans import make_plan, plan_key
 
 __all__ = [
@@ -45,6 +53,7 @@ __all__ = [
     "freeze",
     "frontend",
     "infer",
+    "inference_spec",
     "input_spec",
     "make_plan",
     "on_replay",

@@ -12,6 +12,7 @@ from polyhal.hal.dispatch.executor import thread
 from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import DeviceMismatchError, PolyhalError, ShapeError, UnsupportedDTypeError, message
+from polyhal.hal.layout import ScalarSpec
 from polyhal.hal.protocol import InputSpec
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ def input_spec(x: Any) -> Any:
         return None
     kind = type(x)
     return kind if kind in NUMBERS else x.ref.spec
+
+
+def inference_spec(x: Any) -> InputSpec | None:
+    """What `infer` takes for an input: its spec, a number's dtype, or None."""
+    if x is None:
+        return None
+    spec: InputSpec = x.spec if hasattr(x, "ref") else ScalarSpec(scalar_dtype(x))
+    return spec
 
 
 def infer(
