@@ -124,8 +124,8 @@ def _report(worker: int, error: Exception) -> tuple[bytes | None, str]:
     )
     try:
         return pickle.dumps(type(error)), text
-    except Exception:
-        return None, text
+    except Exception as unsendable:
+        return None, f"{text}\nIts class cannot be sent: {unsendable}"
 
 
 def _send(results: Any, epoch: int, number: int, kind: str, content: Any) -> None:
@@ -134,7 +134,15 @@ def _send(results: Any, epoch: int, number: int, kind: str, content: Any) -> Non
         head = pickle.dumps((epoch, number, kind, content), 5, buffer_callback=buffers.append)
     except Exception as error:
         buffers = []
-        head = pickle.dumps((epoch, number, "error", (pickle.dumps(TypeError), f"a batch cannot be sent: {error}")), 5)
+        head = pickle.dumps(
+            (
+                epoch,
+                number,
+                "error",
+                (pickle.dumps(TypeError), f"a batch cannot be sent: {type(error).__name__}: {error}"),
+            ),
+            5,
+        )
     views = [b.raw() for b in buffers]
     results.send((head, [v.nbytes for v in views]))
     for view in views:
@@ -295,9 +303,11 @@ class _PoolStopped(Exception):  # noqa: N818  nobody sees it
 def _raise(report: tuple[bytes | None, str]) -> None:
     """Raise a worker's error, of its own class if that takes a text."""
     pickled, text = report
-    error: Exception = RuntimeError(text)
-    if pickled is not None:
-        with contextlib.suppress(Exception):
-            made = pickle.loads(pickled)(text)
-            error = made if isinstance(made, Exception) and not isinstance(made, StopIteration) else error
-    raise error
+    if pickled is None:
+        raise RuntimeError(text)
+    try:
+        error = pickle.loads(pickled)(text)
+    except Exception as reason:
+        raise RuntimeError(f"{text}\nIts class takes no text: {type(reason).__name__}: {reason}") from None
+    # A generator would end quietly at StopIteration.
+    raise error if isinstance(error, Exception) and not isinstance(error, StopIteration) else RuntimeError(text)

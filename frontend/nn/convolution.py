@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal
 
 from polyhal.creation import empty
 from polyhal.hal.device import Device
@@ -23,10 +23,11 @@ PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 class _Convolution(Module):
     """What all convolution layers have: arguments, parameters and their initial values."""
 
+    axes: ClassVar[int]
+    transposed: ClassVar[bool]
+
     def __init__(
         self,
-        axes: int,
-        transposed: bool,
         in_channels: int,
         out_channels: int,
         kernel_size: Numbers,
@@ -41,12 +42,12 @@ class _Convolution(Module):
         dtype: object,
     ) -> None:
         super().__init__()
+        axes, transposed = self.axes, self.transposed
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ValueError(f"{groups} groups do not divide {in_channels} input and {out_channels} output channels")
         modes = ("zeros",) if transposed else ("zeros", "reflect", "replicate", "circular")
         if padding_mode not in modes:
             raise ValueError(message(None, f"padding_mode {padding_mode!r}", expected=" or ".join(modes)))
-        self.axes = axes
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = per_axis(kernel_size, axes, "kernel_size")
@@ -109,11 +110,11 @@ class _Convolution(Module):
         return extra
 
 
-class Conv1d(_Convolution):
-    """Cross-correlation of (N, in_channels, L) with learned kernels.
+class _Conv(_Convolution):
+    """What convolution layers have that are not transposed."""
 
-    `weight` is (out, in/groups, R). See `Conv2d` for the arguments.
-    """
+    transposed = False
+    function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
         self,
@@ -130,16 +131,68 @@ class Conv1d(_Convolution):
         dtype: object = None,
     ) -> None:
         super().__init__(
-            1, False, in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode,
-            device, dtype,
-        )  # fmt: skip
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            0,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x, padding = self._padded(x)
-        return F.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return self.function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv2d(_Convolution):
+class _ConvTranspose(_Convolution):
+    """What transposed convolution layers have."""
+
+    transposed = True
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Numbers = 0,
+        output_padding: Numbers = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Numbers = 1,
+        padding_mode: PaddingMode = "zeros",
+        device: Device | str | None = None,
+        dtype: object = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """`output_size` are the lengths of the result's spatial axes, in place of `output_padding`."""
+        crop = self._crop(x, output_size)
+        return self.function(x, self.weight, self.bias, self.stride, self.sides, crop, self.groups, self.dilation)
+
+
+class Conv1d(_Conv):
+    """Cross-correlation of (N, in_channels, L) with learned kernels.
+
+    `weight` is (out, in/groups, R). See `Conv2d` for the arguments.
+    """
+
+    axes = 1
+    function = staticmethod(F.conv1d)
+
+
+class Conv2d(_Conv):
     """Cross-correlation of (N, in_channels, H, W) with learned kernels.
 
     `padding` adds zeros on both sides, or elements of the image itself by `padding_mode`; "same" keeps the size (stride 1
@@ -147,155 +200,46 @@ class Conv2d(_Convolution):
     `groups` does not divide the channels.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: Padding = 0,
-        dilation: Numbers = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: PaddingMode = "zeros",
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> None:
-        super().__init__(
-            2, False, in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode,
-            device, dtype,
-        )  # fmt: skip
-
-    def forward(self, x: Tensor) -> Tensor:
-        x, padding = self._padded(x)
-        return F.conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    axes = 2
+    function = staticmethod(F.conv2d)
 
 
-class Conv3d(_Convolution):
+class Conv3d(_Conv):
     """Cross-correlation of (N, in_channels, D, H, W) with learned kernels.
 
     `weight` is (out, in/groups, Q, R, S). See `Conv2d` for the arguments.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: Padding = 0,
-        dilation: Numbers = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: PaddingMode = "zeros",
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> None:
-        super().__init__(
-            3, False, in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode,
-            device, dtype,
-        )  # fmt: skip
-
-    def forward(self, x: Tensor) -> Tensor:
-        x, padding = self._padded(x)
-        return F.conv3d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    axes = 3
+    function = staticmethod(F.conv3d)
 
 
-class ConvTranspose1d(_Convolution):
+class ConvTranspose1d(_ConvTranspose):
     """The transpose of a convolution, which takes (N, in_channels, L) to larger sizes with learned kernels.
 
     `weight` is (in, out/groups, R). See `ConvTranspose2d` for the arguments.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: Numbers = 0,
-        output_padding: Numbers = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Numbers = 1,
-        padding_mode: PaddingMode = "zeros",
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> None:
-        super().__init__(
-            1, True, in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias,
-            padding_mode, device, dtype,
-        )  # fmt: skip
-
-    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """`output_size` are the lengths of the result's spatial axes, in place of `output_padding`."""
-        return F.conv_transpose1d(
-            x, self.weight, self.bias, self.stride, self.sides, self._crop(x, output_size), self.groups, self.dilation
-        )
+    axes = 1
+    function = staticmethod(F.conv_transpose1d)
 
 
-class ConvTranspose2d(_Convolution):
+class ConvTranspose2d(_ConvTranspose):
     """The transpose of a convolution, which takes (N, in_channels, H, W) to larger sizes with learned kernels.
 
     `output_padding` chooses among the sizes that a convolution would take to the input's; a call may name the size
     instead. `weight` is (in, out/groups, R, S). Raises ValueError if `groups` does not divide the channels.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: Numbers = 0,
-        output_padding: Numbers = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Numbers = 1,
-        padding_mode: PaddingMode = "zeros",
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> None:
-        super().__init__(
-            2, True, in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias,
-            padding_mode, device, dtype,
-        )  # fmt: skip
-
-    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """`output_size` are the lengths of the result's spatial axes, in place of `output_padding`."""
-        return F.conv_transpose2d(
-            x, self.weight, self.bias, self.stride, self.sides, self._crop(x, output_size), self.groups, self.dilation
-        )
+    axes = 2
+    function = staticmethod(F.conv_transpose2d)
 
 
-class ConvTranspose3d(_Convolution):
+class ConvTranspose3d(_ConvTranspose):
     """The transpose of a convolution, which takes (N, in_channels, D, H, W) to larger sizes with learned kernels.
 
     `weight` is (in, out/groups, Q, R, S). See `ConvTranspose2d` for the arguments.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Numbers,
-        stride: Numbers = 1,
-        padding: Numbers = 0,
-        output_padding: Numbers = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Numbers = 1,
-        padding_mode: PaddingMode = "zeros",
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> None:
-        super().__init__(
-            3, True, in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias,
-            padding_mode, device, dtype,
-        )  # fmt: skip
-
-    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """`output_size` are the lengths of the result's spatial axes, in place of `output_padding`."""
-        return F.conv_transpose3d(
-            x, self.weight, self.bias, self.stride, self.sides, self._crop(x, output_size), self.groups, self.dilation
-        )
+    axes = 3
+    function = staticmethod(F.conv_transpose3d)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from polyhal.nn import functional as F
 from polyhal.nn.functional.adaptive_pooling import Sizes
@@ -15,7 +16,8 @@ from polyhal.tensor import Tensor
 class _MaxPool(Module):
     """What all max pooling layers have."""
 
-    axes = 2
+    axes: ClassVar[int]
+    function: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,
@@ -35,6 +37,12 @@ class _MaxPool(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
+    def forward(self, x: Tensor) -> Any:
+        """The maxima, and with `return_indices` their positions."""
+        return self.function(
+            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
+
     def extra_repr(self) -> str:
         names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
@@ -44,42 +52,28 @@ class MaxPool1d(_MaxPool):
     """The maximum of each window of sequences (N, C, L); windows are `stride` (by default their size) apart."""
 
     axes = 1
-
-    def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
-        return F.max_pool1d(
-            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
-        )
+    function = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPool):
     """The maximum of each window of images (N, C, H, W); windows are `stride` (by default their size) apart."""
 
     axes = 2
-
-    def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
-        return F.max_pool2d(
-            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
-        )
+    function = staticmethod(F.max_pool2d)
 
 
 class MaxPool3d(_MaxPool):
     """The maximum of each window of volumes (N, C, D, H, W); windows are `stride` (by default their size) apart."""
 
     axes = 3
-
-    def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
-        return F.max_pool3d(
-            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
-        )
+    function = staticmethod(F.max_pool3d)
 
 
 class _AvgPool(Module):
     """What all average pooling layers have."""
 
-    axes = 2
+    axes: ClassVar[int]
+    function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
         self,
@@ -98,6 +92,17 @@ class _AvgPool(Module):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(
+            x,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -127,38 +132,20 @@ class AvgPool2d(_AvgPool):
     """The mean of each window of images (N, C, H, W), with the zeros of the padding where `count_include_pad`."""
 
     axes = 2
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.avg_pool2d(
-            x,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+    function = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(_AvgPool):
     """The mean of each window of volumes (N, C, D, H, W), with the zeros of the padding where `count_include_pad`."""
 
     axes = 3
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.avg_pool3d(
-            x,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+    function = staticmethod(F.avg_pool3d)
 
 
 class _LPPool(Module):
     """What all layers of norms have."""
+
+    function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
         self, norm_type: float, kernel_size: Numbers, stride: Numbers | None = None, ceil_mode: bool = False
@@ -169,6 +156,9 @@ class _LPPool(Module):
         self.stride = stride
         self.ceil_mode = ceil_mode
 
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
     def extra_repr(self) -> str:
         return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
 
@@ -176,30 +166,32 @@ class _LPPool(Module):
 class LPPool1d(_LPPool):
     """The norm `sum(x ** p) ** (1 / p)` of each window of sequences (N, C, L); p is `norm_type`."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.lp_pool1d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+    function = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPool):
     """The norm `sum(x ** p) ** (1 / p)` of each window of images (N, C, H, W); p is `norm_type`."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.lp_pool2d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+    function = staticmethod(F.lp_pool2d)
 
 
 class LPPool3d(_LPPool):
     """The norm `sum(x ** p) ** (1 / p)` of each window of volumes (N, C, D, H, W); p is `norm_type`."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.lp_pool3d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+    function = staticmethod(F.lp_pool3d)
 
 
 class _AdaptiveAvgPool(Module):
     """What all layers of means over an even division have."""
 
+    function: ClassVar[Callable[..., Tensor]]
+
     def __init__(self, output_size: Sizes) -> None:
         super().__init__()
         self.output_size = output_size
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x, self.output_size)
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
@@ -208,31 +200,34 @@ class _AdaptiveAvgPool(Module):
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """Means over an even division of sequences (N, C, L) into `output_size` parts; None keeps an axis."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(x, self.output_size)
+    function = staticmethod(F.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """Means over an even division of images (N, C, H, W) into `output_size` parts; None keeps an axis."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(x, self.output_size)
+    function = staticmethod(F.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     """Means over an even division of volumes (N, C, D, H, W) into `output_size` parts; None keeps an axis."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.adaptive_avg_pool3d(x, self.output_size)
+    function = staticmethod(F.adaptive_avg_pool3d)
 
 
 class _AdaptiveMaxPool(Module):
     """What all layers of maxima over an even division have."""
 
+    function: ClassVar[Callable[..., Any]]
+
     def __init__(self, output_size: Sizes, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size = output_size
         self.return_indices = return_indices
+
+    def forward(self, x: Tensor) -> Any:
+        """The maxima, and with `return_indices` their positions."""
+        return self.function(x, self.output_size, self.return_indices)
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
@@ -241,22 +236,16 @@ class _AdaptiveMaxPool(Module):
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """Maxima over an even division of sequences (N, C, L) into `output_size` parts; None keeps an axis."""
 
-    def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
-        return F.adaptive_max_pool1d(x, self.output_size, self.return_indices)
+    function = staticmethod(F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """Maxima over an even division of images (N, C, H, W) into `output_size` parts; None keeps an axis."""
 
-    def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
-        return F.adaptive_max_pool2d(x, self.output_size, self.return_indices)
+    function = staticmethod(F.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """Maxima over an even division of volumes (N, C, D, H, W) into `output_size` parts; None keeps an axis."""
 
-    def forward(self, x: Tensor) -> Any:
-        """The maxima, and with `return_indices` their positions."""
-        return F.adaptive_max_pool3d(x, self.output_size, self.return_indices)
+    function = staticmethod(F.adaptive_max_pool3d)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polyhal.conversion import names_dtype
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.tensor import Tensor
@@ -12,7 +13,7 @@ def device_and_dtype(targets: tuple[object, ...]) -> tuple[Device | None, DType 
     device: Device | None = None
     dtype: DType | None = None
     for target in targets:
-        if isinstance(target, Device) or (isinstance(target, str) and not _names_dtype(target)):
+        if isinstance(target, Device) or (isinstance(target, str) and not names_dtype(target)):
             device = Device(target)
             continue
         if isinstance(target, Tensor):
@@ -24,11 +25,3 @@ def device_and_dtype(targets: tuple[object, ...]) -> tuple[Device | None, DType 
         else:
             raise TypeError(f"a module cannot be cast to {kind.name}; expected a floating-point dtype")
     return device, dtype
-
-
-def _names_dtype(text: str) -> bool:
-    try:
-        as_dtype(text)
-    except TypeError:
-        return False
-    return True

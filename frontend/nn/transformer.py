@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from polyhal import functions as ops
 from polyhal.hal import dtypes
@@ -36,12 +36,11 @@ def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
     return _ACTIVATIONS[activation]
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention and a two-layer network, each with a residual connection and layer norm.
+class _TransformerLayer(Module):
+    """What layers have that apply attention, then a two-layer network, each with a residual connection and a layer norm."""
 
-    Inputs are (L, N, E), or (N, L, E) with `batch_first`. `norm_first` normalises before each part instead of after it
-    (Xiong et al., arXiv:2002.04745).
-    """
+    attentions: ClassVar[tuple[str, ...]]
+    """The names of the attention modules. Modules are in PyTorch's order, which numbers the parameters of optimizers."""
 
     def __init__(
         self,
@@ -60,16 +59,39 @@ class TransformerEncoderLayer(Module):
         super().__init__()
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         chosen = _activation(activation)
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
+        for name in self.attentions:
+            self.add_module(name, MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place))
         self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
+        numbers = range(1, len(self.attentions) + 2)
+        for number in numbers:
+            self.add_module(f"norm{number}", LayerNorm(d_model, layer_norm_eps, bias=bias, **place))
+        for number in numbers:
+            self.add_module(f"dropout{number}", Dropout(dropout))
         self.activation = chosen
+
+    def _residual(self, number: int, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
+        """`x` plus dropout of a branch, with the norm before the branch or after the sum."""
+        norm, dropout = self.get_submodule(f"norm{number}"), self.get_submodule(f"dropout{number}")
+        out: Tensor = x + dropout(branch(norm(x))) if self.norm_first else norm(x + dropout(branch(x)))
+        return out
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return result
+
+
+class TransformerEncoderLayer(_TransformerLayer):
+    """Self-attention and a two-layer network, each with a residual connection and layer norm.
+
+    Inputs are (L, N, E), or (N, L, E) with `batch_first`. `norm_first` normalises before each part instead of after it
+    (Xiong et al., arXiv:2002.04745).
+    """
+
+    attentions = ("self_attn",)
+    self_attn: MultiheadAttention
 
     def forward(
         self,
@@ -81,56 +103,18 @@ class TransformerEncoderLayer(Module):
         """`src_mask` (L, L) and `src_key_padding_mask` (N, L) mask positions that are True; `is_causal` masks later ones."""
 
         def attend(x: Tensor) -> Tensor:
-            out, _ = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)
-            result: Tensor = self.dropout1(out)
-            return result
+            out: Tensor = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
+            return out
 
-        x = src
-        if self.norm_first:
-            x = x + attend(self.norm1(x))
-            return x + self._feed_forward(self.norm2(x))
-        x = self.norm1(x + attend(x))
-        out: Tensor = self.norm2(x + self._feed_forward(x))
-        return out
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-        return result
+        return self._residual(2, self._residual(1, src, attend), self._feed_forward)
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to an encoder's results, and a two-layer network; see TransformerEncoderLayer."""
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Device | str | None = None,
-        dtype: object = None,
-    ) -> None:
-        super().__init__()
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        chosen = _activation(activation)
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = chosen
+    attentions = ("self_attn", "multihead_attn")
+    self_attn: MultiheadAttention
+    multihead_attn: MultiheadAttention
 
     def forward(
         self,
@@ -146,30 +130,16 @@ class TransformerDecoderLayer(Module):
         """Masks `tgt_*` are for the self-attention, masks `memory_*` for the attention to `memory`."""
 
         def attend(x: Tensor) -> Tensor:
-            out, _ = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)
-            result: Tensor = self.dropout1(out)
-            return result
+            out: Tensor = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
+            return out
 
         def attend_to_memory(x: Tensor) -> Tensor:
-            out, _ = self.multihead_attn(
-                x, memory, memory, memory_key_padding_mask, False, memory_mask, is_causal=memory_is_causal
-            )
-            result: Tensor = self.dropout2(out)
-            return result
+            masks = (memory_key_padding_mask, False, memory_mask)
+            out: Tensor = self.multihead_attn(x, memory, memory, *masks, is_causal=memory_is_causal)[0]
+            return out
 
-        x = tgt
-        if self.norm_first:
-            x = x + attend(self.norm1(x))
-            x = x + attend_to_memory(self.norm2(x))
-            return x + self._feed_forward(self.norm3(x))
-        x = self.norm1(x + attend(x))
-        x = self.norm2(x + attend_to_memory(x))
-        out: Tensor = self.norm3(x + self._feed_forward(x))
-        return out
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-        return result
+        x = self._residual(2, self._residual(1, tgt, attend), attend_to_memory)
+        return self._residual(3, x, self._feed_forward)
 
 
 class TransformerEncoder(Module):

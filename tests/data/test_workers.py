@@ -12,7 +12,7 @@ import pytest
 import worker_cases as cases
 
 import polyhal as ph
-from polyhal.data import DataLoader, TensorDataset, get_worker_info
+from polyhal.data import DataLoader, TensorDataset, get_worker_info, workers
 
 
 def test_batches_come_in_order_from_other_processes(device: ph.Device) -> None:
@@ -100,3 +100,24 @@ def test_large_batches_pass() -> None:
 def test_functions_that_cannot_be_sent_are_named() -> None:
     with pytest.raises(TypeError, match="top of a module"):
         list(DataLoader(cases.Squares(), 2, num_workers=1, collate_fn=lambda s: s, device="numpy"))
+
+
+class _TwoArgumentsError(Exception):
+    def __init__(self, name: str, number: int) -> None:
+        super().__init__(f"{name} {number}")
+
+
+def test_errors_that_cannot_be_raised_again_say_why() -> None:
+    class Local(Exception):
+        pass
+
+    for error, reason in (
+        (Local("far away"), "cannot be sent: .*Local"),
+        (_TwoArgumentsError("a", 1), "takes no text: Type"),
+    ):
+        try:
+            raise error
+        except Exception as caught:
+            report = workers._report(0, caught)
+        with pytest.raises(RuntimeError, match=rf"(?s){type(error).__name__} in worker process 0.*{reason}"):
+            workers._raise(report)

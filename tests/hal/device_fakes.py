@@ -8,7 +8,9 @@ from typing import Any
 
 from polyhal.backends.numpy.backend import NumpyBackend
 from polyhal.hal.capabilities import DeviceInfo, DeviceType
+from polyhal.hal.discovery.benchmark import BenchmarkTimes
 from polyhal.hal.discovery.benchmark_cache import RunBenchmark
+from polyhal.hal.discovery.probing import Candidate
 from polyhal.hal.discovery.registry import Registry
 from polyhal.hal.hookspecs import BackendSpec
 from polyhal.hal.protocol import API_VERSION
@@ -41,3 +43,40 @@ def with_backends(*specs: BackendSpec, run_benchmark: RunBenchmark | None = None
     for spec in specs:
         found.add(spec)
     return found
+
+
+GPU, IGPU, ACCELERATOR, CPU = DeviceType.GPU, DeviceType.INTEGRATED_GPU, DeviceType.ACCELERATOR, DeviceType.CPU
+
+CPUS = {
+    "intel": fake("intel", info("Xeon", CPU), priority=50),
+    "pocl": fake("pocl", info("pthread-Xeon", CPU), priority=50),
+    "numpy": fake("numpy", info("NumPy on x86_64", CPU, selector=""), priority=-100),
+    "wgpu": fake("wgpu", info("llvmpipe (LLVM 15)", CPU), priority=40),
+}
+CARDS = {
+    "card": fake("card", info("Big card", GPU)),
+    "integrated": fake("integrated", info("Small chip", IGPU)),
+    "accelerator": fake("accelerator", info("Odd board", ACCELERATOR)),
+}
+ALL = CPUS | CARDS
+
+
+class Clock:
+    """Stands for measuring: hands out the seconds it was given, and counts."""
+
+    def __init__(self, **seconds: float | Exception) -> None:
+        self.seconds = seconds
+        self.asked: list[str] = []
+
+    def __call__(self, candidate: Candidate, limit: float) -> BenchmarkTimes:
+        assert limit > 0
+        self.asked.append(candidate.name)
+        found = self.seconds.get(candidate.backend.name, 1.0)
+        if isinstance(found, Exception):
+            raise found
+        return BenchmarkTimes(found, 10.0, 512)
+
+
+def names_of(candidates: list[Candidate]) -> list[str]:
+    """The devices' names, in order."""
+    return [c.name for c in candidates]
