@@ -108,11 +108,11 @@ class _TwoArgumentsError(Exception):
 
 
 def test_errors_that_cannot_be_raised_again_say_why() -> None:
-    class Local(Exception):
+    class LocalError(Exception):
         pass
 
     for error, reason in (
-        (Local("far away"), "cannot be sent: .*Local"),
+        (LocalError("far away"), "cannot be sent: .*Local"),
         (_TwoArgumentsError("a", 1), "takes no text: Type"),
     ):
         try:
