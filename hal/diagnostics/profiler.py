@@ -95,7 +95,10 @@ class Profile:
         self._active.clear()
 
     def table(self, limit: int = 20) -> str:
-        """The ops by host time and the kernels by device time, the slowest first."""
+        """The ops by host time and the kernels by device time, the slowest first.
+
+        GFLOP counts the additions and multiplications of ops that have a rule for that.
+        """
         lines = [f"{self.elapsed / 1e6:.2f} ms in all"]
         lines += _table("op", "host ms", self.ops.values(), limit)
         if self.kernels:
@@ -122,7 +125,7 @@ class Profile:
 
 
 class _TimingExecutor(dispatch.ForwardingExecutor):
-    """Times every op that it passes on."""
+    """Times the ops that it passes on, and copies, fills and transfers under these names."""
 
     __slots__ = ("_profile",)
 
@@ -135,10 +138,30 @@ class _TimingExecutor(dispatch.ForwardingExecutor):
     def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
         begin = time.perf_counter_ns()
         result = self.base.apply(op, inputs, params, device)
-        elapsed = time.perf_counter_ns() - begin
         first = result[0] if isinstance(result, tuple) else result
-        self._profile.add(TraceEvent(op.name, begin, elapsed), first.device, flops_of(op, inputs, params, result))
+        self._add(op.name, begin, first.device, flops_of(op, inputs, params, result))
         return result
+
+    def apply_into(
+        self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], outs: tuple[dispatch.Array, ...]
+    ) -> None:
+        begin = time.perf_counter_ns()
+        self.base.apply_into(op, inputs, params, outs)
+        self._add(op.name, begin, outs[0].device, flops_of(op, inputs, params, outs))
+
+    def overwrite(self, target: dispatch.Array, value: Any) -> None:
+        begin = time.perf_counter_ns()
+        self.base.overwrite(target, value)
+        self._add("copy" if hasattr(value, "ref") else "fill", begin, target.device)
+
+    def transfer(self, x: dispatch.Array, device: Device) -> Any:
+        begin = time.perf_counter_ns()
+        result = self.base.transfer(x, device)
+        self._add("transfer", begin, device)
+        return result
+
+    def _add(self, name: str, begin: int, device: Device, flops: int = 0) -> None:
+        self._profile.add(TraceEvent(name, begin, time.perf_counter_ns() - begin), device, flops)
 
 
 def flops_of(op: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], result: Any) -> int:
@@ -154,12 +177,16 @@ def _table(kind: str, unit: str, rows: Iterable[Row], limit: int) -> list[str]:
     ordered = sorted(rows, key=lambda r: -r.total)
     whole = sum(r.total for r in ordered) or 1
     width = max([len(kind), *(len(r.name) for r in ordered[:limit])])
-    lines = [f"{kind:<{width}}  {'calls':>7}  {unit:>10}  {'%':>5}  {'mean us':>9}  {'max us':>9}"]
+    counted = any(r.flops for r in ordered)
+    title = f"{kind:<{width}}  {'calls':>7}  {unit:>10}  {'%':>5}  {'mean us':>9}  {'max us':>9}"
+    lines = [f"{title}  {'GFLOP':>10}" if counted else title]
     for r in ordered[:limit]:
-        lines.append(
+        line = (
             f"{r.name:<{width}}  {r.calls:>7}  {r.total / 1e6:>10.3f}  {100 * r.total / whole:>5.1f}"
             f"  {r.total / r.calls / 1e3:>9.1f}  {r.slowest / 1e3:>9.1f}"
         )
+        flops = f"  {r.flops / 1e9:>10.4g}" if r.flops else ""
+        lines.append(line + flops)
     if len(ordered) > limit:
         lines.append(f"... and {len(ordered) - limit} more")
     return lines

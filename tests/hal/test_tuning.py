@@ -21,7 +21,7 @@ from polyhal.hal.kernels.tuning import Family, TunedChoice, Tuning, magnitude, s
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
 from polyhal.hal.testing.tools.tuning import RejectedCandidate, Trial, TuningResult, search
-from polyhal.hal.testing.tools.workloads import Workload, workloads
+from polyhal.hal.testing.tools.workloads import Workload, significant_speedup, workloads
 
 INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card")
 
@@ -171,8 +171,22 @@ def test_the_search_passes_over_what_it_is_told_to_and_ends_with_its_budget() ->
     fatal = (("adding", "small"), (("kind", 3),))
     assert {"kind": 3} not in [e.values for e in search(device, 60.0, skip=[fatal], work=WORK) if isinstance(e, Trial)]
     assert list(search(device, 60.0, done=[("adding", "small")], work=WORK)) == []
-    assert list(search(device, 60.0, "multiplying", work=WORK)) == []
     assert list(search(device, 0.0, work=WORK)) == []
+
+
+def test_a_search_for_a_family_that_is_not_there_names_those_that_are() -> None:
+    device = Device.opened("made up", Tuned())
+    with pytest.raises(ValueError, match="no kernel family of this device has 'ading' in its name; expected adding"):
+        list(search(device, 60.0, "ading", work=WORK))
+
+
+def test_a_speedup_that_some_rounds_contradict_is_none() -> None:
+    slow, fast = [2.0] * 15, [1.0] * 15
+    assert significant_speedup(slow, fast) == 2.0
+    assert significant_speedup(fast, slow) == 0.5
+    assert significant_speedup([2.0] * 13 + [0.5] * 2, fast) == 2.0
+    assert significant_speedup([2.0] * 12 + [0.5] * 3, fast) == 1.0
+    assert significant_speedup(fast, fast) == 1.0
 
 
 def test_a_backend_without_tunables_says_so() -> None:

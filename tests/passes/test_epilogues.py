@@ -12,11 +12,13 @@ import polyhal as ph
 from polyhal import capture, nn
 from polyhal.hal.device import Device
 from polyhal.hal.passes.fuse.epilogues import fuse_epilogues
+from polyhal.hal.testing.kit.tolerances import accumulated
 
 from .golden import check
 from .rich_device import rich_device
 
 F = ph.functions
+_HALF_EPS = 2.0**-24
 
 
 def test_two_products_that_end_in_one_node_share_it_once() -> None:
@@ -81,6 +83,18 @@ def _three(x: Any, w: Any, v: Any) -> Any:
     return (x @ w + x @ v) * (x @ (w + v)).tanh()
 
 
+def _sizes(formula: Callable[..., Any], x: np.ndarray, w: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The sums of the absolute terms of a formula. `silu` grows by at most 1.1 of its operand, `tanh` by the whole."""
+    if formula is _sum_of_products:
+        return 3 * (x @ w)
+    return 1.1 * (x @ w) * (x @ v) if formula is _gated else (x @ w + x @ v) * (x @ (w + v))
+
+
+def _assert_rounded_alike(a: np.ndarray, b: np.ndarray, sizes: np.ndarray, roundings: int) -> None:
+    """Both are results of the same `roundings`, in another order. Errors of sums of `sizes` are those of the kit."""
+    assert (np.abs(a - b) <= 2 * accumulated(roundings) * _HALF_EPS * sizes).all()
+
+
 @pytest.mark.parametrize("formula", [_sum_of_products, _gated, _three])
 def test_products_that_meet_compute_what_they_do_one_by_one(formula: Callable[..., Any], device: Device) -> None:
     rng = np.random.default_rng(0)
@@ -90,11 +104,13 @@ def test_products_that_meet_compute_what_they_do_one_by_one(formula: Callable[..
         with capture():
             result = formula(*tensors)
         plain = formula(*[ph.Tensor(a, device="numpy") for a in arrays])
-        np.testing.assert_allclose(result.numpy(), plain.numpy(), rtol=2e-5, atol=2e-5)
+        # Two products of 8 terms that are multiplied, and a function of one of them, good to 4 units.
+        sizes = _sizes(formula, *(np.abs(a).astype(np.float64) for a in arrays))
+        _assert_rounded_alike(result.numpy(), plain.numpy(), sizes, 8 + 8 + 8 + 2)
 
 
-def _two_layers_on_one_input(device: Device) -> tuple[np.ndarray, np.ndarray]:
-    """A gradient through both, op by op and captured."""
+def _two_layers_on_one_input(device: Device) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A gradient through both, op by op and captured, and the sums of its absolute terms."""
     ph.manual_seed(0)
     q, k, first = nn.Linear(8, 8).to(device), nn.Linear(8, 8).to(device), nn.Linear(8, 8).to(device)
     x = ph.Tensor(np.random.default_rng(0).uniform(-1, 1, (6, 8)).astype(np.float32), device=device)
@@ -108,11 +124,23 @@ def _two_layers_on_one_input(device: Device) -> tuple[np.ndarray, np.ndarray]:
     eager = first.weight.grad.numpy()
     with capture():
         step()
-    return eager, first.weight.grad.numpy()
+    return eager, first.weight.grad.numpy(), _sizes_of_gradient(first, q, k, x)
+
+
+def _sizes_of_gradient(first: nn.Linear, q: nn.Linear, k: nn.Linear, x: ph.Tensor) -> np.ndarray:
+    (f, b), (q_weight, q_bias), (k_weight, k_bias) = (
+        [np.abs(p.numpy()).astype(np.float64) for p in layer.parameters()] for layer in (first, q, k)
+    )
+    inputs = np.abs(x.numpy()).astype(np.float64)
+    h = inputs @ f.T + b
+    gradient = (h @ k_weight.T + k_bias) @ q_weight + (h @ q_weight.T + q_bias) @ k_weight
+    sizes: np.ndarray = gradient.T @ inputs
+    return sizes
 
 
 def test_the_gradient_of_a_product_of_layers_on_one_input(device: Device) -> None:
     """The gradients of both layers with respect to their input are products that are added."""
     for target in (device, rich_device()):
-        eager, captured = _two_layers_on_one_input(target)
-        np.testing.assert_allclose(captured, eager, rtol=2e-5, atol=2e-5)
+        eager, captured, sizes = _two_layers_on_one_input(target)
+        # One product after the other: of 8 terms and a bias, twice; of 8 and an addend; of 6.
+        _assert_rounded_alike(captured, eager, sizes, 9 + 9 + 9 + 6)

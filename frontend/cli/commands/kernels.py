@@ -277,11 +277,10 @@ def _print_verdict(console: Console, device: Device, file: str, result: dict[str
     if result["timings"]:
         table = plain_table("call", "shipped", "yours", "speedup", right=["shipped", "yours", "speedup"])
         for t in result["timings"]:
-            ratio = t["shipped"] / t["changed"]
+            ratio = t["speedup"]
             style = "green" if ratio > 1 + _NOISE else "red" if ratio < 1 - _NOISE else ""
-            table.add_row(
-                t["call"], f"{t['shipped'] * 1e6:.1f} us", f"{t['changed'] * 1e6:.1f} us", f"{ratio:.2f}x", style=style
-            )
+            text = "not clear" if ratio == 1 else f"{ratio:.2f}x"
+            table.add_row(t["call"], f"{t['shipped'] * 1e6:.1f} us", f"{t['changed'] * 1e6:.1f} us", text, style=style)
         console.print(table)
     if result["ratio"] and result["ratio"] < 1 - _NOISE:
         say(console, f"it is slower than the shipped one; `polyhal kernels restore {file}` undoes the change", "yellow")

@@ -126,8 +126,7 @@ def _search(console: Console, device: Device, budget: float, only: str) -> bool:
         _print_results(console, state.results)
         say(console, f"stored in {tuning.path(device.info)}")
     elif not state.problem:
-        problem = f"no kernel family has {only!r} in its name" if only else "no kernel of this device has tunables"
-        fail(f"nothing was tuned: {problem}")
+        fail("nothing was tuned: no kernel of this device has tunables")
     return bool(state.results) and not state.problem
 
 

@@ -27,7 +27,7 @@ from polyhal.hal.testing.certification.runner import Outcome, verify
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.op_calls import OpCall, runnable_calls, specs_of
 from polyhal.hal.testing.kit.scope import Scope, primary
-from polyhal.hal.testing.tools.workloads import Runner, interleaved, workloads
+from polyhal.hal.testing.tools.workloads import Runner, interleaved, significant_speedup, workloads
 
 _ROUNDS = 15
 _MAX_TIMED_OPS = 6
@@ -41,6 +41,8 @@ class KernelTiming:
     call: str
     shipped: float
     changed: float
+    speedup: float
+    """1.0 if chance may explain the difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class KernelCheck:
     @property
     def ratio(self) -> float:
         """The median speedup over the shipped kernel; 0 if nothing was timed."""
-        return statistics.median([t.shipped / t.changed for t in self.timings]) if self.timings else 0.0
+        return statistics.median([t.speedup for t in self.timings]) if self.timings else 0.0
 
 
 def ops_by_kernel(device: Device) -> dict[str, list[str]]:
@@ -161,8 +163,9 @@ def _timings(device: Device, kernels: KernelLibrary, name: str, ops: list[str]) 
                 with context:
                     runners.append(Runner(isolated(device), call))
                     runners[-1].run()
-            shipped, changed = (statistics.median(s) for s in interleaved(runners, _ROUNDS))
-        yield KernelTiming(str(call).partition(" [")[0], shipped, changed)
+            shipped, changed = interleaved(runners, _ROUNDS)
+        medians = (statistics.median(shipped), statistics.median(changed))
+        yield KernelTiming(str(call).partition(" [")[0], *medians, significant_speedup(shipped, changed))
 
 
 @contextmanager

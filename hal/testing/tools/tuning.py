@@ -6,26 +6,28 @@ the default, so that a slow phase of the machine affects both alike; a candidate
 
 from __future__ import annotations
 
+import difflib
 import statistics
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
+from polyhal.hal.errors import message
 from polyhal.hal.kernels.tuning import Key, TunedChoice, Tuning, TuningRequest, Values, tunables
+from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.testing.kit.isolation import isolated, strict
 from polyhal.hal.testing.kit.op_calls import expected_results
-from polyhal.hal.testing.tools.workloads import Runner, Workload, interleaved, workloads
+from polyhal.hal.testing.tools.workloads import Runner, Workload, interleaved, significant_speedup, workloads
 
 _QUICK_SAMPLES = 3
 _ROUNDS = 15
 _FINALISTS = 2
 _MIN_SPEEDUP = 1.03
 """Speedup below which the default is kept."""
-_MIN_WINS = 0.7
-"""Fraction of the rounds that a winner must win."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def search(
     """Tune the parameters that the workloads `work` use, by default those of the device's type, within `budget` seconds.
 
     `only` is a substring of the names of tunable families; shape classes in `done` and candidates in `skip` are left out.
-    Raises UnsupportedOpError if the backend has no tunables.
+    Raises UnsupportedOpError if the backend has no tunables, and ValueError if no family matches `only`.
     """
     tuning, target = tunables(device), isolated(device)
     tuning.replace({})  # compare with the default, whatever an earlier search found
@@ -89,22 +91,31 @@ def search(
 def _questions(
     device: Device, tuning: Tuning, work: Sequence[Workload], only: str, done: set[Key]
 ) -> list[tuple[TuningRequest, Workload]]:
-    """The tunable choices that lowering the workloads makes, each with the first workload that makes it."""
+    """The tunable choices that lowering the workloads makes, each with the first workload that makes it.
+
+    Raises ValueError if there are some, none of which matches `only`.
+    """
     questions: dict[Key, tuple[TuningRequest, Workload]] = {}
     for workload in work:
         if workload.dtype not in device.capabilities.compute:
             continue
         tuning.requests = {}
         try:
-            Runner(device, workload.call()).run()
+            op = OPS[workload.op]
+            params = {**op.schema.params, **workload.params}
+            device.planner.plan(op, workload.specs(), dispatch.freeze(tuple(params.values())))
         except Exception:  # `polyhal verify` finds kernels whose default fails
             tuning.requests = None
             continue
         asked, tuning.requests = tuning.requests, None
         for key, question in asked.items():
-            if only in key[0] and key not in done:
-                questions.setdefault(key, (question, workload))
-    return list(questions.values())
+            questions.setdefault(key, (question, workload))
+    families = sorted({family for family, _ in questions})
+    if families and not any(only in family for family in families):
+        close = difflib.get_close_matches(only, families, 3) or families
+        problem = f"no kernel family of this device has {only!r} in its name"
+        raise ValueError(message("tune", problem, expected=", ".join(close), device=device))
+    return [question for key, question in questions.items() if only in key[0] and key not in done]
 
 
 class _ShapeClassSearch:
@@ -171,11 +182,11 @@ class _ShapeClassSearch:
         samples = interleaved(runners, _ROUNDS)
         medians = [statistics.median(s) for s in samples]
         best = min(range(len(medians)), key=medians.__getitem__)
-        wins = sum(a > b for a, b in zip(samples[0], samples[best], strict=True)) / _ROUNDS
-        if medians[0] < _MIN_SPEEDUP * medians[best] or wins < _MIN_WINS:
-            best = 0
+        speedup = significant_speedup(samples[0], samples[best])
+        if speedup < _MIN_SPEEDUP:
+            best, speedup = 0, 1.0
         q = self._question
         day = datetime.now(UTC).date().isoformat()
-        found = TunedChoice(*self._key, contenders[best], medians[0] / medians[best], day)
+        found = TunedChoice(*self._key, contenders[best], speedup, day)
         default = {name: int(getattr(q.default, name)) for name in q.family.space}
         return TuningResult(found, default, medians[0], medians[best], tried, refused, left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.capabilities import DeviceType
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
+from polyhal.hal.layout import Spec, contiguous
 from polyhal.hal.ops.opdef import OPS
 from polyhal.hal.ops.samples import Sample
 from polyhal.hal.protocol import Feature, SupportsProfiling
@@ -24,6 +26,8 @@ from polyhal.hal.testing.kit.op_calls import SEED, ExpectedResults, OpCall
 _MIN_SECONDS = 0.004
 """Duration of one timing at least: the call is repeated until then."""
 _MAX_CALLS = 200
+_CHANCE = 0.005
+"""For 15 rounds, 13 of which must agree. A search decides some dozen times, so that one in ten keeps what is noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,10 @@ class Workload:
     """None for an absent input."""
     params: Mapping[str, Any]
     dtype: DType = dtypes.float32
+
+    def specs(self) -> tuple[Spec | None, ...]:
+        """The specs of its inputs."""
+        return tuple(None if s is None else contiguous(self.dtype, s) for s in self.shapes)
 
     def call(self) -> OpCall:
         """The call on random values, which are the same every time."""
@@ -112,3 +120,15 @@ def interleaved(runners: Sequence[Runner], rounds: int) -> list[list[float]]:
         for timings, runner in zip(samples, runners, strict=True):
             timings.append(runner.sample())
     return samples
+
+
+def significant_speedup(before: Sequence[float], after: Sequence[float]) -> float:
+    """The median ratio of interleaved timings, round by round; 1.0 if chance may explain it.
+
+    That is a sign test: were both equally fast, each would win half of the rounds. The winner must have won so many that a
+    fair coin does so with a probability below `_CHANCE`.
+    """
+    ratios = [b / a for b, a in zip(before, after, strict=True)]
+    wins = max(sum(r > 1 for r in ratios), sum(r < 1 for r in ratios))
+    likely = sum(math.comb(len(ratios), k) for k in range(wins, len(ratios) + 1)) / 2 ** len(ratios) >= _CHANCE
+    return 1.0 if likely else statistics.median(ratios)

@@ -49,6 +49,7 @@
 #include "lib/dtypes.h"
 #include "lib/vectors.h"
 #include "lib/async_copy.h"
+#include "attention/warp.h"
 
 typedef VEC(REAL) Vec4;
 #define VEC4_AT(memory, at) (*(__local Vec4 *)&(memory)[at])
@@ -160,24 +161,9 @@ inline void store_weights(const REAL weights[ITEM_ROWS][ITEM_COLUMNS], __local R
         }                                                                                                 \
     }
 
-#if TENSOR_CORES
-inline float fast_exp2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-#else
-#define fast_exp2 exp2
-#endif
-
 // Reduce one number per row over the LANES_X lanes of the row: by warp shuffles, or through `scratch`, ROWS * LANES_X
 // numbers of local memory.
 #if TENSOR_CORES
-inline float shuffle_xor(float value, uint distance) {
-    float other;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(distance));
-    return other;
-}
 #define DEFINE_ROW_REDUCTION(name, COMBINE)                                                  \
     inline void name(REAL values[ITEM_ROWS], __local REAL *scratch) {                        \
         _Pragma("unroll") for (uint i = 0; i < ITEM_ROWS; i++)                               \

@@ -49,6 +49,7 @@
 #include "lib/mma.h"
 #include "lib/async_copy.h"
 #include "lib/fragment_store.h"
+#include "attention/warp.h"
 
 // The portable fallback compiles much faster if its loops stay loops.
 #if TENSOR_CORES
@@ -237,16 +238,6 @@ inline void multiply_terms(float *sums, const Fragment left[BF16_TERMS], const F
 
 // Four neighbouring lanes hold the accumulators of a row. Reduce one number per row over them.
 #if TENSOR_CORES
-inline float fast_exp2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-inline float shuffle_xor(float value, uint distance) {
-    float other;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(distance));
-    return other;
-}
 #define DEFINE_ROW_REDUCTION(name, COMBINE)                                         \
     inline void name(float values[ROW_TILES][HALVES], __local uint *scratch) {      \
         UNROLL for (uint t = 0; t < ROW_TILES; t++)                                 \
@@ -256,7 +247,6 @@ inline float shuffle_xor(float value, uint distance) {
             }                                                                       \
     }
 #else
-#define fast_exp2 exp2
 #define DEFINE_ROW_REDUCTION(name, COMBINE)                                                   \
     inline void name(float values[ROW_TILES][HALVES], __local uint *scratch) {                \
         __local float *four = (__local float *)scratch + get_local_id(0) / 4 * 4;             \

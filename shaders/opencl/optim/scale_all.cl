@@ -21,11 +21,15 @@
 
 #if CHECK
 #define FLAG_PARAMETER , volatile __global uint *flag, const ulong flag_offset
-// Only infinity and NaN times 0 are not 0, and a sum keeps NaN.
-#define ACCUMULATE(sum, value) sum += (value) * 0;
+#define MASK_OF_float int
+#define MASK_OF_double long
+#define MASK CONCAT(MASK_OF_, REAL)
+// No comparison with NaN holds.
+#define NOTE_NON_FINITE(noted, value) noted |= !(fabs(value) < INFINITY);
 #else
 #define FLAG_PARAMETER
-#define ACCUMULATE(sum, value)
+#define MASK int
+#define NOTE_NON_FINITE(noted, value)
 #endif
 
 __kernel void optim_scale_all(SLOT_PARAMETERS, const SlotTable slots, __global const STORAGE(FACTOR_DTYPE) *factor,
@@ -35,24 +39,24 @@ __kernel void optim_scale_all(SLOT_PARAMETERS, const SlotTable slots, __global c
     const uint chunk = get_group_id(0);
     FIND_SLOT
     CHUNK_BOUNDS
-    V zeros = (V)(0);
-    REAL zero = 0;
+    VEC(MASK) non_finite_lanes = (VEC(MASK))(0);
+    MASK non_finite = 0;
     CHUNK_VECTORS {
         const V value = READ(DTYPE, x, i);
-        ACCUMULATE(zeros, value)
+        NOTE_NON_FINITE(non_finite_lanes, value)
         WRITE(DTYPE, value * scale, x, i);
     }
     CHUNK_TAIL {
         const REAL value = LOAD(DTYPE, x, i);
-        ACCUMULATE(zero, value)
+        NOTE_NON_FINITE(non_finite, value)
         STORE(DTYPE, value * scale, x, i);
     }
 #if CHECK
 #if WIDTH == 1
-    zero += zeros;
+    non_finite |= non_finite_lanes;
 #else
-    for (uint j = 0; j < WIDTH; j++) zero += ((REAL *)&zeros)[j];
+    non_finite |= any(non_finite_lanes);
 #endif
-    if (!(zero == 0)) atomic_or(flag + flag_offset, as_uint(1.0f));
+    if (non_finite) atomic_or(flag + flag_offset, as_uint(1.0f));
 #endif
 }

@@ -1,7 +1,4 @@
-"""The generated parts of elementwise kernels: parameters, loads, expressions and stores, as text for macros of a kernel file.
-
-Numbers known when the launch is made become members of one struct, so that a kernel with many operands has few parameters.
-"""
+"""The generated parts of elementwise kernels: parameters, loads, expressions and stores, as text for a kernel file's macros."""
 
 from __future__ import annotations
 
@@ -11,30 +8,24 @@ from dataclasses import dataclass, field
 from polyhal.backends.common.codegen.elementwise import ElementwiseOperand
 from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.statements import RegisterValue
-from polyhal.backends.common.launching.launch import Argument, Scalar, ScalarType, Tensor
-from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
+from polyhal.backends.common.launching.launch import Scalar, ScalarType, Tensor
+from polyhal.backends.opencl.dialect import type_name
+from polyhal.backends.opencl.lowering.support.statement_text import StatementText
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
 from polyhal.hal.layout import ScalarSpec
 from polyhal.hal.protocol import InputSpec
 
-_EIGHT_BYTES = ("long", "ulong", "double")
-
 
 @dataclass(slots=True)
-class KernelText:
-    """Lines of a kernel and the arguments that they need. A `StatementWriter` of `backends.common.codegen.statements`."""
+class KernelText(StatementText):
+    """Lines of a kernel and the arguments that they need. Its struct is `geometry`."""
 
-    dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
     parameters: list[str] = field(default_factory=list)
-    geometry: dict[str, ScalarType] = field(default_factory=dict)
-    """Members of the struct `geometry`, by name."""
-    args: dict[str, Argument] = field(default_factory=dict)
     locate: list[str] = field(default_factory=list)
     registers: list[str] = field(default_factory=list)
     load: list[str] = field(default_factory=list)
     load_part: list[str] = field(default_factory=list)
-    compute: list[str] = field(default_factory=list)
     store: list[str] = field(default_factory=list)
     store_part: list[str] = field(default_factory=list)
 
@@ -49,33 +40,13 @@ class KernelText:
         self.parameters.append(f"const {type_} {name}")
         self.args[name] = Scalar(index)
 
-    def constant(self, name: str, type_: ScalarType, value: int | float) -> None:
-        """Add a number known now; the kernel reads it as a variable of that name."""
-        self.geometry[name] = type_
-        self.args[name] = value
-
     def signature(self) -> dict[str, str]:
         """Return the definitions of the kernel's parameters, of its struct, and of variables for the struct's members."""
-        members = sorted(self.geometry.items(), key=lambda member: member[1] not in _EIGHT_BYTES)
         return {
             "PARAMETERS": ", ".join(self.parameters),
-            "GEOMETRY": " ".join(f"{type_} {name};" for name, type_ in members),
-            "UNPACK_GEOMETRY": " ".join(f"const {type_} {name} = geometry.{name};" for name, type_ in members),
+            "GEOMETRY": self.members(),
+            "UNPACK_GEOMETRY": self.unpack("geometry"),
         }
-
-    def convert(self, register: str, source: DType, target: DType) -> str:
-        return convert(register, source, target)
-
-    def narrow(self, register: str, dtype: DType) -> str:
-        return narrow(register, dtype)
-
-    def declare(self, name: str, dtype: DType, expression: str) -> None:
-        self.compute.append(f"const VEC({type_name(register_class(dtype))}) {name} = {expression};")
-
-    def parameter(self, name: str, value: float, dtype: DType) -> str:
-        type_: ScalarType = "double" if dtype is dtypes.float64 else "float"
-        self.constant(name, type_, value)
-        return f"(VEC({type_}))({name})"
 
     def inputs(self, inputs: Sequence[InputSpec | None], operands: Sequence[ElementwiseOperand]) -> list[RegisterValue]:
         """Load each input into a register: tensors from pointers q<position>, numbers from parameters."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polyhal.backends.common.codegen.expressions import register_class
 from polyhal.backends.common.codegen.statements import RegisterValue, cast, evaluate
 from polyhal.backends.common.codegen.templating import Definitions
-from polyhal.backends.common.launching.launch import Argument, ScalarType, Tensor
+from polyhal.backends.common.launching.launch import Argument, Tensor
 from polyhal.backends.common.problems.gemm import Addend, Product
-from polyhal.backends.opencl.dialect import OpenCLDialect, convert, narrow, type_name
-from polyhal.hal import dtypes
-from polyhal.hal.dtypes import DType
+from polyhal.backends.opencl.dialect import type_name
+from polyhal.backends.opencl.lowering.support.statement_text import StatementText
 
 _PARAMETERS = "EPILOGUE_PARAMETERS"
 _STEPS = "EPILOGUE_STEPS(sum, row, column, i0, i1, i2, left)"
@@ -28,36 +26,13 @@ _GROUP_OF_COLUMNS = 8
 
 
 @dataclass(slots=True)
-class _Text:
-    """A `Writer` that collects the epilogue's declarations, loads and statements."""
+class _EpilogueText(StatementText):
+    """The epilogue's declarations, loads and statements. Its struct is `epilogue`."""
 
-    dialect: OpenCLDialect = field(default_factory=OpenCLDialect)
     declared: list[str] = field(default_factory=list)
-    numbers: dict[str, ScalarType] = field(default_factory=dict)
-    """Members of the struct `epilogue`, by name."""
-    args: dict[str, Argument] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
     fetches: list[tuple[str, str, str, str]] = field(default_factory=list)
     """Of every tensor: how its neighbours are loaded (see lib/fragment_store.h), dtype, name, and offset of its row."""
-
-    def scalar(self, name: str, type_: ScalarType, value: int | float) -> None:
-        self.numbers[name] = type_
-        self.args[name] = value
-
-    def convert(self, register: str, source: DType, target: DType) -> str:
-        return convert(register, source, target)
-
-    def narrow(self, register: str, dtype: DType) -> str:
-        return narrow(register, dtype)
-
-    def declare(self, name: str, dtype: DType, expression: str) -> None:
-        self.lines.append(f"const VEC({type_name(register_class(dtype))}) {name} = {expression};")
-
-    def parameter(self, name: str, value: float, dtype: DType) -> str:
-        type_: ScalarType = "double" if dtype is dtypes.float64 else "float"
-        self.scalar(name, type_, value)
-        return f"(VEC({type_}))({name})"
 
 
 def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argument]]:
@@ -65,9 +40,9 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argumen
     merged = p.merged_epilogue()
     if merged is None:
         return dict(_NONE), {}
-    text = _Text()
+    text = _EpilogueText()
     real = type_name(p.sum_class)
-    text.lines.append(f"const VEC({real}) e0 = sum;")
+    text.compute.append(f"const VEC({real}) e0 = sum;")
     values = [RegisterValue("e0", p.sum_dtype)]
     for number, operand in enumerate(merged.operands, 1):
         name = f"e{number}"
@@ -78,23 +53,24 @@ def epilogue(p: Product) -> tuple[dict[str, str | int | bool], dict[str, Argumen
             text.declare(name, p.sum_dtype, text.parameter(f"{name}_value", operand, p.sum_dtype))
             values.append(RegisterValue(name, p.sum_dtype))
     result = cast(text, evaluate(text, merged.steps, values)[-1], p.sum_dtype)
-    text.lines.append(f"sum = {result};")
-    members = sorted(text.numbers.items(), key=lambda member: member[1] not in ("long", "double"))
+    text.compute.append(f"sum = {result};")
     definitions: dict[str, str | int | bool] = {
         "EPILOGUE": 1,
         "EPILOGUE_TENSORS": len(text.fetches),
         "EPILOGUE_NUMBERS": len(text.numbers),
-        "EPILOGUE_MEMBERS": " ".join(f"{type_} {name};" for name, type_ in members),
-        "UNPACK_EPILOGUE": " ".join(f"const {type_} {name} = epilogue.{name};" for name, type_ in members),
-        _PARAMETERS: " ".join([*text.declared, *(["const EpilogueNumbers epilogue,"] if members else [])]),
-        _STEPS: "\n".join([*text.loads, *text.lines]),
+        "EPILOGUE_MEMBERS": text.members(),
+        "UNPACK_EPILOGUE": text.unpack("epilogue"),
+        _PARAMETERS: " ".join([*text.declared, *(["const EpilogueNumbers epilogue,"] if text.numbers else [])]),
+        _STEPS: "\n".join([*text.loads, *text.compute]),
         _DECLARE: " ".join(f"DECLARE_{access}({dtype}, {name})" for access, dtype, name, _ in text.fetches),
         _FETCH: "\n".join(
             f"FETCH_{access}({dtype}, {name}, slot, {name}_memory + ({line}), row, column)"
             for access, dtype, name, line in text.fetches
         ),
         _TRANSPOSE: " ".join(f"TRANSPOSE_{access}({name}, slot)" for access, _, name, _ in text.fetches),
-        _FINISH: "\n".join([f"USE_{access}({d}, {name}, slot, g)" for access, d, name, _ in text.fetches] + text.lines),
+        _FINISH: "\n".join(
+            [f"USE_{access}({d}, {name}, slot, g)" for access, d, name, _ in text.fetches] + text.compute
+        ),
         **dict.fromkeys(sorted(text.dialect.headers), 1),
     }
     return definitions, text.args
@@ -116,13 +92,13 @@ def _aligned_vectors(p: Product, operand: Addend, count: int) -> bool:
     return m.column == 1 and m.aligned and all(stride % count == 0 for stride in (p.n, m.row, *m.batch))
 
 
-def _load(text: _Text, p: Product, name: str, operand: Addend) -> None:
+def _load(text: _EpilogueText, p: Product, name: str, operand: Addend) -> None:
     m, dtype = operand.matrix, operand.dtype.name
     text.declared.append(f"__global const STORAGE({dtype}) *{name}_memory, const ulong {name}_memory_offset,")
     text.args[f"{name}_memory"] = Tensor(m.place)
     strides = {"row": m.row, "column": m.column, "batch0": m.batch[0], "batch1": m.batch[1], "batch2": m.batch[2]}
     for axis, stride in strides.items():
-        text.scalar(f"{name}_{axis}", "long", stride)
+        text.constant(f"{name}_{axis}", "long", stride)
     line = " + ".join([
         f"{name}_memory_offset", f"(long)(row) * {name}_row", f"(long)(i0) * {name}_batch0", f"(long)(i1) * {name}_batch1",
         f"(long)(i2) * {name}_batch2",

@@ -1,0 +1,26 @@
+// What attention kernels take from a warp and its special functions, where there is PTX.
+
+#ifndef POLYHAL_ATTENTION_WARP
+#define POLYHAL_ATTENTION_WARP
+
+#ifndef TENSOR_CORES
+#define TENSOR_CORES 0
+#endif
+
+#if TENSOR_CORES
+inline float fast_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+// The number of the lane whose id differs in the bits of `distance`.
+inline float shuffle_xor(float value, uint distance) {
+    float other;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(distance));
+    return other;
+}
+#else
+#define fast_exp2 exp2
+#endif
+
+#endif
