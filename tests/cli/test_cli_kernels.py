@@ -123,7 +123,7 @@ def test_prebuild_refuses_unknown_workloads(polyhal: Command) -> None:
 def test_a_search_sends_every_event(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "workloads", lambda kind: [Workload("add", ((512,), (512,)), {})])
     monkeypatch.setattr(searching, "_ROUNDS", 3)
-    request = {"device": "opencl", "budget": 1.0, "only": "elementwise", "done": [], "skip": []}
+    request = {"device": "opencl", "budget": 3.0, "only": "elementwise", "done": [], "skip": []}
     assert search(request) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {"trial", "result"} <= {e["event"] for e in events}

@@ -79,8 +79,8 @@ def search(
     """
     tuning, target = tunables(device), isolated(device)
     tuning.replace({})  # compare with the default, whatever an earlier search found
-    end = time.monotonic() + budget
     planned = _questions(target, tuning, workloads(device.type) if work is None else work, only, set(done))
+    end = time.monotonic() + budget
     for i, (question, workload) in enumerate(planned):
         share = (end - time.monotonic()) / (len(planned) - i)
         if share <= 0:
