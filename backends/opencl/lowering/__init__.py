@@ -47,11 +47,12 @@ from polyhal.backends.opencl.lowering.pointwise import copy, elementwise, random
 from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
 from polyhal.backends.opencl.lowering.reduction import fused, scan
 from polyhal.backends.opencl.lowering.rowwise import batch_norm, cross_entropy, group_norm, norm, softmax
+from polyhal.backends.opencl.lowering.recurrent import dispatch as recurrent
 from polyhal.backends.opencl.lowering.sort import dispatch as sort
 
 _FAMILIES = (
     elementwise, fused, copy, reduction, gather, gemm, softmax, norm, cross_entropy, optimizer, attention, random, conv,
-    pooling, banded_matmul, batch_norm, group_norm, scan, sort,
+    pooling, banded_matmul, batch_norm, group_norm, scan, sort, recurrent,
 )  # fmt: skip
 
 

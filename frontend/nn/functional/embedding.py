@@ -14,7 +14,7 @@ from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
-_scatter_rows = FUNCTIONS["scatter_rows"]
+_scatter_rows, _sum_bags = FUNCTIONS["scatter_rows"], FUNCTIONS["sum_bags"]
 BagMode = Literal["sum", "mean", "max"]
 
 
@@ -106,18 +106,51 @@ def embedding_bag(
         raise ValueError(message("embedding_bag", problem, expected="equal shapes, and mode 'sum'"))
     if scale_grad_by_freq and mode == "max":
         raise ValueError(message("embedding_bag", "scale_grad_by_freq has no meaning for maxima", expected="False"))
+    _check_bags(input, offsets)
+    if mode != "max" and padding_idx is None and not scale_grad_by_freq and input.size and weight.size:
+        if max_norm is not None:
+            _limit_rows(weight, input, max_norm, norm_type)
+        return _summed_bags(input, weight, offsets, per_sample_weights, include_last_offset, mode)
     rows = embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     if per_sample_weights is not None:
         rows = rows * ops.unsqueeze(per_sample_weights, -1)
     counted = None if padding_idx is None else ops.not_equal(input, padding_idx % weight.shape[0])
-    if input.ndim == 2:
-        if offsets is not None:
-            raise ValueError(message("embedding_bag", "offsets are for input (N,)", expected="None for (B, L)"))
+    if offsets is None:
         return _reduce_bags(rows, counted, mode)
-    if input.ndim != 1 or offsets is None or offsets.ndim != 1:
+    return _reduce_ranges(rows, counted, offsets, include_last_offset, mode)
+
+
+def _check_bags(input: Tensor, offsets: Tensor | None) -> None:
+    """Raise ValueError or ShapeError unless the input is (B, L), or (N,) with offsets."""
+    if input.ndim == 2 and offsets is not None:
+        raise ValueError(message("embedding_bag", "offsets are for input (N,)", expected="None for (B, L)"))
+    if input.ndim != 2 and (input.ndim != 1 or offsets is None or offsets.ndim != 1):
         shapes = f"input {input.shape}, offsets {None if offsets is None else offsets.shape}"
         raise ShapeError(message("embedding_bag", shapes, expected="(B, L), or (N,) and (B,)"))
-    return _reduce_ranges(rows, counted, offsets, include_last_offset, mode)
+
+
+def _summed_bags(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None,
+    scales: Tensor | None,
+    include_last_offset: bool,
+    mode: BagMode,
+) -> Tensor:
+    """Sums or means in one op that reads every row once."""
+    length = input.shape[1] if offsets is None else 0
+    flat = None if scales is None else ops.reshape(scales, (-1,))
+    index = ops.reshape(input, (-1,))
+    total: Tensor = _sum_bags(weight, index, offsets, flat, length, not include_last_offset and offsets is not None)
+    if mode == "sum":
+        return total
+    if offsets is None:
+        return total * (1.0 / length)
+    ends = offsets[1:]
+    if not include_last_offset:
+        ends = ops.concat([ends, ops.full((1,), index.shape[0], offsets.dtype, device=offsets.device)], 0)
+    members = (ends - offsets[: total.shape[0]]).cast(dtype=total.dtype)
+    return total / ops.maximum(ops.unsqueeze(members, 1), 1.0)
 
 
 def _reduce_bags(rows: Tensor, counted: Tensor | None, mode: BagMode) -> Tensor:

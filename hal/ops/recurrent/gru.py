@@ -41,6 +41,7 @@ from polyhal.hal.ops.recurrent.sequence import (
     terms,
     time_order,
 )
+from polyhal.hal.ops.recurrent.steps_grad import gru_steps_grad
 from polyhal.hal.ops.reductions.sums import sum_
 
 
@@ -120,8 +121,12 @@ def _grad_decomposed(
     length, batch, size = outs.shape
     in_use = steps_in_use(lengths, length)
     before = states_before(hidden, outs, reverse)
-    x_r, x_z, x_n = parts(x, 3)
-    h_r, h_z, h_n = parts(reshape(linear(rows(before), weight, bias), x.shape), 3)
+    fed_back = reshape(linear(rows(before), weight, bias), x.shape)
+    if lengths is None:
+        d_x, d_fed_back, d_hidden = gru_steps_grad(grad, x, fed_back, weight, hidden, outs, reverse)
+        d_weight = op_matmul(permute(rows(d_fed_back), (1, 0)), rows(before))
+        return d_x, d_weight, d_hidden, sum_(rows(d_fed_back), 0)
+    (x_r, x_z, x_n), (h_r, h_z, h_n) = parts(x, 3), parts(fed_back, 3)
     r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
     n = tanh(x_n + r * h_n)
     to_n = (1.0 - z) * (1.0 - n * n)

@@ -45,6 +45,7 @@ from polyhal.hal.ops.recurrent.sequence import (
     terms,
     time_order,
 )
+from polyhal.hal.ops.recurrent.steps_grad import lstm_steps_grad
 
 
 def _lstm(
@@ -188,6 +189,10 @@ def _grad_decomposed(
     in_use = steps_in_use(lengths, length)
     before = rows(states_before(hidden, outs, reverse))
     gates = reshape(fused_linear(before, weight, None, rows(x)), x.shape)
+    if projection is None and lengths is None:
+        d_x, d_hidden, d_cell = lstm_steps_grad(grad, grad_cells, gates, weight, cell, cells, reverse)
+        d_weight = op_matmul(permute(rows(d_x), (1, 0)), before)
+        return d_x, d_weight, d_hidden, d_cell, full((0, size), 0.0, x.dtype)
     factors = _factors(parts(gates, 4), states_before(cell, cells, reverse), cells, in_use)
     slopes = reshape(factors.gates, (length, batch, 4, size))
     is_output_gate = equal(reshape(arange(0, 4, 1, dtypes.int32), (1, 4, 1)), 3)

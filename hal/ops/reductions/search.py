@@ -128,7 +128,7 @@ def searchsorted(
         raise ValueError(
             f"[searchsorted] a sequence {sorted_sequence.shape} and values {x.shape}; expected equal leading axes"
         )
-    if not x.shape or x.size:
+    if math.prod(x.shape):
         places = search_rows(
             reshape(sorted_sequence, (rows, length)), reshape(x, (rows, math.prod(x.shape) // max(rows, 1))), right
         )

@@ -1,0 +1,77 @@
+"""A recurrent layer as its kernels take it: named tensors with their places in the argument list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from polyhal.backends.common.launching.launch import Argument, Strided, Tensor
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Spec
+from polyhal.hal.protocol import InputSpec
+
+Inputs = tuple[InputSpec | None, ...]
+GATES = {"LSTM": 4, "GRU": 3}
+"""Gates of each cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSteps:
+    """The time steps of a layer, or of its gradient."""
+
+    cell: str
+    """LSTM or GRU."""
+    tensors: Mapping[str, tuple[int, Spec]]
+    """Position in the argument list and spec of each tensor, by its name in the kernels."""
+    steps: int
+    batch: int
+    size: int
+    reverse: bool
+
+    @property
+    def gates(self) -> int:
+        return GATES[self.cell]
+
+    @property
+    def weight_bytes(self) -> int:
+        return 4 * self.gates * self.size**2
+
+    @property
+    def first_workspace(self) -> int:
+        """Position of the first workspace in the argument list: behind the last result."""
+        return 1 + max(place for place, _ in self.tensors.values())
+
+    def results(self, *names: str) -> dict[str, Argument]:
+        """Contiguous tensors as kernel arguments, those of `names` that the cell has."""
+        return {name: Tensor(self.tensors[name][0]) for name in names if name in self.tensors}
+
+    def sequences(self, *names: str) -> dict[str, Argument]:
+        """Tensors (T, B, width) as kernel arguments with their strides; 0 for those that the cell does not have."""
+        return self._strided(names, ("step", "row"))
+
+    def states(self, *names: str) -> dict[str, Argument]:
+        """Tensors (B, width), likewise."""
+        return self._strided(names, ("row",))
+
+    def _strided(self, names: tuple[str, ...], axes: tuple[str, ...]) -> dict[str, Argument]:
+        args: dict[str, Argument] = {}
+        for name in names:
+            if name in self.tensors:
+                place, spec = self.tensors[name]
+                args[name] = Strided(Tensor(place), dict(zip(axes, spec.strides, strict=False)))
+            else:
+                args |= {f"{name}_{axis}": 0 for axis in axes}
+        return args
+
+    def numbers(self) -> dict[str, Argument]:
+        """The lengths, which all kernels take."""
+        return {"steps": self.steps, "batch": self.batch, "size": self.size, "reverse": int(self.reverse)}
+
+
+def refusal(specs: Inputs, weight: InputSpec | None) -> str:
+    """Why the kernels cannot take these tensors; empty if they can. All but the weight have contiguous rows."""
+    if not all(isinstance(s, Spec) and s.dtype is dtypes.float32 for s in (*specs, weight)):
+        return "the kernels are for float32"
+    if any(s.strides[-1] != 1 and s.shape[-1] > 1 for s in specs if isinstance(s, Spec)):
+        return "the units of a tensor are not contiguous"
+    return ""

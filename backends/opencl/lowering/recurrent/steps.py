@@ -1,0 +1,89 @@
+"""Recurrent layers on GPUs: groups take a sequence or two each through all time steps and read the whole weight in each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.backends.common.launching.geometry import ceil_div, power_of_two_at_least, power_of_two_at_most
+from polyhal.backends.common.launching.launch import Arguments, LaunchSequence, Strided, Tensor, Workspace
+from polyhal.backends.opencl.lowering.pointwise import copy
+from polyhal.backends.opencl.lowering.recurrent.problem import LayerSteps
+from polyhal.backends.opencl.runtime import Runtime
+from polyhal.hal import dtypes
+from polyhal.hal.layout import Ref, contiguous
+from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
+
+_MAX_GROUP, _MIN_UNITS = 1024, 32
+_MAX_SIZE = 512
+"""Units whose states and gradients fit into local memory."""
+_MAX_READ = 2 << 20
+"""Bytes of weight that a compute unit reads in each step, at most: as long as the launches of a step by products take."""
+
+
+def _rows(runtime: Runtime, p: LayerSteps) -> int:
+    """Sequences of a group."""
+    return 1 if p.batch <= runtime.features.compute_units else 2
+
+
+def _refusal(runtime: Runtime, p: LayerSteps) -> Declined | None:
+    if p.size > _MAX_SIZE:
+        return Declined(f"layers of {p.size} units; the kernels take {_MAX_SIZE}")
+    rounds = ceil_div(ceil_div(p.batch, _rows(runtime, p)), runtime.features.compute_units)
+    if rounds * p.weight_bytes > _MAX_READ:
+        return Declined(f"a compute unit would read more than {_MAX_READ >> 20} MiB of weights in each step")
+    if p.tensors["weight"][1].strides[1] != 1:
+        return Declined("the weight is not contiguous along its rows")
+    return None
+
+
+def _definitions(runtime: Runtime, p: LayerSteps) -> dict[str, str | int | bool]:
+    group = power_of_two_at_most(min(_MAX_GROUP, runtime.features.max_group_size))
+    units = min(group, max(_MIN_UNITS, power_of_two_at_least(p.size)))
+    return {
+        "CELL": p.cell, "ROWS": _rows(runtime, p), "UNITS": units, "SLICES": group // units,
+        "MAX_SIZE": _MAX_SIZE,
+    }  # fmt: skip
+
+
+def forward(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
+    """Build the launches of a layer: the weight is transposed, then all steps run in one launch."""
+    declined = _refusal(runtime, p)
+    if declined:
+        return declined
+    place, weight = p.tensors["weight"]
+    turned = weight._replace(shape=weight.shape[::-1], strides=weight.strides[::-1])
+    packed, at = contiguous(dtypes.float32, turned.shape), p.first_workspace
+    transpose = copy.copy(runtime, turned, packed)
+
+    def pack(*args: Any) -> None:
+        transpose(Ref(args[place].handle, turned, args[place].offset), Ref(args[at], packed))
+
+    definitions = {**_definitions(runtime, p), "BIAS": "bias" in p.tensors}
+    args: Arguments = {
+        **p.sequences("x"), **p.states("hidden", "state"), **p.results("bias", "outs", "states"),
+        "packed": Workspace(at), **p.numbers(),
+    }  # fmt: skip
+    run = _launch(runtime, "recurrent/steps", definitions, args, p)
+    return LaunchSequence((SimpleLaunch(transpose.name, pack), run), (packed.nbytes,))
+
+
+def gradient(runtime: Runtime, p: LayerSteps) -> Launch | Declined:
+    """Build the launch of the part of a layer's gradient that goes from step to step."""
+    declined = _refusal(runtime, p)
+    if declined:
+        return declined
+    place, weight = p.tensors["weight"]
+    args: Arguments = {
+        **p.sequences("grad", "grad_states", "gates", "fed_back", "states"), **p.states("first"),
+        **p.results("d_gates", "d_fed_back", "d_hidden", "d_state"),
+        "weight": Strided(Tensor(place), {"row": weight.strides[0]}), **p.numbers(),
+    }  # fmt: skip
+    return _launch(runtime, "recurrent/steps_grad", _definitions(runtime, p), args, p)
+
+
+def _launch(
+    runtime: Runtime, kernel: str, definitions: dict[str, str | int | bool], args: Arguments, p: LayerSteps
+) -> Launch:
+    group = int(definitions["UNITS"]) * int(definitions["SLICES"])
+    groups = ceil_div(p.batch, int(definitions["ROWS"]))
+    return runtime.launch(kernel, definitions, args, (groups * group,), (group,))

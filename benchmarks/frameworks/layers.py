@@ -1,0 +1,112 @@
+"""Calls of layer workloads in Polyhal, eager and captured, and in PyTorch, eager, compiled and as a CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import polyhal
+from benchmarks.layer_workloads import LayerWorkload
+from polyhal import Device
+
+Call = Callable[[], Any]
+"""Computes the result, or its gradients, and waits for the device."""
+
+
+def polyhal_calls(workload: LayerWorkload, device: Device, backward: bool) -> dict[str, Call]:
+    """The workload on a device, captured and eager."""
+    layer = workload.layer(polyhal).to(device) if workload.layer else None
+    inputs = [polyhal.tensor(a, device=device) for a in workload.arrays()]
+    sources = _sources(workload, layer, inputs) if backward else []
+    if not backward and hasattr(layer, "parameters"):
+        layer.requires_grad_(False)
+    out_grad = _out_grad(workload.forward(polyhal, layer, *inputs).shape)
+    g = polyhal.tensor(out_grad, device=device)
+
+    def run() -> Any:
+        out = workload.forward(polyhal, layer, *inputs)
+        return (out, polyhal.grad(out, sources, g)) if backward else out
+
+    def waiting(function: Call) -> Call:
+        def call() -> Any:
+            result = function()
+            device.synchronize()
+            return result
+
+        return call
+
+    return {"captured": waiting(polyhal.jit(run)), "eager": waiting(run)}
+
+
+def torch_calls(workload: LayerWorkload, place: str, backward: bool, compiled: bool) -> dict[str, Call]:
+    """The workload in PyTorch on its device `place`; with `compiled`, also by torch.compile."""
+    import torch
+
+    # As accurate as what it is compared with.
+    torch.backends.cudnn.allow_tf32 = False
+    layer = workload.layer(torch).to(place) if workload.layer else None
+    inputs = [torch.from_numpy(a).to(place) for a in workload.arrays()]
+    sources = _sources(workload, layer, inputs) if backward else []
+    if not backward and hasattr(layer, "parameters"):
+        layer.requires_grad_(False)
+    g = torch.from_numpy(_out_grad(tuple(workload.forward(torch, layer, *inputs).shape))).to(place)
+
+    def with_gradient(function: Call) -> Call:
+        def call() -> Any:
+            out = function()
+            return (out, torch.autograd.grad(out, sources, g)) if backward else out
+
+        return call
+
+    def waiting(function: Call) -> Call:
+        def call() -> Any:
+            result = function()
+            if place == "cuda":
+                torch.cuda.synchronize()
+            return result
+
+        return call
+
+    def forward() -> Any:
+        return workload.forward(torch, layer, *inputs)
+
+    calls = {"PyTorch": waiting(with_gradient(forward))}
+    if compiled:
+        faster: Call = torch.compile(forward)
+        calls["torch.compile"] = waiting(with_gradient(faster))
+    if place == "cuda":
+        calls["CUDA graph"] = waiting(_as_cuda_graph(with_gradient(forward)))
+    return calls
+
+
+def _as_cuda_graph(function: Call) -> Call:
+    import torch
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            function()
+    torch.cuda.current_stream().wait_stream(stream)
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        result = function()
+
+    def replay() -> Any:
+        recorded.replay()
+        return result
+
+    replay.function = function  # type: ignore[attr-defined]  # the graph does not own the tensors that it reads
+    return replay
+
+
+def _sources(workload: LayerWorkload, layer: Any, inputs: list[Any]) -> list[Any]:
+    """Everything that has a gradient: the floating-point inputs and the parameters."""
+    floats = [x.requires_grad_() for i, x in enumerate(inputs) if i not in workload.indices]
+    return floats + (list(layer.parameters()) if hasattr(layer, "parameters") else [])
+
+
+def _out_grad(shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(2).standard_normal(shape, dtype=np.float32)

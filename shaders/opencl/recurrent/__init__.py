@@ -1,0 +1,1 @@
+"""Kernels of recurrent layers: a launch runs a layer, or its gradient, over all time steps."""
