@@ -85,9 +85,7 @@ def _transposed(batch: int, channels: int, filters: int, kernel: int, side: int)
     return LayerWorkload(
         f"conv_transpose2d {channels} to {filters}, kernel {kernel}, stride 2",
         ((batch, channels, side, side), (channels, filters, kernel, kernel), (filters,)),
-        lambda lib, layer, x, w, b: lib.nn.functional.conv_transpose2d(
-            x, w, b, stride=2, padding=(kernel - 2) // 2
-        ),
+        lambda lib, layer, x, w, b: lib.nn.functional.conv_transpose2d(x, w, b, stride=2, padding=(kernel - 2) // 2),
         flops=2 * sizes[0] * filters * kernel**2,
         moved=sum(sizes),
     )

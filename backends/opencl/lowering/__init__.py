@@ -44,10 +44,10 @@ from polyhal.backends.opencl.lowering.gather import dispatch as gather
 from polyhal.backends.opencl.lowering.gemm import dispatch as gemm
 from polyhal.backends.opencl.lowering.optim import optimizer
 from polyhal.backends.opencl.lowering.pointwise import copy, elementwise, random
+from polyhal.backends.opencl.lowering.recurrent import dispatch as recurrent
 from polyhal.backends.opencl.lowering.reduction import dispatch as reduction
 from polyhal.backends.opencl.lowering.reduction import fused, scan
 from polyhal.backends.opencl.lowering.rowwise import batch_norm, cross_entropy, group_norm, norm, softmax
-from polyhal.backends.opencl.lowering.recurrent import dispatch as recurrent
 from polyhal.backends.opencl.lowering.sort import dispatch as sort
 
 _FAMILIES = (

@@ -28,7 +28,9 @@ def _rows(runtime: Runtime, batch: int) -> int:
 
 def _refusal(p: LayerSteps) -> Declined | None:
     if p.weight_bytes > _MAX_WEIGHT:
-        return Declined(f"the weight has more than {_MAX_WEIGHT >> 20} MiB: products over the whole batch read it less often")
+        return Declined(
+            f"the weight has more than {_MAX_WEIGHT >> 20} MiB: products over the whole batch read it less often"
+        )
     return None
 
 
