@@ -90,11 +90,13 @@ einops_backend.install()
 
 if TYPE_CHECKING:
     from polyhal import amp, data, distributions, func, linalg, models, nn, ops, optim, signal, special, text, utils
+    from polyhal.default_device import get_default_device, set_default_device
     from polyhal.dtype_queries import (
         asarray,
         broadcast_shapes,
         can_cast,
         from_dlpack,
+        frombuffer,
         get_default_dtype,
         is_complex,
         is_floating_point,
@@ -278,9 +280,11 @@ __all__ = [
     "float32_matmul_precision",
     "float64",
     "from_dlpack",
+    "frombuffer",
     "full",
     "full_like",
     "func",
+    "get_default_device",
     "get_default_dtype",
     "get_float32_matmul_precision",
     "get_rng_state",
@@ -359,6 +363,7 @@ __all__ = [
     "scalar_tensor",
     "seed",
     "selu_",
+    "set_default_device",
     "set_default_dtype",
     "set_float32_matmul_precision",
     "set_grad_enabled",

@@ -12,7 +12,9 @@ from polyhal.hal.ops.layout.repeats import sliding_windows
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
-_broadcast_to, _permute, _reshape, _tile = (FUNCTIONS[n] for n in ("broadcast_to", "permute", "reshape", "tile"))
+_broadcast_to, _permute, _reshape, _tile, _where = (
+    FUNCTIONS[n] for n in ("broadcast_to", "permute", "reshape", "tile", "where")
+)
 
 
 def _sequence(items: tuple[Any, ...]) -> Any:
@@ -38,6 +40,10 @@ class Rearrangements:
     __slots__ = ()
 
     ref: Ref
+
+    def where(self: Any, condition: Tensor, other: Any) -> Any:
+        """Elements of this tensor where `condition` is true, else of `other`."""
+        return _where(condition, self, other)
 
     @property
     def T(self) -> Tensor:  # noqa: N802  the Array API's name

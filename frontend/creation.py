@@ -238,18 +238,14 @@ def eye(
     return _computed(np.eye(rows, columns), dtype, device, requires_grad)
 
 
-def tril_indices(
-    rows: int, columns: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None
-) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None) -> Tensor:
     """Make the row and column numbers of the lower triangle up to diagonal `offset`: shape (2, n), int64 by default."""
-    return _computed(np.array(np.tril_indices(rows, offset, columns)), dtype, device, False)
+    return _computed(np.array(np.tril_indices(row, offset, col)), dtype, device, False)
 
 
-def triu_indices(
-    rows: int, columns: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None
-) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, dtype: object = dtypes.int64, device: Target = None) -> Tensor:
     """Make the row and column numbers of the upper triangle from diagonal `offset`: shape (2, n), int64 by default."""
-    return _computed(np.array(np.triu_indices(rows, offset, columns)), dtype, device, False)
+    return _computed(np.array(np.triu_indices(row, offset, col)), dtype, device, False)
 
 
 # --- PyTorch's methods ----------------------------------------------------------------------------------------------

@@ -101,10 +101,27 @@ def asarray(
     if copy:
         out = Tensor(obj, dtype=dtype, device=device)
     else:
-        out = as_tensor(obj, device, dtype)
+        out = as_tensor(obj, dtype, device)
         if copy is False and out is not obj:
             raise ValueError(message("asarray", "this takes a copy", fix="leave copy=False out"))
     return out.requires_grad_() if requires_grad else out
+
+
+def frombuffer(
+    buffer: Any,
+    *,
+    dtype: object,
+    count: builtins.int = -1,
+    offset: builtins.int = 0,
+    requires_grad: builtins.bool = False,
+    device: Device | str | None = None,
+) -> Tensor:
+    """Make a vector of a copy of `count` elements (-1: all) from byte `offset` of an object with the buffer protocol.
+
+    Raises ValueError where the buffer is too short or no whole number of elements.
+    """
+    values = np.frombuffer(buffer, as_dtype(dtype).numpy, count, offset)
+    return Tensor(values, device=device, requires_grad=requires_grad)
 
 
 def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:

@@ -220,6 +220,9 @@ def clamp_min(x: Any, min: Any) -> Tensor:
 def clip(x: Any, min: Any = ..., max: Any = ...) -> Tensor:
     """`x` limited to [`min`, `max`]; either bound may be left out."""
 
+def clone(x: Any) -> Tensor:
+    """A copy in new memory; gradients flow through it."""
+
 def column_stack(xs: Any) -> Tensor:
     """Tensors joined along their second axis, vectors as columns."""
 
@@ -834,7 +837,7 @@ def reshape(x: Any, shape: Any) -> Tensor:
 def reshape_as(x: Any, other: Any) -> Tensor:
     """The tensor reshaped to the shape of another."""
 
-def roll(x: Any, shifts: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor:
+def roll(x: Any, shifts: Any, axis: Any = ..., *, dims: Any = ..., dim: Any = ...) -> Tensor:
     """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
 
 def rot90(x: Any, k: int = ..., axes: Any = ..., *, dims: Any = ...) -> Tensor:
@@ -974,9 +977,16 @@ def stack(xs: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Tensors of one shape joined along a new axis."""
 
 def std(
-    x: Any, axis: Any = ..., keepdims: bool = ..., correction: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+    x: Any,
+    axis: Any = ...,
+    unbiased: Any = ...,
+    keepdims: bool = ...,
+    *,
+    correction: float | None = ...,
+    dim: Any = ...,
+    keepdim: Any = ...,
 ) -> Tensor:
-    """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
+    """Standard deviation over `axis`, from the sum of squares divided by n - `correction`, which is 0 by default."""
 
 def std_mean(
     x: Any, dim: Any = ..., unbiased: Any = ..., keepdim: bool = ..., *, correction: float | None = ...
@@ -997,6 +1007,9 @@ def sum(
 def sum_to(x: Any, shape: Any) -> Tensor:
     """`x` summed over the axes along which `shape` would be broadcast to it: the inverse of broadcasting."""
 
+def sum_to_size(x: Any, *size: Any) -> Tensor:
+    """`x` summed over the axes along which `size` would be broadcast to it. Raises ValueError where it would not."""
+
 def swapaxes(x: Any, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Tensor:
     """The tensor with two axes exchanged. A view."""
 
@@ -1012,7 +1025,7 @@ def take(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
 def take_along_axis(x: Any, index: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """Elements of `x` along `axis` by number. All other axes of `x` and `index` are broadcast; negative numbers wrap."""
 
-def take_along_dim(x: Any, index: Any, axis: int | None = ..., *, dim: Any = ...) -> Tensor:
+def take_along_dim(x: Any, indices: Any, axis: int | None = ..., *, dim: Any = ...) -> Tensor:
     """`take_along_axis`; without an axis, the elements of `x` by number in row-major order."""
 
 def tan(x: Any) -> Tensor:
@@ -1092,9 +1105,16 @@ def vander(x: Any, N: int | None = ..., increasing: bool = ...) -> Tensor:
     """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""
 
 def var(
-    x: Any, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
+    x: Any,
+    axis: Any = ...,
+    unbiased: Any = ...,
+    keepdims: bool = ...,
+    *,
+    correction: float | None = ...,
+    dim: Any = ...,
+    keepdim: Any = ...,
 ) -> Tensor:
-    """Variance over `axis`, divided by n - `correction`."""
+    """Variance over `axis`, divided by n - `correction`, which is 0 by default."""
 
 def var_mean(
     x: Any, dim: Any = ..., unbiased: Any = ..., keepdim: bool = ..., *, correction: float | None = ...
@@ -1116,8 +1136,8 @@ def vsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
 def vstack(xs: Any) -> Tensor:
     """Tensors joined along their first axis, vectors as rows."""
 
-def where(cond: Any, x: Any, y: Any) -> Tensor:
-    """`x` where `cond` is true, else `y`."""
+def where(condition: Any, x: Any = ..., y: Any = ...) -> Tensor:
+    """`x` where `condition` is true, else `y`; with the condition alone, where it is true, as `nonzero`."""
 
 def xlogy(x: Any, y: Any) -> Tensor:
     """`x * log(y)`, and 0 where `x` is 0."""

@@ -48,7 +48,7 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
 
     items = index if isinstance(index, tuple) else (index,)
     if not isinstance(value, (bool, int, float)):
-        value = as_tensor(value, x.device)
+        value = as_tensor(value, device=x.device)
     if not all(_is_basic(item) for item in items):
         function_in_place("setitem", _with_elements, x, items, value)
         return
@@ -74,7 +74,7 @@ def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
 
     rest = x.ndim - _axes_of(items[0]) if len(items) == 1 else -1
     if rest >= 0 and _is_mask(items[0]) and (not hasattr(value, "ref") or value.ndim <= rest):
-        mask = as_tensor(items[0], x.device)
+        mask = as_tensor(items[0], device=x.device)
         if mask.shape != x.shape[: mask.ndim]:
             raise IndexError(f"[setitem] a mask of shape {mask.shape} does not fit axes {x.shape[: mask.ndim]}")
         where_true: Tensor = _where(_reshape(mask, (*mask.shape, *(1,) * rest)), _cast_to(value, x), x)
@@ -83,7 +83,7 @@ def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
     numbers = _reshape(_arange(1, x.size + 1, 1, dtypes.int64, device=x.device), x.shape)
     targets = select(numbers, items)
     if not hasattr(value, "ref"):
-        value = as_tensor(value, x.device)
+        value = as_tensor(value, device=x.device)
     values = _reshape(_broadcast_to(_cast_to(value, x), targets.shape), (-1, 1))
     if not targets.size:
         return x.clone()
@@ -181,7 +181,7 @@ def _flat_positions(x: Tensor, indices: Sequence[Any]) -> Tensor:
             raise IndexError(
                 f"[getitem] an index lies in {item.min()}..{item.max()}; the axis it indexes has length {length}"
             )
-        index = item if isinstance(item, Tensor) else as_tensor(item, x.device)
+        index = item if isinstance(item, Tensor) else as_tensor(item, device=x.device)
         positive: Tensor = _where(_less(index, 0), index + length, index)
         flat = positive if flat is None else flat * length + positive
     if flat is None:

@@ -22,9 +22,12 @@ class InPlaceMethods(InPlaceOps):
 
     device: Device
 
-    def copy_(self, source: Any) -> Self:
-        """Overwrite the elements by those of `source`, broadcast and cast. Gradients flow to `source`."""
-        overwrite(self, _operand(source, self))
+    def copy_(self, src: Any, non_blocking: bool = False) -> Self:
+        """Overwrite the elements by those of `src`, broadcast and cast. Gradients flow to `src`.
+
+        Copies never wait for the device, so that `non_blocking` changes nothing.
+        """
+        overwrite(self, _operand(src, self))
         return self
 
     def fill_(self, value: Any) -> Self:
@@ -53,7 +56,7 @@ class InPlaceMethods(InPlaceOps):
 def _operand(value: Any, target: Any) -> Any:
     from polyhal.tensor import as_tensor
 
-    return as_tensor(value, target.device)
+    return as_tensor(value, device=target.device)
 
 
 def _scaled(x: Any, factor: Any, target: Any) -> Any:

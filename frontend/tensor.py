@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -284,16 +284,20 @@ class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods, Random
         return self
 
     def backward(
-        self, gradient: Tensor | None = None, *, retain_graph: bool = False, create_graph: bool = False
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Tensor | Sequence[Tensor] | None = None,
     ) -> None:
-        """Add the gradient of this tensor with respect to every leaf to the leaf's `.grad`.
+        """Add the gradient of this tensor with respect to every leaf, or to `inputs` alone, to `.grad` of these.
 
         `gradient` has this tensor's shape; a tensor of one element needs none. The tape is freed unless `retain_graph`; with
         `create_graph` the gradients can be differentiated again. Raises AutogradError.
         """
         from polyhal.autograd.engine import backward
 
-        backward((self,), (gradient,), retain_graph=retain_graph, create_graph=create_graph)
+        backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)
 
     def zero_grad(self) -> None:
         """Set the gradient to None."""
@@ -335,7 +339,7 @@ def wrap(device: Device, buffer: Buffer, ref: Ref) -> Tensor:
 _new = Tensor.__new__
 
 
-def as_tensor(data: Any, device: Device | str | None = None, dtype: object = None) -> Tensor:
+def as_tensor(data: Any, dtype: object = None, device: Device | str | None = None) -> Tensor:
     """Return `data` if it is a tensor on that device and in that dtype, else a new tensor."""
     if isinstance(data, Tensor):
         out = data if device is None else data.to(Device(device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,12 +62,14 @@ class _CheckingExecutor(dispatch.ForwardingExecutor):
         )
 
 
-def detect_anomaly() -> AbstractContextManager[None]:
+def detect_anomaly(check_nan: bool = True) -> AbstractContextManager[None]:
     """Check the result of every op inside the block, forward and backward. Slow: every result is read back.
 
     Raises NonFiniteError that names the first op with a NaN or an infinity in its result, and the user's line; CaptureError
-    inside a captured step, which has no results to check.
+    inside a captured step, which has no results to check. Without `check_nan` nothing is checked.
     """
+    if not check_nan:
+        return nullcontext()
     dispatch.thread.executor.require_execution(
         "detect_anomaly",
         "results are checked while the step is only being recorded",

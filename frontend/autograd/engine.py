@@ -20,20 +20,42 @@ from polyhal.hal.ops import FUNCTIONS
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
-_full = FUNCTIONS["full"]
+_full, _copy = FUNCTIONS["full"], FUNCTIONS["copy"]
 
 
 def backward(
-    tensors: Sequence[Tensor],
-    gradients: Sequence[Tensor | None],
-    *,
-    retain_graph: bool = False,
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
     create_graph: bool = False,
+    *,
+    inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None:
-    """Add gradients of `tensors` to `.grad` of every leaf they were made from. See `Tensor.backward`."""
-    seeds = [_seed(t, g) for t, g in zip(tensors, gradients, strict=True)]
+    """Add gradients of `tensors`, weighted by `grad_tensors`, to `.grad` of every leaf, or of `inputs` alone.
+
+    A tensor of one element needs no weights. The tape is freed unless `retain_graph`, which is `create_graph` by default.
+    Raises AutogradError. See `Tensor.backward`.
+    """
+    outs = _sequence(tensors)
+    gradients = [None] * len(outs) if grad_tensors is None else _sequence(grad_tensors)
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is not None:
+        _add_to(_sequence(inputs), outs, gradients, retain, create_graph)
+        return
+    seeds = [_seed(t, g) for t, g in zip(outs, gradients, strict=True)]
     sink = LeafAccumulator(seeds, create_graph=create_graph)
-    _walk(tensors, seeds, sink, retain_graph=retain_graph or create_graph, create_graph=create_graph)
+    _walk(outs, seeds, sink, retain_graph=retain or create_graph, create_graph=create_graph)
+
+
+def _add_to(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], gradients: Sequence[Any], retain: bool, create_graph: bool
+) -> None:
+    """Add gradients to `.grad` of `inputs` and of nothing else; nothing where there is no path."""
+    found = differentiate(outputs, gradients, inputs, retain_graph=retain, create_graph=create_graph)
+    with GradMode(create_graph):
+        for x, g in zip(inputs, found, strict=True):
+            if g is not None:
+                x.grad = _copy(g) if x.grad is None else x.grad + g
 
 
 def differentiate(
@@ -55,21 +77,32 @@ def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
-    *,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    allow_unused: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the sum of `outputs` (weighted by `grad_outputs`) with respect to `inputs`; `.grad` stays untouched.
 
-    With `create_graph` the gradients can be differentiated again. Raises AutogradError if an input has no path, unless
-    `allow_unused`, which gives None for it.
+    With `create_graph` the gradients can be differentiated again. An input without a path raises AutogradError; with
+    `allow_unused` its gradient is None, and with `materialize_grads` zeros. Raises ValueError for `only_inputs=False`, which
+    PyTorch no longer has either, and `is_grads_batched`, for which there is `polyhal.vmap`.
     """
+    if not only_inputs or is_grads_batched:
+        problem = "is_grads_batched" if is_grads_batched else "only_inputs=False"
+        fix = "use polyhal.func.vjp with polyhal.vmap" if is_grads_batched else "use backward"
+        raise ValueError(message("grad", f"{problem} is not supported", fix=fix))
     outs = _sequence(outputs)
     ins = _sequence(inputs)
     seeds: Sequence[Any] = [None] * len(outs) if grad_outputs is None else _sequence(grad_outputs)
     retain = create_graph if retain_graph is None else retain_graph
     gradients = differentiate(outs, seeds, ins, retain_graph=retain, create_graph=create_graph)
+    if materialize_grads:
+        return tuple(
+            _full(x.shape, 0, x.dtype, device=x.device) if g is None else g for x, g in zip(ins, gradients, strict=True)
+        )
     if not allow_unused and any(g is None for g in gradients):
         missing = [i for i, g in enumerate(gradients) if g is None]
         raise AutogradError(

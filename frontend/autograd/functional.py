@@ -50,8 +50,19 @@ def jacobian(
     return _released(transform(func, 0 if single else tuple(range(len(values))))(*values), create_graph)
 
 
-def hessian(func: Callable[..., Any], inputs: Inputs, create_graph: bool = False, strict: bool = False) -> Any:
-    """Return the second derivatives of `func`, whose result has one element, nested twice like `inputs`."""
+def hessian(
+    func: Callable[..., Any],
+    inputs: Inputs,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = True,
+    outer_jacobian_strategy: str = "forward-mode",
+) -> Any:
+    """Return the second derivatives of `func`, whose result has one element, nested twice like `inputs`.
+
+    They are forward over reverse and vectorized, whatever `vectorize` and `outer_jacobian_strategy` say: the values are
+    the same.
+    """
     values, single = _values(inputs)
     return _released(transforms.hessian(func, 0 if single else tuple(range(len(values))))(*values), create_graph)
 

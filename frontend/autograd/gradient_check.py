@@ -46,18 +46,23 @@ def gradcheck(
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Tensor] | None = None,
+    *,
     eps: float = 1e-6,
     atol: float = 1e-5,
     rtol: float = 1e-3,
-    *,
     raise_exception: bool = True,
 ) -> bool:
-    """Whether the second gradients of `func` agree with central differences of its first. See `gradcheck`."""
+    """Whether the second gradients of `func` agree with central differences of its first. See `gradcheck`.
+
+    The first gradients are weighted by `grad_outputs`, one for each differentiable result, by default random ones.
+    """
     values = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     checked = [i for i, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad]
     outputs = [o for o in _outputs(func, values) if o.requires_grad]
     rng = np.random.default_rng(0)
-    seeds = [
+    seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
+    seeds = seeds or [
         Tensor(rng.uniform(0.5, 1.5, o.shape).astype(o.dtype.numpy), device=o.device, requires_grad=True)
         for o in outputs
     ]

@@ -64,12 +64,12 @@ def enable_grad() -> GradMode:
     return GradMode(True)
 
 
-def set_grad_enabled(enabled: bool) -> GradMode:
+def set_grad_enabled(mode: bool) -> GradMode:
     """Switch recording in this thread on or off, at once. As a context manager, only until the end of the block.
 
     As a decorator it changes the decorated function only.
     """
-    return _SwitchedGradMode(enabled)
+    return _SwitchedGradMode(mode)
 
 
 def is_grad_enabled() -> bool:

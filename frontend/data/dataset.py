@@ -155,24 +155,24 @@ def read_lazily(dataset: Dataset, indices: np.ndarray) -> Any:
     return dataset.lazy_batch(indices) if isinstance(dataset, LazilyBatched) else read_batch(dataset, indices)
 
 
-def collate(samples: Sequence[Any]) -> Any:
+def collate(batch: Sequence[Any]) -> Any:
     """Stack samples along a new first axis; tuples, lists and dictionaries element by element.
 
     Python floats become float32. Raises TypeError for other types, and ShapeError for shapes that differ.
     """
-    first = samples[0]
+    first = batch[0]
     if isinstance(first, dict):
-        return {key: collate([s[key] for s in samples]) for key in first}
+        return {key: collate([s[key] for s in batch]) for key in first}
     if isinstance(first, (tuple, list)):
-        parts = [collate(part) for part in zip(*samples, strict=True)]
+        parts = [collate(part) for part in zip(*batch, strict=True)]
         if isinstance(first, tuple) and hasattr(first, "_fields"):
             return type(first)(*parts)
         return type(first)(parts)
     if isinstance(first, str):
-        return list(samples)
+        return list(batch)
     if isinstance(first, float) and not isinstance(first, np.generic):
-        return np.asarray(samples, np.float32)
-    arrays = [s.numpy() if isinstance(s, Tensor) else np.asarray(s) for s in samples]
+        return np.asarray(batch, np.float32)
+    arrays = [s.numpy() if isinstance(s, Tensor) else np.asarray(s) for s in batch]
     if arrays[0].dtype == object:
         raise TypeError(
             message(

@@ -73,16 +73,16 @@ def _plain(indices: Any) -> list[Any]:
     return [int(i) if isinstance(i, (int, np.integer)) else i for i in indices]
 
 
-def default_convert(sample: Any) -> Any:
-    """Return a sample with tensors and NumPy numbers as arrays, in its own structure; other values stay as they are."""
-    if isinstance(sample, (np.ndarray, np.generic, Tensor)):
-        return np.asarray(sample.numpy() if isinstance(sample, Tensor) else sample)
-    if isinstance(sample, dict):
-        return {k: default_convert(v) for k, v in sample.items()}
-    if isinstance(sample, (tuple, list)):
-        parts = [default_convert(v) for v in sample]
-        return type(sample)(*parts) if hasattr(sample, "_fields") else type(sample)(parts)
-    return sample
+def default_convert(data: Any) -> Any:
+    """Return a sample with its tensors and NumPy numbers as arrays, in its own structure; other values stay as they are."""
+    if isinstance(data, (np.ndarray, np.generic, Tensor)):
+        return np.asarray(data.numpy() if isinstance(data, Tensor) else data)
+    if isinstance(data, dict):
+        return {k: default_convert(v) for k, v in data.items()}
+    if isinstance(data, (tuple, list)):
+        parts = [default_convert(v) for v in data]
+        return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
+    return data
 
 
 def to_arrays(batch: Any) -> Any:

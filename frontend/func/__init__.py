@@ -2,7 +2,7 @@
 
 from polyhal.func.derivatives import grad, grad_and_value, jvp, vjp
 from polyhal.func.jacobian import hessian, jacfwd, jacrev
-from polyhal.func.stateless import functional_call, stack_module_state
+from polyhal.func.stateless import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from polyhal.func.vectorize import vmap
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",

@@ -8,6 +8,7 @@ from typing import Any
 
 from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.nn.batch_norm import BatchNorm
 from polyhal.nn.module import Module
 from polyhal.tensor import Tensor
 
@@ -32,6 +33,18 @@ def functional_call(
     inputs = args if isinstance(args, tuple) else () if args is None else (args,)
     with _replaced(module, given, tie_weights=tie_weights, strict=strict):
         return module(*inputs, **(kwargs or {}))
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Make the batch norms of a model, in place, use the statistics of the batch alone. Returns the model.
+
+    A function that is transformed by `vmap` or a derivative may not change running statistics.
+    """
+    for module in root.modules():
+        if isinstance(module, BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

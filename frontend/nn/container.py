@@ -137,9 +137,9 @@ def _fusable_activation(module: Module, after: Module) -> str | None:
 class ModuleList(ModuleSequence):
     """A list of modules that are registered under their positions."""
 
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
-        self.extend(modules)
+        self.extend(modules or ())
 
     @overload
     def __getitem__(self, index: int) -> Any: ...

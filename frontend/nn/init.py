@@ -18,15 +18,15 @@ from polyhal.tensor import Tensor
 Fan = Literal["fan_in", "fan_out"]
 
 
-def fans(x: Tensor) -> tuple[int, int]:
+def fans(tensor: Tensor) -> tuple[int, int]:
     """Fan-in and fan-out of weights (out, in, ...): how many inputs feed one output, and the reverse.
 
     Raises ShapeError.
     """
-    if x.ndim < 2:
-        raise ShapeError(message("init", f"shape {x.shape} has no fan-in and fan-out", expected="at least 2 axes"))
-    receptive = math.prod(x.shape[2:])
-    return x.shape[1] * receptive, x.shape[0] * receptive
+    if tensor.ndim < 2:
+        raise ShapeError(message("init", f"shape {tensor.shape} has no fan-in and fan-out", expected="at least 2 axes"))
+    receptive = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * receptive, tensor.shape[0] * receptive
 
 
 def gain(nonlinearity: str, param: float | None = None) -> float:
@@ -52,88 +52,93 @@ def gain(nonlinearity: str, param: float | None = None) -> float:
 calculate_gain = gain
 
 
-def _write(x: Tensor, values: Tensor) -> Tensor:
+def _write(tensor: Tensor, values: Tensor) -> Tensor:
     with no_grad():
-        return x.copy_(values)
+        return tensor.copy_(values)
 
 
-def constant_(x: Tensor, value: float) -> Tensor:
-    """Set every element to `value`."""
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Set every element to `val`."""
     with no_grad():
-        return x.fill_(value)
+        return tensor.fill_(val)
 
 
-def zeros_(x: Tensor) -> Tensor:
+def zeros_(tensor: Tensor) -> Tensor:
     """Set every element to 0."""
-    return constant_(x, 0)
+    return constant_(tensor, 0)
 
 
-def ones_(x: Tensor) -> Tensor:
+def ones_(tensor: Tensor) -> Tensor:
     """Set every element to 1."""
-    return constant_(x, 1)
+    return constant_(tensor, 1)
 
 
-def uniform_(x: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Draw uniform values in [a, b)."""
-    return _write(x, random.uniform(a, b, x.shape, generator=generator, device=x.device))
+    return _write(tensor, random.uniform(a, b, tensor.shape, generator=generator, device=tensor.device))
 
 
-def normal_(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Draw normal values with the given mean and standard deviation."""
-    return _write(x, random.normal(mean, std, x.shape, generator=generator, device=x.device))
+    return _write(tensor, random.normal(mean, std, tensor.shape, generator=generator, device=tensor.device))
 
 
-def xavier_uniform_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Draw uniform values with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
-    bound = gain * math.sqrt(6.0 / sum(fans(x)))
-    return uniform_(x, -bound, bound, generator)
+    bound = gain * math.sqrt(6.0 / sum(fans(tensor)))
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Draw normal values with variance 2 gain**2 / (fan_in + fan_out). Source: Glorot and Bengio, AISTATS 2010."""
-    return normal_(x, 0.0, gain * math.sqrt(2.0 / sum(fans(x))), generator)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(fans(tensor))), generator)
 
 
-def _kaiming_std(x: Tensor, a: float, mode: Fan, nonlinearity: str) -> float:
+def _kaiming_std(tensor: Tensor, a: float, mode: Fan, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(message("init", f"mode {mode!r}", expected="fan_in or fan_out"))
-    fan = fans(x)[0 if mode == "fan_in" else 1]
+    fan = fans(tensor)[0 if mode == "fan_in" else 1]
     return gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
 
 
 def kaiming_uniform_(
-    x: Tensor,
+    tensor: Tensor,
     a: float = 0.0,
     mode: Fan = "fan_in",
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
     """Draw uniform values with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
-    bound = math.sqrt(3.0) * _kaiming_std(x, a, mode, nonlinearity)
-    return uniform_(x, -bound, bound, generator)
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(
-    x: Tensor,
+    tensor: Tensor,
     a: float = 0.0,
     mode: Fan = "fan_in",
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
     """Draw normal values with variance gain**2 / fan. `a` is leaky ReLU's slope. Source: He et al., ICCV 2015."""
-    return normal_(x, 0.0, _kaiming_std(x, a, mode, nonlinearity), generator)
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def trunc_normal_(
-    x: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Generator | None = None
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Draw normal values in [a, b] (absolute bounds, not multiples of `std`), by inverting the distribution function."""
     low, high = (math.erf((edge - mean) / (std * math.sqrt(2.0))) for edge in (a, b))
-    drawn = random.uniform(low, high, x.shape, generator=generator, device=x.device)
+    drawn = random.uniform(low, high, tensor.shape, generator=generator, device=tensor.device)
     # float32 can round a draw to exactly -1 or 1, where the inverse is infinite.
     edge = 1.0 - 2.0**-24
     values = _erfinv(ops.clip(drawn, -edge, edge)) * (std * math.sqrt(2.0)) + mean
-    return _write(x, ops.clip(values, a, b))
+    return _write(tensor, ops.clip(values, a, b))
 
 
 _CENTRE = (
@@ -159,19 +164,19 @@ def _erfinv(x: Tensor) -> Tensor:
     return ops.where(ops.less(w, 5.0), p, q) * x
 
 
-def orthogonal_(x: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Draw a (semi-)orthogonal matrix over all axes but the first, times `gain`. Source: Saxe et al., arXiv:1312.6120."""
-    if x.ndim < 2:
-        raise ShapeError(message("init", f"shape {x.shape} is no matrix", expected="at least 2 axes"))
-    if not x.size:
-        return x
-    rows, columns = x.shape[0], x.size // x.shape[0]
+    if tensor.ndim < 2:
+        raise ShapeError(message("init", f"shape {tensor.shape} is no matrix", expected="at least 2 axes"))
+    if not tensor.size:
+        return tensor
+    rows, columns = tensor.shape[0], tensor.size // tensor.shape[0]
     tall = (max(rows, columns), min(rows, columns))
-    normal = random.randn(tall, generator=generator, device=x.device).numpy()
+    normal = random.randn(tall, generator=generator, device=tensor.device).numpy()
     q, r = np.linalg.qr(normal.astype(np.float64))
     q *= np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the factorisation unique, and thus the distribution uniform
     values = (q if rows >= columns else q.T) * gain
-    return _write(x, Tensor(values.reshape(x.shape), dtype=dtypes.float32, device=x.device))
+    return _write(tensor, Tensor(values.reshape(tensor.shape), dtype=dtypes.float32, device=tensor.device))
 
 
 def eye_(tensor: Tensor) -> Tensor:

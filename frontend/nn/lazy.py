@@ -6,6 +6,8 @@ state is loaded. The first call turns them into the layer that they are named af
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from polyhal.nn.batch_norm import (
@@ -22,6 +24,8 @@ from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
 from polyhal.tensor import Tensor
 
+_AFFINE = {"affine": True, "track_running_stats": True}
+
 
 class LazyLayer(Module):
     """Base of lazy layers. Their arguments are those of the layer they become, without the number of input features."""
@@ -30,18 +34,30 @@ class LazyLayer(Module):
     axis: ClassVar[int]
     """Which axis of the first input has the features."""
 
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Defaults that differ from those of the layer that this one becomes, as they do in PyTorch."""
+
+    def __init_subclass__(cls) -> None:
+        """Show the arguments of the layer that this one becomes, without its number of input features."""
+        super().__init_subclass__()
+        signature = inspect.signature(cls.becomes)
+        _features, *parameters = signature.parameters.values()
+        parameters = [p.replace(default=cls.defaults.get(p.name, p.default)) for p in parameters]
+        cls.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        self._arguments = (args, kwargs)
+        bound = inspect.signature(type(self)).bind(*args, **kwargs).arguments
+        self._arguments = {**self.defaults, **bound}
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        settings, keywords = self._arguments
+        arguments = self._arguments
         training, hooks, features = self.training, self._hooks, input.shape[self.axis]
         del self._arguments
         layer: Any = self
         object.__setattr__(layer, "__class__", self.becomes)
-        layer.__init__(features, *settings, **{"device": input.device, **keywords})
-        layer.__dict__["_construction"] = constructed(type(layer), (features, *settings), keywords)
+        layer.__init__(features, **{"device": input.device, **arguments})
+        layer.__dict__["_construction"] = constructed(type(layer), (features,), arguments)
         layer.__dict__["_hooks"] = hooks
         layer.train(training)
         return layer.forward(input, *args, **kwargs)
@@ -111,15 +127,18 @@ class LazyInstanceNorm1d(LazyLayer):
     """A `InstanceNorm1d` for any number of channels: LazyInstanceNorm1d(eps, momentum, ...)."""
 
     becomes, axis = InstanceNorm1d, -2
+    defaults = _AFFINE
 
 
 class LazyInstanceNorm2d(LazyLayer):
     """A `InstanceNorm2d` for any number of channels: LazyInstanceNorm2d(eps, momentum, ...)."""
 
     becomes, axis = InstanceNorm2d, -3
+    defaults = _AFFINE
 
 
 class LazyInstanceNorm3d(LazyLayer):
     """A `InstanceNorm3d` for any number of channels: LazyInstanceNorm3d(eps, momentum, ...)."""
 
     becomes, axis = InstanceNorm3d, -4
+    defaults = _AFFINE

@@ -24,10 +24,10 @@ def _describe(value: Any) -> str:
 class ParameterList(Module):
     """A list of parameters that are registered under their positions."""
 
-    def __init__(self, values: Iterable[Any] = ()) -> None:
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
         self._count = 0
-        self.extend(values)
+        self.extend(values or ())
 
     def __len__(self) -> int:
         return self._count

@@ -93,6 +93,9 @@ def load(
     device: Device | str | None = None,
     lazy: bool = False,
     classes: Iterable[type] = (),
+    *,
+    map_location: Device | str | None = None,
+    weights_only: bool = True,
 ) -> Any:
     """Load a state of `save`, with tensors on `device` (the default device if None).
 
@@ -100,11 +103,14 @@ def load(
 
     With `lazy`, dictionaries read a tensor from the file at each access. Files from elsewhere are recognized by their content:
     safetensors, also in shards with an index; what PyTorch's `torch.save` writes for state dicts and other data; NumPy's .npz
-    and .npy. Nothing in a file is ever executed. Raises CorruptFileError, which names the tensor, for damaged files, and
-    IncompatibleFileError for files of another schema or with objects that are not data.
+    and .npy. Nothing in a file is ever executed, with `weights_only=False` neither; `map_location` is PyTorch's name of
+    `device`. Raises CorruptFileError, which names the tensor, for damaged files, and IncompatibleFileError for files of
+    another schema or with objects that are not data.
     """
+    if callable(map_location) or isinstance(map_location, Mapping) or (device is not None and map_location is not None):
+        raise TypeError(message("load", f"map_location is {map_location!r}", expected="one device for all tensors"))
     source = Path(path)
-    target = Device(device)
+    target = Device(map_location if device is None else device)
     tree, file = open_state(source)
     if models.is_model(tree):
         state = decode(tree, _Tensors(file, Device("numpy"), keep=False), lazy=True)

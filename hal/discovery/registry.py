@@ -152,6 +152,10 @@ class Registry:
         self._open[name] = device
         return device
 
+    def set_default(self, device: Device | str | None) -> None:
+        """Make `device` the default of this process; None chooses again. Raises DeviceUnavailableError."""
+        self._default = self.open(device) if isinstance(device, str) else device
+
     def _open_type(self, name: str, synonym: str, selector: str) -> Device:
         """Open the best device of a type of hardware, or the card with that number."""
         candidates = [c for c in self.candidates() if probing.hardware_type(c.info) in _SYNONYMS[synonym]]

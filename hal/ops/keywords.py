@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SPELLINGS = {
+SPELLINGS = {
     "axis": "dim",
     "axes": "dims",
     "axis0": "dim0",
@@ -26,7 +26,7 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "..."})()
 def second_spellings(names: Iterable[str]) -> dict[str, str]:
     """PyTorch's spelling of each of these parameters that has one, unless it names another parameter."""
     names = tuple(names)
-    return {name: _SPELLINGS[name] for name in names if name in _SPELLINGS and _SPELLINGS[name] not in names}
+    return {name: SPELLINGS[name] for name in names if name in SPELLINGS and SPELLINGS[name] not in names}
 
 
 def chosen(function: str, name: str, value: Any, spelling: str, second: Any, default: Any) -> Any:

@@ -564,7 +564,7 @@ class Methods:
         """The same elements in row-major order in another shape; one length may be -1. A view where possible."""
     def reshape_as(self, other: Any) -> Self:
         """The tensor reshaped to the shape of another."""
-    def roll(self, shifts: Any, axis: Any = ..., *, dim: Any = ...) -> Self:
+    def roll(self, shifts: Any, axis: Any = ..., *, dims: Any = ..., dim: Any = ...) -> Self:
         """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
     def rot90(self, k: int = ..., axes: Any = ..., *, dims: Any = ...) -> Self:
         """The tensor turned by 90 degrees `k` times, from the first of two axes towards the second. A view."""
@@ -648,9 +648,16 @@ class Methods:
     def squeeze(self, axis: Any = ..., *, dim: Any = ...) -> Self:
         """The tensor without the given axes of length 1, by default all of them. A view."""
     def std(
-        self, axis: Any = ..., keepdims: bool = ..., correction: Any = ..., *, dim: Any = ..., keepdim: Any = ...
+        self,
+        axis: Any = ...,
+        unbiased: Any = ...,
+        keepdims: bool = ...,
+        *,
+        correction: float | None = ...,
+        dim: Any = ...,
+        keepdim: Any = ...,
     ) -> Self:
-        """Standard deviation over `axis`, from the sum of squares divided by n - `correction`."""
+        """Standard deviation over `axis`, from the sum of squares divided by n - `correction`, which is 0 by default."""
     def sub(self, y: Any, *, alpha: float = ...) -> Self:
         """`x - alpha * y`."""
     def subtract(self, y: Any) -> Self:
@@ -659,6 +666,8 @@ class Methods:
         self, axis: Any = ..., keepdims: bool = ..., dtype: Any = ..., *, dim: Any = ..., keepdim: Any = ...
     ) -> Self:
         """Sum over `axis` (all axes by default). Integers and bool sum in 64 bits."""
+    def sum_to_size(self, *size: Any) -> Self:
+        """`x` summed over the axes along which `size` would be broadcast to it. Raises ValueError where it would not."""
     def swapaxes(self, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Self:
         """The tensor with two axes exchanged. A view."""
     def swapdims(self, axis0: int, axis1: int, *, dim0: Any = ..., dim1: Any = ...) -> Self:
@@ -669,7 +678,7 @@ class Methods:
         """The slices of `x` along `axis` that the integer tensor `index` names; its axes replace `axis`. Negative ones wrap."""
     def take_along_axis(self, index: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """Elements of `x` along `axis` by number. All other axes of `x` and `index` are broadcast; negative numbers wrap."""
-    def take_along_dim(self, index: Any, axis: int | None = ..., *, dim: Any = ...) -> Self:
+    def take_along_dim(self, indices: Any, axis: int | None = ..., *, dim: Any = ...) -> Self:
         """`take_along_axis`; without an axis, the elements of `x` by number in row-major order."""
     def tan(self) -> Self:
         """Tangent of `x` radians."""
@@ -724,9 +733,16 @@ class Methods:
     def vander(self, N: int | None = ..., increasing: bool = ...) -> Self:
         """The matrix whose columns are powers of a vector, from the highest, N - 1, to 0 unless `increasing`."""
     def var(
-        self, axis: Any = ..., keepdims: bool = ..., correction: float = ..., *, dim: Any = ..., keepdim: Any = ...
+        self,
+        axis: Any = ...,
+        unbiased: Any = ...,
+        keepdims: bool = ...,
+        *,
+        correction: float | None = ...,
+        dim: Any = ...,
+        keepdim: Any = ...,
     ) -> Self:
-        """Variance over `axis`, divided by n - `correction`."""
+        """Variance over `axis`, divided by n - `correction`, which is 0 by default."""
     def vdot(self, y: Any) -> Self:
         """The sum of the products of two vectors' elements; as `dot`, since there are no complex numbers."""
     def vecdot(self, y: Any, axis: int = ..., *, dim: Any = ...) -> Self:

@@ -1,13 +1,16 @@
-"""Every public name of PyTorch, and what became of it here: there, spelled in another way, absent for a reason, or missing."""
+"""Every public name of PyTorch, and what became of it here: there, spelled in another way, left out, missing, or foreign.
+
+Names of common use are all but the foreign ones, which are about something that does not exist here, such as sparse tensors.
+"""
 
 from __future__ import annotations
 
 import enum
+import functools
 import importlib
 import inspect
 import re
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -15,7 +18,7 @@ from typing import Any
 import torch
 
 from polyhal import Tensor
-from tests.pytorch.absences import ABSENT, NOT_PUBLIC, OTHER_SPELLINGS
+from tests.pytorch.absences import ABSENT, FOREIGN, NOT_PUBLIC, OTHER_SPELLINGS
 from tests.pytorch.spellings import SPELLINGS
 
 
@@ -23,9 +26,11 @@ class Status(enum.StrEnum):
     """What became of a name."""
 
     THERE = "there"
+    DIFFERS = "there, with a difference"
     SPELLED = "spelled in another way"
-    ABSENT = "absent"
+    ABSENT = "left out"
     MISSING = "missing"
+    FOREIGN = "about something that is not here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +74,14 @@ def status(namespace: str, name: str) -> Name:
     qualified = name if namespace == "torch" else f"{namespace}.{name}"
     spelling = OTHER_SPELLINGS.get(qualified) or _spelling(namespace, name)
     if spelling:
-        return Name(namespace, name, Status.SPELLED, spelling)
-    for pattern, reason in ABSENT.items():
-        if re.fullmatch(pattern, qualified):
-            return Name(namespace, name, Status.ABSENT, reason)
-    return Name(namespace, name, Status.THERE if _is_there(namespace, name) else Status.MISSING)
+        return Name(namespace, name, Status.DIFFERS if _is_there(namespace, name) else Status.SPELLED, spelling)
+    if _is_there(namespace, name):
+        return Name(namespace, name, Status.THERE)
+    for reasons, kind in ((ABSENT, Status.ABSENT), (FOREIGN, Status.FOREIGN)):
+        for pattern, reason in reasons.items():
+            if re.fullmatch(pattern, qualified):
+                return Name(namespace, name, kind, reason)
+    return Name(namespace, name, Status.MISSING)
 
 
 def _spelling(namespace: str, name: str) -> str:
@@ -82,7 +90,13 @@ def _spelling(namespace: str, name: str) -> str:
     return spelled.text if spelled else ""
 
 
+_REFUSED = ("nn.SyncBatchNorm",)
+"""Names that are there to say that they are not."""
+
+
 def _is_there(namespace: str, name: str) -> bool:
+    if f"{namespace}.{name}" in _REFUSED:
+        return False
     if namespace == "Tensor":
         return hasattr(Tensor, name) or name in Tensor.__slots__
     try:
@@ -92,12 +106,15 @@ def _is_there(namespace: str, name: str) -> bool:
     return hasattr(place, name)
 
 
-def all_names() -> Iterator[Name]:
+@functools.cache
+def all_names() -> tuple[Name, ...]:
     """All public names that concern users."""
+    found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for namespace in NAMESPACES:
             for name in public_names(namespace):
                 qualified = name if namespace == "torch" else f"{namespace}.{name}"
                 if not any(re.fullmatch(pattern, qualified) for pattern in NOT_PUBLIC):
-                    yield status(namespace, name)
+                    found.append(status(namespace, name))
+    return tuple(found)

@@ -18,7 +18,10 @@ class AbsentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a name of PyTorch is written here: as text, and as a function with PyTorch's arguments."""
+    """How a name of PyTorch is written here: as text, and as a function with PyTorch's arguments.
+
+    Without text it is written in the same way, and only PyTorch's database calls it in another one.
+    """
 
     text: str
     function: Callable[..., Any]
@@ -84,7 +87,7 @@ def _floats_only(name: str) -> Spelling:
             raise AbsentError("integers are refused")
         return getattr(functional, name)(x, *args, **keywords)
 
-    return Spelling(f"`nn.functional.{name}`, of floats only", function)
+    return Spelling("of floats only", function)
 
 
 _FLOATS_ONLY = [
@@ -119,13 +122,13 @@ SPELLINGS: dict[str, Spelling] = {
             functional.log_softmax(log_probs, -1), *args, **keywords
         ),
     ),
-    "nn.functional.batch_norm": Spelling("`nn.functional.batch_norm(x, ...)` for x (N, C, ...)", _batch_norm),
+    "nn.functional.batch_norm": Spelling("of at least two axes, (N, C, ...)", _batch_norm),
     "nn.functional.embedding_bag": Spelling(
-        "`nn.functional.embedding_bag(index, weight)`, as in PyTorch, whose database swaps them",
+        "",
         lambda weight, index, *args, **keywords: functional.embedding_bag(index, weight, *args, **keywords),
     ),
     "nn.functional.embedding": Spelling(
-        "`nn.functional.embedding(index, weight)`, as in PyTorch, whose database swaps them",
+        "",
         lambda weight, index, **keywords: functional.embedding(index, weight, **keywords),
     ),
     "sort": Spelling(
@@ -139,7 +142,7 @@ SPELLINGS: dict[str, Spelling] = {
     "std": Spelling("`std(x, dim, correction=1)`: the default divides by n", _spread("std")),
     "var": Spelling("`var(x, dim, correction=1)`: the default divides by n", _spread("var")),
     "take": Spelling("`x.reshape(-1)[index]`; `take` is along an axis", lambda x, index: x.reshape(-1)[index]),
-    "where": Spelling("`where(condition, x, y)`", lambda x, condition, y: polyhal.where(condition, x, y)),
+    "where": Spelling("", lambda x, condition, y: polyhal.where(condition, x, y)),
 }
 """By name, or by name and variant of PyTorch's database."""
 

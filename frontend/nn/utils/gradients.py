@@ -103,8 +103,8 @@ def _scale_to(grads: Sequence[Tensor], max_norm: float, norm: Tensor) -> None:
             dispatch.apply_into(OPS["scale_all"], (*group, factor), (), tuple(group))
 
 
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Clamp every element of every gradient to [-clip_value, clip_value] in place."""
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
+    """Clamp every element of every gradient to [-clip_value, clip_value] in place. `foreach` is accepted."""
     bound = float(clip_value)
     for grad in _gradients(parameters):
         dispatch.apply_into(OPS["clip"], (grad, -bound, bound), (), (grad,))
@@ -115,14 +115,14 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     return ops.concat([ops.reshape(p, (-1,)) for p in parameters], 0)
 
 
-def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Copy a vector of `parameters_to_vector` back to the parameters. Raises ShapeError if the lengths differ."""
     targets = list(parameters)
     size = sum(p.size for p in targets)
-    if vector.shape != (size,):
-        raise ShapeError(message("vector_to_parameters", f"a vector of shape {vector.shape}", expected=f"({size},)"))
+    if vec.shape != (size,):
+        raise ShapeError(message("vector_to_parameters", f"a vector of shape {vec.shape}", expected=f"({size},)"))
     start = 0
     with no_grad():
         for p in targets:
-            p.copy_(ops.reshape(vector[start : start + p.size], p.shape))
+            p.copy_(ops.reshape(vec[start : start + p.size], p.shape))
             start += p.size

@@ -19,9 +19,10 @@ from polyhal.hal.ops.layout.creation import arange, full
 from polyhal.hal.ops.layout.regions import copy, stack
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
+from polyhal.hal.ops.pointwise import selection
 from polyhal.hal.ops.pointwise.logic import less_equal, not_equal
 from polyhal.hal.ops.pointwise.rounding import floor_divide, remainder
-from polyhal.hal.ops.pointwise.selection import maximum, minimum, where
+from polyhal.hal.ops.pointwise.selection import maximum, minimum
 from polyhal.hal.ops.reductions.scan import cumsum
 from polyhal.hal.ops.reductions.search import searchsorted
 
@@ -66,6 +67,15 @@ def nonzero(x: Any, *, as_tuple: bool = True) -> Any:
     return tuple(coordinates(hit_positions("nonzero", x), x.shape or (1,)))
 
 
+@composite(method=False)
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """`x` where `condition` is true, else `y`; with the condition alone, where it is true, as `nonzero`.
+
+    Raises CaptureError for the condition alone in a captured step.
+    """
+    return nonzero(condition) if x is None and y is None else selection.where(condition, x, y)
+
+
 @composite()
 def argwhere(x: Any) -> Any:
     """Where `x` is not zero: int64 (hits, axes), in row-major order.
@@ -89,7 +99,7 @@ def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
     wanted = arange(1, size + 1, 1, dtypes.int64, device=x.device)
     positions = minimum(searchsorted(ranks, wanted), x.size - 1)
     there = less_equal(wanted, slice_(ranks, (x.size - 1,), (1,), (1,)))
-    return _table([where(there, c, fill_value) for c in coordinates(positions, x.shape)], size, x.device)
+    return _table([selection.where(there, c, fill_value) for c in coordinates(positions, x.shape)], size, x.device)
 
 
 @composite()
@@ -137,4 +147,4 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     if not source.size:
         raise ShapeError(message("masked_scatter", "the source is empty", expected="an element for each hit"))
     ranks = maximum(cumsum(reshape(mask, (-1,)), 0) - 1, 0)
-    return where(mask, reshape(embedding(reshape(source, (-1, 1)), ranks), shape), x)
+    return selection.where(mask, reshape(embedding(reshape(source, (-1, 1)), ranks), shape), x)

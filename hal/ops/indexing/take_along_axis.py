@@ -40,14 +40,14 @@ def _broadcast(name: str, x: Any, shape: tuple[int, ...]) -> Any:
 
 
 @composite()
-def take_along_dim(x: Any, index: Any, axis: int | None = None) -> Any:
+def take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
     """`take_along_axis`; without an axis, the elements of `x` by number in row-major order.
 
     Compare `torch.take_along_dim`.
     """
     if axis is None:
-        return take_along_axis(reshape(x, (-1,)), reshape(index, (-1,)), 0)
-    return take_along_axis(x, index, axis)
+        return take_along_axis(reshape(x, (-1,)), reshape(indices, (-1,)), 0)
+    return take_along_axis(x, indices, axis)
 
 
 @composite()

@@ -9,8 +9,14 @@ from typing import Any
 from polyhal.hal.layout import normalize_axes, normalize_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.layout.axes import flip, transpose
-from polyhal.hal.ops.layout.regions import concat, split
+from polyhal.hal.ops.layout.regions import concat, copy, split
 from polyhal.hal.ops.layout.views import broadcast_to, reshape
+
+
+@composite(method=False)
+def clone(x: Any) -> Any:
+    """A copy in new memory; gradients flow through it."""
+    return copy(x)
 
 
 @composite()
@@ -56,8 +62,15 @@ def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
 
 
 @composite()
-def roll(x: Any, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Any:
+def roll(
+    x: Any,
+    shifts: int | Sequence[int],
+    axis: int | Sequence[int] | None = None,
+    *,
+    dims: int | Sequence[int] | None = None,
+) -> Any:
     """The tensor with its elements moved along axes by `shifts`, those beyond the end to the front; without axes, in a row."""
+    axis = dims if axis is None else axis
     if axis is None:
         if not isinstance(shifts, int):
             (shifts,) = shifts

@@ -193,6 +193,18 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     return reshape(x.sum(axis=axes), shape)
 
 
+@composite()
+def sum_to_size(x: Any, *size: Any) -> Any:
+    """`x` summed over the axes along which `size` would be broadcast to it. Raises ValueError where it would not.
+
+    Compare `torch.Tensor.sum_to_size`.
+    """
+    shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
+    if layout.broadcast_shapes(x.shape, shape) != x.shape:
+        raise ValueError(f"[sum_to_size] a tensor of shape {shape} does not broadcast to {x.shape}")
+    return sum_to(x, shape)
+
+
 def _batched_broadcast(call: BatchedCall) -> Any:
     shape = tuple(call.params["shape"])
     missing = len(shape) - call.rank(0)

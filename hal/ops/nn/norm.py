@@ -29,7 +29,7 @@ from polyhal.hal.ops.declare import (
 from polyhal.hal.ops.fusion import ANY_NUMBER, Pattern
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.pointwise.exponential import rsqrt
-from polyhal.hal.ops.reductions.spread import var
+from polyhal.hal.ops.reductions.spread import variance as variance_of
 from polyhal.hal.ops.reductions.sums import mean, sum_
 
 
@@ -129,12 +129,12 @@ def _normalized(x: Any, weight: Any, bias: Any, *, axes: int, eps: float, varian
 
 
 def _by_variance(x: Any, weight: Any, bias: Any, *, axes: int, eps: float) -> Any:
-    return _normalized(x, weight, bias, axes=axes, eps=eps, variance=var(x, _trailing(axes), True))
+    return _normalized(x, weight, bias, axes=axes, eps=eps, variance=variance_of(x, _trailing(axes), True))
 
 
 def _by_variance_of_centred(x: Any, weight: Any, bias: Any, *, axes: int, eps: float) -> Any:
     over = _trailing(axes)
-    return _normalized(x, weight, bias, axes=axes, eps=eps, variance=var(x - mean(x, over, True), over, True))
+    return _normalized(x, weight, bias, axes=axes, eps=eps, variance=variance_of(x - mean(x, over, True), over, True))
 
 
 def _layer_norm_calls(x: Spec) -> Iterator[tuple[Specs, Params]]:

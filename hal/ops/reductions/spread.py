@@ -48,7 +48,7 @@ def _var_samples(rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-var = reduction(
+variance = reduction(
     "var",
     _np_var,
     "Variance over `axis`, divided by n - `correction`.",
@@ -70,7 +70,7 @@ def _std_gradient(g: Any, x: Any, out: Any, x_spec: Spec, *, axis: Any, keepdims
     return _var_gradient(scaled * 0.5, x, x_spec, axis=axis, keepdims=keepdims, correction=correction)
 
 
-std = reduction(
+deviation = reduction(
     "std",
     lambda x, *, axis=None, keepdims=False, correction=0: np.sqrt(
         _np_var(x, axis=axis, keepdims=keepdims, correction=correction)
@@ -87,13 +87,53 @@ std = reduction(
 )
 
 
-def _correction(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
-    """Axes and correction from PyTorch's arguments, of which the second may be `unbiased` instead of `dim`."""
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
+def _correction(axis: Any, unbiased: bool | None, correction: float | None, default: float) -> tuple[Any, float]:
+    """Axes and correction from PyTorch's arguments, of which `unbiased` may stand in the place of the axes."""
+    if isinstance(axis, bool):
+        axis, unbiased = None, axis
+    if unbiased is not None and correction is not None:
+        raise TypeError("unbiased and correction are two spellings of one argument; give one")
     if correction is None:
-        correction = 0 if unbiased is False else 1
-    return None if dim == () or dim == [] else dim, correction
+        correction = default if unbiased is None else float(unbiased)
+    return axis, correction
+
+
+@composite()
+def var(
+    x: Any,
+    axis: Any = None,
+    unbiased: bool | None = None,
+    keepdims: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any:
+    """Variance over `axis`, divided by n - `correction`, which is 0 by default.
+
+    `unbiased=True` is PyTorch's spelling of `correction=1`, by position too: `x.var(True)`, `x.var(0, True)`.
+    """
+    axes, correction = _correction(axis, unbiased, correction, 0)
+    return variance(x, axes, keepdims, correction)
+
+
+@composite()
+def std(
+    x: Any,
+    axis: Any = None,
+    unbiased: bool | None = None,
+    keepdims: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any:
+    """Standard deviation over `axis`, from the sum of squares divided by n - `correction`, which is 0 by default.
+
+    `unbiased=True` is PyTorch's spelling of `correction=1`, by position too: `x.std(True)`, `x.std(0, True)`.
+    """
+    axes, correction = _correction(axis, unbiased, correction, 0)
+    return deviation(x, axes, keepdims, correction)
+
+
+def _all_if_none(dim: Any) -> Any:
+    return None if dim == () or dim == [] else dim
 
 
 @composite(method=False)
@@ -101,8 +141,9 @@ def std_mean(
     x: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Any, Any]:
     """Standard deviation and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
-    axes, correction = _correction(dim, unbiased, correction)
-    return std(x, axes, keepdim, correction), mean(x, axes, keepdim)
+    axes, correction = _correction(dim, unbiased, correction, 1)
+    axes = _all_if_none(axes)
+    return deviation(x, axes, keepdim, correction), mean(x, axes, keepdim)
 
 
 @composite(method=False)
@@ -110,5 +151,6 @@ def var_mean(
     x: Any, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
 ) -> tuple[Any, Any]:
     """Variance and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
-    axes, correction = _correction(dim, unbiased, correction)
-    return var(x, axes, keepdim, correction), mean(x, axes, keepdim)
+    axes, correction = _correction(dim, unbiased, correction, 1)
+    axes = _all_if_none(axes)
+    return variance(x, axes, keepdim, correction), mean(x, axes, keepdim)

@@ -1,0 +1,25 @@
+"""The device of tensors that are made without one."""
+
+from __future__ import annotations
+
+from polyhal.hal.device import Device
+from polyhal.hal.discovery.registry import registry
+
+
+def get_default_device() -> Device:
+    """Return the device of tensors that are made without one: `Device.default()`."""
+    return Device.default()
+
+
+def set_default_device(device: Device | str | None) -> None:
+    """Make tensors on `device` from now on, in the whole process, where no device is given.
+
+    None goes back to the best device of this machine, or the one that POLYHAL_DEVICE names. Raises DeviceUnavailableError.
+
+    >>> import polyhal
+    >>> polyhal.set_default_device("numpy")
+    >>> polyhal.zeros(2).device
+    Device('numpy')
+    >>> polyhal.set_default_device(None)
+    """
+    registry().set_default(device)
