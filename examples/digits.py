@@ -42,3 +42,18 @@ def accuracy(model: Callable[[ph.Tensor], ph.Tensor], data: TensorDataset, devic
     with ph.no_grad():
         logits = model(ph.tensor(data.arrays[0], device=device))
     return float((logits.numpy().argmax(1) == data.arrays[1]).mean())
+
+
+def draw_images(picture: str, rows: dict[str, np.ndarray]) -> None:
+    """Draw rows of gray images, each with its title, in a PNG file."""
+    from matplotlib import pyplot as plt
+
+    columns = max(len(images) for images in rows.values())
+    figure, axes = plt.subplots(len(rows), columns, figsize=(0.5 * columns + 1, 0.5 * len(rows)), squeeze=False)
+    for line, (title, images) in zip(axes, rows.items(), strict=True):
+        for axis, image in zip(line, images, strict=True):
+            axis.imshow(image, cmap="gray_r", vmin=0, vmax=1)
+            axis.set(xticks=[], yticks=[])
+        line[0].set_ylabel(title, rotation=0, ha="right", va="center")
+    figure.subplots_adjust(0.8 / (0.5 * columns + 1), 0.01, 0.99, 0.99, 0.06, 0.06)
+    figure.savefig(picture, dpi=80)
