@@ -49,7 +49,7 @@ def main() -> None:
     """Train, report bits per character of text that the model has not seen, and write some."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="for example opencl:1 or numpy; default: the best device")
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=600)
     args = parser.parse_args()
     device = ph.Device(args.device)
     ph.manual_seed(0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain, islice, repeat
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -20,21 +22,23 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     return TensorDataset(splits[0], splits[2]), TensorDataset(splits[1], splits[3])
 
 
+def batches(loader: DataLoader, steps: int) -> Iterator[Any]:
+    """Yield batches for that many steps, and begin anew when the data ends."""
+    return islice(chain.from_iterable(repeat(loader)), steps)
+
+
 def train(
-    model: ph.nn.Module, optimizer: ph.optim.Optimizer, scheduler: ph.optim.Scheduler, loader: DataLoader, epochs: int
+    model: ph.nn.Module, optimizer: ph.optim.Optimizer, scheduler: ph.optim.Scheduler, loader: DataLoader, steps: int
 ) -> None:
-    """Minimize the cross entropy, and print it once per epoch."""
-    for epoch in range(epochs):
-        losses = []
-        for images, labels in loader:
-            loss = ph.nn.functional.cross_entropy(model(images), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            scheduler.step()
-            losses.append(loss.detach())
-        mean = sum(float(x) for x in losses) / len(losses)  # read once per epoch: reading waits for the device
-        print(f"epoch {epoch + 1:2d}  loss {mean:.4f}  learning rate {scheduler.get_last_lr()[0]:.5f}")
+    """Minimize the cross entropy, and print it every 50 steps."""
+    for step, (images, labels) in enumerate(batches(loader, steps), 1):
+        loss = ph.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        if step % 50 == 0:  # not every time: reading waits for the device
+            print(f"step {step:3d}  loss {loss.item():.4f}  learning rate {scheduler.get_last_lr()[0]:.5f}")
 
 
 def accuracy(model: Callable[[ph.Tensor], ph.Tensor], data: TensorDataset, device: ph.Device) -> float:
@@ -49,11 +53,11 @@ def draw_images(picture: str, rows: dict[str, np.ndarray]) -> None:
     from matplotlib import pyplot as plt
 
     columns = max(len(images) for images in rows.values())
-    figure, axes = plt.subplots(len(rows), columns, figsize=(0.5 * columns + 1, 0.5 * len(rows)), squeeze=False)
+    figure, axes = plt.subplots(len(rows), columns, figsize=(0.5 * columns + 1.2, 0.5 * len(rows)), squeeze=False)
     for line, (title, images) in zip(axes, rows.items(), strict=True):
         for axis, image in zip(line, images, strict=True):
             axis.imshow(image, cmap="gray_r", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
         line[0].set_ylabel(title, rotation=0, ha="right", va="center")
-    figure.subplots_adjust(0.8 / (0.5 * columns + 1), 0.01, 0.99, 0.99, 0.06, 0.06)
+    figure.subplots_adjust(1.2 / (0.5 * columns + 1.2), 0.01, 0.99, 0.99, 0.06, 0.06)
     figure.savefig(picture, dpi=80)

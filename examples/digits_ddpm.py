@@ -10,7 +10,7 @@ python examples/digits_ddpm.py --picture ddpm.png
 import argparse
 
 import numpy as np
-from digits import digits, draw_images
+from digits import batches, digits, draw_images
 
 import polyhal as ph
 from polyhal import nn, optim
@@ -22,37 +22,36 @@ beta = np.linspace(1e-3, 0.2, LEVELS)
 kept = np.cumprod(1 - beta)  # of the image's variance
 
 
-class UNet(nn.Module):
-    """Noisy images (N, 1, 8, 8), noise levels (N,) and digits (N,) to the noise: at 8 x 8, at 4 x 4, and back."""
+class Denoiser(nn.Module):
+    """Noisy pixels (N, 64), noise levels (N,) and digits (N,) to the noise. Larger images want `polyhal.models.UNet`."""
 
-    def __init__(self, width: int = 32) -> None:
+    def __init__(self, width: int = 256, depth: int = 3) -> None:
         super().__init__()
-        self.level = nn.Embedding(LEVELS, 2 * width)
-        self.digit = nn.Embedding(10, 2 * width)
-        self.enter = nn.Conv2d(1, width, 3, padding=1)
-        self.down = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
-        self.middle1 = nn.Conv2d(2 * width, 2 * width, 3, padding=1)
-        self.middle2 = nn.Conv2d(2 * width, 2 * width, 3, padding=1)
-        self.up = nn.ConvTranspose2d(2 * width, width, 2, stride=2)
-        self.leave = nn.Sequential(nn.Conv2d(2 * width, width, 3, padding=1), nn.SiLU(), nn.Conv2d(width, 1, 3, padding=1))
-        self.norm1, self.norm2 = nn.GroupNorm(8, 2 * width), nn.GroupNorm(8, 2 * width)
+        self.level = nn.Embedding(LEVELS, width)
+        self.digit = nn.Embedding(10, width)
+        self.enter = nn.Linear(64, width)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width))
+            for _ in range(depth)
+        )
+        self.leave = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 64))
 
     def forward(self, x, t, digit):
-        condition = (self.level(t) + self.digit(digit))[:, :, None, None]
-        fine = F.silu(self.enter(x))
-        coarse = F.silu(self.norm1(self.down(fine)) + condition)
-        coarse = coarse + self.middle2(F.silu(self.norm2(self.middle1(coarse)) + condition))
-        return self.leave(ph.cat([fine, self.up(F.silu(coarse))], dim=1))
+        condition = self.level(t) + self.digit(digit)
+        x = self.enter(x)
+        for block in self.blocks:
+            x = x + block(x + condition)
+        return self.leave(x)
 
 
-def sample(model: UNet, digit: ph.Tensor) -> ph.Tensor:
-    """Draw an image (N, 1, 8, 8) in [-1, 1] of each of N digits."""
+def sample(model: Denoiser, digit: ph.Tensor) -> ph.Tensor:
+    """Draw pixels (N, 64) in [-1, 1] of each of N digits."""
 
     @ph.jit
     def denoise(x, t, noise, scale: float, amount: float, deviation: float):
         return (x - amount * model(x, t, digit)) * scale + deviation * noise
 
-    x = ph.randn(len(digit), 1, 8, 8, device=digit.device)
+    x = ph.randn(len(digit), 64, device=digit.device)
     with ph.no_grad():
         for level in reversed(range(LEVELS)):
             t = ph.full((len(digit),), level, dtype=ph.int32, device=digit.device)
@@ -65,7 +64,7 @@ def main() -> None:
     """Train, report how many samples look like the digit that was asked for, and draw them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="for example opencl:1 or numpy; default: the best device")
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--picture", help="draw samples in this PNG file")
     args = parser.parse_args()
     device = ph.Device(args.device)
@@ -73,7 +72,7 @@ def main() -> None:
 
     training, _ = digits()
     loader = DataLoader(training, batch_size=64, shuffle=True, drop_last=True, device=device)
-    model = UNet().to(device)
+    model = Denoiser().to(device)
     optimizer = optim.Adam(model.parameters(), lr=2e-3)
     schedule = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-3, total_steps=args.steps)
     signal = ph.tensor(np.sqrt(kept).astype(np.float32), device=device)
@@ -82,8 +81,8 @@ def main() -> None:
     @ph.jit
     def step(images, digit):
         t = ph.randint(0, LEVELS, (len(images),), device=device)
-        noise = ph.randn_like(images)
-        noisy = signal[t][:, None, None, None] * (2 * images - 1) + spread[t][:, None, None, None] * noise
+        noise = ph.randn(len(images), 64, device=device)
+        noisy = signal[t][:, None] * (2 * images.flatten(1) - 1) + spread[t][:, None] * noise
         loss = F.mse_loss(model(noisy, t, digit), noise)
         optimizer.zero_grad()
         loss.backward()
@@ -91,24 +90,19 @@ def main() -> None:
         schedule.step()
         return loss
 
-    wanted = np.arange(160) % 10
+    wanted = np.arange(100) % 10
     known, label = training.arrays[0].reshape(-1, 64), training.arrays[1]
 
     def judge() -> tuple[float, np.ndarray]:
-        images = sample(model, ph.tensor(wanted, device=device)).numpy().reshape(-1, 64) / 2 + 0.5
+        images = sample(model, ph.tensor(wanted, device=device)).numpy() / 2 + 0.5
         nearest = ((images[:, None] - known) ** 2).sum(-1).argmin(1)
         return float((label[nearest] == wanted).mean()), images.reshape(-1, 8, 8).clip(0, 1)
 
     print(f"{device}: {judge()[0]:.1%} of samples look like the digit asked for before training")
-    done = 0
-    while done < args.steps:
-        for images, digit in loader:
-            loss = step(images, digit)
-            done += 1
-            if done % 500 == 0:
-                print(f"step {done:4d}  loss {loss.item():.4f}")
-            if done == args.steps:
-                break
+    for done, (images, digit) in enumerate(batches(loader, args.steps), 1):
+        loss = step(images, digit)
+        if done % 500 == 0:
+            print(f"step {done:4d}  loss {loss.item():.4f}")
     share, images = judge()
     print(f"{share:.1%} of samples look like the digit asked for after training")
     if args.picture:

@@ -9,7 +9,7 @@ python examples/digits_vae.py --picture vae.png
 import argparse
 
 import numpy as np
-from digits import digits, draw_images
+from digits import batches, digits, draw_images
 
 import polyhal as ph
 from polyhal import nn, optim
@@ -75,15 +75,10 @@ def main() -> None:
             return bound(model, unseen).item()
 
     print(f"before training: {test_bound():.2f} nats per test image")
-    done = 0
-    while done < args.steps:
-        for images, _ in loader:
-            step(images)
-            done += 1
-            if done % 500 == 0:
-                print(f"step {done:4d}  {test_bound():.2f} nats")
-            if done == args.steps:
-                break
+    for done, (images, _) in enumerate(batches(loader, args.steps), 1):
+        step(images)
+        if done % 500 == 0:
+            print(f"step {done:4d}  {test_bound():.2f} nats")
     print(f"after training: {test_bound():.2f} nats per test image")
 
     if args.picture:

@@ -87,16 +87,20 @@ def main() -> None:
     """Train with and without the edges."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="for example opencl:1 or numpy; default: the best device")
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=100)
     args = parser.parse_args()
     device = ph.Device(args.device)
 
     edges, features, label = make_graph(np.random.default_rng(0))
     known = (np.arange(KNOWN) + SIZE * np.arange(COMMUNITIES)[:, None]).ravel()
     hidden = np.setdiff1d(np.arange(len(label)), known)
-    print(f"{len(label)} nodes, {edges.shape[1] // 2} edges, {len(known)} labels; {device}; chance is {1 / COMMUNITIES:.0%}")
+    print(
+        f"{len(label)} nodes, {edges.shape[1] // 2} edges, {len(known)} labels; {device}; chance is {1 / COMMUNITIES:.0%}"
+    )
 
-    features, edges, label, known, hidden = (ph.tensor(a, device=device) for a in (features, edges, label, known, hidden))
+    features, edges, label, known, hidden = (
+        ph.tensor(a, device=device) for a in (features, edges, label, known, hidden)
+    )
     print("without edges:", train(features, edges[:, :0], label, known, hidden, args.steps))
     print("with edges:   ", train(features, edges, label, known, hidden, args.steps))
 

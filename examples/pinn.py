@@ -54,7 +54,7 @@ def main() -> None:
     """Train on the equation, and report the relative error of the solution."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="for example opencl:1 or numpy; default: the best device")
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--picture", help="draw the solution in this PNG file")
     args = parser.parse_args()
     device = ph.Device(args.device)

@@ -24,7 +24,13 @@ class Sorter(nn.Module):
         self.tokens = nn.Embedding(TOKENS, WIDTH)
         self.positions = nn.Embedding(LENGTH, WIDTH)
         self.transformer = nn.Transformer(
-            WIDTH, nhead=4, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=128, dropout=0.0, batch_first=True
+            WIDTH,
+            nhead=4,
+            num_encoder_layers=1,
+            num_decoder_layers=1,
+            dim_feedforward=128,
+            dropout=0.0,
+            batch_first=True,
         )
         self.head = nn.Linear(WIDTH, TOKENS)
 
