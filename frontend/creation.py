@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dtypes
+from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
@@ -31,7 +31,7 @@ def scalar_tensor(value: Any, dtype: object = None, device: Target = None, requi
 
 def _filled(shape: tuple[int, ...], value: Any, dtype: object, device: Target, requires_grad: bool = False) -> Tensor:
     kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
-    out: Tensor = _full(shape, value, kind, device=Device(device))
+    out: Tensor = _full(shape, value, kind, device=dispatch.target_device(device))
     return out.requires_grad_() if requires_grad else out
 
 
@@ -152,7 +152,7 @@ def arange(
     if stop is None:
         raise TypeError(message("arange", "nothing says where the range ends", expected="stop"))
     bounds = [_number("arange", v) for v in (0 if start is None else start, stop, step)]
-    out: Tensor = _arange(*bounds, dtype, device=Device(device))
+    out: Tensor = _arange(*bounds, dtype, device=dispatch.target_device(device))
     return out.requires_grad_() if requires_grad else out
 
 

@@ -150,7 +150,7 @@ def _draw(
     """Run a random op on words that it alone draws from the generator."""
     lengths, count = _size(shape)
     seed, offset = (generator or default_generator).take(count)
-    out: Tensor = dispatch.apply(OPS[op], (seed, offset), (lengths, *params), Device(device))
+    out: Tensor = dispatch.apply(OPS[op], (seed, offset), (lengths, *params), dispatch.target_device(device))
     return out
 
 

@@ -62,7 +62,7 @@ class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods, Random
             self.buffer, self.ref, self.device = source.buffer, source.ref, target
             dispatch.thread.executor.track(self)
         else:
-            target = Device(device)
+            target = dispatch.target_device(device)
             self.buffer, self.ref = target.upload(*to_numpy(data, kind))
             self.device = target
             dispatch.thread.executor.capture_constant(self)

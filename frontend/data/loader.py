@@ -19,6 +19,7 @@ from polyhal.data.reading import BatchReader, BatchRequest, StreamEnd
 from polyhal.data.samplers import BatchSampler
 from polyhal.data.transfer import BatchSlot, UploadSlot, slot_factory
 from polyhal.data.workers import LoaderWorkers
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import IncompatibleFileError, message
 from polyhal.random import Generator, default_generator
@@ -97,7 +98,7 @@ class DataLoader:
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
-        self.device = Device(device)
+        self.device = dispatch.target_device(device)
         self.prefetch = prefetch
         if seed is None:
             high, low = (generator or default_generator).words(2) if shuffle else (0, 0)

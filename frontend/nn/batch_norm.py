@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from polyhal.creation import ones, zeros
-from polyhal.hal import dtypes
+from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import functional as F
@@ -46,7 +46,7 @@ class ChannelNorm(Module):
         self.track_running_stats = track_running_stats
         self.weight = Parameter(ones((num_features,), dtype, device)) if affine else None
         self.bias = Parameter(zeros((num_features,), dtype, device)) if affine and bias else None
-        target = Device(device)
+        target = dispatch.target_device(device)
         # Not every device stores 64-bit integers.
         counter = dtypes.int64 if dtypes.int64 in target.capabilities.storage else dtypes.int32
         self.register_buffer("running_mean", zeros((num_features,), dtype, target) if track_running_stats else None)

@@ -40,7 +40,7 @@ class KVCache:
         """Positions filled."""
         self.reach = capacity
         """How many positions captured steps attend to; a step that would fill more raises ShapeError."""
-        self._positions: Tensor = ops.arange(0, capacity, 1, dtypes.int32, device=Device(device))
+        self._positions: Tensor = ops.arange(0, capacity, 1, dtypes.int32, device=dispatch.target_device(device))
 
     def reset(self) -> None:
         """Mark all positions as empty."""

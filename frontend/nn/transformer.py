@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
-from polyhal.hal import dtypes
+from polyhal.hal import dispatch, dtypes
 from polyhal.hal.device import Device
 from polyhal.hal.errors import ShapeError, message
 from polyhal.nn import functional as F
@@ -280,6 +280,6 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Device | str | None = None, dtype: object = None) -> Tensor:
         """A mask (sz, sz) to add, with -inf for later positions."""
-        later = ops.full((sz, sz), float("-inf"), dtype or dtypes.float32, device=Device(device))
-        kept = ops.tril(ops.full((sz, sz), True, dtypes.bool_, device=Device(device)))
+        later = ops.full((sz, sz), float("-inf"), dtype or dtypes.float32, device=dispatch.target_device(device))
+        kept = ops.tril(ops.full((sz, sz), True, dtypes.bool_, device=dispatch.target_device(device)))
         return ops.where(kept, 0.0, later)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.errors import CorruptFileError, IncompatibleFileError, message
 from polyhal.nn.module import Module
@@ -110,7 +111,7 @@ def load(
     if callable(map_location) or isinstance(map_location, Mapping) or (device is not None and map_location is not None):
         raise TypeError(message("load", f"map_location is {map_location!r}", expected="one device for all tensors"))
     source = Path(path)
-    target = Device(map_location if device is None else device)
+    target = dispatch.target_device(map_location if device is None else device)
     tree, file = open_state(source)
     if models.is_model(tree):
         state = decode(tree, _Tensors(file, Device("numpy"), keep=False), lazy=True)

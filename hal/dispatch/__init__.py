@@ -28,6 +28,7 @@ from polyhal.hal.dispatch.operands import (
     inference_spec,
     input_spec,
     scalar_dtype,
+    target_device,
     unsupported_dtype,
 )
 from polyhal.hal.dispatch.plans import make_plan, plan_key
@@ -61,6 +62,7 @@ __all__ = [
     "runtime_scalar",
     "scalar_dtype",
     "structure",
+    "target_device",
     "thread",
     "unsupported_dtype",
 ]

@@ -58,6 +58,11 @@ def scalar_dtype(value: Any) -> DType:
     return dtypes.DEFAULT_INT if isinstance(value, int) else dtypes.DEFAULT_FLOAT
 
 
+def target_device(device: Device | str | None) -> Device:
+    """`device`, or for None the default device: that of the thread's `default_device` block, else the machine's best one."""
+    return Device(thread.device if device is None else device)
+
+
 def freeze(value: Any) -> Any:
     """Turn lists into tuples and NumPy numbers into Python ones, so that parameters can be part of a key."""
     if isinstance(value, (list, tuple)):
@@ -71,7 +76,7 @@ def admitted(op: OpDef, inputs: tuple[Any, ...], device: Any) -> tuple[tuple[Any
     """Inputs as arrays and numbers, and the one device that they are on. Raises DeviceMismatchError."""
     target = next((x.device for x in inputs if hasattr(x, "ref")), None)
     if target is None:
-        target = Device(thread.device if device is None else device)
+        target = target_device(device)
     elif device is not None and Device(device) is not target:
         raise mismatch(op, inputs)
     converted = tuple(_converted(x, target) for x in inputs)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import polyhal as ph
+from polyhal.hal import dispatch
 from polyhal.hal.errors import ShapeError
 
 
@@ -71,3 +72,17 @@ def test_constants() -> None:
     assert [ph.e, ph.pi, ph.inf, ph.newaxis] == [np.e, np.pi, np.inf, None]
     assert np.isnan(ph.nan)
     assert ph.zeros(3)[:, ph.newaxis].shape == (3, 1)
+
+
+def test_the_default_device_of_a_block_holds_for_all_that_makes_tensors() -> None:
+    """Also for models, so that loading one for a device, or reading data in a worker, opens no other."""
+    target = ph.Device("numpy:contiguous_only")
+    makers: list[Callable[[], ph.Tensor]] = [
+        lambda: ph.tensor([1.0]), lambda: ph.zeros((2,)), lambda: ph.arange(3), lambda: ph.eye(2), lambda: ph.rand(2),
+        lambda: ph.randint(0, 5, (2,)), lambda: ph.full((2,), 1.5), lambda: ph.linspace(0, 1, 3),
+    ]  # fmt: skip
+    with dispatch.default_device(target):
+        assert all(make().device is target for make in makers)
+        model = ph.nn.Sequential(ph.nn.Conv1d(2, 2, 1), ph.nn.BatchNorm1d(2), ph.nn.LSTM(2, 2))
+        assert all(x.device is target for x in (*model.parameters(), *model.buffers()))
+    assert ph.zeros((2,)).device is ph.Device()

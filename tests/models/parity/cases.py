@@ -79,7 +79,7 @@ CASES = {
     "ResNet-50, 4 images of 128 x 128": Case(
         lambda device: ResNet(Bottleneck, (3, 4, 6, 3), device=device),
         lambda: TorchResNet((3, 4, 6, 3), bottleneck=True),
-        _images(4, 3, 64, 64),
+        _images(4, 3, 128, 128),
     ),
     "BERT-base, 2 x 24 tokens": Case(lambda device: Bert(_BERT, device), lambda: TorchBert(_BERT), _sentences),
     "GPT-2, 2 x 24 tokens": Case(

@@ -61,7 +61,7 @@ class TorchBert(nn.Module):
         self.pooler = nn.ModuleDict({"dense": nn.Linear(width, width)})
         for name, p in self.named_parameters():
             if p.ndim > 1 and "embeddings" not in name:
-                nn.init.normal_(p, std=1.5 / math.sqrt(p.shape[1]))
+                nn.init.normal_(p, std=0.5 / math.sqrt(p.shape[1]))
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         parts = self.embeddings
