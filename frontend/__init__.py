@@ -154,7 +154,7 @@ if TYPE_CHECKING:
         poisson_nll_loss,
         triplet_margin_loss,
     )
-    from polyhal.nn.utils.summary import summary
+    from polyhal.nn.utils.model_summary import summary
     from polyhal.sampling import (
         binomial,
         multinomial,

@@ -80,7 +80,7 @@ LATER: dict[str, str] = {
     "selu_": "nn.functional",
     "set_default_device": "default_device",
     "set_default_dtype": "dtype_queries",
-    "summary": "nn.utils.summary",
+    "summary": "nn.utils.model_summary",
     "svd_lowrank": "linalg.low_rank",
     "threshold_": "nn.functional",
     "triplet_margin_loss": "nn.functional.positional",

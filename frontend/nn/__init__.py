@@ -110,7 +110,7 @@ from polyhal.nn.padding import (
     ZeroPad3d,
 )
 from polyhal.nn.parameter import ModuleBuffer as Buffer
-from polyhal.nn.parameter import Parameter
+from polyhal.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from polyhal.nn.parameter_container import ParameterDict, ParameterList
 from polyhal.nn.pooling import (
     AdaptiveAvgPool1d,
@@ -315,6 +315,8 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",

@@ -60,15 +60,29 @@ class _BackwardBoundary(Function):
 class Hooks:
     """The hooks of one module."""
 
-    __slots__ = ("after", "backward", "backward_before", "before")
+    __slots__ = (
+        "after",
+        "backward",
+        "backward_before",
+        "before",
+        "load_after",
+        "load_before",
+        "state_after",
+        "state_before",
+    )
 
     def __init__(self) -> None:
         self.before: dict[int, ForwardHook] = {}
         self.after: dict[int, ForwardHook] = {}
         self.backward_before: dict[int, Callable[..., Any]] = {}
         self.backward: dict[int, Callable[..., Any]] = {}
+        self.state_before: dict[int, Callable[..., Any]] = {}
+        self.state_after: dict[int, Callable[..., Any]] = {}
+        self.load_before: dict[int, Callable[..., Any]] = {}
+        self.load_after: dict[int, Callable[..., Any]] = {}
 
     def __bool__(self) -> bool:
+        """Whether calls are hooked."""
         return bool(self.before or self.after or self.backward or self.backward_before)
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 """Layers that learn their number of input features from their first input.
 
-They have no parameters before it: call a model with lazy layers once before its parameters go to an optimizer or its
-state is loaded. The first call turns them into the layer that they are named after.
+Before it, their parameters have no shape and no elements: call a model with lazy layers once, or load its state, before its
+parameters go to an optimizer. That turns a lazy layer into the layer that it is named after.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from polyhal.hal.device import Device
 from polyhal.nn.batch_norm import (
     BatchNorm1d,
     BatchNorm2d,
@@ -22,9 +23,14 @@ from polyhal.nn.construction import constructed
 from polyhal.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from polyhal.nn.linear import Linear
 from polyhal.nn.module import Module
+from polyhal.nn.parameter import UninitializedBuffer, UninitializedParameter, is_uninitialized
+from polyhal.nn.state import shape_at
+from polyhal.random import default_generator
 from polyhal.tensor import Tensor
 
 _AFFINE = {"affine": True, "track_running_stats": True}
+_FEATURES = ("in_features", "in_channels", "num_features")
+"""How layers call their number of input features."""
 
 
 class LazyLayer(Module):
@@ -33,6 +39,9 @@ class LazyLayer(Module):
     becomes: ClassVar[type[Module]]
     axis: ClassVar[int]
     """Which axis of the first input has the features."""
+    _arguments: dict[str, Any]
+    weight_axis: ClassVar[int] = 0
+    """Which axis of the weight has them, divided by the number of groups."""
 
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Defaults that differ from those of the layer that this one becomes, as they do in PyTorch."""
@@ -47,44 +56,108 @@ class LazyLayer(Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
+        fields = self.__dict__
         bound = inspect.signature(type(self)).bind(*args, **kwargs).arguments
-        self._arguments = {**self.defaults, **bound}
+        fields["_arguments"] = {**self.defaults, **bound}
+        example = self._example()
+        for name, value in vars(example).items():
+            if name not in fields and not isinstance(value, Tensor) and name not in example._buffers:
+                fields[name] = value
+        for name in _FEATURES:
+            if name in fields:
+                fields[name] = 0
+        for name in example._parameters:
+            fields.pop(name, None)
+            old = example.__dict__[name]
+            new = None if old is None else UninitializedParameter(device=old.device, dtype=old.dtype)
+            self.register_parameter(name, new)
+        for name, persistent in example._buffers.items():
+            old = example.__dict__[name]
+            known = old is None or not old.ndim  # a counter
+            self.register_buffer(
+                name, old if known else UninitializedBuffer(device=old.device, dtype=old.dtype), persistent
+            )
 
-    def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        arguments = self._arguments
-        training, hooks, features = self.training, self._hooks, input.shape[self.axis]
-        del self._arguments
+    def _example(self) -> Module:
+        """The smallest layer of the kind, which has all members but in another shape. Draws no random numbers."""
+        position = default_generator.get_state()
+        try:
+            layer: Any = self.becomes
+            example: Module = layer(self._arguments.get("groups", 1), **self._arguments)
+            return example
+        finally:
+            default_generator.set_state(position)
+
+    def extra_repr(self) -> str:
+        return self.becomes.extra_repr(self)
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether members have no shape yet."""
+        members = (self.__dict__[name] for name in (*self._parameters, *self._buffers))
+        return any(map(is_uninitialized, members))
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Become the layer for inputs like `input`, on its device, with initial values."""
+        self._become(input.shape[self.axis], input.device)
+
+    def resize(self, state: Mapping[str, Any], prefix: str) -> None:
+        """Become the layer that a state dict is of, if it holds tensors for members that have no shape."""
+        for name in (*self._parameters, *self._buffers):
+            member, key = self.__dict__[name], prefix + name
+            counts_outputs = name == "bias" and "num_features" not in self.__dict__
+            if counts_outputs or key not in state or not is_uninitialized(member):
+                continue
+            if not is_uninitialized(state[key]):
+                shape = shape_at(state, key)
+                axis = self.weight_axis if len(shape) > 1 else 0
+                groups = self.__dict__.get("groups", 1) if axis else 1
+                self._become(shape[axis] * groups, member.device)
+                return
+
+    def _become(self, features: int, device: Device) -> None:
+        """Turn into the layer for that many features; members remain the same objects."""
+        arguments, training, hooks = self._arguments, self.training, self._hooks
+        members = {n: x for n, x in vars(self).items() if is_uninitialized(x)}
+        first = next(iter(members.values()), None)
+        dtype = {} if first is None else {"dtype": first.dtype}
         layer: Any = self
+        layer.__dict__.clear()
         object.__setattr__(layer, "__class__", self.becomes)
-        layer.__init__(features, **{"device": input.device, **arguments})
+        layer.__init__(features, **{"device": device, **arguments, **dtype})
         layer.__dict__["_construction"] = constructed(type(layer), (features,), arguments)
         layer.__dict__["_hooks"] = hooks
+        for name, member in members.items():
+            member.adopt(layer.__dict__[name])
+            layer.__dict__[name] = member
         layer.train(training)
-        return layer.forward(input, *args, **kwargs)
+
+    def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        self.initialize_parameters(input)
+        return self.forward(input, *args, **kwargs)  # of the layer that it is now
 
 
 class LazyLinear(LazyLayer):
     """A `Linear` layer for inputs of any width: LazyLinear(out_features, bias=True)."""
 
-    becomes, axis = Linear, -1
+    becomes, axis, weight_axis = Linear, -1, 1
 
 
 class LazyConv1d(LazyLayer):
     """A convolution for any number of channels: LazyConv1d(out_channels, kernel_size, ...)."""
 
-    becomes, axis = Conv1d, -2
+    becomes, axis, weight_axis = Conv1d, -2, 1
 
 
 class LazyConv2d(LazyLayer):
     """A convolution for any number of channels: LazyConv2d(out_channels, kernel_size, ...)."""
 
-    becomes, axis = Conv2d, -3
+    becomes, axis, weight_axis = Conv2d, -3, 1
 
 
 class LazyConv3d(LazyLayer):
     """A convolution for any number of channels: LazyConv3d(out_channels, kernel_size, ...)."""
 
-    becomes, axis = Conv3d, -4
+    becomes, axis, weight_axis = Conv3d, -4, 1
 
 
 class LazyConvTranspose1d(LazyLayer):
@@ -124,21 +197,21 @@ class LazyBatchNorm3d(LazyLayer):
 
 
 class LazyInstanceNorm1d(LazyLayer):
-    """A `InstanceNorm1d` for any number of channels: LazyInstanceNorm1d(eps, momentum, ...)."""
+    """An `InstanceNorm1d` for any number of channels, affine and with running statistics unless said otherwise."""
 
     becomes, axis = InstanceNorm1d, -2
     defaults = _AFFINE
 
 
 class LazyInstanceNorm2d(LazyLayer):
-    """A `InstanceNorm2d` for any number of channels: LazyInstanceNorm2d(eps, momentum, ...)."""
+    """An `InstanceNorm2d` for any number of channels, affine and with running statistics unless said otherwise."""
 
     becomes, axis = InstanceNorm2d, -3
     defaults = _AFFINE
 
 
 class LazyInstanceNorm3d(LazyLayer):
-    """A `InstanceNorm3d` for any number of channels: LazyInstanceNorm3d(eps, momentum, ...)."""
+    """An `InstanceNorm3d` for any number of channels, affine and with running statistics unless said otherwise."""
 
     becomes, axis = InstanceNorm3d, -4
     defaults = _AFFINE

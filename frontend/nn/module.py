@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Self
 
@@ -11,13 +11,13 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.nn.construction import Construction, constructed
 from polyhal.nn.hooks import ForwardHook, HookHandle, Hooks
-from polyhal.nn.parameter import ModuleBuffer, Parameter, relocate
-from polyhal.nn.state import LoadResult, load_state, state_of
+from polyhal.nn.parameter import ModuleBuffer, Parameter, discard, is_uninitialized, relocate
+from polyhal.nn.stateful import Stateful
 from polyhal.nn.targets import device_and_dtype
 from polyhal.tensor import Tensor
 
 
-class Module:
+class Module(Stateful):
     """Base of all layers. Subclasses define `forward`; calling the module runs it.
 
     Parameters and modules assigned as attributes register themselves; `register_buffer` adds tensors that belong to the
@@ -269,34 +269,9 @@ class Module:
         return module.__dict__[name]
 
     def count_parameters(self, trainable_only: bool = False) -> int:
-        """Count the elements of all parameters, shared ones once."""
-        return sum(p.size for p in self.parameters() if p.requires_grad or not trainable_only)
-
-    # --- state ------------------------------------------------------------------------------------------------------
-
-    def state_dict(self, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
-        """Return parameters and persistent buffers by dotted name, after the text `prefix`, and extra state.
-
-        The tensors share memory with the module. `keep_vars` returns the parameters themselves.
-        """
-        return state_of(self, prefix, keep_vars)
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
-        """Copy tensors or arrays to the parameters and buffers of the same name, cast to their dtype and device.
-
-        `assign` replaces the members by the tensors themselves, with their dtype and device: make optimizers after it.
-        Raises StateDictError, before anything is changed; it lists missing and unexpected keys (only if `strict`) and all
-        shapes that differ.
-        """
-        return load_state(self, state_dict, strict, assign)
-
-    def get_extra_state(self) -> Any:
-        """Return what state dicts hold beside tensors, under the key `_extra_state`; defined by subclasses."""
-        raise RuntimeError(f"{type(self).__name__} defines no get_extra_state")
-
-    def set_extra_state(self, state: Any) -> None:
-        """Restore what `get_extra_state` returned; defined by subclasses."""
-        raise RuntimeError(f"{type(self).__name__} defines no set_extra_state")
+        """Count the elements of all parameters, shared ones once, and those of lazy layers not before their first call."""
+        known = [p for p in self.parameters() if not is_uninitialized(p)]
+        return sum(p.size for p in known if p.requires_grad or not trainable_only)
 
     # --- changing everything ----------------------------------------------------------------------------------------
 
@@ -344,6 +319,13 @@ class Module:
             target = place if place is not None and place is not x.device else None
             if kind is not None or target is not None:
                 relocate(x, target, kind)
+        return self
+
+    def to_empty(self, *, device: Device | str | None, recurse: bool = True) -> Self:
+        """Move parameters and buffers to a device without their elements, which are arbitrary afterwards."""
+        target = Device(device)
+        for x in (*self.parameters(recurse), *self.buffers(recurse)):
+            discard(x, target)
         return self
 
     def float(self) -> Self:

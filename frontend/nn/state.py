@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from polyhal.hal import dispatch
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.hal.errors import PolyhalError, message
-from polyhal.nn.parameter import Parameter
+from polyhal.nn.parameter import Parameter, is_uninitialized
 from polyhal.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -33,6 +33,14 @@ class LoadResult(NamedTuple):
     unexpected_keys: list[str]
 
 
+@runtime_checkable
+class StateSized(Protocol):
+    """A module that learns its sizes from the state that is loaded into it."""
+
+    def resize(self, state: Mapping[str, Any], prefix: str) -> None:
+        """Make the members that `state` holds, under names after `prefix`."""
+
+
 def compare(name: str, expected: Mapping[str, Any], actual: Mapping[str, Any], *, strict: bool) -> LoadResult:
     """Check keys and shapes of `actual` against `expected`.
 
@@ -45,7 +53,8 @@ def compare(name: str, expected: Mapping[str, Any], actual: Mapping[str, Any], *
         problems.append("missing keys: " + ", ".join(missing))
     if strict and unexpected:
         problems.append("unexpected keys: " + ", ".join(unexpected))
-    shapes = {k: _shape_at(actual, k) for k in expected if k in actual and isinstance(expected[k], Tensor)}
+    sized = [k for k, x in expected.items() if isinstance(x, Tensor) and not is_uninitialized(x)]
+    shapes = {k: shape_at(actual, k) for k in sized if k in actual}
     wrong = [f"{k} is {shape}, here {expected[k].shape}" for k, shape in shapes.items() if shape != expected[k].shape]
     if wrong:
         problems.append("shapes differ: " + ", ".join(wrong))
@@ -60,14 +69,25 @@ def compare(name: str, expected: Mapping[str, Any], actual: Mapping[str, Any], *
 def state_of(module: Module, prefix: str, keep_vars: bool) -> dict[str, Any]:
     """Parameters, persistent buffers and extra state of a tree of modules, by dotted name after `prefix`."""
     out: dict[str, Any] = {}
-    for path, owner in module.named_modules(remove_duplicate=False):
-        start = f"{prefix}{path}." if path else prefix
-        for name in _tensor_names(owner):
-            value = owner.__dict__[name]
-            out[start + name] = value if keep_vars else value.detach()
-        if _has_extra_state(owner):
-            out[start + _EXTRA] = owner.get_extra_state()
+    _read(module, prefix, keep_vars, out)
     return out
+
+
+def _read(module: Module, prefix: str, keep_vars: bool, out: dict[str, Any]) -> None:
+    """Add the state of a module and of its submodules to `out`."""
+    for hook in tuple(module._hooks.state_before.values()):
+        hook(module, prefix, keep_vars)
+    for name in _tensor_names(module):
+        value = module.__dict__[name]
+        out[prefix + name] = value if keep_vars or is_uninitialized(value) else value.detach()
+    if _has_extra_state(module):
+        out[prefix + _EXTRA] = module.get_extra_state()
+    for name in module._modules:
+        child = module.__dict__[name]
+        if child is not None:
+            _read(child, f"{prefix}{name}.", keep_vars, out)
+    for hook in tuple(module._hooks.state_after.values()):
+        hook(module, out, prefix, {})
 
 
 def _tensor_names(module: Module) -> list[str]:
@@ -83,26 +103,66 @@ def _has_extra_state(module: Module) -> bool:
 
 def load_state(module: Module, state: Mapping[str, Any], strict: bool, assign: bool) -> LoadResult:
     """Copy or, with `assign`, move `state` into a tree of modules. Raises StateDictError."""
+    tree = [(f"{path}." if path else "", owner) for path, owner in module.named_modules(remove_duplicate=False)]
+    noted, problems = LoadResult([], []), list[str]()
+    if any(owner._hooks.load_before for _, owner in tree):
+        state = dict(state)
+    for start, owner in tree:
+        for hook in tuple(owner._hooks.load_before.values()):
+            hook(owner, state, start, {}, strict, noted.missing_keys, noted.unexpected_keys, problems)
+        if isinstance(owner, StateSized):
+            owner.resize(state, start)
     tensors: dict[str, tuple[Module, str]] = {}
     extra: dict[str, Module] = {}
-    for path, owner in module.named_modules(remove_duplicate=False):
-        start = f"{path}." if path else ""
+    for start, owner in tree:
         tensors |= {start + name: (owner, name) for name in _tensor_names(owner)}
         if _has_extra_state(owner):
             extra[start + _EXTRA] = owner
     targets: dict[str, Any] = {key: owner.__dict__[name] for key, (owner, name) in tensors.items()}
-    result = compare(type(module).__name__, {**targets, **dict.fromkeys(extra)}, state, strict=strict)
+    after = [hook for _, owner in reversed(tree) for hook in owner._hooks.load_after.values()]
+    expected = {**targets, **dict.fromkeys(extra)}
+    result = compare(type(module).__name__, expected, state, strict=strict and not after)
+    result.missing_keys.extend(noted.missing_keys)
+    result.unexpected_keys.extend(noted.unexpected_keys)
+    if not after:
+        _refuse(module, result if strict and any(noted) else LoadResult([], []), problems)
     assigned: dict[int, Tensor] = {}
     with no_grad():
         for key, (owner, name) in tensors.items():
-            if key in state and assign:
+            if key not in state or is_uninitialized(targets[key]):
+                continue
+            if assign:
                 _assign(owner, name, state[key], assigned)
-            elif key in state:
+            else:
                 targets[key].detach().copy_(adopt(state[key], targets[key].dtype, targets[key].device))
     for key, owner in extra.items():
         if key in state:
             owner.set_extra_state(state[key])
+    if after:
+        _call_after_loading(tree, result)
+        _refuse(module, result if strict else LoadResult([], []), problems)
     return result
+
+
+def _call_after_loading(tree: list[tuple[str, Module]], result: LoadResult) -> None:
+    """Call the hooks of all modules, those of submodules before those of the module that has them."""
+    for _, owner in reversed(tree):
+        for hook in tuple(owner._hooks.load_after.values()):
+            if hook(owner, result) is not None:
+                raise TypeError(
+                    "a hook after load_state_dict returned a value; expected it to change the lists of keys"
+                )
+
+
+def _refuse(module: Module, result: LoadResult, problems: list[str]) -> None:
+    """Raise StateDictError for keys that are left over and problems that hooks noted."""
+    if result.missing_keys:
+        problems.append("missing keys: " + ", ".join(result.missing_keys))
+    if result.unexpected_keys:
+        problems.append("unexpected keys: " + ", ".join(result.unexpected_keys))
+    if problems:
+        name = type(module).__name__
+        raise StateDictError(message("load_state_dict", f"the state does not fit {name}: " + "; ".join(problems)))
 
 
 def _assign(owner: Module, name: str, value: Any, assigned: dict[int, Tensor]) -> None:
@@ -133,7 +193,7 @@ def adopt(value: Any, dtype: DType, device: Device) -> Tensor:
     return Tensor(value, dtype=dtype, device=device)
 
 
-def _shape_at(state: Mapping[str, Any], key: str) -> tuple[int, ...]:
+def shape_at(state: Mapping[str, Any], key: str) -> tuple[int, ...]:
     """The shape of an entry; the value is not read from a file for that."""
     lazy = getattr(state, "shape_of", None)
     shape = lazy(key) if lazy is not None else None

@@ -14,6 +14,7 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, accumulator
 from polyhal.hal.errors import message
 from polyhal.hal.ops import OPS
+from polyhal.nn.parameter import is_uninitialized
 from polyhal.nn.state import StateDictError, adopt, shape_of
 from polyhal.nn.utils import CHUNK
 from polyhal.tensor import Tensor
@@ -68,6 +69,10 @@ class Optimizer:
                 raise TypeError(
                     message(type(self).__name__, f"got a {type(p).__name__}", expected="tensors or groups of tensors")
                 )
+            if is_uninitialized(p):
+                problem = "a parameter of a lazy layer has no shape yet"
+                fix = "call the model once before you make its optimizer"
+                raise ValueError(message(type(self).__name__, problem, fix=fix))
             if not p.is_leaf:
                 raise ValueError(
                     message(

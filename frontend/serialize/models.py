@@ -39,6 +39,7 @@ def describe(model: Module) -> dict[str, Any]:
     return {
         _FORMAT: _VERSION,
         "construction": encoder.module(model, ""),
+        "layers": _layers(model),
         "evaluating": [name for name, module in model.named_modules() if not module.training],
         "frozen": [name for name, p in model.named_parameters() if not p.requires_grad],
         "state": model.state_dict(),
@@ -65,6 +66,9 @@ def rebuild(state: Mapping[str, Any], device: Device, classes: Iterable[type] = 
         default_generator.set_state(position)  # initial values were drawn for nothing
     if not isinstance(model, Module):
         raise CorruptFileError(message("load", "the file describes no module"))
+    with dispatch.default_device(device):
+        _replace_layers(model, _plain(state.get("layers", {})), classes)
+    default_generator.set_state(position)
     model.to(device)
     weights = state["state"]
     for name, x in (*model.named_parameters(), *model.named_buffers()):
@@ -77,6 +81,61 @@ def rebuild(state: Mapping[str, Any], device: Device, classes: Iterable[type] = 
     for name in state["evaluating"]:
         object.__setattr__(model.get_submodule(name), "training", False)
     return model
+
+
+def _layers(model: Module) -> dict[str, Any]:
+    """What each submodule is, by its path: its construction, None if that is not data, or the path of the same module.
+
+    Layers may have been replaced, added or removed after the model was constructed.
+    """
+    paths: dict[int, str] = {}
+    out: dict[str, Any] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        first = paths.setdefault(id(module), path)
+        if path:
+            out[path] = _construction_of(module, path) if first == path else {"kind": "same", "path": first}
+    return out
+
+
+def _construction_of(module: Module, path: str) -> dict[str, Any] | None:
+    """The construction of one module alone. Raises TypeError if it became another class since."""
+    encoder = _ConstructionEncoder()
+    encoder.check_class(module, path)
+    if type(module) in _CONTAINERS:  # their children have paths of their own
+        return {"kind": "container", "class": _name(type(module)), "number": 0, "children": []}
+    try:
+        return encoder.module(module, path)
+    except TypeError:
+        return None
+
+
+def _replace_layers(model: Module, layers: Mapping[str, Any], classes: Iterable[type]) -> None:
+    """Make the submodules of a model those that were saved, where its constructor made others."""
+    decoder = _ConstructionDecoder(classes)
+    for path, saved in layers.items():
+        parent, _, name = path.rpartition(".")
+        owner = model.get_submodule(parent)
+        present = owner.__dict__[name] if name in owner._modules else None
+        if isinstance(saved, dict) and saved["kind"] == "same":
+            if present is not model.get_submodule(saved["path"]):
+                owner.add_module(name, model.get_submodule(saved["path"]))
+        elif saved is not None and (present is None or _construction_of(present, path) != saved):
+            owner.add_module(name, decoder.value(saved))
+    for path, owner in list(model.named_modules(remove_duplicate=False)) if layers else []:
+        _keep_children(owner, path, layers)
+
+
+def _keep_children(owner: Module, path: str, layers: Mapping[str, Any]) -> None:
+    """Drop the children that were not saved, and put the others in the order in which they were."""
+    if path and path not in layers:
+        return  # it is dropped itself, or its children are those of the same module elsewhere
+    names = [p.rpartition(".")[2] for p in layers if p.rpartition(".")[0] == path]
+    for name in [n for n, child in _children(owner) if n not in names]:
+        delattr(owner, name)
+    absent = [n for n in owner._modules if n not in names]
+    registry = {name: owner._modules[name] for name in (*names, *absent)}
+    owner._modules.clear()
+    owner._modules.update(registry)
 
 
 def _plain(value: Any) -> Any:
@@ -96,11 +155,7 @@ class _ConstructionEncoder:
 
     def module(self, module: Module, path: str) -> dict[str, Any]:
         """A module as it is now."""
-        construction = module._construction
-        if type(module) is not construction.of:
-            raise TypeError(
-                message("save", f"{path or 'the model'} became a {type(module).__name__} after it was made", fix=_FIX)
-            )
+        construction = self.check_class(module, path)
         if construction.of not in _CONTAINERS:
             return self._construction(construction, path)
         known = self._numbers.get(id(construction))
@@ -109,6 +164,15 @@ class _ConstructionEncoder:
         self._numbers[id(construction)] = number = len(self._numbers)
         children = [[name, self.module(child, f"{path}.{name}")] for name, child in _children(module)]
         return {"kind": "container", "class": _name(construction.of), "number": number, "children": children}
+
+    def check_class(self, module: Module, path: str) -> Construction:
+        """The construction of a module. Raises TypeError if it became another class since."""
+        construction = module._construction
+        if type(module) is not construction.of:
+            raise TypeError(
+                message("save", f"{path or 'the model'} became a {type(module).__name__} after it was made", fix=_FIX)
+            )
+        return construction
 
     def _construction(self, construction: Construction, path: str) -> dict[str, Any]:
         known = self._numbers.get(id(construction))

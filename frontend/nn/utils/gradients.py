@@ -89,6 +89,9 @@ def clip_grad_norm_(
     return norm
 
 
+clip_grad_norm = clip_grad_norm_  # PyTorch's older name
+
+
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:

@@ -14,8 +14,8 @@ from polyhal.tensor import Tensor
 __all__ = ["Orthogonal", "SpectralNorm", "WeightNorm", "orthogonal", "spectral_norm", "weight_norm"]
 
 
-def _length(x: Tensor, dim: int | None) -> Tensor:
-    """Norm over all axes but `dim`, which are kept."""
+def length(x: Tensor, dim: int | None) -> Tensor:
+    """Return the norm over all axes but `dim`, which are kept."""
     axes = None if dim is None else tuple(i for i in range(x.ndim) if i != dim % x.ndim)
     return ops.sqrt(ops.sum(ops.square(x), axes, dim is not None))
 
@@ -28,12 +28,12 @@ class WeightNorm(Module):
         self.dim = dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        out: Tensor = weight_v * (weight_g / _length(weight_v, self.dim))
+        out: Tensor = weight_v * (weight_g / length(weight_v, self.dim))
         return out
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Length and direction of a weight."""
-        return _length(weight, self.dim), weight.clone()
+        return length(weight, self.dim), weight.clone()
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from polyhal.autograd import no_grad
@@ -10,6 +12,37 @@ from polyhal.nn.container import ModuleDict, ModuleList
 from polyhal.nn.module import Module
 from polyhal.nn.parameter import Parameter
 from polyhal.tensor import Tensor
+
+_CACHE: ContextVar[dict[tuple[int, str], Any] | None] = ContextVar("parametrized values", default=None)
+"""Values by module and name, within `cached`."""
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Compute each parametrized parameter once inside the block, however often it is read.
+
+    For a layer that is called several times with the same weights, as in a recurrent model. What is assigned to a parameter
+    inside the block is forgotten from the cache. Blocks may nest; the outermost one keeps the values.
+    """
+    if _CACHE.get() is not None:
+        yield
+        return
+    token = _CACHE.set({})
+    try:
+        yield
+    finally:
+        _CACHE.reset(token)
+
+
+def _value(module: Any, name: str) -> Any:
+    """The value of a parametrized parameter."""
+    cache = _CACHE.get()
+    if cache is None:
+        return module.parametrizations[name]()
+    key = (id(module), name)
+    if key not in cache:
+        cache[key] = module.parametrizations[name]()
+    return cache[key]
 
 
 class ParametrizationList(ModuleList):
@@ -62,6 +95,7 @@ def _parametrized_class(base: type[Module]) -> type[Module]:
         table = self.__dict__.get("parametrizations")
         if table is not None and name in table:
             table[name].right_inverse(value)
+            (_CACHE.get() or {}).pop((id(self), name), None)
         else:
             base.__setattr__(self, name, value)
 
@@ -88,7 +122,7 @@ def register_parametrization(
         object.__setattr__(module, "__class__", _parametrized_class(type(module)))
         module.add_module("parametrizations", ModuleDict())
     delattr(module, tensor_name)
-    setattr(type(module), tensor_name, property(lambda self: self.parametrizations[tensor_name]()))
+    setattr(type(module), tensor_name, property(lambda self: _value(self, tensor_name)))
     module.parametrizations[tensor_name] = group  # type: ignore[attr-defined]
     return module
 
