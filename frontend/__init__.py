@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from polyhal.hal.diagnostics.profiler import profile
     from polyhal.hal.ops.user_kernels import kernel
     from polyhal.hal.planning.explain import explain
+    from polyhal.interchange import is_same_size, to_dlpack
     from polyhal.linalg.low_rank import pca_lowrank, svd_lowrank
     from polyhal.nn.functional import (
         adaptive_avg_pool1d,
@@ -307,6 +308,7 @@ __all__ = [
     "is_floating_point",
     "is_grad_enabled",
     "is_nonzero",
+    "is_same_size",
     "is_signed",
     "jit",
     "kaiser_window",
@@ -375,6 +377,7 @@ __all__ = [
     "tensor",
     "text",
     "threshold_",
+    "to_dlpack",
     "tril_indices",
     "triplet_margin_loss",
     "triu_indices",

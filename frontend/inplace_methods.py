@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.inplace import overwrite
@@ -38,6 +40,23 @@ class InPlaceMethods(InPlaceOps):
                 raise ShapeError(message("fill_", f"the value has shape {value.shape}", expected="no axes"))
         overwrite(self, value, "fill_")
         return self
+
+    def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+        """Overwrite the elements whose indices are all equal by a number.
+
+        With `wrap`, the diagonal of a tall matrix begins again after each block of rows. Raises ShapeError for a tensor with
+        fewer than two axes, and for one of more than two axes of different lengths.
+        """
+        shape = self.shape
+        if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+            expected = "a matrix, or more axes of equal length"
+            raise ShapeError(message("fill_diagonal_", f"the tensor has shape {shape}", expected=expected))
+        mask = np.zeros(shape, np.bool_)
+        if len(shape) == 2:
+            np.fill_diagonal(mask, True, wrap=wrap)
+        else:
+            mask[(np.arange(shape[0]),) * len(shape)] = True
+        return self.masked_fill_(_operand(mask, self), fill_value)
 
     def zero_(self) -> Self:
         """Overwrite every element by 0."""

@@ -86,6 +86,10 @@ class InPlaceOps:
         """Replace the elements by those of `celu`, cast to the tensor's dtype. Returns the tensor."""
     def clamp_(self, min: Any = ..., max: Any = ...) -> Self:
         """Replace the elements by those of `clip`, cast to the tensor's dtype. Returns the tensor."""
+    def clamp_max_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `clamp_max`, cast to the tensor's dtype. Returns the tensor."""
+    def clamp_min_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `clamp_min`, cast to the tensor's dtype. Returns the tensor."""
     def clip_(self, min: Any = ..., max: Any = ...) -> Self:
         """Replace the elements by those of `clip`, cast to the tensor's dtype. Returns the tensor."""
     def copysign_(self, y: Any) -> Self:
@@ -98,6 +102,8 @@ class InPlaceOps:
         """Replace the elements by those of `cumprod`, cast to the tensor's dtype. Returns the tensor."""
     def cumsum_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `cumsum`, cast to the tensor's dtype. Returns the tensor."""
+    def deg2rad_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `deg2rad`, cast to the tensor's dtype. Returns the tensor."""
     def digamma_(self) -> Self:
         """Replace the elements by those of `digamma`, cast to the tensor's dtype. Returns the tensor."""
     def div_(self, *args: Any, keywords: Any) -> Self:
@@ -124,6 +130,8 @@ class InPlaceOps:
         """Replace the elements by those of `expm1`, cast to the tensor's dtype. Returns the tensor."""
     def fix_(self) -> Self:
         """Replace the elements by those of `trunc`, cast to the tensor's dtype. Returns the tensor."""
+    def float_power_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `float_power`, cast to the tensor's dtype. Returns the tensor."""
     def floor_(self) -> Self:
         """Replace the elements by those of `floor`, cast to the tensor's dtype. Returns the tensor."""
     def floor_divide_(self, y: Any) -> Self:
@@ -188,6 +196,8 @@ class InPlaceOps:
         """Replace the elements by those of `isposinf`, cast to the tensor's dtype. Returns the tensor."""
     def lcm_(self, y: Any) -> Self:
         """Replace the elements by those of `lcm`, cast to the tensor's dtype. Returns the tensor."""
+    def ldexp_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `ldexp`, cast to the tensor's dtype. Returns the tensor."""
     def le_(self, y: Any) -> Self:
         """Replace the elements by those of `less_equal`, cast to the tensor's dtype. Returns the tensor."""
     def leaky_relu_(self, negative_slope: Any = ...) -> Self:
@@ -220,6 +230,8 @@ class InPlaceOps:
         """Replace the elements by those of `logical_or`, cast to the tensor's dtype. Returns the tensor."""
     def logical_xor_(self, y: Any) -> Self:
         """Replace the elements by those of `logical_xor`, cast to the tensor's dtype. Returns the tensor."""
+    def logit_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `logit`, cast to the tensor's dtype. Returns the tensor."""
     def logsigmoid_(self) -> Self:
         """Replace the elements by those of `logsigmoid`, cast to the tensor's dtype. Returns the tensor."""
     def lt_(self, y: Any) -> Self:
@@ -238,6 +250,8 @@ class InPlaceOps:
         """Replace the elements by those of `multiply`, cast to the tensor's dtype. Returns the tensor."""
     def multiply_(self, y: Any) -> Self:
         """Replace the elements by those of `multiply`, cast to the tensor's dtype. Returns the tensor."""
+    def mvlgamma_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `mvlgamma`, cast to the tensor's dtype. Returns the tensor."""
     def nan_to_num_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `nan_to_num`, cast to the tensor's dtype. Returns the tensor."""
     def ne_(self, y: Any) -> Self:
@@ -250,10 +264,14 @@ class InPlaceOps:
         """Replace the elements by those of `nextafter`, cast to the tensor's dtype. Returns the tensor."""
     def not_equal_(self, y: Any) -> Self:
         """Replace the elements by those of `not_equal`, cast to the tensor's dtype. Returns the tensor."""
+    def polygamma_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `polygamma`, cast to the tensor's dtype. Returns the tensor."""
     def pow_(self, y: Any) -> Self:
         """Replace the elements by those of `pow`, cast to the tensor's dtype. Returns the tensor."""
     def put_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `put`, cast to the tensor's dtype. Returns the tensor."""
+    def rad2deg_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `rad2deg`, cast to the tensor's dtype. Returns the tensor."""
     def reciprocal_(self) -> Self:
         """Replace the elements by those of `reciprocal`, cast to the tensor's dtype. Returns the tensor."""
     def relu6_(self) -> Self:
@@ -264,6 +282,8 @@ class InPlaceOps:
         """Replace the elements by those of `remainder`, cast to the tensor's dtype. Returns the tensor."""
     def renorm_(self, *args: Any, keywords: Any) -> Self:
         """Replace the elements by those of `renorm`, cast to the tensor's dtype. Returns the tensor."""
+    def round_(self, *args: Any, keywords: Any) -> Self:
+        """Replace the elements by those of `round`, cast to the tensor's dtype. Returns the tensor."""
     def rsqrt_(self) -> Self:
         """Replace the elements by those of `rsqrt`, cast to the tensor's dtype. Returns the tensor."""
     def scatter_(self, *args: Any, keywords: Any) -> Self:

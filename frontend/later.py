@@ -45,6 +45,7 @@ LATER: dict[str, str] = {
     "is_complex": "dtype_queries",
     "is_floating_point": "dtype_queries",
     "is_nonzero": "dtype_queries",
+    "is_same_size": "interchange",
     "is_signed": "dtype_queries",
     "jit": "steps.jit",
     "kaiser_window": "signal.windows",
@@ -83,6 +84,7 @@ LATER: dict[str, str] = {
     "summary": "nn.utils.model_summary",
     "svd_lowrank": "linalg.low_rank",
     "threshold_": "nn.functional",
+    "to_dlpack": "interchange",
     "triplet_margin_loss": "nn.functional.positional",
     "vmap": "func",
 }

@@ -22,6 +22,7 @@ from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.methods import Methods
 from polyhal.inplace_methods import InPlaceMethods
 from polyhal.random_methods import RandomMethods
+from polyhal.reshape_methods import ReshapeMethods
 
 if TYPE_CHECKING:
     from polyhal.autograd.tape import GradNode
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _cast, _copy = FUNCTIONS["cast"], FUNCTIONS["copy"]
 
 
-class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods, RandomMethods):
+class Tensor(Array, Conversions, Rearrangements, ReshapeMethods, Methods, InPlaceMethods, RandomMethods):
     """An n-dimensional array on a device.
 
     `Tensor(data, dtype=None, device=None, requires_grad=False)` copies nested lists, NumPy arrays, numbers or another
@@ -183,6 +184,14 @@ class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods, Random
         out = self.numpy()
         return out if dtype is None else out.astype(dtype)
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """The elements, copied to host memory, as a capsule for other libraries. Raises BufferError for bfloat16."""
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Host memory, which is where `__dlpack__` copies the elements to."""
+        return (1, 0)
+
     def item(self) -> Any:
         """The only element as a Python number. Raises ValueError for other sizes."""
         if self.size != 1:
@@ -308,6 +317,18 @@ class Tensor(Array, Conversions, Rearrangements, Methods, InPlaceMethods, Random
         from polyhal.autograd.hooks import add_hook
 
         return add_hook(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Callable[[], None]:
+        """Call `hook(tensor)` at the end of each backward pass that added to the gradient of this leaf. Returns the remover."""
+        from polyhal.autograd.hooks import add_accumulation_hook
+
+        return add_accumulation_hook(self, hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this result of an op in `grad` as well; leaves keep theirs anyway."""
+        from polyhal.autograd.hooks import retain_gradient
+
+        retain_gradient(self)
 
     # --- indexing ---------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ def backward(
     seeds = [_seed(t, g) for t, g in zip(outs, gradients, strict=True)]
     sink = LeafAccumulator(seeds, create_graph=create_graph)
     _walk(outs, seeds, sink, retain_graph=retain or create_graph, create_graph=create_graph)
+    sink.finish()
 
 
 def _add_to(

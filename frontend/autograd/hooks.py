@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyhal.hal.errors import AutogradError, message
 
@@ -16,9 +17,17 @@ Hook = Callable[["Tensor"], "Tensor | None"]
 _numbers = itertools.count()
 
 
-def run_hooks(hooks: dict[int, Hook] | None, g: Tensor) -> Tensor:
+class AfterAccumulation(NamedTuple):
+    """A function to call with a leaf once a backward pass has added to its gradient."""
+
+    function: Callable[[Tensor], None]
+
+
+def run_hooks(hooks: dict[int, Any] | None, g: Tensor) -> Tensor:
     """Pass a gradient through `hooks` in order. Returns what they make of it."""
     for hook in list(hooks.values()) if hooks else ():
+        if isinstance(hook, AfterAccumulation):
+            continue
         replaced = hook(g)
         g = g if replaced is None else replaced
     return g
@@ -43,3 +52,43 @@ def add_hook(tensor: Tensor, hook: Hook) -> Callable[[], None]:
         hooks.pop(number, None)
 
     return remove
+
+
+def add_accumulation_hook(tensor: Tensor, hook: Callable[[Tensor], None]) -> Callable[[], None]:
+    """Register a hook that is called with a leaf after its gradient was added. Returns the function that removes it."""
+    name = "register_post_accumulate_grad_hook"
+    if tensor.node is not None or not tensor.requires_grad:
+        problem = "the tensor is no leaf that requires gradients"
+        raise AutogradError(message(name, problem, fix="use register_hook, or call requires_grad_() first"))
+    hooks: Any = tensor.hooks or {}
+    tensor.hooks = hooks
+    number = next(_numbers)
+    hooks[number] = AfterAccumulation(hook)
+
+    def remove() -> None:
+        hooks.pop(number, None)
+
+    return remove
+
+
+def after_accumulation(leaf: Tensor) -> None:
+    """Call the hooks of a leaf whose gradient is complete."""
+    hooks: dict[int, Any] = leaf.hooks or {}
+    for hook in list(hooks.values()):
+        if isinstance(hook, AfterAccumulation):
+            hook.function(leaf)
+
+
+def retain_gradient(tensor: Tensor) -> None:
+    """Add the gradients that reach a result of an op to its `grad`."""
+    if tensor.node is None and tensor.requires_grad:
+        return
+    kept = weakref.ref(tensor)
+
+    def keep(g: Tensor) -> None:
+        target = kept()
+        if target is not None:
+            held = target.stored_grad
+            target.stored_grad = g if held is None else held + g
+
+    add_hook(tensor, keep)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polyhal.autograd.hooks import run_hooks
+from polyhal.autograd.hooks import after_accumulation, run_hooks
 from polyhal.autograd.tape import edge_of
 from polyhal.hal import dispatch
 from polyhal.hal.ops import FUNCTIONS, OPS
@@ -29,10 +29,14 @@ class LeafAccumulator:
     def __init__(self, seeds: Sequence[Tensor], *, create_graph: bool) -> None:
         self._create_graph = create_graph
         self._taken = {id(s.buffer) for s in seeds}
+        self._hooked: dict[int, Tensor] = {}
+        """Leaves with hooks that got a gradient."""
 
     def add_to_leaf(self, leaf: Tensor, g: Tensor) -> None:
         """Take the gradient of a leaf along one path."""
         hooked = run_hooks(leaf.hooks, g)
+        if leaf.hooks:
+            self._hooked[id(leaf)] = leaf
         total = leaf.grad
         if self._create_graph:
             leaf.grad = hooked if total is None else _add(total, hooked)
@@ -42,6 +46,11 @@ class LeafAccumulator:
             self._taken.add(id(hooked.buffer))
         else:
             dispatch.apply_into(_ADD, (total, hooked), (), (total,))
+
+    def finish(self) -> None:
+        """Call the hooks of leaves whose gradients are complete."""
+        for leaf in self._hooked.values():
+            after_accumulation(leaf)
 
     def visit(self, node: GradNode, grads: list[Tensor | None]) -> None:
         """Gradients of results are not kept."""

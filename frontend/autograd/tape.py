@@ -133,11 +133,13 @@ class GradNode:
             )
         return self._restore(self.saved[name], name)
 
-    def _restore(self, saved: Any, name: str) -> Any:
+    def _restore(self, saved: Any, name: str, position: int = -1) -> Any:
         if type(saved) is tuple:
-            return tuple(self._restore(s, name) for s in saved)
+            return tuple(self._restore(s, name, i) for i, s in enumerate(saved))
         if isinstance(saved, SavedInput):
             self._check(saved.tensor.buffer, saved.version, name)
+            if saved.tensor.buffer.version != saved.version:
+                self._check_shape(saved.tensor, name, position)
             return saved.tensor
         if isinstance(saved, SavedOutput):
             self._check(saved.buffer, saved.version, name)
@@ -149,7 +151,7 @@ class GradNode:
         return saved
 
     def _check(self, buffer: Buffer, version: int, name: str) -> None:
-        if buffer.version != version:
+        if buffer.version != version and not _only_reshaped(buffer, version):
             raise AutogradError(
                 message(
                     self.op.name,
@@ -159,11 +161,31 @@ class GradNode:
                 )
             )
 
+    def _check_shape(self, x: Tensor, name: str, position: int) -> None:
+        """Raise AutogradError if an input changed its shape in place after it was saved."""
+        inputs = self.op.schema.inputs
+        position = position if position >= 0 else inputs.index(name)
+        if x.ref.spec != self.specs[position]:
+            raise AutogradError(
+                message(
+                    self.op.name,
+                    f"an input changed its shape in place after it was saved for the gradient: it was "
+                    f"{self.specs[position]}, and is {x.ref.spec}",
+                    fix="use the function that returns a view, without the underscore",
+                )
+            )
+
     def free(self) -> None:
         """Drop what is saved, so that its memory is free during the rest of the backward pass."""
         self.saved.clear()
         self.region = None
         self.freed = True
+
+
+def _only_reshaped(buffer: Buffer, version: int) -> bool:
+    """Whether no element was written since that version."""
+    reshapes = getattr(buffer, "reshapes", ())
+    return all(v in reshapes for v in range(version + 1, buffer.version + 1))
 
 
 def edge_of(x: Any) -> Edge:

@@ -65,18 +65,6 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
     return stacked([dict(m.named_parameters()) for m in models]), stacked([dict(m.named_buffers()) for m in models])
 
 
-def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Let every batch norm in `root`, and `root` itself, use the statistics of the batch, without running ones. In place.
-
-    Under `vmap`, running statistics would be written by every element of the batch. Returns `root`.
-    """
-    for part in root.modules():
-        if isinstance(part, BatchNorm) and part.track_running_stats:
-            part.running_mean = part.running_var = part.num_batches_tracked = None
-            part.track_running_stats = False
-    return root
-
-
 @contextmanager
 def _replaced(module: Module, given: Mapping[str, Tensor], *, tie_weights: bool, strict: bool) -> Iterator[None]:
     """Set attributes of `module` and its submodules to other tensors inside the block."""

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 class Buffer:
     """Owner of one handle. `version` counts writes in place, so that autograd notices if a saved value was changed."""
 
-    __slots__ = ("__weakref__", "handle", "history", "nbytes", "number", "pool", "version", "views")
+    __slots__ = ("__weakref__", "handle", "history", "nbytes", "number", "pool", "reshapes", "version", "views")
 
     history: Any
     """What the tape knows of writes in place; unset until there is one, because most buffers never need it."""
+    reshapes: set[int]
+    """The versions that changed no element but the shape of a tensor; unset until there is one."""
     views: Any
     """Tensors over this memory that are not on the tape; unset until there is one."""
 
