@@ -20,7 +20,10 @@ def _in_place(name: str) -> Callable[..., Any]:
         return reshape_in_place(f"{name}_", self, lambda x: function(x, *args, **keywords))
 
     method.__name__ = f"{name}_"
-    method.__doc__ = f"Become the view of the same memory that `{name}` returns. Raises AutogradError for leaves that require gradients."
+    method.__doc__ = (
+        f"Become the view of the same memory that `{name}` returns.\n\n"
+        "Raises AutogradError for leaves that require gradients, and CaptureError in a captured step."
+    )
     return method
 
 

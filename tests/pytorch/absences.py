@@ -44,7 +44,7 @@ FOREIGN: dict[str, str] = {
     rf"{_METHOD}(resolve_conj|resolve_neg|is_conj|is_neg)":
         "conjugates and signs that are applied later; here they are computed at once",
     rf"Tensor\.(solve|symeig|eig|lstsq|as_subclass)|{_METHOD}matrix_rank|nn\.utils\.skip_init|.*DataPipe|autograd\.Variable"
-    r"|nn\.CrossMapLRN2d|optim\.swap_in_.*|nn\.utils\.clip_grad_norm"
+    r"|nn\.CrossMapLRN2d|optim\.swap_in_.*"
     r"|nn\.init\.(constant|dirac|eye|kaiming_(normal|uniform)|normal|orthogonal|sparse|uniform|xavier_(normal|uniform))":
         "names that PyTorch itself has given up, or keeps for old programs",
     r"(get|set)_(autocast.*|anomaly.*|default_tensor_type|flush_denormal|num_interop_threads|num_threads|warn_always.*"
