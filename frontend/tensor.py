@@ -330,6 +330,13 @@ class Tensor(Array, Conversions, Rearrangements, ReshapeMethods, Methods, InPlac
 
         retain_gradient(self)
 
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called for this result of an op."""
+        from polyhal.autograd.hooks import retains_gradient
+
+        return retains_gradient(self)
+
     # --- indexing ---------------------------------------------------------------------------------------------------
 
     def __setitem__(self, index: Any, value: Any) -> None:

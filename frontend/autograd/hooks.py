@@ -79,16 +79,28 @@ def after_accumulation(leaf: Tensor) -> None:
             hook.function(leaf)
 
 
-def retain_gradient(tensor: Tensor) -> None:
-    """Add the gradients that reach a result of an op to its `grad`."""
-    if tensor.node is None and tensor.requires_grad:
-        return
-    kept = weakref.ref(tensor)
+class RetainedGradient:
+    """A hook that adds the gradients of a result of an op to its `grad`, while the tensor lives."""
 
-    def keep(g: Tensor) -> None:
-        target = kept()
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = weakref.ref(tensor)
+
+    def __call__(self, g: Tensor) -> None:
+        target = self.tensor()
         if target is not None:
             held = target.stored_grad
             target.stored_grad = g if held is None else held + g
 
-    add_hook(tensor, keep)
+
+def retain_gradient(tensor: Tensor) -> None:
+    """Add the gradients that reach a result of an op to its `grad`. Leaves keep theirs anyway."""
+    if not (tensor.node is None and tensor.requires_grad) and not retains_gradient(tensor):
+        add_hook(tensor, RetainedGradient(tensor))
+
+
+def retains_gradient(tensor: Tensor) -> bool:
+    """Whether a tensor is the result of an op and keeps its gradient."""
+    hooks = None if tensor.node is None else tensor.node.hooks
+    return any(isinstance(h, RetainedGradient) for h in (hooks or {}).get(tensor.index, {}).values())

@@ -196,8 +196,12 @@ def test_results_retain_their_gradients() -> None:
     for x in both():
         x.requires_grad_()
         y = x * 2
-        y.retain_grad()
+        assert not y.retains_grad
+        for _ in range(2):
+            y.retain_grad()
         x.retain_grad()
+        assert y.retains_grad
+        assert not x.retains_grad
         z = (y * 3).sum()
         z.backward(retain_graph=True)
         z.backward()
