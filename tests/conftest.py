@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from devices import KIT_DEVICES, TEST_DEVICES, listed
+from hypothesis import settings
 
 from polyhal.hal.device import Device
 from polyhal.hal.errors import DeviceUnavailableError
@@ -18,6 +19,9 @@ os.environ.setdefault("POLYHAL_BUILD_AHEAD", "0")
 """Tests run on all cores as it is."""
 os.environ.setdefault("POCL_AFFINITY", "0")
 """PoCL's workers compile, too: those of two processes that run tests must not wait for one core."""
+
+settings.register_profile("polyhal", deadline=None)
+settings.load_profile("polyhal")  # how long an example takes depends on what else the machine does
 
 
 def pytest_configure(config: pytest.Config) -> None:

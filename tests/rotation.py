@@ -25,10 +25,13 @@ def rotate(
     devices: Sequence[Any],
     ids: Sequence[str],
     shares: Sequence[int] = (),
+    *,
+    whole_tests: bool = False,
 ) -> None:
     """Deselect, of the items under `folder`, those that are the turn of another of the `devices` that `fixture` takes.
 
-    `shares` are relative numbers of cases, one per device; equal by default.
+    `shares` are relative numbers of cases, one per device; equal by default. With `whole_tests`, tests without parameters of
+    their own take turns, too. Items on other devices than `devices` stay.
     """
     if os.environ.get("POLYHAL_TEST_ALL") or len(devices) < 2:
         return
@@ -36,7 +39,8 @@ def rotate(
     kept, dropped = [], []
     for item in items:
         spec = getattr(item, "callspec", None)
-        if spec is None or folder not in item.path.parents or fixture not in spec.params or len(spec.params) < 2:
+        single = spec is not None and len(spec.params) < 2 and not whole_tests
+        if spec is None or single or folder not in item.path.parents or spec.params.get(fixture) not in devices:
             kept.append(item)
             continue
         place = devices.index(spec.params[fixture])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,17 +42,33 @@ def polyhal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
     return call
 
 
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `text` lies: in one place for all tests, because a run records it."""
+    return tmp_path_factory.mktemp("text") / "rhyme.txt"
+
+
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
+def text(text_file: Path) -> Path:
     """A text with something to learn, a few thousand characters long."""
-    path = tmp_path / "rhyme.txt"
+    return _write(text_file)
+
+
+def _write(path: Path) -> Path:
     path.write_text("".join(f"{n} green bottles hanging on the wall,\n" for n in range(99, 0, -1)), encoding="utf-8")
     return path
 
 
+@pytest.fixture(scope="session")
+def finished_run(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run of 12 steps, which no test may change."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    command = ["train", _write(text_file), *TINY, "--steps", 12, "--device", "numpy", "--save-dir", folder]
+    assert run([str(a) for a in command]) == 0
+    return folder
+
+
 @pytest.fixture
-def trained(polyhal: Command, text: Path, tmp_path: Path) -> Path:
-    """The folder of a finished run of 12 steps."""
-    outcome = polyhal("train", text, *TINY, "--steps", 12, "--device", "numpy", "--save-dir", tmp_path / "run")
-    assert outcome.code == 0, outcome.err
-    return tmp_path / "run"
+def trained(finished_run: Path, text: Path, tmp_path: Path) -> Path:
+    """A copy of the folder of a finished run of 12 steps on `text`."""
+    return shutil.copytree(finished_run, tmp_path / "run")

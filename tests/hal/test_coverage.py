@@ -51,7 +51,9 @@ def test_resolving_agrees_with_running() -> None:
 def test_the_command_merges_devices_and_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYHAL_CACHE_DIR", str(tmp_path / "cache"))
     page, certificate = tmp_path / "coverage.md", tmp_path / "far-away.json"
-    found = certify(faulty.opened(faulty.WrongRequiredName()), only="forward/*", scope=Scope(small=True), keep=False)
+    found = certify(
+        faulty.opened(faulty.WrongRequiredName()), only="forward/[fs][lo]*", scope=Scope(small=True), keep=False
+    )
     write(found, certificate)
     far = ["--certificate", str(certificate), "--label", "far-away=Far away"]
     assert coverage.main([str(page), "--device", "numpy:no_f64", *far]) == 0

@@ -134,7 +134,9 @@ def _repeat_affected(
     target, record = isolated(device, entries), RunRecord()
     failed, ran = {o.id for o in before.failed}, {o.id for o in before.outcomes}
     ops = {e.op for e in entries.entries}
-    affected = [c for c in cases(target, scope, record) if c.id in failed or (c.op in ops and c.id in ran)]
+    affected = [
+        c for c in cases(target, scope, record, wanted=(failed | ran).__contains__) if c.id in failed or c.op in ops
+    ]
     return run_cases(target, affected, record, expectations)
 
 

@@ -78,7 +78,7 @@ def verify(
 
 def select_cases(device: Device, scope: Scope, only: str, record: RunRecord) -> list[Case]:
     """The cases whose id matches the glob `only`."""
-    return [c for c in cases(device, scope, record) if fnmatchcase(c.id, only)]
+    return list(cases(device, scope, record, wanted=lambda name: fnmatchcase(name, only)))
 
 
 def run_cases(

@@ -44,19 +44,21 @@ def is_differentiable(device: Device, op: OpDef, scope: Scope) -> bool:
     """Whether the tape records `op`, and some sample says that the derivative exists."""
     if (op.gradient is None and op.decompose is None) or op.schema.mutates or op.tests.samples is None:
         return False
-    return dtypes.float32 in op.tests.dtypes and bool(differentiable_calls(device, op, dtypes.float32, scope))
+    if dtypes.float32 not in op.tests.dtypes:
+        return False
+    return any(_is_differentiable_call(c) for c in runnable_calls(device, op, dtypes.float32, scope))
 
 
 def differentiable_calls(device: Device, op: OpDef, dtype: DType, scope: Scope) -> list[OpCall]:
     """The calls with float inputs that have elements, a float result, and no special values."""
-    out = []
-    for call in runnable_calls(device, op, dtype, scope):
-        if call.sample.special or not call.sample.differentiable or not _differentiated(call):
-            continue
-        first = call.outputs()[0]
-        if first.dtype.is_floating_point and first.size:
-            out.append(call)
-    return out
+    return [c for c in runnable_calls(device, op, dtype, scope) if _is_differentiable_call(c)]
+
+
+def _is_differentiable_call(call: OpCall) -> bool:
+    if call.sample.special or not call.sample.differentiable or not _differentiated(call):
+        return False
+    first = call.outputs()[0]
+    return first.dtype.is_floating_point and bool(first.size)
 
 
 def _is_float_array(value: Any) -> bool:
