@@ -135,11 +135,11 @@ def test_every_benchmark_explains_its_options(name, capsys):
         (["peak", "--devices", "numpy", "--json", "/no/such/folder/x.json"], "No such file or directory"),
     ],
 )
-def test_bad_arguments_are_one_message(arguments, expected):
-    done = run_door(*arguments)
-    assert done.returncode == 2
-    assert expected in done.stderr
-    assert "Traceback" not in done.stderr
+def test_bad_arguments_are_one_message(arguments, expected, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        sys.exit(door.main(arguments))
+    assert stopped.value.code == 2
+    assert expected in capsys.readouterr().err
 
 
 def test_without_a_name_everything_is_run(monkeypatch, tmp_path):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.survey import Tree, homonyms
 
 ROOT = Path(__file__).parents[2]
@@ -18,13 +20,18 @@ SHARED = {
 """Names of several classes, with the reason."""
 
 
-def test_class_names_are_unique() -> None:
-    repeated = {name: files for name, files in homonyms(Tree(ROOT)).items() if name not in SHARED}
+@pytest.fixture(scope="module")
+def repeated_names() -> dict[str, list[str]]:
+    return homonyms(Tree(ROOT))
+
+
+def test_class_names_are_unique(repeated_names: dict[str, list[str]]) -> None:
+    repeated = {name: files for name, files in repeated_names.items() if name not in SHARED}
     assert repeated == {}, "give each class a name that says its room"
 
 
-def test_exceptions_are_needed() -> None:
-    assert SHARED.keys() <= homonyms(Tree(ROOT)).keys(), "a name is unique again: remove it from the list"
+def test_exceptions_are_needed(repeated_names: dict[str, list[str]]) -> None:
+    assert SHARED.keys() <= repeated_names.keys(), "a name is unique again: remove it from the list"
 
 
 def test_repeated_names_are_found(tmp_path: Path) -> None:

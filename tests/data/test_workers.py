@@ -13,9 +13,12 @@ import worker_cases as cases
 
 import polyhal as ph
 from polyhal.data import DataLoader, TensorDataset, get_worker_info, workers
+from polyhal.hal.discovery.registry import registry
 
 
-def test_batches_come_in_order_from_other_processes(device: ph.Device) -> None:
+@pytest.mark.parametrize("name", ["numpy", *(["opencl"] if registry().probe("opencl") else [])])
+def test_batches_come_in_order_from_other_processes(name: str) -> None:
+    device = ph.Device(name)
     loader = DataLoader(cases.Squares(), 3, num_workers=2, device=device)
     batches = list(loader)
     assert [b["y"].tolist() for b in batches] == [[0, 1, 4], [9, 16, 25], [36, 49, 64], [81]]

@@ -20,7 +20,7 @@ from polyhal.hal.kernels import tuning
 from polyhal.hal.kernels.tuning import Family, TunedChoice, Tuning, magnitude, size_class
 from polyhal.hal.layout import Ref, Spec
 from polyhal.hal.protocol import Declined, Launch, SimpleLaunch
-from polyhal.hal.testing.tools.tuning import RejectedCandidate, Trial, TuningResult, search
+from polyhal.hal.testing.tools.tuning import CandidateTrial, RejectedCandidate, TuningResult, search
 from polyhal.hal.testing.tools.workloads import Workload, significant_speedup, workloads
 
 INFO = DeviceInfo("made-up", "Card", DeviceType.GPU, 1 << 30, "1.0", "fake/card")
@@ -148,7 +148,7 @@ def test_the_search_keeps_what_is_right_and_faster() -> None:
     assert [e.values for e in refused] == [{"kind": 2}, {"kind": 3}]
     assert "expected" in refused[0].problem
     assert "breaks the driver" in refused[1].problem
-    assert len([e for e in events if isinstance(e, Trial)]) == 4
+    assert len([e for e in events if isinstance(e, CandidateTrial)]) == 4
     (result,) = [e for e in events if isinstance(e, TuningResult)]
     assert result.found.key == ("adding", "small")
     assert result.found.values == {"kind": 1}
@@ -169,7 +169,9 @@ def test_the_search_never_keeps_what_is_no_faster() -> None:
 def test_the_search_passes_over_what_it_is_told_to_and_ends_with_its_budget() -> None:
     device = Device.opened("made up", Tuned())
     fatal = (("adding", "small"), (("kind", 3),))
-    assert {"kind": 3} not in [e.values for e in search(device, 60.0, skip=[fatal], work=WORK) if isinstance(e, Trial)]
+    assert {"kind": 3} not in [
+        e.values for e in search(device, 60.0, skip=[fatal], work=WORK) if isinstance(e, CandidateTrial)
+    ]
     assert list(search(device, 60.0, done=[("adding", "small")], work=WORK)) == []
     assert list(search(device, 0.0, work=WORK)) == []
 

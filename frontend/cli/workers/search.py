@@ -13,7 +13,7 @@ from typing import Any
 from polyhal.cli.workers.pool import send
 from polyhal.hal.device import Device
 from polyhal.hal.discovery.plugins import describe
-from polyhal.hal.testing.tools.tuning import RejectedCandidate, Trial, search
+from polyhal.hal.testing.tools.tuning import CandidateTrial, RejectedCandidate, search
 
 
 def main(request: dict[str, Any]) -> int:
@@ -22,7 +22,7 @@ def main(request: dict[str, Any]) -> int:
     skip = {((family, shape), tuple(sorted(values.items()))) for (family, shape), values in request["skip"]}
     try:
         for event in search(Device(request["device"]), request["budget"], request["only"], done, skip):
-            if isinstance(event, Trial):
+            if isinstance(event, CandidateTrial):
                 send(event="trial", key=event.key, values=event.values)
             elif isinstance(event, RejectedCandidate):
                 send(event="refused", key=event.key, values=event.values, problem=event.problem)

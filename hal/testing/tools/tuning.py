@@ -31,7 +31,7 @@ _MIN_SPEEDUP = 1.03
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class CandidateTrial:
     """A candidate that is about to be tried: the suspect if the process ends."""
 
     key: Key
@@ -61,7 +61,7 @@ class TuningResult:
     """Candidates left out for lack of time."""
 
 
-TuningEvent = Trial | RejectedCandidate | TuningResult
+TuningEvent = CandidateTrial | RejectedCandidate | TuningResult
 
 
 def search(
@@ -152,7 +152,7 @@ class _ShapeClassSearch:
             for values in candidates:
                 if time.monotonic() > end:
                     break
-                yield Trial(self._key, values)
+                yield CandidateTrial(self._key, values)
                 tried += 1
                 try:
                     self._adopt(values)
