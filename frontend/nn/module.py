@@ -11,13 +11,13 @@ from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType
 from polyhal.nn.construction import Construction, constructed
 from polyhal.nn.hooks import ForwardHook, HookHandle, Hooks
+from polyhal.nn.module_state import ModuleState
 from polyhal.nn.parameter import ModuleBuffer, Parameter, discard, is_uninitialized, relocate
-from polyhal.nn.stateful import Stateful
 from polyhal.nn.targets import device_and_dtype
 from polyhal.tensor import Tensor
 
 
-class Module(Stateful):
+class Module(ModuleState):
     """Base of all layers. Subclasses define `forward`; calling the module runs it.
 
     Parameters and modules assigned as attributes register themselves; `register_buffer` adds tensors that belong to the

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from polyhal.nn.module import Module
 
 
-class Stateful:
+class ModuleState:
     """Base of `Module`."""
 
     _hooks: Hooks
