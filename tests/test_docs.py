@@ -24,6 +24,10 @@ _KIT = {
     "docs/memory.md": "assert more.batch_size >= found.batch_size > 64",
     "docs/tour.md": "",
     "docs/user-kernels.md": "",
+    "docs/data-loading.md": "",
+    "docs/distributions.md": "",
+    "docs/saving.md": "",
+    "docs/transforms-of-functions.md": "",
     "docs/adding-a-fusion.md": """
 import polyhal
 from polyhal.hal.testing import Scope, cases

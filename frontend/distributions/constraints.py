@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from polyhal import functions as ops
+from polyhal.hal import dtypes
 from polyhal.linalg import cholesky_ex
 from polyhal.tensor import Tensor
 
@@ -141,6 +143,43 @@ class LowerCholesky(LowerTriangular):
         return ops.logical_and(super().check(value), positive_diagonal)
 
 
+class CorrCholesky(LowerCholesky):
+    """Lower Cholesky factors of correlation matrices, whose rows have length 1."""
+
+    def check(self, value: Tensor) -> Tensor:
+        tolerance = value.shape[-1] * 10 * float(dtypes.finfo(value.dtype).eps)
+        lengths = ops.sqrt(ops.sum(ops.square(value), axis=-1))
+        return ops.logical_and(super().check(value), ops.all(ops.abs(lengths - 1) <= tolerance, axis=-1))
+
+
+class Cat(Constraint):
+    """Pieces of `lengths` (1 each by default) along axis `dim`, each in a region of `cseq`."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
+        self.cseq, self.dim = list(cseq), dim
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        self.is_discrete = any(c.is_discrete for c in self.cseq)
+        self.event_dim = max(c.event_dim for c in self.cseq)
+
+    def check(self, value: Tensor) -> Tensor:
+        pieces = ops.split(value, tuple(self.lengths), self.dim)
+        return ops.concat([c.check(v) for c, v in zip(self.cseq, pieces, strict=True)], self.dim)
+
+
+class Stack(Constraint):
+    """Slices along axis `dim`, each in a region of `cseq`."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        self.cseq, self.dim = list(cseq), dim
+        self.is_discrete = any(c.is_discrete for c in self.cseq)
+        dim_in_event = max(c.event_dim for c in self.cseq)
+        self.event_dim = dim_in_event + (dim_in_event + dim < 0)
+
+    def check(self, value: Tensor) -> Tensor:
+        slices = ops.unbind(value, self.dim)
+        return ops.stack([c.check(v) for c, v in zip(self.cseq, slices, strict=True)], self.dim)
+
+
 class PositiveDefinite(Constraint):
     """Symmetric positive definite matrices."""
 
@@ -165,10 +204,13 @@ positive_integer = IntegerBounded(1, None)
 simplex = Simplex()
 lower_triangular = LowerTriangular()
 lower_cholesky = LowerCholesky()
+corr_cholesky = CorrCholesky()
 positive_definite = PositiveDefinite()
 independent = IndependentConstraint
 multinomial = MultinomialCounts
 integer_interval = IntegerBounded
+cat = Cat
+stack = Stack
 
 
 def greater_than(lower_bound: Any) -> Bounded:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from polyhal import functions as ops
 from polyhal.distributions import constraints
 from polyhal.distributions.distribution import Distribution
-from polyhal.distributions.gamma_sampling import log_gamma_sample
+from polyhal.distributions.gamma_gradient import log_gamma_rsample
 from polyhal.distributions.parameters import (
     as_parameters,
     broadcast_parameters,
@@ -21,10 +21,11 @@ from polyhal.tensor import Tensor
 
 
 class Dirichlet(Distribution):
-    """The Dirichlet distribution of probabilities along the last axis; samples have no gradients."""
+    """The Dirichlet distribution of probabilities along the last axis."""
 
     arg_constraints: ClassVar = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex
+    has_rsample = True
 
     def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
         (self.concentration,) = as_parameters(concentration)
@@ -51,9 +52,9 @@ class Dirichlet(Distribution):
         total = ops.sum(self.concentration, axis=-1, keepdims=True)
         return self.concentration * (total - self.concentration) / (ops.square(total) * (total + 1))
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        return ops.softmax(log_gamma_sample(shape, self.concentration.detach(), generator), axis=-1)
+        return ops.softmax(log_gamma_rsample(shape, self.concentration, generator), axis=-1)
 
     def log_prob(self, value: Any) -> Tensor:
         a = self.concentration
@@ -68,10 +69,11 @@ class Dirichlet(Distribution):
 
 
 class Beta(Distribution):
-    """The beta distribution on the unit interval; samples have no gradients."""
+    """The beta distribution on the unit interval."""
 
     arg_constraints: ClassVar = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval
+    has_rsample = True
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = broadcast_parameters(concentration1, concentration0)
@@ -93,10 +95,9 @@ class Beta(Distribution):
         total = self.concentration1 + self.concentration0
         return self.concentration1 * self.concentration0 / (ops.square(total) * (total + 1))
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        parameters = (self.concentration1.detach(), self.concentration0.detach())
-        first, second = (log_gamma_sample(shape, a, generator) for a in parameters)
+        first, second = (log_gamma_rsample(shape, a, generator) for a in (self.concentration1, self.concentration0))
         return ops.sigmoid(first - second)
 
     def log_prob(self, value: Any) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from polyhal import functions as ops
 from polyhal.distributions import constraints
 from polyhal.distributions.distribution import Distribution
-from polyhal.distributions.gamma_sampling import gamma_sample, log_gamma_sample
+from polyhal.distributions.gamma_gradient import log_gamma_rsample
 from polyhal.distributions.parameters import (
     as_parameters,
     broadcast_parameters,
@@ -24,10 +24,11 @@ from polyhal.tensor import Tensor
 
 
 class Gamma(Distribution):
-    """The gamma distribution of shape `concentration` and inverse scale `rate`; samples have no gradients."""
+    """The gamma distribution of shape `concentration` and inverse scale `rate`."""
 
     arg_constraints: ClassVar = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative
+    has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_parameters(concentration, rate)
@@ -45,9 +46,10 @@ class Gamma(Distribution):
     def variance(self) -> Tensor:
         return self.concentration / ops.square(self.rate)
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        drawn = gamma_sample(shape, self.concentration.detach(), generator) / self.rate.detach()
+    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+        drawn = (
+            ops.exp(log_gamma_rsample(self._extended_shape(sample_shape), self.concentration, generator)) / self.rate
+        )
         return ops.clip(drawn, float(dtypes.finfo(drawn.dtype).smallest_normal), None)
 
     def log_prob(self, value: Any) -> Tensor:
@@ -86,6 +88,7 @@ class InverseGamma(Distribution):
 
     arg_constraints: ClassVar = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.positive
+    has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_parameters(concentration, rate)
@@ -105,9 +108,10 @@ class InverseGamma(Distribution):
         a = ops.clip(self.concentration, 2, None)
         return ops.square(self.rate) / (ops.square(a - 1) * (a - 2))
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
-        log_drawn = log_gamma_sample(self._extended_shape(sample_shape), self.concentration.detach(), generator)
-        return self.rate.detach() * ops.exp(-log_drawn)
+    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+        return self.rate * ops.exp(
+            -log_gamma_rsample(self._extended_shape(sample_shape), self.concentration, generator)
+        )
 
     def log_prob(self, value: Any) -> Tensor:
         value, a = self._value(value), self.concentration
@@ -129,6 +133,7 @@ class FisherSnedecor(Distribution):
 
     arg_constraints: ClassVar = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
+    has_rsample = True
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
         self.df1, self.df2 = broadcast_parameters(df1, df2)
@@ -149,10 +154,10 @@ class FisherSnedecor(Distribution):
         n = ops.where(self.df2 <= 4, math.nan, self.df2)
         return 2 * ops.square(n) * (self.df1 + n - 2) / (self.df1 * ops.square(n - 2) * (n - 4))
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
-        shape, df1, df2 = self._extended_shape(sample_shape), self.df1.detach(), self.df2.detach()
-        above, below = (log_gamma_sample(shape, df / 2, generator) for df in (df1, df2))
-        return ops.exp(above - below + ops.log(df2 / df1))
+    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        above, below = (log_gamma_rsample(shape, df / 2, generator) for df in (self.df1, self.df2))
+        return ops.exp(above - below + ops.log(self.df2 / self.df1))
 
     def log_prob(self, value: Any) -> Tensor:
         value = self._value(value)

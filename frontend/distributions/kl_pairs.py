@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from polyhal import functions as ops
 from polyhal.distributions.bernoulli import Bernoulli
 from polyhal.distributions.binomial import Binomial
 from polyhal.distributions.categorical import Categorical
 from polyhal.distributions.cauchy import Cauchy, HalfCauchy
+from polyhal.distributions.continuous_bernoulli import ContinuousBernoulli
 from polyhal.distributions.dirichlet import Beta, Dirichlet
 from polyhal.distributions.exponential import Exponential
 from polyhal.distributions.gamma import Gamma, InverseGamma
@@ -18,6 +20,7 @@ from polyhal.distributions.half_normal import HalfNormal
 from polyhal.distributions.independent import Independent
 from polyhal.distributions.kl import kl_divergence, register_kl
 from polyhal.distributions.laplace import Laplace
+from polyhal.distributions.low_rank_multivariate_normal import LowRankMultivariateNormal
 from polyhal.distributions.multivariate_normal import MultivariateNormal, half_log_det, mahalanobis
 from polyhal.distributions.normal import Normal
 from polyhal.distributions.one_hot_categorical import OneHotCategorical
@@ -27,6 +30,7 @@ from polyhal.distributions.poisson import Poisson
 from polyhal.distributions.transformed import LogNormal, TransformedDistribution
 from polyhal.distributions.trials import TrialDistribution
 from polyhal.distributions.uniform import Uniform
+from polyhal.distributions.wishart import Wishart, mvdigamma
 from polyhal.functions import digamma, lgamma, softplus, xlogy
 from polyhal.linalg import solve_triangular
 from polyhal.tensor import Tensor
@@ -205,3 +209,25 @@ def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tens
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
         raise NotImplementedError("[kl_divergence] transforms differ; expected the same transforms of both")
     return kl_divergence(p.base_dist, q.base_dist)
+
+
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
+def _of_low_rank(p: Any, q: Any) -> Tensor:
+    return _multivariate_normal(p, q)
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
+    constants = p.log_normalizer() + ops.log1p(-p.probs) - q.log_normalizer() - ops.log1p(-q.probs)
+    return p.mean * (p.logits - q.logits) + constants
+
+
+@register_kl(Wishart, Wishart)
+def _wishart(p: Wishart, q: Wishart) -> Tensor:
+    n = p.event_shape[0]
+    determinants = q.df * (half_log_det(q.scale_tril) - half_log_det(p.scale_tril))
+    trace = ops.sum(q.precision_matrix * p.covariance_matrix, axis=(-2, -1))
+    gammas = ops.mvlgamma(0.5 * q.df, n) - ops.mvlgamma(0.5 * p.df, n)
+    return determinants + 0.5 * p.df * (trace - n) + gammas + 0.5 * (p.df - q.df) * mvdigamma(0.5 * p.df, n)

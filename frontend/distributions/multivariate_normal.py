@@ -66,7 +66,7 @@ class MultivariateNormal(Distribution):
         self.loc = expanded(loc, (*batch, n))
         self.__dict__[name] = matrix = expanded(matrix, (*batch, n, n))
         super().__init__(batch, (n,), validate_args)
-        self.__dict__["scale_tril"] = _FACTORS[name](matrix)
+        self.__dict__["scale_tril"] = scale_tril_of(name, matrix)
 
     @DerivedParameter
     def scale_tril(self) -> Tensor:
@@ -128,6 +128,11 @@ def _factor_of_inverse(precision: Tensor) -> Tensor:
     identity = expanded(eye(upper.shape[-1], dtype=upper.dtype, device=upper.device), upper.shape)
     result: Tensor = solve_triangular(upper, identity, upper=False)
     return result
+
+
+def scale_tril_of(name: str, matrix: Tensor) -> Tensor:
+    """Lower Cholesky factor of the covariance matrix, from this, its inverse or the factor itself, by its name."""
+    return _FACTORS[name](matrix)
 
 
 _FACTORS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -6,10 +6,9 @@ import math
 from typing import Any, ClassVar
 
 from polyhal import functions as ops
-from polyhal.autograd import no_grad
 from polyhal.distributions import constraints, noise
 from polyhal.distributions.distribution import Distribution
-from polyhal.distributions.gamma_sampling import log_gamma_sample
+from polyhal.distributions.gamma_gradient import log_gamma_rsample
 from polyhal.distributions.parameters import (
     broadcast_parameters,
 )
@@ -27,6 +26,7 @@ class StudentT(Distribution):
         "scale": constraints.positive,
     }
     support = constraints.real
+    has_rsample = True
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
         self.df, self.loc, self.scale = broadcast_parameters(df, loc, scale)
@@ -45,12 +45,11 @@ class StudentT(Distribution):
         df = ops.clip(self.df, 2, None)
         return ops.where(self.df <= 1, math.nan, ops.square(self.scale) * df / (df - 2))
 
-    def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
-        with no_grad():
-            shape, half = self._extended_shape(sample_shape), self.df / 2
-            log_ratio = log_gamma_sample(shape, half, generator) - ops.log(half)
-            normal = noise.standard_normal(shape, self.loc, generator)
-            return self.loc + self.scale * normal * ops.exp(-0.5 * log_ratio)
+    def rsample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
+        shape, half = self._extended_shape(sample_shape), self.df / 2
+        log_ratio = log_gamma_rsample(shape, half, generator) - ops.log(half)
+        normal = noise.standard_normal(shape, self.loc, generator)
+        return self.loc + self.scale * normal * ops.exp(-0.5 * log_ratio)
 
     def log_prob(self, value: Any) -> Tensor:
         z, df = (self._value(value) - self.loc) / self.scale, self.df

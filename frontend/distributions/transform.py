@@ -95,9 +95,13 @@ class ComposeTransform(Transform):
         self.sign = sign
         self.domain = self.parts[0].domain if self.parts else constraints.real
         self.codomain = self.parts[-1].codomain if self.parts else constraints.real
-        self._event_dim = max([0, *(d.event_dim for p in self.parts for d in (p.domain, p.codomain))])
-        self.domain = _with_event(self.domain, self._event_dim)
-        self.codomain = _with_event(self.codomain, self._event_dim)
+        first, last = self.domain.event_dim, self.codomain.event_dim
+        for part in reversed(self.parts):
+            last = max(last + part.domain.event_dim - part.codomain.event_dim, part.domain.event_dim)
+        for part in self.parts:
+            first = max(first + part.codomain.event_dim - part.domain.event_dim, part.codomain.event_dim)
+        self.domain = _with_event(self.domain, last)
+        self.codomain = _with_event(self.codomain, first)
 
     def __call__(self, x: Tensor) -> Tensor:
         for part in self.parts:
@@ -113,9 +117,11 @@ class ComposeTransform(Transform):
         if not self.parts:
             return x * 0
         total: Tensor | None = None
+        event_dim = self.domain.event_dim
         for part in self.parts:
             y = part(x)
-            term = sum_rightmost(part.log_abs_det_jacobian(x, y), self._event_dim - part.domain.event_dim)
+            term = sum_rightmost(part.log_abs_det_jacobian(x, y), event_dim - part.domain.event_dim)
+            event_dim += part.codomain.event_dim - part.domain.event_dim
             total, x = term if total is None else total + term, y
         assert total is not None
         return total

@@ -8,6 +8,17 @@ from typing import Any
 from polyhal import functions as ops
 from polyhal.creation import zeros_like
 from polyhal.distributions import constraints
+from polyhal.distributions.joined_transforms import (
+    CatTransform,
+    CumulativeDistributionTransform,
+    ReshapeTransform,
+    StackTransform,
+)
+from polyhal.distributions.matrix_transforms import (
+    CorrCholeskyTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+)
 from polyhal.distributions.parameters import as_parameters, clamp_probs, sum_rightmost
 from polyhal.distributions.transform import ComposeTransform, IndependentTransform, InverseTransform, Transform
 from polyhal.functions import softplus
@@ -184,14 +195,21 @@ identity_transform = ComposeTransform([])
 __all__ = [
     "AbsTransform",
     "AffineTransform",
+    "CatTransform",
     "ComposeTransform",
+    "CorrCholeskyTransform",
+    "CumulativeDistributionTransform",
     "ExpTransform",
     "IndependentTransform",
     "InverseTransform",
+    "LowerCholeskyTransform",
+    "PositiveDefiniteTransform",
     "PowerTransform",
+    "ReshapeTransform",
     "SigmoidTransform",
     "SoftmaxTransform",
     "SoftplusTransform",
+    "StackTransform",
     "StickBreakingTransform",
     "TanhTransform",
     "Transform",

@@ -30,6 +30,22 @@ TRANSFORMS: list[tuple[str, Any, np.ndarray]] = [
         ),
         VALUES,
     ),
+    ("corr-cholesky", lambda lib: lib.transforms.CorrCholeskyTransform(), VALUES),
+    ("reshape", lambda lib: lib.transforms.ReshapeTransform((3,), (1, 3)), VALUES),
+    (
+        "cat",
+        lambda lib: lib.transforms.CatTransform(
+            [lib.transforms.ExpTransform(), lib.transforms.AffineTransform(1.0, 2.0)], -1, [1, 2]
+        ),
+        VALUES,
+    ),
+    (
+        "stack",
+        lambda lib: lib.transforms.StackTransform(
+            [lib.transforms.ExpTransform(), lib.transforms.TanhTransform(), lib.transforms.SigmoidTransform()], -1
+        ),
+        VALUES,
+    ),
 ]
 
 
@@ -45,7 +61,11 @@ def test_transforms(make: Any, values: np.ndarray) -> None:
     assert mine.forward_shape((2, 3)) == tuple(theirs.forward_shape((2, 3)))
 
 
-@pytest.mark.parametrize(("make", "values"), [t[1:] for t in TRANSFORMS], ids=[t[0] for t in TRANSFORMS])
+BASES = [t for t in TRANSFORMS if t[0] not in ("reshape", "cat", "stack")]
+"""A distribution of transformed vectors needs a transform whose event axes are known."""
+
+
+@pytest.mark.parametrize(("make", "values"), [t[1:] for t in BASES], ids=[t[0] for t in BASES])
 def test_transformed_distributions(make: Any, values: np.ndarray) -> None:
     zeros = np.zeros(3)
     base = (lambda lib, z: lib.Normal(z, z + 1)) if values.min() < 0 else (lambda lib, z: lib.Exponential(z + 1))
@@ -78,3 +98,54 @@ def test_cdf_of_decreasing_transform() -> None:
         found, expected = ph.tensor(value, device="numpy"), torch.from_numpy(value)
         np.testing.assert_allclose(mine.cdf(found).numpy(), theirs.cdf(expected).numpy(), rtol=1e-10)
         np.testing.assert_allclose(mine.icdf(found).numpy(), theirs.icdf(expected).numpy(), rtol=1e-10)
+
+
+MATRIX = np.array([[0.3, 5.0], [-0.7, 0.2]])
+
+
+@pytest.mark.parametrize("name", ["LowerCholeskyTransform", "PositiveDefiniteTransform"])
+def test_transforms_of_matrices(name: str) -> None:
+    mine, theirs = getattr(D.transforms, name)(), getattr(T.transforms, name)()
+    found, expected = mine(ph.tensor(MATRIX, device="numpy")), theirs(torch.from_numpy(MATRIX))
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(mine.inv(found).numpy(), theirs.inv(expected).numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_the_distribution_function_is_a_transform() -> None:
+    mine = D.CumulativeDistributionTransform(D.Normal(ph.tensor(0.5, dtype="float64", device="numpy"), 2.0))
+    theirs = T.CumulativeDistributionTransform(T.Normal(torch.tensor(0.5, dtype=torch.float64), 2.0))
+    x, x_torch = ph.tensor(VALUES, device="numpy"), torch.from_numpy(VALUES)
+    np.testing.assert_allclose(mine(x).numpy(), theirs(x_torch).numpy(), rtol=1e-10)
+    np.testing.assert_allclose(mine.inv(mine(x)).numpy(), VALUES, rtol=1e-8)
+    jacobian = mine.log_abs_det_jacobian(x, mine(x)).numpy()
+    np.testing.assert_allclose(jacobian, theirs.log_abs_det_jacobian(x_torch, theirs(x_torch)).numpy(), rtol=1e-10)
+
+
+CONSTRAINTS: list[Any] = [
+    lambda c: c.real,
+    lambda c: c.positive,
+    lambda c: c.greater_than(2.0),
+    lambda c: c.less_than(2.0),
+    lambda c: c.unit_interval,
+    lambda c: c.interval(-1.0, 3.0),
+    lambda c: c.simplex,
+    lambda c: c.corr_cholesky,
+    lambda c: c.real_vector,
+    lambda c: c.cat([c.positive, c.real], -1, [1, 2]),
+    lambda c: c.stack([c.positive, c.real, c.unit_interval], -1),
+]
+
+
+@pytest.mark.parametrize("registry", ["biject_to", "transform_to"])
+@pytest.mark.parametrize("number", range(len(CONSTRAINTS)))
+def test_transforms_onto_constraints(registry: str, number: int) -> None:
+    constraint = CONSTRAINTS[number](D.constraints)
+    found = getattr(D, registry)(constraint)(ph.tensor(VALUES, device="numpy"))
+    expected = getattr(T, registry)(CONSTRAINTS[number](T.constraints))(torch.from_numpy(VALUES))
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
+    assert ph.all(constraint.check(found)).item()
+
+
+def test_a_constraint_without_a_transform_is_named() -> None:
+    with pytest.raises(NotImplementedError, match="no transform"):
+        D.biject_to(D.constraints.boolean)
