@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.op_workloads import normal_numbers
+
 Shape = tuple[int, ...]
 Forward = Callable[..., Any]
 """Computes the result from a library, a layer with parameters or None, and the inputs."""
@@ -44,7 +46,7 @@ class LayerWorkload:
         return [
             rng.integers(0, self.indices[i], shape)
             if i in self.indices
-            else rng.standard_normal(shape, dtype=np.float32)
+            else normal_numbers(rng, shape)
             for i, shape in enumerate(self.shapes)
         ]
 
@@ -220,14 +222,14 @@ _GPU = (
     _recurrent("LSTM", 256, 256, 2, 32, 64),
     _recurrent("LSTM", 1024, 1024, 2, 128, 128),
     _recurrent("GRU", 256, 256, 2, 32, 64),
-    _conv1d(128, 64, 128, 5, 8192),
-    _transposed(128, 128, 64, 4, 64),
-    _depthwise(128, 256, 56),
-    _depthwise(128, 256, 56, stride=2),
-    _interpolate("nearest", 128, 64, 128),
-    _interpolate("bilinear", 128, 64, 128),
-    _interpolate("bicubic", 128, 64, 128),
-    _scatter_add(1_000_000, 64, 65_536),
+    _conv1d(64, 64, 128, 5, 4096),
+    _transposed(64, 128, 64, 4, 64),
+    _depthwise(64, 256, 56),
+    _depthwise(64, 256, 56, stride=2),
+    _interpolate("nearest", 32, 64, 128),
+    _interpolate("bilinear", 32, 64, 128),
+    _interpolate("bicubic", 32, 64, 128),
+    _scatter_add(1_000_000, 32, 65_536),
     _index_add(1_000_000, 128, 65_536),
     *_einsums(16, 1024, 16, 64, 4096),
     _embedding_bag(100_000, 128, 16_384, 32, False),

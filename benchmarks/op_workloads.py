@@ -30,7 +30,7 @@ _INTENSE = 8
 """Operations per byte above which a product counts as compute-bound; every device has a higher ratio."""
 
 
-def _normal(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+def normal_numbers(rng: np.random.Generator, shape: Shape) -> np.ndarray:
     """Normal random numbers. They repeat after some millions, because drawing them would take longer than the ops."""
     size = math.prod(shape)
     return np.resize(rng.standard_normal(min(size, _DISTINCT), dtype=np.float32), shape)
@@ -77,7 +77,7 @@ class OpWorkload:
             elif i in self.indices:
                 arrays.append(rng.integers(0, self.indices[i], shape))
             else:
-                arrays.append(_normal(rng, shape[::-1] if i in self.transposed else shape))
+                arrays.append(normal_numbers(rng, shape[::-1] if i in self.transposed else shape))
         return arrays
 
     def _specs(self) -> tuple[Spec | None, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 import polyhal
 from benchmarks.layer_workloads import LayerWorkload
+from benchmarks.op_workloads import normal_numbers
 from polyhal import Device
 
 Call = Callable[[], Any]
@@ -109,4 +110,4 @@ def _sources(workload: LayerWorkload, layer: Any, inputs: list[Any]) -> list[Any
 
 
 def _out_grad(shape: tuple[int, ...]) -> np.ndarray:
-    return np.random.default_rng(2).standard_normal(shape, dtype=np.float32)
+    return normal_numbers(np.random.default_rng(2), shape)
