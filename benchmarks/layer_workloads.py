@@ -44,9 +44,7 @@ class LayerWorkload:
         """The inputs, the same for every framework."""
         rng = np.random.default_rng(0)
         return [
-            rng.integers(0, self.indices[i], shape)
-            if i in self.indices
-            else normal_numbers(rng, shape)
+            rng.integers(0, self.indices[i], shape) if i in self.indices else normal_numbers(rng, shape)
             for i, shape in enumerate(self.shapes)
         ]
 

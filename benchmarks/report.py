@@ -116,6 +116,38 @@ def _kernels(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _layers(result: dict[str, Any]) -> list[str]:
+    """Times, what the limits of the device allow, and the speed relative to the fastest way to run PyTorch."""
+    limits = result["limits"]
+    names = list(dict.fromkeys(n for row in result["rows"] for n in row["seconds"]))
+    peers = [n for n in names if not any(n.startswith(f"{device} ") for device in limits)]
+    ours = [n for n in names if n not in peers]
+    head = ["workload", "bytes", "operations", "limit", *(c for n in ours for c in (f"`{n}`", "speedup")), *peers]
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    bytes_per_s, flops_per_s = (max(v[kind] for v in limits.values()) for kind in ("bytes_per_s", "flops_per_s"))
+    for row in result["rows"]:
+        seconds = row["seconds"]
+        best = min((seconds[n][0] for n in peers if n in seconds), default=None)
+        limit = max(row["nbytes"] / bytes_per_s, row["flops"] / flops_per_s if flops_per_s else 0.0)
+        cells = [row["name"], f"{row['nbytes'] / 1e6:,.0f} MB", f"{row['flops'] / 1e9:,.2f} G", _milliseconds(limit)]
+        for n in ours:
+            cells += (
+                [_duration(seconds[n]), f"{best / seconds[n][0]:.2f}" if best else ""] if n in seconds else ["-", ""]
+            )
+        cells += [_duration(seconds[n]) if n in seconds else "-" for n in peers]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:,.2f} ms"
+
+
+def _duration(timing: Sequence[float]) -> str:
+    median, low, high = timing
+    return f"{_milliseconds(median)} {_spread(low, median, high)}"
+
+
 def _step(row: Mapping[str, Any], who: str) -> str:
     if who not in row["who"]:
         return ""
@@ -220,6 +252,7 @@ def _peak(result: dict[str, Any]) -> list[str]:
 
 _SECTIONS: dict[str, tuple[str, Section]] = {
     "kernels": ("single ops", _kernels),
+    "layers": ("layers and functions", _layers),
     "training_step": ("whole training steps", _training_step),
     "train_command": ("`polyhal train`", _train_command),
     "decode": ("generating text with a GPT-2 of 124 million parameters", _decode),

@@ -128,6 +128,7 @@ scatter_along_axis: OpFunction = declare(
     lowering=Decompose(_scatter_decomposed),
     settings=("deterministic",),
     public=False,
+    index_range=lambda specs, params: IndexRange(1, -params["length"], params["length"]),
     gradient=lambda g, index, *, axis, length: (take_along_axis(g, index, axis), None),
     samples=lambda rng: [
         Sample((rng.uniform(-1, 1, s), rng.integers(0, n, s)), {"axis": a, "length": n})

@@ -12,6 +12,7 @@ from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
+from polyhal.hal.ops.indexing.along_axis import scatter_along_axis
 from polyhal.hal.ops.indexing.brackets import basic_index
 from polyhal.hal.ops.indexing.reduce_rows import reduce_rows
 from polyhal.hal.ops.indexing.row_updates import wrap_index
@@ -62,6 +63,9 @@ def _scattered(name: str, x: Any, axis: int, index: Any, src: Any, reduce: str, 
         return reshape(copy(x), shape)
     _check(name, x, axis, index, src)
     src = basic_index(src, tuple(slice(0, n) for n in index.shape))
+    if reduce == "sum" and include_self and x.ndim > 1 and x.dtype.kind == "float" and _spans(x, index, axis):
+        src = src if src.dtype is x.dtype else src.cast(dtype=x.dtype)
+        return reshape(x + scatter_along_axis(src, index, axis, x.shape[axis]), shape)
     rows, values = (reshape(v, (-1, 1)) for v in (x, src))
     return reshape(reduce_rows(name, rows, _positions(index, x.shape, axis), values, reduce, include_self), shape)
 
@@ -74,6 +78,11 @@ def _check(name: str, x: Any, axis: int, index: Any, src: Any) -> None:
     if not fits:
         problem = f"the index {index.shape} does not fit x {x.shape} and src {src.shape}"
         raise ShapeError(message(name, problem, expected=f"at most src's lengths, and x's outside axis {axis}"))
+
+
+def _spans(x: Any, index: Any, axis: int) -> bool:
+    """Whether the index covers all of `x` beside `axis`."""
+    return all(n == m for k, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if k != axis)
 
 
 def _positions(index: Any, shape: tuple[int, ...], axis: int) -> Any:

@@ -72,3 +72,53 @@ __kernel void scatter_along_axis(__global const STORAGE(DTYPE) *src, const ulong
         STORE(DTYPE, LOAD(DTYPE, out, at * inner) + LOAD(DTYPE, src, (long)a * src_axis), out, at * inner);
     }
 }
+
+// The same on CPUs, where neighbors in memory belong to one work-item: it takes `units_each` units, each `inner_each` lines
+// side by side, and walks along the axis with all lines of a unit.
+__kernel NO_AUTOVEC void scatter_along_axis_cpu(__global const STORAGE(DTYPE) *src, const ulong src_offset,
+                                                __global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
+                                                __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong units,
+                                                const ulong units_each, const ulong inner_each, const ulong count,
+                                                const ulong inner, const long length, const long src_outer,
+                                                const long src_axis, const long src_inner, const long index_outer,
+                                                const long index_axis, const long index_inner) {
+    const ulong across = (inner + inner_each - 1) / inner_each, last = min((get_global_id(0) + 1) * units_each, units);
+    for (ulong unit = get_global_id(0) * units_each; unit < last; unit++) {
+        const ulong o = unit / across, first = (unit - o * across) * inner_each, end = min(first + inner_each, inner);
+        __global const STORAGE(DTYPE) *from = src + (long)src_offset + (long)o * src_outer;
+        __global const STORAGE(INDEX_DTYPE) *at = index + (long)index_offset + (long)o * index_outer;
+        __global STORAGE(DTYPE) *to = out + out_offset + o * length * inner;
+        for (ulong a = 0; a < count; a++, from += src_axis, at += index_axis)
+            for (ulong i = first; i < end; i++) {
+                long row = (long)at[(long)i * index_inner];
+                if (row < 0) row += length;
+                if (row < 0 || row >= length) continue;
+                STORE(DTYPE, LOAD(DTYPE, to, row * inner + i) + LOAD(DTYPE, from, (long)i * src_inner), to, row * inner + i);
+            }
+    }
+}
+
+// Taking on CPUs: a work-item takes `units_each` rows of `inner` neighbors in memory, without a division per element.
+__kernel NO_AUTOVEC void take_along_axis_cpu(__global const STORAGE(DTYPE) *x, const ulong x_offset,
+                                             __global const STORAGE(INDEX_DTYPE) *index, const ulong index_offset,
+                                             __global STORAGE(DTYPE) *out, const ulong out_offset, const ulong units,
+                                             const ulong units_each, const ulong count, const ulong inner,
+                                             const long length, const long x_outer, const long x_axis, const long x_inner,
+                                             const long index_outer, const long index_axis, const long index_inner) {
+    const ulong begin = get_global_id(0) * units_each, end = min(begin + units_each, units);
+    ulong o = begin / count, a = begin - o * count;
+    for (ulong unit = begin; unit < end; unit++) {
+        __global const STORAGE(DTYPE) *from = x + (long)x_offset + (long)o * x_outer;
+        __global const STORAGE(INDEX_DTYPE) *at = index + (long)index_offset + (long)o * index_outer + (long)a * index_axis;
+        __global STORAGE(DTYPE) *to = out + out_offset + unit * inner;
+        for (ulong i = 0; i < inner; i++) {
+            long row = (long)at[(long)i * index_inner];
+            if (row < 0) row += length;
+            to[i] = row >= 0 && row < length ? from[row * x_axis + (long)i * x_inner] : (STORAGE(DTYPE))0;
+        }
+        if (++a == count) {
+            a = 0;
+            o++;
+        }
+    }
+}

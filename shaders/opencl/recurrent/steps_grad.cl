@@ -70,6 +70,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_steps
 #endif
     const uint terms = (width + SLICES - 1) / SLICES;
     const uint begin = min(slice * terms, width), end = min(begin + terms, width);
+    // Rows past the last sequence are summed like others, which keeps conditions out of the loop over terms.
+    for (uint i = rows * GATE_COUNT * MAX_SIZE + get_local_id(0); i < ROWS * GATE_COUNT * MAX_SIZE; i += GROUP)
+        products[i / (GATE_COUNT * MAX_SIZE)][i % (GATE_COUNT * MAX_SIZE)] = 0;
     for (uint s = 0; s < steps; s++) {
         const uint t = geometry.reverse ? s : steps - 1 - s;
         for (uint i = get_local_id(0); i < rows * size; i += GROUP) {
@@ -120,8 +123,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void recurrent_steps
             for (uint n = begin; n < end; n++, weights += geometry.weight_row) {
                 const float w = *weights;
 #pragma unroll
-                for (uint r = 0; r < ROWS; r++)
-                    if (r < rows) acc[r] += products[r][n] * w;
+                for (uint r = 0; r < ROWS; r++) acc[r] += products[r][n] * w;
             }
 #if SLICES > 1
             if (slice > 0)

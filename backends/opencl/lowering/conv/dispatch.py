@@ -8,6 +8,7 @@ from polyhal.backends.opencl.lowering.conv import (
     cpu_planes,
     cpu_weight_grad,
     cpu_winograd,
+    depthwise,
     direct,
     implicit_gemm,
     wgmma,
@@ -20,6 +21,8 @@ def _forward(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if runtime.features.cpu:
         pays = cpu_winograd.pays(runtime, c.geometry, c.out)
         return cpu_winograd.forward(runtime, c) if pays else cpu_planes.forward(runtime, c)
+    if depthwise.takes(c):
+        return depthwise.forward(runtime, c)
     if c.geometry.filters <= direct.FEW_FILTERS:
         return direct.forward(runtime, c)
     return wgmma.fastest(runtime, c, wgmma.forward) or implicit_gemm.forward(runtime, c)
@@ -29,12 +32,16 @@ def _input_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if runtime.features.cpu:
         pays = cpu_winograd.pays(runtime, as_forward_conv(c.geometry), c.out)
         return cpu_winograd.input_grad(runtime, c) if pays else cpu_planes.input_grad(runtime, c)
+    if depthwise.takes(c):
+        return depthwise.input_grad(runtime, c)
     return wgmma.fastest(runtime, c, wgmma.input_grad) or implicit_gemm.input_grad(runtime, c)
 
 
 def _weight_grad(runtime: Runtime, c: Convolution) -> Launch | Declined:
     if runtime.features.cpu:
         return cpu_weight_grad.weight_grad(runtime, c)
+    if depthwise.takes(c, weight_grad=True):
+        return depthwise.weight_grad(runtime, c)
     return wgmma.fastest(runtime, c, wgmma.weight_grad) or implicit_gemm.weight_grad(runtime, c)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from polyhal.backends.common.launching.geometry import ceil_div
 from polyhal.backends.common.launching.launch import Strided, Tensor, after_zeros
 from polyhal.backends.common.problems.gather import outer_axis_inner
 from polyhal.backends.opencl.lowering.gather.problem import ATOMIC, atomic_definitions
@@ -16,6 +18,10 @@ from polyhal.hal.protocol import Declined, InputSpec, Launch
 Inputs = tuple[InputSpec | None, ...]
 
 _BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+_MAX_SEQUENTIAL = 1 << 14
+"""Elements that a work-item of a GPU adds in order, at most."""
+_SHARES_PER_UNIT = 4
+"""Shares of the lines per compute unit of a CPU."""
 _OUT = 2
 """Position of the result in the argument list, after the data and the index."""
 
@@ -32,6 +38,16 @@ def take_along_axis(
     # As bits, so that one program serves all dtypes of a size.
     definitions = {"DTYPE": _BITS[out.dtype.itemsize], "INDEX_DTYPE": index.dtype.name}
     sizes = {"size": out.size, "length": x.shape[axis]}
+    if runtime.features.cpu:
+        units = index.size // max(1, math.prod(index.shape[axis + 1 :]))
+        units_each = max(1, ceil_div(units, _SHARES_PER_UNIT * runtime.features.compute_units))
+        sizes = {
+            "items": ceil_div(units, units_each),
+            "units": units,
+            "units_each": units_each,
+            "length": x.shape[axis],
+        }
+        return _launch(runtime, "take_along_axis_cpu", "x", x, index, axis, sizes, definitions)
     return _launch(runtime, "take_along_axis", "x", x, index, axis, sizes, definitions)
 
 
@@ -52,29 +68,54 @@ def scatter_along_axis(
         definitions = {**atomic_definitions(index.dtype, out.dtype, runtime.features.float_atomics), "ATOMIC": True}
         kernel, sizes = f"{name}_atomic", {"size": index.size, "length": length}
     else:
+        lines = index.size // index.shape[axis] if index.size else 0
+        if not runtime.features.cpu and index.size > _MAX_SEQUENTIAL * lines:
+            return Declined(f"{lines} lines of {index.shape[axis]} elements, which would be added one after the other")
         definitions = {"DTYPE": out.dtype.name, "INDEX_DTYPE": index.dtype.name}
         kernel, sizes = name, {"lines": index.size // index.shape[axis], "length": length}
+        if runtime.features.cpu:
+            kernel, sizes = f"{name}_cpu", {**_shares(runtime, index, axis), "length": length}
     launch = _launch(runtime, kernel, "src", src, index, axis, sizes, definitions)
     return launch if isinstance(launch, Declined) else after_zeros(copy.fill(runtime, out), launch, _OUT)
+
+
+def _shares(runtime: Runtime, index: Spec, axis: int) -> dict[str, int]:
+    """How the lines along an axis are divided among the work-items of a CPU, each of which takes neighbors."""
+    outer, inner = math.prod(index.shape[:axis]), math.prod(index.shape[axis + 1 :])
+    inner_each = (
+        max(1, inner * outer // (2 * runtime.features.compute_units))
+        if outer < runtime.features.compute_units
+        else inner
+    )
+    inner_each = min(inner_each, inner)
+    units = outer * ceil_div(inner, inner_each)
+    units_each = ceil_div(units, _SHARES_PER_UNIT * runtime.features.compute_units)
+    return {"items": ceil_div(units, units_each), "units": units, "units_each": units_each, "inner_each": inner_each}
 
 
 def _launch(
     runtime: Runtime, kernel: str, operand: str, data: Spec, index: Spec, axis: int, sizes: Mapping[str, int],
     definitions: Mapping[str, str | int | bool],
 ) -> Launch | Declined:  # fmt: skip
-    """Build a launch of `kernel`, which calls the data `operand`. The first of `sizes` is its number of work-items."""
+    """Build a launch of `kernel`, which calls the data `operand`.
+
+    Its number of work-items is `items` of `sizes`, in groups of one, or the first of them.
+    """
     merged_data, merged_index = outer_axis_inner(data, axis), outer_axis_inner(index, axis)
     if merged_data is None or merged_index is None:
         return Declined("the axes beside the indexed one cannot be merged")
     (_, count, inner), index_strides = merged_index
-    items = next(iter(sizes.values()))
+    sizes = dict(sizes)
+    items, group = sizes.pop("items", None), 1
+    if items is None:
+        items, group = next(iter(sizes.values())), runtime.features.group_size
     return runtime.launch(
         "gather/along_axis", definitions,
         {
             operand: _strided(0, merged_data[1]), "index": _strided(1, index_strides), "out": Tensor(_OUT), "count": count,
             "inner": inner, **sizes,
         },
-        (items,), (runtime.features.group_size,), kernel=kernel,
+        (items,), (group,), kernel=kernel,
     )  # fmt: skip
 
 
