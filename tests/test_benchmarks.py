@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import benchmarks.__main__ as door
-from benchmarks import report, training_workloads
-from benchmarks.frameworks import numpy_, ours, pytorch
+from benchmarks import layer_workloads, report, training_workloads
+from benchmarks.frameworks import layers, numpy_, ours, pytorch
 from benchmarks.op_workloads import OpWorkload, workloads
 from benchmarks.suite import replay
 from polyhal import Device
@@ -45,6 +45,26 @@ def test_frameworks_compute_the_same(name):
     tolerance = 1e-5 if workload.dtype == "float32" else 2e-2
     for runner in runners:
         np.testing.assert_allclose(runner.result(), expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+
+
+_LAYERS = (
+    layer_workloads._conv1d(2, 3, 4, 5, 9),
+    layer_workloads._transposed(1, 3, 2, 4, 5),
+    layer_workloads._depthwise(1, 3, 6, stride=2),
+    layer_workloads._interpolate("bicubic", 1, 2, 5),
+    layer_workloads._scatter_add(7, 3, 4),
+    layer_workloads._index_add(7, 3, 4),
+    *layer_workloads._einsums(2, 3, 2, 4, 5),
+    layer_workloads._embedding_bag(9, 3, 4, 2, True),
+)
+
+
+@pytest.mark.parametrize("workload", _LAYERS, ids=lambda w: w.name)
+def test_layers_and_their_gradients_are_the_same_in_pytorch(workload):
+    (out, grads) = layers.polyhal_calls(workload, Device("numpy"), True)["eager"]()
+    expected, expected_grads = layers.torch_calls(workload, "cpu", True, False)["PyTorch"]()
+    for result, other in zip((out, *grads), (expected, *expected_grads), strict=True):
+        np.testing.assert_allclose(result.numpy(), other.detach().numpy(), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("size", ["cpu", "gpu"])
@@ -109,7 +129,7 @@ def test_every_file_of_the_suite_is_listed_with_one_line():
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == sorted(p.stem for p in door.SUITE.glob("[!_]*.py"))
-    assert len(lines) == 9
+    assert len(lines) == 10
     assert [line for line in lines if len(line) > 128 or len(line.split()) < 6] == []
 
 
