@@ -16,6 +16,8 @@ from polyhal.hal.dtypes import (
     DType,
     bfloat16,
     bool_,
+    complex64,
+    complex128,
     finfo,
     float16,
     float32,
@@ -198,6 +200,8 @@ _PACKAGES = (
 )
 _DTYPES = {
     "bool": bool_,
+    "cdouble": complex128,
+    "cfloat": complex64,
     "double": float64,
     "float": float32,
     "half": float16,
@@ -253,6 +257,8 @@ __all__ = [
     "celu_",
     "channel_shuffle",
     "checkpoint",
+    "complex64",
+    "complex128",
     "conv1d",
     "conv3d",
     "conv_transpose1d",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyhal.hal.layout import Ref
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.complex_numbers.functions import conj
 from polyhal.hal.ops.layout.repeats import sliding_windows
 
 if TYPE_CHECKING:
@@ -60,15 +61,29 @@ class Rearrangements:
 
     @property
     def H(self) -> Tensor:  # noqa: N802  PyTorch's name
-        """The transpose of a matrix; numbers are real, so that there is nothing to conjugate. A view."""
+        """The conjugate transpose of a matrix. A view of real numbers."""
         if len(self.ref.shape) not in (0, 2):
             raise ValueError(f"[H] a tensor of shape {self.ref.shape} is no matrix; use .mT for stacks of matrices")
-        return self.T
+        result: Tensor = conj(self.T)
+        return result
 
     @property
     def mH(self) -> Tensor:  # noqa: N802  PyTorch's name
-        """The tensor with its last two axes exchanged, as `mT`. A view."""
-        return self.mT
+        """The conjugate with the last two axes exchanged. A view of real numbers."""
+        result: Tensor = conj(self.mT)
+        return result
+
+    @property
+    def real(self) -> Tensor:
+        """The real part of complex numbers, a view; real numbers themselves."""
+        itself: Any = self
+        return itself  # type: ignore[no-any-return]
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part of complex numbers, a view. Raises UnsupportedDTypeError for real ones."""
+        result: Tensor = FUNCTIONS["imag"](self)
+        return result
 
     def reshape(self, *shape: Any) -> Tensor:
         """Return the elements, in row-major order, in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""

@@ -6,16 +6,18 @@ from typing import Any
 
 from polyhal.autograd.rebase import note_view
 from polyhal.autograd.tape import record
+from polyhal.complex_tensor import join
 from polyhal.hal import dispatch
 from polyhal.hal.device import Device
-from polyhal.tensor import Tensor, wrap
+from polyhal.tensor import Tensor, make_tensor, wrap
 
 
 def _convert(data: Any, device: Device) -> Tensor:
-    return Tensor(data, device=device)
+    return make_tensor(data, None, device)
 
 
 dispatch.frontend.wrap = wrap
 dispatch.frontend.convert = _convert
+dispatch.frontend.join = join
 dispatch.frontend.record = record
 dispatch.frontend.note_view = note_view

@@ -88,6 +88,14 @@ class Conversions:
         """Cast to int64."""
         return self.to(dtypes.int64)
 
+    def cfloat(self) -> Tensor:
+        """Cast to complex64."""
+        return self.to(dtypes.complex64)
+
+    def cdouble(self) -> Tensor:
+        """Cast to complex128."""
+        return self.to(dtypes.complex128)
+
     def half(self) -> Tensor:
         """Cast to float16."""
         return self.to(dtypes.float16)

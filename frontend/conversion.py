@@ -14,7 +14,7 @@ from polyhal.hal.errors import message
 def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
     """Convert data to a NumPy array and the dtype it has here. Raises TypeError for ragged or non-numeric data.
 
-    Without `dtype`, Python floats become float32 and Python integers int64; arrays keep theirs.
+    Without `dtype`, Python floats become float32, complex numbers complex64 and integers int64; arrays keep theirs.
     """
     try:
         array = np.asarray(data)
@@ -26,17 +26,29 @@ def to_numpy(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
                 expected="numbers, nested lists of one shape, or NumPy arrays",
             )
         ) from error
-    if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype != dtypes.bfloat16.numpy):
+    if array.dtype.kind not in "biufcV" or (array.dtype.kind == "V" and array.dtype != dtypes.bfloat16.numpy):
         raise TypeError(
-            message("tensor", f"the data has NumPy dtype {array.dtype}", expected="bool, integers or floats")
+            message(
+                "tensor",
+                f"the data has NumPy dtype {array.dtype}",
+                expected="bool, integers, floats or complex numbers",
+            )
         )
     if dtype is None:
         if isinstance(data, np.ndarray | np.generic) or hasattr(data, "__array__"):
             dtype = as_dtype(array.dtype)
         elif array.dtype.kind == "f" or array.size == 0:
             dtype = dtypes.DEFAULT_FLOAT
+        elif array.dtype.kind == "c":
+            dtype = dtypes.complex64
         else:
             dtype = as_dtype(array.dtype)
+    if array.dtype.kind == "c" and dtype.kind != "complex":
+        raise TypeError(
+            message(
+                "tensor", f"complex numbers as {dtype.name}", expected="a complex dtype", fix="pass their real part"
+            )
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         return array.astype(dtype.numpy, copy=False), dtype
 

@@ -13,7 +13,7 @@ from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.shapes import Shape, lengths_of, shape_and_options
-from polyhal.tensor import Tensor
+from polyhal.tensor import Tensor, make_tensor
 
 _full, _arange = FUNCTIONS["full"], FUNCTIONS["arange"]
 Target = Device | str | None
@@ -21,12 +21,13 @@ Target = Device | str | None
 
 def tensor(data: Any, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
     """Make a tensor from a copy of `data`: numbers, nested lists, NumPy arrays or another tensor."""
-    return Tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
+    out = make_tensor(data, dtype, device)
+    return out.requires_grad_() if requires_grad else out
 
 
 def scalar_tensor(value: Any, dtype: object = None, device: Target = None, requires_grad: bool = False) -> Tensor:
     """Make a tensor without axes; float32 by default, also of integers."""
-    return Tensor(value, dtype=dtype or dtypes.DEFAULT_FLOAT, device=device, requires_grad=requires_grad)
+    return tensor(value, dtype or dtypes.DEFAULT_FLOAT, device, requires_grad)
 
 
 def _filled(shape: tuple[int, ...], value: Any, dtype: object, device: Target, requires_grad: bool = False) -> Tensor:
@@ -91,7 +92,7 @@ def _number(function: str, value: Any) -> Any:
     """A Python number from a number or a tensor of one element. Raises TypeError."""
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
         value = value.item()
-    if not isinstance(value, (builtins.bool, builtins.int, builtins.float)):
+    if not isinstance(value, (builtins.bool, builtins.int, builtins.float, builtins.complex)):
         raise TypeError(message(function, f"cannot fill with {value!r}", expected="a number"))
     return value
 
@@ -99,6 +100,8 @@ def _number(function: str, value: Any) -> Any:
 def _dtype_of(value: Any) -> DType:
     if isinstance(value, builtins.bool):
         return dtypes.bool_
+    if isinstance(value, builtins.complex):
+        return dtypes.complex64
     return dtypes.DEFAULT_INT if isinstance(value, builtins.int) else dtypes.DEFAULT_FLOAT
 
 
@@ -224,7 +227,7 @@ def _spaced(start: Any, stop: Any, count: int, dtype: object) -> np.ndarray:
 
 def _computed(values: np.ndarray, dtype: object, device: Target, requires_grad: bool) -> Tensor:
     kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
-    return Tensor(values, dtype=kind, device=device, requires_grad=requires_grad)
+    return tensor(values, kind, device, requires_grad)
 
 
 def eye(
@@ -291,4 +294,4 @@ def new_tensor(
 ) -> Tensor:
     """Make a tensor from a copy of `data`, with the dtype and device of `x` by default."""
     kind, target = x.dtype if dtype is None else dtype, x.device if device is None else device
-    return Tensor(data, dtype=kind, device=target, requires_grad=requires_grad)
+    return tensor(data, kind, target, requires_grad)

@@ -11,9 +11,9 @@ from polyhal.hal import dtypes, layout
 from polyhal.hal.device import Device
 from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.errors import message
-from polyhal.tensor import Tensor, as_tensor
+from polyhal.tensor import Tensor, as_tensor, make_tensor
 
-NUMBERS = (builtins.bool, builtins.int, builtins.float)
+NUMBERS = (builtins.bool, builtins.int, builtins.float, builtins.complex)
 
 
 def _dtype_of(value: Any) -> DType:
@@ -99,7 +99,7 @@ def asarray(
     Raises ValueError with `copy=False` where a copy is needed.
     """
     if copy:
-        out = Tensor(obj, dtype=dtype, device=device)
+        out = make_tensor(obj, dtype, device)
     else:
         out = as_tensor(obj, dtype, device)
         if copy is False and out is not obj:
@@ -128,4 +128,4 @@ def from_dlpack(x: Any, /, *, device: Device | str | None = None, copy: builtins
     """Make a tensor from a copy of an array in host memory of another library. Raises ValueError with `copy=False`."""
     if copy is False:
         raise ValueError(message("from_dlpack", "elements can only be copied to devices", fix="leave copy=False out"))
-    return Tensor(x if isinstance(x, Tensor) else np.from_dlpack(x), device=device)
+    return make_tensor(x if isinstance(x, Tensor) else np.from_dlpack(x), None, device)

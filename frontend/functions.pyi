@@ -38,6 +38,9 @@ def addmv(x: Any, mat: Any, vec: Any, *, beta: Any = ..., alpha: Any = ...) -> T
 def addr(x: Any, vec1: Any, vec2: Any, *, beta: Any = ..., alpha: Any = ...) -> Tensor:
     """`beta * x + alpha * outer(vec1, vec2)`. With `beta` 0, `x` is ignored."""
 
+def adjoint(x: Any) -> Tensor:
+    """The conjugate of the matrices (..., m, n), transposed."""
+
 def all(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where every element is non-zero."""
 
@@ -54,7 +57,7 @@ def aminmax(x: Any, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Tens
     """Smallest and largest element over `dim`, or of all."""
 
 def angle(x: Any) -> Tensor:
-    """The angle of a real number in the complex plane: pi where it is negative, else 0; NaN stays NaN."""
+    """The angle in the complex plane, from -pi to pi; that of a negative number is pi, and NaN stays NaN."""
 
 def any(x: Any, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
     """True where any element is non-zero."""
@@ -229,6 +232,9 @@ def column_stack(xs: Any) -> Tensor:
 def combinations(x: Any, r: int = ..., with_replacement: bool = ...) -> Tensor:
     """All combinations of `r` elements of a vector, as rows, in the order of `itertools.combinations`."""
 
+def complex(real: Any, imag: Any) -> Tensor:
+    """The complex tensor of two real ones of one dtype, float32 or float64, which are copied."""
+
 def concat(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Tensor:
     """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
 
@@ -236,7 +242,7 @@ def concatenate(xs: Sequence[Tensor], axis: Any = ..., *, dim: Any = ...) -> Ten
     """Tensors joined along an existing axis. Vectors without elements fit tensors of any shape, as in PyTorch."""
 
 def conj(x: Any) -> Tensor:
-    """`x` itself: there are no complex numbers."""
+    """The complex conjugate; real numbers themselves."""
 
 def constant_pad_nd(x: Any, pad: Any, value: Any = ...) -> Tensor:
     """The tensor with `value` around it; widths as pairs from the last axis on, as in `nn.functional.pad`, cut if negative."""
@@ -496,6 +502,9 @@ def igamma(a: Any, x: Any) -> Tensor:
 def igammac(a: Any, x: Any) -> Tensor:
     """Regularized upper incomplete gamma function Q(a, x)."""
 
+def imag(x: Any) -> Tensor:
+    """The imaginary part of complex numbers. A view."""
+
 def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = ..., dim: Any = ...) -> Tensor:
     """`x` with `alpha` times each slice of `source` along `axis` added to the slice that the vector `index` names."""
 
@@ -544,7 +553,7 @@ def isposinf(x: Any) -> Tensor:
     """True where `x` is positive infinity."""
 
 def isreal(x: Any) -> Tensor:
-    """True everywhere: there are no complex numbers."""
+    """True where the imaginary part is 0."""
 
 def kron(x: Any, other: Any) -> Tensor:
     """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
@@ -779,6 +788,9 @@ def permute(x: Any, axes: Any = ..., *, dims: Any = ...) -> Tensor:
 def pinverse(x: Any, rcond: float = ...) -> Tensor:
     """Pseudo-inverses, where singular values up to `rcond` times the largest count as 0."""
 
+def polar(abs: Any, angle: Any) -> Tensor:
+    """The complex numbers `abs * exp(1j * angle)`, of float32 or float64."""
+
 def polygamma(n: Any, x: Any) -> Tensor:
     """Derivative `n` of digamma at `x`. Raises ValueError for a negative `n`."""
 
@@ -809,7 +821,7 @@ def ravel(x: Any) -> Tensor:
     """The elements in row-major order along one axis."""
 
 def real(x: Any) -> Tensor:
-    """`x` itself: there are no complex numbers."""
+    """The real part, a view; real numbers themselves."""
 
 def reciprocal(x: Any) -> Tensor:
     """`1 / x`."""
@@ -1129,6 +1141,12 @@ def vecdot(x: Any, y: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
 
 def view_as(x: Any, other: Any) -> Tensor:
     """The tensor reshaped to the shape of another."""
+
+def view_as_complex(x: Any) -> Tensor:
+    """The complex numbers whose parts are the two elements of the last axis of `x` (..., 2). A view."""
+
+def view_as_real(x: Any) -> Tensor:
+    """Both parts of complex numbers along a new last axis of length 2. A copy."""
 
 def vsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """The tensor cut along its first axis; as `tensor_split`. Views."""

@@ -47,7 +47,7 @@ def assign(x: Tensor, index: Any, value: Any) -> None:
     from polyhal.tensor import as_tensor
 
     items = index if isinstance(index, tuple) else (index,)
-    if not isinstance(value, (bool, int, float)):
+    if not isinstance(value, (bool, int, float, complex)):
         value = as_tensor(value, device=x.device)
     if not all(_is_basic(item) for item in items):
         function_in_place("setitem", _with_elements, x, items, value)
@@ -96,7 +96,7 @@ def _with_elements(x: Tensor, items: tuple[Any, ...], value: Any) -> Tensor:
 def _cast_to(value: Any, x: Tensor) -> Any:
     if hasattr(value, "ref"):
         return value if value.dtype is x.dtype else _cast(value, x.dtype)
-    return x.dtype.numpy.type(value).item() if x.dtype.kind != "float" else value
+    return value if x.dtype.kind in ("float", "complex") else x.dtype.numpy.type(value).item()
 
 
 def _is_mask(item: Any) -> bool:

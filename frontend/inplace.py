@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from polyhal.autograd.rebase import History, base_of, rebase
 from polyhal.autograd.tape import record
 from polyhal.hal import dispatch
+from polyhal.hal.dtypes import to_complex
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.complex_numbers.rules import real
 from polyhal.hal.ops.layout.window import overlaps
 
 if TYPE_CHECKING:
@@ -23,12 +25,15 @@ if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
 _broadcast_to, _copy = FUNCTIONS["broadcast_to"], FUNCTIONS["copy"]
-_KINDS = ("bool", "uint", "int", "float")
+_KINDS = ("bool", "uint", "int", "float", "complex")
 """Kinds of dtypes; a result may be written over a tensor of its own kind or a later one."""
 
 
 def overwrite(x: Any, value: Any, method: str = "copy_") -> None:
     """Replace the elements of `x` by a number, or by those of a tensor, broadcast and cast."""
+    if dispatch.is_complex(x) or dispatch.is_complex(value):
+        _overwrite_parts(x, value, method)
+        return
     is_tensor = hasattr(value, "ref")
     if is_tensor and value.shape != x.shape:
         value = _broadcast_to(value, x.shape)
@@ -43,6 +48,14 @@ def overwrite(x: Any, value: Any, method: str = "copy_") -> None:
     rebase(x, base, value, is_result=False)
 
 
+def _overwrite_parts(x: Any, value: Any, method: str) -> None:
+    """Replace the elements where `x` or `value` is complex. Raises ShapeError for a real `x`."""
+    if not x.dtype.is_complex:
+        _check_kind(method, to_complex(x.dtype), x.dtype)
+    overwrite(x.real, real(value), method)
+    overwrite(x.imag, value.imag if dispatch.is_complex(value) else 0, method)
+
+
 def apply_in_place(method: str, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor:
     """Replace the first input by the result of `op`, which is cast to its dtype. Returns the first input.
 
@@ -52,6 +65,8 @@ def apply_in_place(method: str, op: OpDef, inputs: tuple[Any, ...], params: tupl
     x: Tensor
     (x, *rest), _ = dispatch.admitted(op, inputs, None)
     others = tuple(rest)
+    if dispatch.is_complex_call((x, *others), params):
+        return function_in_place(method, lambda old: dispatch.apply(op, (old, *others), params), x)  # type: ignore[no-any-return]
     _check_memory(x, method)
     if not _on_tape(x, others):
         _write_result(method, op, x, others, params)
@@ -69,6 +84,12 @@ def apply_in_place(method: str, op: OpDef, inputs: tuple[Any, ...], params: tupl
 
 def function_in_place(method: str, function: Callable[..., Any], x: Any, *args: Any, **keywords: Any) -> Any:
     """Replace the elements of `x` by `function(x, ...)`, as `apply_in_place` does for one op."""
+    if dispatch.is_complex(x):
+        value = function(_copy(x), *args, **keywords)
+        if value.shape != x.shape:
+            raise ShapeError(message(method, f"the result has shape {value.shape}", expected=f"the target's {x.shape}"))
+        overwrite(x, value, method)
+        return x
     _check_memory(x, method)
     if dispatch.thread.grad_enabled and x.requires_grad:
         base_of(x, method)

@@ -34,7 +34,7 @@ class InPlaceMethods(InPlaceOps):
 
     def fill_(self, value: Any) -> Self:
         """Overwrite every element by a number, or by a tensor without axes. Raises ShapeError for other tensors."""
-        if not isinstance(value, (bool, int, float)):
+        if not isinstance(value, (bool, int, float, complex)):
             value = _operand(value, self)
             if value.ndim:
                 raise ShapeError(message("fill_", f"the value has shape {value.shape}", expected="no axes"))
@@ -79,4 +79,4 @@ def _operand(value: Any, target: Any) -> Any:
 
 
 def _scaled(x: Any, factor: Any, target: Any) -> Any:
-    return x * factor if isinstance(x, (bool, int, float)) else _multiply(_operand(x, target), factor)
+    return x * factor if isinstance(x, (bool, int, float, complex)) else _multiply(_operand(x, target), factor)

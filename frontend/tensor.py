@@ -64,7 +64,10 @@ class Tensor(Array, Conversions, Rearrangements, ReshapeMethods, Methods, InPlac
             dispatch.thread.executor.track(self)
         else:
             target = dispatch.target_device(device)
-            self.buffer, self.ref = target.upload(*to_numpy(data, kind))
+            array, kind = to_numpy(data, kind)
+            if kind.kind == "complex":
+                raise TypeError(message("tensor", "the numbers are complex", fix="use polyhal.tensor"))
+            self.buffer, self.ref = target.upload(array, kind)
             self.device = target
             dispatch.thread.executor.capture_constant(self)
         self.requires_grad = False
@@ -372,4 +375,21 @@ def as_tensor(data: Any, dtype: object = None, device: Device | str | None = Non
     if isinstance(data, Tensor):
         out = data if device is None else data.to(Device(device))
         return out if dtype is None else out.to(as_dtype(dtype))
-    return Tensor(data, dtype=dtype, device=device)
+    return make_tensor(data, dtype, device)
+
+
+def make_tensor(data: Any, dtype: object = None, device: Device | str | None = None) -> Tensor:
+    """Make a tensor, which may be complex, from a copy of `data`. See `Tensor`."""
+    kind = None if dtype is None else as_dtype(dtype)
+    if isinstance(data, Tensor):
+        if not (data.dtype.is_complex or (kind is not None and kind.is_complex)):
+            return Tensor(data, dtype=kind, device=device)
+        moved = data.detach() if device is None else data.detach().to(Device(device))
+        copied: Tensor = _copy(moved)
+        return copied if kind is None else copied.to(kind)
+    array, kind = to_numpy(data, kind)
+    if kind.kind == "complex":
+        from polyhal.complex_tensor import uploaded
+
+        return uploaded(array, kind, Device(device))
+    return Tensor(array, dtype=kind, device=device)

@@ -3,6 +3,9 @@
 Promotion follows the Array API inside a kind and PyTorch between kinds: an integer tensor with a float32 tensor
 gives float32, float16 with bfloat16 gives float32, and a Python number never widens a tensor of its kind: an integer that the
 tensor's dtype does not hold wraps, as in PyTorch, so that uint8 times 300 is uint8 times 44 on every device.
+
+Complex dtypes exist for users alone. A complex tensor is a pair of real ones, so that backends never see these dtypes: they are
+not in `ALL`.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Literal
 import ml_dtypes
 import numpy as np
 
-Kind = Literal["bool", "uint", "int", "float"]
+Kind = Literal["bool", "uint", "int", "float", "complex"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,13 +41,13 @@ class DType:
 
     @property
     def is_complex(self) -> bool:
-        """Whether numbers have an imaginary part: none has."""
-        return False
+        """Whether this is complex64 or complex128."""
+        return self.kind == "complex"
 
     @property
     def is_signed(self) -> bool:
         """Whether there are negative numbers."""
-        return self.kind in ("int", "float")
+        return self.kind in ("int", "float", "complex")
 
     @property
     def is_integral(self) -> bool:
@@ -70,6 +73,8 @@ float16 = DType("float16", "float", 2, np.dtype(np.float16))
 bfloat16 = DType("bfloat16", "float", 2, np.dtype(ml_dtypes.bfloat16))
 float32 = DType("float32", "float", 4, np.dtype(np.float32))
 float64 = DType("float64", "float", 8, np.dtype(np.float64))
+complex64 = DType("complex64", "complex", 8, np.dtype(np.complex64))
+complex128 = DType("complex128", "complex", 16, np.dtype(np.complex128))
 
 ALL: tuple[DType, ...] = (
     bool_,
@@ -90,17 +95,18 @@ FLOATS: tuple[DType, ...] = (float16, bfloat16, float32, float64)
 SIGNED: tuple[DType, ...] = (int8, int16, int32, int64)
 UNSIGNED: tuple[DType, ...] = (uint8, uint16, uint32, uint64)
 INTEGERS: tuple[DType, ...] = UNSIGNED + SIGNED
+COMPLEX: tuple[DType, ...] = (complex64, complex128)
 
 DEFAULT_FLOAT = float32
 DEFAULT_INT = int64
 
-_BY_NUMPY = {d.numpy: d for d in ALL}
-_BY_NAME = {d.name: d for d in ALL} | {"bool": bool_}
-_PYTHON = {bool: bool_, int: DEFAULT_INT, float: DEFAULT_FLOAT}
+_BY_NUMPY = {d.numpy: d for d in ALL + COMPLEX}
+_BY_NAME = {d.name: d for d in ALL + COMPLEX} | {"bool": bool_}
+_PYTHON = {bool: bool_, int: DEFAULT_INT, float: DEFAULT_FLOAT, complex: complex64}
 
 
 def as_dtype(value: object) -> DType:
-    """The DType that `value` names: a DType, its name, a NumPy dtype or scalar type, or Python's bool, int, float.
+    """The DType that `value` names: a DType, its name, a NumPy dtype or scalar type, or Python's bool, int, float, complex.
 
     Raises TypeError when there is none.
     """
@@ -115,7 +121,7 @@ def as_dtype(value: object) -> DType:
             raise TypeError
         return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
     except (TypeError, KeyError):
-        names = ", ".join(d.name for d in ALL)
+        names = ", ".join(d.name for d in ALL + COMPLEX)
         raise TypeError(f"{value!r} names no dtype of Polyhal; expected one of {names}") from None
 
 
@@ -127,6 +133,8 @@ def promote(a: DType, b: DType) -> DType:
         return b
     if b.kind == "bool":
         return a
+    if a.kind == "complex" or b.kind == "complex":
+        return complex128 if float64 in (component(a), component(b)) else complex64
     if a.kind == "float" and b.kind == "float":
         if a.itemsize == b.itemsize:  # float16 and bfloat16: neither holds the other
             return float32
@@ -145,12 +153,26 @@ def promote(a: DType, b: DType) -> DType:
     return SIGNED[UNSIGNED.index(unsigned) + 1]
 
 
-_RANK: dict[Kind, int] = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+def component(dtype: DType) -> DType:
+    """The dtype of the real and the imaginary part of a complex dtype; other dtypes themselves."""
+    if dtype.kind != "complex":
+        return dtype
+    return float32 if dtype is complex64 else float64
+
+
+def to_complex(dtype: DType) -> DType:
+    """The complex dtype that holds numbers of `dtype`: complex128 for float64 and complex128, else complex64."""
+    return complex128 if component(dtype) is float64 else complex64
+
+
+_RANK: dict[Kind, int] = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 
 
 def promote_scalar(dtype: DType, scalar: type) -> DType:
     """The dtype of a tensor of `dtype` with a Python number of type `scalar`: the number only lifts the kind."""
     weak = _PYTHON[scalar]
+    if weak.kind == "complex":
+        return to_complex(dtype)
     return dtype if _RANK[dtype.kind] >= _RANK[weak.kind] else weak
 
 
@@ -189,8 +211,8 @@ class IntInfo:
 
 
 def finfo(dtype: object) -> FloatInfo:
-    """Limits of a floating-point dtype. Raises TypeError for other kinds."""
-    d = as_dtype(dtype)
+    """Limits of a floating-point dtype, or of the parts of a complex one. Raises TypeError for other kinds."""
+    d = component(as_dtype(dtype))
     if not d.is_floating_point:
         raise TypeError(f"finfo takes a floating-point dtype, got {d.name}; use iinfo for integers")
     info = ml_dtypes.finfo(d.numpy)  # type: ignore[no-untyped-call]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyhal.amp.autocast import autocast
+from polyhal.autograd.complex_parts import joined_gradients, parts_of, seeded_parts
 from polyhal.autograd.hooks import run_hooks
 from polyhal.autograd.modes import GradMode
 from polyhal.autograd.rules import input_gradients
@@ -42,6 +43,7 @@ def backward(
     if inputs is not None:
         _add_to(_sequence(inputs), outs, gradients, retain, create_graph)
         return
+    outs, gradients = seeded_parts(outs, gradients)
     seeds = [_seed(t, g) for t, g in zip(outs, gradients, strict=True)]
     sink = LeafAccumulator(seeds, create_graph=create_graph)
     _walk(outs, seeds, sink, retain_graph=retain or create_graph, create_graph=create_graph)
@@ -68,10 +70,11 @@ def differentiate(
     create_graph: bool = False,
 ) -> list[Tensor | None]:
     """Gradients of `outputs` with respect to `inputs`, which need not be leaves; None if there is no path."""
+    outputs, gradients = seeded_parts(outputs, gradients)
     seeds = [_seed(t, g) for t, g in zip(outputs, gradients, strict=True)]
-    sink = GradientCollector(inputs)
+    sink = GradientCollector(parts_of(inputs))
     _walk(outputs, seeds, sink, retain_graph=retain_graph or create_graph, create_graph=create_graph)
-    return sink.gradients()
+    return joined_gradients(inputs, sink.gradients())
 
 
 def grad(

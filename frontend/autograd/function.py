@@ -120,6 +120,9 @@ def opaque(name: str, outputs: int) -> OpDef:
 
 def transfer(x: Tensor, device: Device) -> Tensor:
     """Copy to another device; the gradient, if there is one, is copied back."""
+    if x.dtype.is_complex:
+        joined: Tensor = dispatch.frontend.join(transfer(x.real, device), transfer(x.imag, device))
+        return joined
     home = x.device
     out: Tensor = dispatch.thread.executor.transfer(x, device)
     if x.requires_grad and dispatch.thread.grad_enabled:

@@ -35,6 +35,8 @@ class BatchingExecutor(ForwardingExecutor):
     def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
         if op.family == "random":
             return self._draw(op, inputs, params, device)
+        if dispatch.is_complex_call(inputs, params):
+            return dispatch.apply_complex(self, op, dispatch.admitted(op, inputs, device)[0], params, device)
         flags = tuple(is_batched(x, self.level) for x in inputs)
         if not any(flags):
             return self.base.apply(op, inputs, params, device)

@@ -133,6 +133,8 @@ def _spread(axes: Any, value: Any, added: int = 0) -> Any:
         return kind(*(_spread(axes, v, added) for v in value))
     if kind is dict:
         return {k: _spread(axes[k] if isinstance(axes, dict) else axes, v, added) for k, v in value.items()}
+    if isinstance(value, Tensor) and value.dtype.is_complex:
+        return (_spread(axes, value.real, added),) * 2
     if axes is None or not isinstance(value, Tensor):
         return None
     return axes if axes >= 0 else normalize_axis(axes, value.ndim + added)

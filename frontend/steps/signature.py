@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from polyhal.complex_tensor import ComplexTensor
 from polyhal.hal.errors import CaptureError, message
 from polyhal.steps.tree import map_tree
 from polyhal.tensor import Tensor
@@ -27,7 +28,11 @@ class CallArguments:
 
     def _flatten(self, value: Any) -> None:
         kind = type(value)
-        if isinstance(value, Tensor):
+        if isinstance(value, ComplexTensor):
+            self.key.append((complex, 2))
+            self._flatten(value.real)
+            self._flatten(value.imag)
+        elif isinstance(value, Tensor):
             # Shared memory is part of the signature: a write in place to one tensor changes the others.
             first = self._buffers.setdefault(id(value.buffer), len(self.tensors))
             alias = (first, value.ref.offset) if first != len(self.tensors) else None

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+from polyhal.complex_tensor import ComplexTensor, paired
+from polyhal.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ComplexParts:
+    """What stands for the parts of a complex tensor in a tree where leaves are no tensors."""
+
+    real: Any
+    imag: Any
 
 
 def map_tree(value: Any, function: Callable[[Any], Any]) -> Any:
     """Return `value` with `function` applied to every leaf, in order.
 
-    Lists, tuples, named tuples and dictionaries are inner nodes; everything else is a leaf.
+    Lists, tuples, named tuples, dictionaries and complex tensors are inner nodes; everything else is a leaf.
     """
     kind = type(value)
     if kind in (list, tuple):
@@ -18,4 +30,7 @@ def map_tree(value: Any, function: Callable[[Any], Any]) -> Any:
         return kind(*(map_tree(x, function) for x in value))
     if kind is dict:
         return {k: map_tree(x, function) for k, x in value.items()}
+    if isinstance(value, (ComplexTensor, ComplexParts)):
+        parts = map_tree(value.real, function), map_tree(value.imag, function)
+        return paired(*parts) if all(isinstance(x, Tensor) for x in parts) else ComplexParts(*parts)
     return function(value)

@@ -64,6 +64,8 @@ class StepRecorder:
 
     def apply(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any = None) -> Any:
         inputs, device = dispatch.admitted(op, inputs, device)
+        if dispatch.is_complex_call(inputs, params):
+            return dispatch.apply_complex(self, op, inputs, params, device)
         operands = tuple(self._aliases.operand(x) for x in inputs)
         if dispatch.thread.grad_enabled:
             self._leaves.note(inputs)

@@ -1,5 +1,6 @@
 """The hot path from an op call to a launch: per-thread executors, eager execution, operands, writes in place."""
 
+from polyhal.hal.dispatch.complex_calls import apply_complex, is_complex, is_complex_call
 from polyhal.hal.dispatch.eager import EAGER, EagerExecutor
 from polyhal.hal.dispatch.executor import (
     Array,
@@ -47,6 +48,7 @@ __all__ = [
     "TapeNode",
     "admitted",
     "apply",
+    "apply_complex",
     "apply_into",
     "default_device",
     "enabled_grad",
@@ -56,6 +58,8 @@ __all__ = [
     "infer",
     "inference_spec",
     "input_spec",
+    "is_complex",
+    "is_complex_call",
     "make_plan",
     "on_replay",
     "plan_key",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from polyhal.hal.dispatch.complex_calls import apply_complex, is_complex_call
 from polyhal.hal.dispatch.executor import Array, RandomSource, TapeNode, set_default_executor, thread
 from polyhal.hal.dispatch.frontend import frontend
 from polyhal.hal.dispatch.inplace import write_into
@@ -59,6 +60,8 @@ class EagerExecutor:
         if plan is None:
             if not hasattr(device, "plans"):
                 return self._convert(op, inputs, params, device)
+            if is_complex_call(inputs, params):
+                return apply_complex(self, op, inputs, params, device)
             params = freeze(params)
             plan = make_plan(device, op, inputs, params)
         delta = plan.view
@@ -98,6 +101,8 @@ class EagerExecutor:
     def _convert(self, op: OpDef, inputs: tuple[Any, ...], params: tuple[Any, ...], device: Any) -> Any:
         """The slow way in: NumPy arrays, NumPy numbers and nested lists become arrays beside the others."""
         converted, target = admitted(op, inputs, device)
+        if is_complex_call(converted, params):
+            return apply_complex(self, op, converted, params, target)
         return self.apply(op, converted, params, target)
 
     apply_into = staticmethod(write_into)

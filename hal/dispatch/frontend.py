@@ -1,6 +1,6 @@
 """The interface between executors and the tensor library above hal: how results become tensors and reach its tape.
 
-The frontend sets these four functions when it is imported (frontend/binding.py). Everything else in hal works on `Array`.
+The frontend sets these five functions when it is imported (frontend/binding.py). Everything else in hal works on `Array`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 class Frontend:
     """Functions that the tensor library provides. They are on the hot path, so they are called without checks."""
 
-    __slots__ = ("convert", "note_view", "record", "wrap")
+    __slots__ = ("convert", "join", "note_view", "record", "wrap")
 
     wrap: Callable[[Device, Buffer, Ref], Any]
     """Makes the result of an op from its memory."""
     convert: Callable[[Any, Device], Array]
     """Makes an operand from nested lists or a NumPy array. Raises TypeError."""
+    join: Callable[[Any, Any], Any]
+    """Makes a complex array of its real and its imaginary part, one of which may be a number."""
     record: Callable[[OpDef, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]], None]
     """Puts an op on the tape: op, inputs, parameters, results."""
     note_view: Callable[[Any, Any], None]

@@ -89,7 +89,7 @@ def _converted(x: Any, device: Device) -> Any:
     """An operand as a number or an array. NumPy numbers count as Python numbers, so that they do not widen a tensor."""
     if isinstance(x, np.generic):
         return x.item()
-    if x is None or type(x) in NUMBERS or hasattr(x, "ref") or hasattr(x, "refresh"):
+    if x is None or type(x) in NUMBERS or type(x) is complex or hasattr(x, "ref") or hasattr(x, "refresh"):
         return x
     return frontend.convert(x, device)
 

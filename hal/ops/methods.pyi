@@ -70,6 +70,8 @@ class Methods:
         """`beta * x + alpha * mat @ vec` of a matrix and a vector. With `beta` 0, `x` is ignored."""
     def addr(self, vec1: Any, vec2: Any, *, beta: Any = ..., alpha: Any = ...) -> Self:
         """`beta * x + alpha * outer(vec1, vec2)`. With `beta` 0, `x` is ignored."""
+    def adjoint(self) -> Self:
+        """The conjugate of the matrices (..., m, n), transposed."""
     def all(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where every element is non-zero."""
     def allclose(self, y: Any, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Self:
@@ -81,7 +83,7 @@ class Methods:
     def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Self, ...]:
         """Smallest and largest element over `dim`, or of all."""
     def angle(self) -> Self:
-        """The angle of a real number in the complex plane: pi where it is negative, else 0; NaN stays NaN."""
+        """The angle in the complex plane, from -pi to pi; that of a negative number is pi, and NaN stays NaN."""
     def any(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:
         """True where any element is non-zero."""
     def arccos(self) -> Self:
@@ -179,7 +181,7 @@ class Methods:
     def combinations(self, r: int = ..., with_replacement: bool = ...) -> Self:
         """All combinations of `r` elements of a vector, as rows, in the order of `itertools.combinations`."""
     def conj(self) -> Self:
-        """`x` itself: there are no complex numbers."""
+        """The complex conjugate; real numbers themselves."""
     def contiguous(self) -> Self:
         """The tensor in row-major order, itself if it already is."""
     def conv2d(
@@ -373,7 +375,7 @@ class Methods:
     def isposinf(self) -> Self:
         """True where `x` is positive infinity."""
     def isreal(self) -> Self:
-        """True everywhere: there are no complex numbers."""
+        """True where the imaginary part is 0."""
     def kron(self, other: Any) -> Self:
         """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
     def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
@@ -544,8 +546,6 @@ class Methods:
         """Radians as degrees."""
     def ravel(self) -> Self:
         """The elements in row-major order along one axis."""
-    def real(self) -> Self:
-        """`x` itself: there are no complex numbers."""
     def reciprocal(self) -> Self:
         """`1 / x`."""
     def relu(self) -> Self:

@@ -35,6 +35,8 @@ class OpFunction(Protocol):
 InferRule = Callable[[Specs, dict[str, Any]], Sequence[Output]]
 """Shape and dtype rule: checks inputs, may normalize the parameters in place, returns the outputs."""
 S = TypeVar("S")
+ComplexRule = Callable[..., Any]
+"""Takes inputs and parameters as the reference does, and computes with ops on real and imaginary parts."""
 CostRule = Callable[[Specs, tuple[Spec, ...], Params], int]
 
 
@@ -94,6 +96,8 @@ class OpDef:
     """How a batch of calls is one call. None: as the family is batched, or through the decomposition."""
     settings: tuple[str, ...] = ()
     """Process-wide settings that change the result: `lower` finds them among the parameters (see `hal.settings`)."""
+    complex: ComplexRule | None = None
+    """How the op runs where an input is complex (see `hal/ops/complex_numbers`). None: it takes real numbers alone."""
     casts: bool = False
     """The public function takes a further `dtype`, to which it casts the input first, and the result."""
     expression: str = ""

@@ -54,11 +54,12 @@ def _difference(a: Any, b: Any, tolerance: float, dtypes: bool) -> str:
 
 
 def in_double(value: Any) -> Any:
-    """A nest of tensors of PyTorch with floating-point ones in float64, leaves again where they were."""
+    """A nest of tensors of PyTorch with floating-point and complex ones in double precision, leaves again where they were."""
     if isinstance(value, torch.Tensor):
-        if not value.is_floating_point():
+        if not (value.is_floating_point() or value.is_complex()):
             return value
-        return value.detach().double().requires_grad_(value.requires_grad)
+        double = torch.complex128 if value.is_complex() else torch.float64
+        return value.detach().to(double).requires_grad_(value.requires_grad)
     if isinstance(value, dict):
         return {k: in_double(v) for k, v in value.items()}
     return type(value)(in_double(v) for v in value) if type(value) in (list, tuple) else value
@@ -71,7 +72,7 @@ def is_no_farther(ours: Any, theirs: Any, truth: Any) -> bool:
 
 
 def _is_no_farther(a: Any, b: Any, truth: Any) -> bool:
-    if not isinstance(truth, torch.Tensor) or not truth.is_floating_point():
+    if not isinstance(truth, torch.Tensor) or not (truth.is_floating_point() or truth.is_complex()):
         return not _difference(a, b, 1.0, True)
     if a.shape != b.shape or a.dtype is not b.dtype:
         return False
@@ -79,7 +80,8 @@ def _is_no_farther(a: Any, b: Any, truth: Any) -> bool:
     if not torch.isfinite(a[finite]).all():
         return False
     errors = [
-        (x.double() - truth)[finite].abs().max().item() if finite.any() else 0.0 for x in (a.detach(), b.detach())
+        (x.to(truth.dtype) - truth)[finite].abs().max().item() if finite.any() else 0.0
+        for x in (a.detach(), b.detach())
     ]
     # Where PyTorch happens to be exact, a few roundings of the largest element are no defect.
     size = truth[finite].abs().max().item() if finite.any() else 0.0

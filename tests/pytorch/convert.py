@@ -17,7 +17,7 @@ DTYPES: dict[torch.dtype, polyhal.DType] = {
     getattr(torch, name.rstrip("_")): getattr(polyhal, name)
     for name in (
         "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
-        "float64",
+        "float64", "complex64", "complex128",
     )
 }  # fmt: skip
 """PyTorch's dtypes that exist here."""

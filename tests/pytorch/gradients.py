@@ -68,7 +68,11 @@ def polyhal_gradients(results: Any, inputs: Any, theirs: Any, *, second: bool = 
 
 def _weights(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return [torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.dtype) for t in outputs]
+    return [torch.randn(t.shape, generator=generator, dtype=_double(t)).to(t.dtype) for t in outputs]
+
+
+def _double(tensor: torch.Tensor) -> torch.dtype:
+    return torch.complex128 if tensor.is_complex() else torch.float64
 
 
 def gradient_difference(ours: Any, theirs: Any, our_inputs: Any, their_inputs: Any, *, second: bool = False) -> str:

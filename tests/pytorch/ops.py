@@ -69,7 +69,9 @@ def replay(entry: Any, dtype: torch.dtype, device: Device, *, limit: int | None 
         count = sum(1 for _ in samples(entry, dtype, False))
         yield from [Outcome(name, kind, "missing")] * (count if limit is None else min(count, limit))
         return
-    differentiable = bool(entry.supports_autograd and dtype.is_floating_point and not is_random(entry))
+    differentiable = bool(
+        entry.supports_autograd and (dtype.is_floating_point or dtype.is_complex) and not is_random(entry)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         drawn = list(samples(entry, dtype, differentiable))
@@ -187,7 +189,7 @@ def _is_rounding(
     results = [t for t in leaves(theirs) if isinstance(t, torch.Tensor)]
     if (
         is_random(entry)
-        or not any(t.is_floating_point() for t in results)
+        or not any(t.is_floating_point() or t.is_complex() for t in results)
         or not entry.supports_dtype(torch.float64, "cpu")
     ):
         return False

@@ -10,7 +10,7 @@ from polyhal.hal.dispatch import scalar_dtype
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.pointwise.arithmetic import abs_, divide, multiply, subtract
 from polyhal.hal.ops.pointwise.exponential import pow_
-from polyhal.hal.ops.pointwise.logic import equal, less, less_equal, logical_and, logical_or
+from polyhal.hal.ops.pointwise.logic import equal, less_equal, logical_and, logical_or
 from polyhal.hal.ops.pointwise.rounding import floor_divide, isfinite, isnan, round_, trunc, truncating_divide
 from polyhal.hal.ops.pointwise.selection import clip, maximum, minimum, where
 from polyhal.hal.ops.reductions.extrema import all_
@@ -99,31 +99,6 @@ def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001
 def positive(x: Any) -> Any:
     """`x` itself."""
     return x
-
-
-@composite()
-def real(x: Any) -> Any:
-    """`x` itself: there are no complex numbers."""
-    return x
-
-
-@composite()
-def conj(x: Any) -> Any:
-    """`x` itself: there are no complex numbers."""
-    return x
-
-
-@composite()
-def angle(x: Any) -> Any:
-    """The angle of a real number in the complex plane: pi where it is negative, else 0; NaN stays NaN."""
-    x = x if x.dtype.kind == "float" else x.cast(dtype=dtypes.DEFAULT_FLOAT)
-    return where(less(x, 0.0), math.pi, where(isnan(x), x, 0.0))
-
-
-@composite()
-def isreal(x: Any) -> Any:
-    """True everywhere: there are no complex numbers."""
-    return logical_or(equal(x, x), isnan(x))
 
 
 @composite()

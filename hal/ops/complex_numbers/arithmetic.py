@@ -1,0 +1,183 @@
+"""Sums, products and comparisons of complex numbers, and what follows from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.hal import dtypes
+from polyhal.hal.dispatch import is_complex
+from polyhal.hal.dtypes import as_dtype, component
+from polyhal.hal.ops.complex_numbers.rules import by_parts, complex_rule, imag, join, real
+from polyhal.hal.ops.layout.creation import full
+from polyhal.hal.ops.pointwise.arithmetic import (
+    abs_,
+    add,
+    divide,
+    multiply,
+    negative,
+    reciprocal,
+    sign,
+    square,
+    subtract,
+)
+from polyhal.hal.ops.pointwise.cast import cast
+from polyhal.hal.ops.pointwise.logic import (
+    equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    not_equal,
+)
+from polyhal.hal.ops.pointwise.pairs import hypot
+from polyhal.hal.ops.pointwise.rounding import isfinite, isinf, isnan
+from polyhal.hal.ops.pointwise.scaled_sums import addcdiv, addcmul, lerp
+from polyhal.hal.ops.pointwise.selection import maximum, where
+
+by_parts(negative)
+by_parts(where, but=("cond",))
+
+
+@complex_rule(add)
+def _add(x: Any, y: Any) -> Any:
+    if not is_complex(x):
+        return _add(y, x)
+    return join(x.real + real(y), x.imag + y.imag if is_complex(y) else x.imag)
+
+
+@complex_rule(subtract)
+def _subtract(x: Any, y: Any) -> Any:
+    if not is_complex(y):
+        return join(x.real - y, x.imag)
+    return join(real(x) - y.real, x.imag - y.imag if is_complex(x) else -y.imag)
+
+
+@complex_rule(multiply)
+def _multiply(x: Any, y: Any) -> Any:
+    if not is_complex(x):
+        return join(x * y.real, x * y.imag)
+    if not is_complex(y):
+        return join(x.real * y, x.imag * y)
+    a, b, c, d = x.real, x.imag, y.real, y.imag
+    return join(a * c - b * d, a * d + b * c)
+
+
+@complex_rule(divide)
+def _divide(x: Any, y: Any) -> Any:
+    """Both parts of the divisor are divided by the larger one first, so that its square neither overflows nor vanishes."""
+    if not is_complex(y):
+        return join(x.real / y, x.imag / y)
+    a, b, c, d = real(x), imag(x), y.real, y.imag
+    if hasattr(c, "ref"):
+        larger = maximum(abs_(c.detach()), abs_(d.detach()))
+        larger = where(equal(larger, 0.0), 1.0, larger)
+    else:
+        larger = max(abs(c), abs(d)) or 1.0
+    e, f = c / larger, d / larger
+    size = c * e + d * f
+    if is_complex(x):
+        return join((a * e + b * f) / size, (b * e - a * f) / size)
+    return join(a * e / size, -(a * f) / size)
+
+
+@complex_rule(reciprocal)
+def _reciprocal(x: Any) -> Any:
+    return _divide(1.0, x)
+
+
+@complex_rule(square)
+def _square(x: Any) -> Any:
+    a, b = x.real, x.imag
+    return join((a - b) * (a + b), a * b * 2.0)
+
+
+@complex_rule(abs_)
+def _abs(x: Any) -> Any:
+    return hypot(x.real, x.imag)
+
+
+@complex_rule(sign)
+def _sign(x: Any) -> Any:
+    """`x / |x|`, and 0 of 0."""
+    size = abs_(x)
+    return _divide(x, where(equal(size, 0.0), 1.0, size))
+
+
+@complex_rule(addcmul)
+def _addcmul(x: Any, tensor1: Any, tensor2: Any, *, value: Any) -> Any:
+    return x + tensor1 * tensor2 * value
+
+
+@complex_rule(addcdiv)
+def _addcdiv(x: Any, tensor1: Any, tensor2: Any, *, value: Any) -> Any:
+    return x + tensor1 / tensor2 * value
+
+
+@complex_rule(lerp)
+def _lerp(x: Any, end: Any, weight: Any) -> Any:
+    return x + (end - x) * weight
+
+
+# --- truth ----------------------------------------------------------------------------------------------------------
+
+
+@complex_rule(equal)
+def _equal(x: Any, y: Any) -> Any:
+    return logical_and(_part_equal(real(x), real(y)), _part_equal(imag(x), imag(y)))
+
+
+def _part_equal(x: Any, y: Any) -> Any:
+    return equal(x, y) if hasattr(x, "ref") or hasattr(y, "ref") else x == y
+
+
+@complex_rule(not_equal)
+def _not_equal(x: Any, y: Any) -> Any:
+    return logical_not(_equal(x, y))
+
+
+def _is_nonzero(x: Any) -> Any:
+    return logical_or(not_equal(x.real, 0), not_equal(x.imag, 0)) if is_complex(x) else x
+
+
+def _of_truth(op: Any) -> Any:
+    return lambda *operands: op(*map(_is_nonzero, operands))
+
+
+for _op in (logical_not, logical_and, logical_or, logical_xor):
+    complex_rule(_op)(_of_truth(_op))
+
+
+@complex_rule(isnan)
+def _isnan(x: Any) -> Any:
+    return logical_or(isnan(x.real), isnan(x.imag))
+
+
+@complex_rule(isinf)
+def _isinf(x: Any) -> Any:
+    return logical_or(isinf(x.real), isinf(x.imag))
+
+
+@complex_rule(isfinite)
+def _isfinite(x: Any) -> Any:
+    return logical_and(isfinite(x.real), isfinite(x.imag))
+
+
+# --- dtypes ---------------------------------------------------------------------------------------------------------
+
+
+@complex_rule(cast)
+def _cast(x: Any, *, dtype: Any) -> Any:
+    """Real dtypes get the real part, bool whether a number is not 0."""
+    dtype = as_dtype(dtype)
+    if dtype is dtypes.bool_:
+        return _is_nonzero(x)
+    if dtype.kind != "complex":
+        return cast(x.real, dtype)
+    part = component(dtype)
+    return join(cast(real(x), part), cast(x.imag, part) if is_complex(x) else 0)
+
+
+@complex_rule(full)
+def _full(*, shape: Any, value: Any, dtype: Any, device: Any) -> Any:
+    part = component(as_dtype(dtype))
+    return join(*(full(shape, v, part, device=device) for v in (real(value), imag(value))))

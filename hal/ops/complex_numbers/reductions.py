@@ -1,0 +1,79 @@
+"""Products and statistics of complex numbers over axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyhal.hal.layout import normalize_axes
+from polyhal.hal.ops.complex_numbers.rules import complex_rule, join
+from polyhal.hal.ops.layout.regions import pad
+from polyhal.hal.ops.layout.views import permute, reshape
+from polyhal.hal.ops.pointwise.arithmetic import abs_
+from polyhal.hal.ops.pointwise.logic import not_equal
+from polyhal.hal.ops.reductions.extrema import all_, any_
+from polyhal.hal.ops.reductions.nan_sums import count_nonzero
+from polyhal.hal.ops.reductions.norms import vector_norm
+from polyhal.hal.ops.reductions.reduction import reduced_shape
+from polyhal.hal.ops.reductions.spread import std, var
+from polyhal.hal.ops.reductions.sums import prod
+
+
+@complex_rule(vector_norm)
+def _vector_norm(x: Any, **params: Any) -> Any:
+    return vector_norm(abs_(x), **params)
+
+
+@complex_rule(var)
+def _var(x: Any, **params: Any) -> Any:
+    """The mean squared distance from the mean: those of both parts add up."""
+    return var(x.real, **params) + var(x.imag, **params)
+
+
+@complex_rule(std)
+def _std(x: Any, *, correction: Any, **params: Any) -> Any:
+    """The norm of the deviations of both parts."""
+    return abs_(join(std(x.real, correction=correction, **params), std(x.imag, correction=correction, **params)))
+
+
+@complex_rule(any_)
+def _any(x: Any, **params: Any) -> Any:
+    return any_(not_equal(x, 0), **params)
+
+
+@complex_rule(all_)
+def _all(x: Any, **params: Any) -> Any:
+    return all_(not_equal(x, 0), **params)
+
+
+@complex_rule(count_nonzero)
+def _count_nonzero(x: Any, **params: Any) -> Any:
+    return count_nonzero(not_equal(x, 0), **params)
+
+
+@complex_rule(prod)
+def _prod(x: Any, *, axis: Any, keepdims: bool) -> Any:
+    """Halves of the elements are multiplied with each other until one is left."""
+    axes = normalize_axes(axis, x.ndim)
+    kept = tuple(a for a in range(x.ndim) if a not in axes)
+    shape = reduced_shape(x.shape, axes, keepdims)
+    flat = reshape(permute(x, (*kept, *axes)), (*(x.shape[a] for a in kept), _count(x.shape, axes)))
+    if not flat.shape[-1]:
+        return _padded(flat, 1)[..., 0].reshape(shape)
+    while flat.shape[-1] > 1:
+        flat = _padded(flat, flat.shape[-1] + flat.shape[-1] % 2)
+        half = flat.shape[-1] // 2
+        flat = flat[..., :half] * flat[..., half:]
+    return reshape(flat, shape)
+
+
+def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
+    count = 1
+    for axis in axes:
+        count *= shape[axis]
+    return count
+
+
+def _padded(x: Any, length: int) -> Any:
+    """`x` with ones after the last elements."""
+    widths = (*(((0, 0),) * (x.ndim - 1)), (0, length - x.shape[-1]))
+    return pad(x, widths, 1)
