@@ -91,7 +91,22 @@ from polyhal import einops_backend  # isort: skip
 einops_backend.install()
 
 if TYPE_CHECKING:
-    from polyhal import amp, data, distributions, func, linalg, models, nn, ops, optim, signal, special, text, utils
+    from polyhal import (
+        amp,
+        data,
+        distributions,
+        fft,
+        func,
+        linalg,
+        models,
+        nn,
+        ops,
+        optim,
+        signal,
+        special,
+        text,
+        utils,
+    )
     from polyhal.default_device import get_default_device, set_default_device
     from polyhal.dtype_queries import (
         asarray,
@@ -187,6 +202,7 @@ _PACKAGES = (
     "amp",
     "data",
     "distributions",
+    "fft",
     "func",
     "linalg",
     "models",
@@ -280,6 +296,7 @@ __all__ = [
     "eye",
     "feature_alpha_dropout",
     "feature_dropout",
+    "fft",
     "finfo",
     "fit",
     "float16",

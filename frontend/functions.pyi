@@ -555,6 +555,20 @@ def isposinf(x: Any) -> Tensor:
 def isreal(x: Any) -> Tensor:
     """True where the imaginary part is 0."""
 
+def istft(
+    x: Any,
+    n_fft: int,
+    hop_length: int | None = ...,
+    win_length: int | None = ...,
+    window: Any = ...,
+    center: bool = ...,
+    normalized: bool = ...,
+    onesided: Any = ...,
+    length: int | None = ...,
+    return_complex: bool = ...,
+) -> Tensor:
+    """The signals (..., n) of least squared error whose short-time spectra are `x` (..., frequencies, windows)."""
+
 def kron(x: Any, other: Any) -> Tensor:
     """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
 
@@ -1005,6 +1019,20 @@ def std_mean(
 ) -> tuple[Tensor, ...]:
     """Standard deviation and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
 
+def stft(
+    x: Any,
+    n_fft: int,
+    hop_length: int | None = ...,
+    win_length: int | None = ...,
+    window: Any = ...,
+    center: bool = ...,
+    pad_mode: str = ...,
+    normalized: bool = ...,
+    onesided: Any = ...,
+    return_complex: Any = ...,
+) -> Tensor:
+    """Spectra (..., frequencies, windows) of windows of `n_fft` samples, `hop_length` (n_fft // 4) apart, of signals (..., n)."""
+
 def sub(x: Any, y: Any, *, alpha: float = ...) -> Tensor:
     """`x - alpha * y`."""
 
@@ -1134,7 +1162,7 @@ def var_mean(
     """Variance and mean over `dim`, with PyTorch's arguments: `correction` is 1 by default."""
 
 def vdot(x: Any, y: Any) -> Tensor:
-    """The sum of the products of two vectors' elements; as `dot`, since there are no complex numbers."""
+    """The sum of the products of two vectors' elements, of which the first is conjugated."""
 
 def vecdot(x: Any, y: Any, axis: int = ..., *, dim: Any = ...) -> Tensor:
     """The sum of products along `axis`, with the other axes broadcast."""

@@ -37,7 +37,7 @@ from polyhal.hal.ops.linear_algebra.matrix_norms import linalg_norm as norm
 from polyhal.hal.ops.linear_algebra.powers import multi_dot
 from polyhal.hal.ops.linear_algebra.products import last_axis_cross as cross
 from polyhal.hal.ops.linear_algebra.products import outer, tensordot, vecdot
-from polyhal.hal.ops.linear_algebra.spectra import eigh, eigvalsh, lstsq, matrix_rank, svd, svdvals
+from polyhal.hal.ops.linear_algebra.spectra import eig, eigh, eigvals, eigvalsh, lstsq, matrix_rank, svd, svdvals
 from polyhal.linalg.low_rank import pca_lowrank, svd_lowrank
 
 __all__ = [
@@ -48,7 +48,9 @@ __all__ = [
     "cross",
     "det",
     "diagonal",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "householder_product",
     "inv",

@@ -52,7 +52,7 @@ def test_arithmetic_is_numpys_on_every_device(device: ph.Device) -> None:
     ]  # fmt: skip
     for got, expected in pairs:
         assert got.shape == expected.shape
-        assert got.dtype == ph.as_tensor(expected, device).dtype
+        assert got.dtype == ph.as_tensor(expected, device=device).dtype
         np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 

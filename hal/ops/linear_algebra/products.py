@@ -7,6 +7,7 @@ from typing import Any
 
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.layout import normalize_axis
+from polyhal.hal.ops.complex_numbers.functions import conj
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.keywords import takes_both_spellings
 from polyhal.hal.ops.layout.regions import concat, pad
@@ -38,8 +39,8 @@ def dot(x: Any, y: Any) -> Any:
 
 @composite()
 def vdot(x: Any, y: Any) -> Any:
-    """The sum of the products of two vectors' elements; as `dot`, since there are no complex numbers."""
-    return _product_of_vectors("vdot", x, y)
+    """The sum of the products of two vectors' elements, of which the first is conjugated."""
+    return _product_of_vectors("vdot", conj(x), y)
 
 
 @composite()

@@ -12,6 +12,13 @@ class CholeskyExResult(NamedTuple):
     info: Any
 
 
+class EigResult(NamedTuple):
+    """Complex eigenvalues, and eigenvectors as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
 class EighResult(NamedTuple):
     """Eigenvalues in ascending order, and eigenvectors as columns."""
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from polyhal.hal import dtypes
+from polyhal.hal.dispatch import is_complex
 from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.ops.complex_numbers.rules import imag, join, real
 from polyhal.hal.ops.layout.axes import unsqueeze
 from polyhal.hal.ops.layout.views import reshape
+from polyhal.hal.ops.linear_algebra.decompositions.eigen import eigen
 from polyhal.hal.ops.linear_algebra.decompositions.spectrum import (
     singular_factors,
     singular_values,
@@ -16,7 +19,7 @@ from polyhal.hal.ops.linear_algebra.decompositions.spectrum import (
 )
 from polyhal.hal.ops.linear_algebra.inverses import is_vector, pinv
 from polyhal.hal.ops.linear_algebra.matmul import op_matmul
-from polyhal.hal.ops.linear_algebra.results import EighResult, LstsqResult, SVDResult
+from polyhal.hal.ops.linear_algebra.results import EighResult, EigResult, LstsqResult, SVDResult
 from polyhal.hal.ops.pointwise.arithmetic import abs_, square
 from polyhal.hal.ops.pointwise.logic import greater
 from polyhal.hal.ops.pointwise.selection import maximum, where
@@ -24,6 +27,21 @@ from polyhal.hal.ops.reductions.extrema import max_
 from polyhal.hal.ops.reductions.sums import sum_
 
 _DRIVERS = (None, "gels", "gelsy", "gelsd", "gelss")
+
+
+def eig(A: Any) -> EigResult:
+    """Complex eigenvalues, in no particular order, and eigenvectors of matrices (..., n, n), real or complex.
+
+    Vectors are columns of norm 1, unique up to their phases: only what does not depend on these has a gradient, and only if the
+    eigenvalues differ.
+    """
+    w_re, w_im, v_re, v_im = eigen(real(A), imag(A) if is_complex(A) else None)
+    return EigResult(join(w_re, w_im), join(v_re, v_im))
+
+
+def eigvals(A: Any) -> Any:
+    """Complex eigenvalues, in no particular order, of matrices (..., n, n), real or complex."""
+    return eig(A).eigenvalues
 
 
 def eigh(A: Any, UPLO: str = "L") -> EighResult:

@@ -1,0 +1,109 @@
+"""Discrete Fourier transforms, with the names and arguments of `torch.fft` and of the Array API's extension of that name.
+
+They run on the host, by NumPy's pocketfft: `polyhal.explain` shows it. They take float32, float64 and complex numbers of these,
+and have gradients of every order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from polyhal.hal.device import Device
+from polyhal.hal.ops import FUNCTIONS
+from polyhal.hal.ops.fourier import functions
+from polyhal.tensor import Tensor, make_tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _with_dim(function: F) -> F:
+    """Make a function take PyTorch's names `input` and `dim` too, which stands for one axis and for several."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        if "dim" in keywords:
+            keywords["axis" if "axis" in names else "axes"] = keywords.pop("dim")
+        if "input" in keywords:
+            keywords["x"] = keywords.pop("input")
+        return function(*args, **keywords)
+
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return call  # type: ignore[return-value]
+
+
+fft, ifft = _with_dim(functions.fft), _with_dim(functions.ifft)
+fft2, ifft2 = _with_dim(functions.fft2), _with_dim(functions.ifft2)
+fftn, ifftn = _with_dim(functions.fftn), _with_dim(functions.ifftn)
+rfft, irfft = _with_dim(functions.rfft), _with_dim(functions.irfft)
+rfft2, irfft2 = _with_dim(functions.rfft2), _with_dim(functions.irfft2)
+rfftn, irfftn = _with_dim(functions.rfftn), _with_dim(functions.irfftn)
+hfft, ihfft = _with_dim(functions.hfft), _with_dim(functions.ihfft)
+hfft2, ihfft2 = _with_dim(functions.hfft2), _with_dim(functions.ihfft2)
+hfftn, ihfftn = _with_dim(functions.hfftn), _with_dim(functions.ihfftn)
+
+
+def fftfreq(
+    n: int, d: float = 1.0, *, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """The frequencies that `fft` of `n` samples `d` apart has, in cycles per unit: 0, the positive ones, the negative ones."""
+    return _made(np.fft.fftfreq(n, d), dtype, device, requires_grad)
+
+
+def rfftfreq(
+    n: int, d: float = 1.0, *, dtype: object = None, device: Device | str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """The frequencies that `rfft` of `n` samples `d` apart has, in cycles per unit."""
+    return _made(np.fft.rfftfreq(n, d), dtype, device, requires_grad)
+
+
+def _made(values: np.ndarray, dtype: object, device: Device | str | None, requires_grad: bool) -> Tensor:
+    out = make_tensor(values, dtype or "float32", device)
+    return out.requires_grad_() if requires_grad else out
+
+
+@_with_dim
+def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Move frequency 0 to the middle of `axes`, all by default."""
+    return _rolled(x, axes, lambda n: n // 2)
+
+
+@_with_dim
+def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The inverse of `fftshift`."""
+    return _rolled(x, axes, lambda n: -(n // 2))
+
+
+def _rolled(x: Any, axes: int | Sequence[int] | None, shift: Callable[[int], int]) -> Tensor:
+    chosen = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
+    result: Tensor = FUNCTIONS["roll"](x, tuple(shift(x.shape[a]) for a in chosen), tuple(chosen))
+    return result
+
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "hfft2",
+    "hfftn",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "ihfft2",
+    "ihfftn",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]
