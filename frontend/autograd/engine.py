@@ -43,10 +43,10 @@ def backward(
     if inputs is not None:
         _add_to(_sequence(inputs), outs, gradients, retain, create_graph)
         return
-    outs, gradients = seeded_parts(outs, gradients)
-    seeds = [_seed(t, g) for t, g in zip(outs, gradients, strict=True)]
+    ends, weights = seeded_parts(outs, gradients)
+    seeds = [_seed(t, g) for t, g in zip(ends, weights, strict=True)]
     sink = LeafAccumulator(seeds, create_graph=create_graph)
-    _walk(outs, seeds, sink, retain_graph=retain or create_graph, create_graph=create_graph)
+    _walk(ends, seeds, sink, retain_graph=retain or create_graph, create_graph=create_graph)
     sink.finish()
 
 

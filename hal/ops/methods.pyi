@@ -376,6 +376,19 @@ class Methods:
         """True where `x` is positive infinity."""
     def isreal(self) -> Self:
         """True where the imaginary part is 0."""
+    def istft(
+        self,
+        n_fft: int,
+        hop_length: int | None = ...,
+        win_length: int | None = ...,
+        window: Any = ...,
+        center: bool = ...,
+        normalized: bool = ...,
+        onesided: Any = ...,
+        length: int | None = ...,
+        return_complex: bool = ...,
+    ) -> Self:
+        """The signals (..., n) of least squared error whose short-time spectra are `x` (..., frequencies, windows)."""
     def kron(self, other: Any) -> Self:
         """The Kronecker product: the tensor of blocks `x[i] * other`. Missing leading axes have length 1."""
     def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Self, ...]:
@@ -658,6 +671,19 @@ class Methods:
         keepdim: Any = ...,
     ) -> Self:
         """Standard deviation over `axis`, from the sum of squares divided by n - `correction`, which is 0 by default."""
+    def stft(
+        self,
+        n_fft: int,
+        hop_length: int | None = ...,
+        win_length: int | None = ...,
+        window: Any = ...,
+        center: bool = ...,
+        pad_mode: str = ...,
+        normalized: bool = ...,
+        onesided: Any = ...,
+        return_complex: Any = ...,
+    ) -> Self:
+        """Spectra (..., frequencies, windows) of windows of `n_fft` samples, `hop_length` (n_fft // 4) apart, of signals (..., n)."""
     def sub(self, y: Any, *, alpha: float = ...) -> Self:
         """`x - alpha * y`."""
     def subtract(self, y: Any) -> Self:
@@ -744,7 +770,7 @@ class Methods:
     ) -> Self:
         """Variance over `axis`, divided by n - `correction`, which is 0 by default."""
     def vdot(self, y: Any) -> Self:
-        """The sum of the products of two vectors' elements; as `dot`, since there are no complex numbers."""
+        """The sum of the products of two vectors' elements, of which the first is conjugated."""
     def vecdot(self, y: Any, axis: int = ..., *, dim: Any = ...) -> Self:
         """The sum of products along `axis`, with the other axes broadcast."""
     def view_as(self, other: Any) -> Self:

@@ -14,7 +14,7 @@ from polyhal.hal.ops.reductions.extrema import all_, any_
 from polyhal.hal.ops.reductions.nan_sums import count_nonzero
 from polyhal.hal.ops.reductions.norms import vector_norm
 from polyhal.hal.ops.reductions.reduction import reduced_shape
-from polyhal.hal.ops.reductions.spread import std, var
+from polyhal.hal.ops.reductions.spread import deviation, variance
 from polyhal.hal.ops.reductions.sums import prod
 
 
@@ -23,16 +23,17 @@ def _vector_norm(x: Any, **params: Any) -> Any:
     return vector_norm(abs_(x), **params)
 
 
-@complex_rule(var)
-def _var(x: Any, **params: Any) -> Any:
+@complex_rule(variance)
+def _variance(x: Any, **params: Any) -> Any:
     """The mean squared distance from the mean: those of both parts add up."""
-    return var(x.real, **params) + var(x.imag, **params)
+    return variance(x.real, **params) + variance(x.imag, **params)
 
 
-@complex_rule(std)
-def _std(x: Any, *, correction: Any, **params: Any) -> Any:
+@complex_rule(deviation)
+def _deviation(x: Any, *, correction: Any, **params: Any) -> Any:
     """The norm of the deviations of both parts."""
-    return abs_(join(std(x.real, correction=correction, **params), std(x.imag, correction=correction, **params)))
+    parts = (deviation(part, correction=correction, **params) for part in (x.real, x.imag))
+    return abs_(join(*parts))
 
 
 @complex_rule(any_)
