@@ -106,7 +106,7 @@ if TYPE_CHECKING:
         special,
         text,
         utils,
-    )
+    )  # fmt: skip
     from polyhal.default_device import get_default_device, set_default_device
     from polyhal.dtype_queries import (
         asarray,
@@ -199,32 +199,13 @@ newaxis = None
 __version__ = "0.1.0"
 
 _PACKAGES = (
-    "amp",
-    "data",
-    "distributions",
-    "fft",
-    "func",
-    "linalg",
-    "models",
-    "nn",
-    "ops",
-    "optim",
-    "signal",
-    "special",
-    "text",
-    "utils",
-)
+    "amp", "data", "distributions", "fft", "func", "linalg", "models", "nn",
+    "ops", "optim", "signal", "special", "text", "utils",
+)  # fmt: skip
 _DTYPES = {
-    "bool": bool_,
-    "cdouble": complex128,
-    "cfloat": complex64,
-    "double": float64,
-    "float": float32,
-    "half": float16,
-    "int": int32,
-    "long": int64,
-    "short": int16,
-}
+    "bool": bool_, "cdouble": complex128, "cfloat": complex64, "double": float64, "float": float32,
+    "half": float16, "int": int32, "long": int64, "short": int16,
+}  # fmt: skip
 """PyTorch's names of dtypes, which would hide Python's own in this module."""
 
 
