@@ -391,5 +391,5 @@ def make_tensor(data: Any, dtype: object = None, device: Device | str | None = N
     if kind.kind == "complex":
         from polyhal.complex_tensor import uploaded
 
-        return uploaded(array, kind, Device(device))
+        return uploaded(array, kind, dispatch.target_device(device))
     return Tensor(array, dtype=kind, device=device)

@@ -85,6 +85,13 @@ def test_parts_are_views(device: ph.Device) -> None:
     assert ph.view_as_complex(ph.view_as_real(z)).tolist() == z.tolist()
 
 
+def test_sums_by_index_are_numpys(device: ph.Device) -> None:
+    a, b, index = numbers(4), numbers(3, seed=1), np.array([1, 1, 3])
+    z = ph.tensor(a, device=device).index_add(0, ph.tensor(index, device=device), ph.tensor(b, device=device))
+    np.add.at(a, index, b)
+    np.testing.assert_allclose(z.numpy(), a, rtol=1e-6)
+
+
 def test_writes_in_place(device: ph.Device) -> None:
     a = numbers(3, 2)
     z = ph.tensor(a, device=device)
@@ -167,5 +174,7 @@ def test_what_complex_numbers_do_not_have_is_refused() -> None:
         z < z  # noqa: B015
     with pytest.raises(UnsupportedDTypeError, match="float32 or float64, one for both parts"):
         ph.complex(ph.ones(2, dtype=ph.float16, device="numpy"), ph.ones(2, dtype=ph.float16, device="numpy"))
+    with pytest.raises(UnsupportedDTypeError, match="drops their imaginary part; expected a complex dtype or bool"):
+        z.float()
     with pytest.raises(TypeError, match="complex numbers as float32"):
         ph.tensor([1j], dtype=ph.float32, device="numpy")

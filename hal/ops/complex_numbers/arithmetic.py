@@ -7,6 +7,7 @@ from typing import Any
 from polyhal.hal import dtypes
 from polyhal.hal.dispatch import is_complex
 from polyhal.hal.dtypes import as_dtype, component
+from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.ops.complex_numbers.rules import by_parts, complex_rule, imag, join, real
 from polyhal.hal.ops.layout.creation import full
 from polyhal.hal.ops.pointwise.arithmetic import (
@@ -167,12 +168,15 @@ def _isfinite(x: Any) -> Any:
 
 @complex_rule(cast)
 def _cast(x: Any, *, dtype: Any) -> Any:
-    """Real dtypes get the real part, bool whether a number is not 0."""
+    """To bool: whether a number is not 0. Other real dtypes are refused, as in the Array API: the imaginary part would go."""
     dtype = as_dtype(dtype)
     if dtype is dtypes.bool_:
         return _is_nonzero(x)
     if dtype.kind != "complex":
-        return cast(x.real, dtype)
+        problem = f"a cast of complex numbers to {dtype.name} drops their imaginary part"
+        raise UnsupportedDTypeError(
+            message("cast", problem, expected="a complex dtype or bool", fix="cast .real or .abs()")
+        )
     part = component(dtype)
     return join(cast(real(x), part), cast(x.imag, part) if is_complex(x) else 0)
 

@@ -79,12 +79,11 @@ def istft(
     _require("istft", x.shape[-2] == frequencies, f"{x.shape[-2]} frequencies", str(frequencies))
     norm = "ortho" if normalized else None
     spectra, count = transpose(x), x.shape[-1]
-    if half:
-        _require("istft", not return_complex, "return_complex with half a spectrum", "onesided=False")
-        frames = functions.irfft(spectra, n_fft, norm=norm)
-    else:
+    if return_complex:
+        _require("istft", not half, "return_complex with half a spectrum", "onesided=False")
         frames = functions.ifft(spectra, norm=norm)
-        frames = frames if return_complex else frames.real
+    else:
+        frames = functions.irfft(spectra, n_fft, norm=norm)  # which reads the first half of a whole spectrum
     total = _added_up(frames * weights, hop)
     power = _added_up(broadcast_to(weights * weights, (count, n_fft)), hop)
     start = n_fft // 2 if center else 0

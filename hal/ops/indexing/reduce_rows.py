@@ -6,7 +6,7 @@ from typing import Any
 
 from polyhal.hal import dtypes
 from polyhal.hal.dtypes import DType
-from polyhal.hal.errors import message
+from polyhal.hal.errors import UnsupportedDTypeError, message
 from polyhal.hal.ops.indexing.row_updates import maximum_rows, multiply_rows, replace_rows
 from polyhal.hal.ops.indexing.rows import scatter_rows
 from polyhal.hal.ops.layout.creation import full
@@ -30,6 +30,8 @@ def reduce_rows(name: str, x: Any, index: Any, src: Any, reduce: str, include_se
     src = src if src.dtype is x.dtype else src.cast(dtype=x.dtype)
     if reduce == "replace":
         return replace_rows(x, index, src)
+    if x.dtype.is_complex and reduce == "sum" and include_self:
+        return x + scatter_rows(src, index, x.shape[0])
     kind = _computed_in(x.dtype)
     if kind is not x.dtype:
         out = reduce_rows(name, x.cast(dtype=kind), index, src.cast(dtype=kind), reduce, include_self)
@@ -59,6 +61,8 @@ def _combined(x: Any, index: Any, src: Any, reduce: str, count: Any, include_sel
 
 def _computed_in(dtype: DType) -> DType:
     """The dtype that sums by index have kernels for. Wrapping commutes with sums and products."""
+    if dtype.is_complex:
+        raise UnsupportedDTypeError(message("reduce_rows", f"got {dtype.name}", expected="a real dtype, or sums"))
     if dtype.kind == "float" or dtype in (dtypes.int32, dtypes.int64):
         return dtype
     return dtypes.int32 if dtype.itemsize < 4 else dtypes.int64

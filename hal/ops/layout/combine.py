@@ -7,7 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from polyhal.hal import dtypes
+import numpy as np
+
+from polyhal.hal import dispatch
 from polyhal.hal.layout import broadcast_shapes
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.indexing.rows import take
@@ -106,7 +108,7 @@ def combinations(x: Any, r: int = 2, with_replacement: bool = False) -> Any:
     rows = list(choose(range(x.shape[0]), r)) if r else []
     if not rows:
         return reshape(slice_(x, (0,), (0,), (1,)), (0, r) if r else (0,))
-    positions = type(x)([i for row in rows for i in row], dtype=dtypes.int64, device=x.device)
+    positions = dispatch.frontend.convert(np.array([i for row in rows for i in row], np.int64), x.device)
     return reshape(take(x, positions, 0), (len(rows), r))
 
 

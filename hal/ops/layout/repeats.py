@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyhal.hal import dtypes
+from polyhal.hal import dispatch, dtypes
 from polyhal.hal.layout import normalize_axis
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.indexing.rows import take
@@ -29,7 +29,7 @@ def repeat_interleave(x: Any, repeats: Any = None, axis: int | None = None, *, o
     """
     if repeats is None:
         counts = x.tolist()
-        return _taken_often(type(x)(np.arange(len(counts)), dtype=dtypes.int64, device=x.device), counts, 0)
+        return _taken_often(_positions(np.arange(len(counts)), x), counts, 0)
     if axis is None:
         x, axis = ravel(x), 0
     at = normalize_axis(axis, x.ndim)
@@ -50,7 +50,12 @@ def _taken_often(x: Any, counts: list[int], axis: int) -> Any:
         problem = f"counts {counts} for an axis of length {x.shape[axis]}"
         raise ValueError(f"[repeat_interleave] {problem}; expected one of 0 or more for each place")
     places = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
-    return take(x, type(x)(places, dtype=dtypes.int64, device=x.device), axis)
+    return take(x, _positions(places, x), axis)
+
+
+def _positions(numbers: Any, x: Any) -> Any:
+    """Numbers of elements as a tensor beside `x`."""
+    return dispatch.frontend.convert(np.asarray(numbers, np.int64), x.device)
 
 
 @composite()

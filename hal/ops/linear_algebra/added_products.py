@@ -18,7 +18,7 @@ def _sum(name: str, x: Any, product: Any, beta: Number, alpha: Number) -> Any:
 
     As in PyTorch, the numbers are converted to the product's dtype before they multiply.
     """
-    if not product.dtype.is_floating_point:
+    if product.dtype.kind not in ("float", "complex"):
         kind = int if product.dtype.is_integral else bool
         beta, alpha = kind(beta), kind(alpha)
     scaled = product if alpha == 1 else product * alpha

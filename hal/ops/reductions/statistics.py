@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from polyhal.hal.ops.complex_numbers.functions import adjoint
 from polyhal.hal.ops.composite import composite
-from polyhal.hal.ops.layout.axes import transpose
 from polyhal.hal.ops.layout.slicing import slice_
 from polyhal.hal.ops.layout.views import reshape
 from polyhal.hal.ops.linear_algebra.matmul import matmul
@@ -38,7 +38,7 @@ def cov(x: Any, *, correction: float = 1, fweights: Any = None, aweights: Any = 
             divisor = total - correction * sum_(weights * aweights.cast(dtype=rows.dtype)) / total
         divisor = maximum(divisor, 0)
     centred = rows - average
-    products = matmul(centred if weights is None else centred * weights, transpose(centred))
+    products = matmul(centred if weights is None else centred * weights, adjoint(centred))
     out = products / divisor if hasattr(divisor, "spec") else products * (1 / divisor if divisor else math.inf)
     return reshape(out, ()) if rows.shape[0] == 1 else out
 

@@ -33,8 +33,8 @@ def sum_dtype(d: DType) -> DType:
 
 
 def in_float(x: Any) -> Any:
-    """`x`, in the default float dtype unless it is floating point."""
-    return x if x.dtype.kind == "float" else x.cast(dtype=dtypes.DEFAULT_FLOAT)
+    """`x`, in the default float dtype unless it is floating point or complex."""
+    return x if x.dtype.kind in ("float", "complex") else x.cast(dtype=dtypes.DEFAULT_FLOAT)
 
 
 sum_ = reduction(
