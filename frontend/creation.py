@@ -147,7 +147,8 @@ def arange(
 ) -> Tensor:
     """Make numbers from `start` up to, not including, `stop`: `arange(stop)`, `arange(start, stop, step)`.
 
-    PyTorch's keyword `end` means `stop`. int64 if all are integers, else float32. Raises ValueError for a step of 0.
+    PyTorch's keyword `end` means `stop`. int64 if all are integers, else float32. An integer dtype rounds `start` and `step`
+    towards zero, int64 `stop` too. Raises ValueError for a step of 0.
     """
     stop = end if stop is None else stop
     if stop is None:
@@ -192,11 +193,13 @@ def logspace(
 ) -> Tensor:
     """Make `num` numbers from `base ** start` to `base ** stop`, evenly spaced on a logarithmic scale.
 
-    PyTorch's keywords `end` and `steps` mean `stop` and `num`. Integer dtypes round towards zero.
+    PyTorch's keywords `end` and `steps` mean `stop` and `num`. An integer dtype rounds bounds, base and results towards zero.
     """
     first, last, count = _range("logspace", start, stop, num, end, steps)
+    if dtype is not None and as_dtype(dtype).is_integral:
+        base = int(base)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        values = np.power(float(base), _spaced(first, last, count, None))
+        values = np.power(float(base), _spaced(first, last, count, dtype))
     return _computed(values, dtype, device, requires_grad)
 
 

@@ -42,6 +42,7 @@ _SAME = [
     "xlog1py",
     "xlogy",
     "zeta",
+    "airy_ai",
     "bessel_j0",
     "bessel_j1",
     "bessel_y0",

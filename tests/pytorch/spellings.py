@@ -154,10 +154,16 @@ def _in_place(name: str) -> Callable[..., Any]:
 _IN_PLACE = ("cauchy", "exponential", "geometric", "log_normal", "uniform")
 """Draws that PyTorch has as methods alone, which overwrite."""
 
+
+def _zeroed(x: Any) -> Any:
+    return x.clone().zero_()
+
+
 WRAPPED: dict[str, Callable[..., Any]] = {
     "einsum": lambda operands, equation: polyhal.einsum(equation, *operands),
     **{name: _in_place(name) for name in _IN_PLACE},
     "normal.in_place": _in_place("normal"),
+    "zero_": _zeroed,  # the database gives it a leaf
     "linalg.lstsq.grad_oriented": lambda a, b, driver: linalg.lstsq(a, b, driver=driver)[:2],
     "linalg.pinv.singular": lambda a, b: linalg.pinv(a @ b.mT),
     "pca_lowrank": lambda a, b, **keywords: linalg.pca_lowrank(a @ b.mT, **keywords),
@@ -167,6 +173,8 @@ WRAPPED: dict[str, Callable[..., Any]] = {
 
 _ABSENT: dict[str, str] = {
     r"_.*|.*_copy|unsafe_.*|torch\.ops\..*|hash_tensor|split_with_sizes_copy": "internal to PyTorch",
+    r"native_.*|max_pool2d_with_indices_backward|grid_sampler_[23]d|slice": "internal to PyTorch",
+    r"fill": "undocumented in PyTorch; use `full_like`",
     r"jiterator_.*": "compiles CUDA; `polyhal.kernel` compiles OpenCL and WGSL",
     r"sparse\..*|to_sparse|.*_sparse.*|smm|hspmm|sspaddmm|saddmm|spmm|dsmm|hsmm": "there are no sparse tensors",
     r"masked\..*": "a prototype of PyTorch; use `where`",

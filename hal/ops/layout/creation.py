@@ -9,7 +9,7 @@ import numpy as np
 
 from polyhal.hal import dtypes
 from polyhal.hal.dispatch import scalar_dtype
-from polyhal.hal.dtypes import as_dtype
+from polyhal.hal.dtypes import DType, as_dtype
 from polyhal.hal.layout import Spec, View, contiguous_strides
 from polyhal.hal.ops.declare import (
     HostConstant,
@@ -87,22 +87,29 @@ broadcast_scalar = declare(
 
 def _infer_arange(specs: Specs, params: dict[str, Any]) -> list[Output]:
     start, stop, step, dtype = (params[name] for name in ("start", "stop", "step", "dtype"))
-    if step == 0:
-        raise ValueError("step 0; expected a number other than 0")
     integral = all(isinstance(v, int) for v in (start, stop, step))
     default = dtypes.DEFAULT_INT if integral else dtypes.DEFAULT_FLOAT
     params["dtype"] = default if dtype is None else as_dtype(dtype)
-    return [(params["dtype"], (_range_length(start, stop, step),))]
+    return [(params["dtype"], (_range(start, stop, step, params["dtype"])[2],))]
 
 
-def _range_length(start: float, stop: float, step: float) -> int:
-    return max(0, math.ceil((stop - start) / step))
+def _range(start: Any, stop: Any, step: Any, dtype: DType | None) -> tuple[Any, Any, int]:
+    """First number, step and count. As in PyTorch, an integer dtype truncates both numbers, int64 before it counts."""
+    numbers = start, stop, step
+    if dtype is dtypes.int64:
+        start, stop, step = (int(v) for v in numbers)
+    if step == 0:
+        raise ValueError(f"step {numbers[2]}; expected a number other than 0")
+    count = max(0, math.ceil((stop - start) / step))
+    return (int(start), int(step), count) if dtype is not None and dtype.is_integral else (start, step, count)
 
 
 def _arange(*, start: Any, stop: Any, step: Any = 1, dtype: Any = None) -> Any:
     """Evenly spaced numbers from `start` up to, not including, `stop`."""
-    out = start + step * np.arange(_range_length(start, stop, step))
-    return out if dtype is None else out.astype(as_dtype(dtype).numpy)
+    kind = None if dtype is None else as_dtype(dtype)
+    first, difference, count = _range(start, stop, step, kind)
+    out = first + difference * np.arange(count)
+    return out if kind is None else out.astype(kind.numpy)
 
 
 arange = declare(

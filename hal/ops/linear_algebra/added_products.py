@@ -60,4 +60,4 @@ def baddbmm(x: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number
 def addbmm(x: Any, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """`beta * x + alpha * (batch1 @ batch2).sum(0)`. With `beta` 0, `x` is ignored."""
     require_axes("addbmm", (batch1, 3), (batch2, 3))
-    return _sum("addbmm", x, sum_(bmm(batch1, batch2), 0), beta, alpha)
+    return _sum("addbmm", x, sum_(bmm(batch1, batch2), 0, dtype=batch1.dtype), beta, alpha)

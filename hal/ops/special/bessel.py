@@ -1,4 +1,4 @@
-"""Bessel functions of orders 0 and 1, modified ones and their scaled forms, with PyTorch's names."""
+"""Bessel functions of orders 0 and 1, modified ones and their scaled forms, and the Airy function, with PyTorch's names."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from polyhal.hal.ops.pointwise.elementwise_samples import spread
 from polyhal.hal.ops.pointwise.logic import equal
 from polyhal.hal.ops.pointwise.selection import where
 from polyhal.hal.ops.special import bessel_integrals as integrals
+from polyhal.hal.ops.special.airy import airy_ai
 
 _REASON = "it is rarely called, and its integrals and series are summed in float64"
 
@@ -102,3 +103,4 @@ def _declare_order(n: int) -> None:
 
 _declare_order(0)
 _declare_order(1)
+_bessel("airy_ai", airy_ai, "Airy function Ai.")

@@ -12,7 +12,8 @@ from polyhal.hal.ops.declare import Autocast, Sample, Tolerance
 from polyhal.hal.ops.pointwise.elementwise import elementwise
 from polyhal.hal.ops.pointwise.elementwise_samples import pairs, spread
 from polyhal.hal.ops.pointwise.exponential import log, log1p
-from polyhal.hal.ops.pointwise.logic import equal, less, less_equal, logical_and
+from polyhal.hal.ops.pointwise.logic import equal, less, less_equal, logical_and, logical_or
+from polyhal.hal.ops.pointwise.rounding import isinf
 from polyhal.hal.ops.pointwise.selection import clip, where
 from polyhal.hal.ops.pointwise.trigonometry import cos, sin
 
@@ -91,6 +92,17 @@ def _sinc_gradient(g: Any, x: Any) -> Any:
     return g * where(flat, 0.0, (z * cos(z) - sin(z)) / (z * size))
 
 
+def _np_spherical_bessel_j0(x: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isinf(x), 0.0, np.sinc(np.asarray(x, np.float64) / math.pi))
+
+
+def _spherical_bessel_j0(x: Any) -> Any:
+    special = logical_or(equal(x, 0.0), isinf(x))
+    usual = where(special, 1.0, x)
+    return where(special, where(equal(x, 0.0), 1.0, 0.0), sin(usual) / usual)
+
+
 sinc = elementwise(
     "sinc",
     np.sinc,
@@ -106,10 +118,10 @@ sinc = elementwise(
 )
 spherical_bessel_j0 = elementwise(
     "spherical_bessel_j0",
-    lambda x: np.sinc(np.asarray(x, np.float64) / math.pi),
-    "Spherical Bessel function of order 0: `sin(x) / x`, 1 at 0.",
+    _np_spherical_bessel_j0,
+    "Spherical Bessel function of order 0: `sin(x) / x`, 1 at 0, 0 at infinity.",
     promotion="float",
-    decompose=lambda x: where(equal(x, 0.0), 1.0, sin(x) / x),
+    decompose=_spherical_bessel_j0,
     samples=spread(-4.0, 4.0),
     tolerance=Tolerance(12.0, floor=1.0),
     public=False,
