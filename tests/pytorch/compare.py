@@ -22,19 +22,19 @@ def to_torch(value: Any) -> Any:
     )
 
 
-def difference(ours: Any, theirs: Any, *, tolerance: float = 1.0, dtypes: bool = True) -> str:
-    """What differs between two results, or nothing. `tolerance` multiplies PyTorch's defaults."""
+def difference(ours: Any, theirs: Any, *, tolerance: float = 1.0, dtypes: bool = True, units: int = 0) -> str:
+    """What differs between two results, or nothing. `tolerance` multiplies PyTorch's defaults; integers may be `units` off."""
     mine, expected = [to_torch(v) for v in leaves(ours)], list(leaves(theirs))
     if len(mine) != len(expected):
         return f"{len(mine)} results, expected {len(expected)}"
     for number, (a, b) in enumerate(zip(mine, expected, strict=True)):
-        problem = _difference(a, b, tolerance, dtypes)
+        problem = _difference(a, b, tolerance, dtypes, units)
         if problem:
             return f"result {number}: {problem}" if len(mine) > 1 else problem
     return ""
 
 
-def _difference(a: Any, b: Any, tolerance: float, dtypes: bool) -> str:
+def _difference(a: Any, b: Any, tolerance: float, dtypes: bool, units: int) -> str:
     if not isinstance(b, torch.Tensor):
         return "" if a == b or (a != a and b != b) else f"{a!r}, expected {b!r}"
     if not isinstance(a, torch.Tensor):
@@ -45,6 +45,8 @@ def _difference(a: Any, b: Any, tolerance: float, dtypes: bool) -> str:
         a = a.to(torch.int64)  # sums of unsigned integers are unsigned, as in the Array API
     if dtypes and a.dtype is not b.dtype:
         return f"dtype {a.dtype}, expected {b.dtype}"
+    if units and not a.is_floating_point():
+        return "" if not a.numel() or (a.long() - b.long()).abs().max() <= units else f"more than {units} off"
     relative, absolute = torch.testing._comparison.default_tolerances(a, b)  # type: ignore[attr-defined]
     try:
         torch.testing.assert_close(
@@ -75,7 +77,7 @@ def is_no_farther(ours: Any, theirs: Any, truth: Any) -> bool:
 
 def _is_no_farther(a: Any, b: Any, truth: Any) -> bool:
     if not isinstance(truth, torch.Tensor) or not (truth.is_floating_point() or truth.is_complex()):
-        return not _difference(a, b, 1.0, True)
+        return not _difference(a, b, 1.0, True, 0)
     if a.shape != b.shape or a.dtype is not b.dtype:
         return False
     finite = torch.isfinite(truth) & torch.isfinite(b)

@@ -117,7 +117,8 @@ _RANDOM = frozenset(
 
 def _is_twice(entry: Any, kind: str) -> bool:
     """Whether second gradients are compared; those of halves are lost in rounding."""
-    return bool(entry.supports_gradgrad and kind in ("float32", "float64"))
+    wrong = full_name(entry).startswith("nn.functional.linear_cross_entropy.chunked")  # PyTorch's gradgradcheck fails
+    return bool(entry.supports_gradgrad and kind in ("float32", "float64") and not wrong)
 
 
 def _drops(entry: Any, sample: Any) -> bool:
@@ -169,7 +170,8 @@ def _replay_sample(
             theirs, ours = (
                 [(tuple(t.shape), str(t.dtype).rstrip("_")[-4:]) for t in leaves(r)] for r in (theirs, ours)
             )
-        problem = difference(without_positions(entry.name, ours, sample), without_positions(entry.name, theirs, sample))
+        pair = (without_positions(entry.name, results, sample) for results in (ours, theirs))
+        problem = difference(*pair, units=int("interpolate" in entry.name))  # PyTorch has weights in fixed point
         if not problem and differentiable and not drops:
             inputs = [sample.input, sample.args, sample.kwargs]
             problem = gradient_difference(ours, theirs, arguments, inputs, second=_is_twice(entry, kind))

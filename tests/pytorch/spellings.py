@@ -91,6 +91,7 @@ def _floats_only(name: str) -> Spelling:
 
 
 _FLOATS_ONLY = [
+    "local_response_norm",
     *(f"{name}{axes}d" for name in ("avg_pool", "conv", "conv_transpose") for axes in (1, 2, 3)),
 ]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from polyhal import functions as ops
 from polyhal.autograd import no_grad
 from polyhal.hal.dtypes import finfo
-from polyhal.hal.errors import ShapeError, message
+from polyhal.hal.errors import ShapeError, UnsupportedDTypeError, message
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.tensor import Tensor
 
@@ -181,6 +181,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     """
     if input.ndim < 3:
         raise ShapeError(message("local_response_norm", f"got shape {input.shape}", expected="(N, C, ...)"))
+    if not input.dtype.is_floating_point:
+        raise UnsupportedDTypeError(message("local_response_norm", f"got {input.dtype}", expected="floats"))
     channels = input.shape[1]
     around = ((0, 0), (size // 2, (size - 1) // 2), *((0, 0),) * (input.ndim - 2))
     squares = ops.pad(ops.square(input), around)

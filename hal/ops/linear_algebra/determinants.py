@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from polyhal.hal import dtypes
 from polyhal.hal.errors import ShapeError, message
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.layout.diagonal import identity_like
@@ -38,7 +39,9 @@ def logdet(x: Any) -> Any:
 
 @composite()
 def matrix_exp(x: Any) -> Any:
-    """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005)."""
+    """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005); of halves, in float32."""
+    if x.dtype in (dtypes.float16, dtypes.bfloat16):
+        return matrix_exponential(x.cast(dtype=dtypes.float32)).cast(dtype=x.dtype)
     return matrix_exponential(x)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from polyhal.hal import dtypes
 from polyhal.hal.ops.complex_numbers.functions import adjoint
 from polyhal.hal.ops.composite import composite
 from polyhal.hal.ops.layout.slicing import slice_
@@ -25,6 +26,8 @@ def cov(x: Any, *, correction: float = 1, fweights: Any = None, aweights: Any = 
     if x.ndim > 2:
         raise ValueError(f"[cov] x has shape {x.shape}; expected at most two axes")
     rows = in_float(reshape(x, (1, -1)) if x.ndim < 2 else x)
+    if aweights is not None and aweights.dtype.kind == "float":
+        rows = rows.cast(dtype=dtypes.promote(rows.dtype, aweights.dtype))
     weights = _weights(rows, fweights, aweights)
     if weights is None:
         total: Any = rows.shape[1]
