@@ -64,7 +64,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     rows = math.prod(lead)
     first = ops.matmul(ops.reshape(input1, (rows, in1)), ops.reshape(weight.permute(1, 0, 2), (in1, out * in2)))
     joined = ops.reshape(first, (rows, out, in2)) * ops.reshape(input2, (rows, 1, in2))
-    result = ops.reshape(ops.sum(joined, -1), (*lead, out))
+    result = ops.reshape(ops.sum(joined, -1, dtype=joined.dtype), (*lead, out))
     return result if bias is None else result + bias
 
 
