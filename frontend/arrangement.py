@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from polyhal.hal.layout import Ref, broadcast_strides, contiguous_strides
+from polyhal.hal.layout import Ref
 from polyhal.hal.ops import FUNCTIONS
 from polyhal.hal.ops.complex_numbers.functions import conj
 from polyhal.hal.ops.layout.repeats import sliding_windows
@@ -13,8 +13,8 @@ from polyhal.hal.ops.layout.repeats import sliding_windows
 if TYPE_CHECKING:
     from polyhal.tensor import Tensor
 
-_broadcast_to, _permute, _reshape, _sum_to, _tile, _where = (
-    FUNCTIONS[n] for n in ("broadcast_to", "permute", "reshape", "sum_to", "tile", "where")
+_broadcast_to, _permute, _reshape, _tile, _where = (
+    FUNCTIONS[n] for n in ("broadcast_to", "permute", "reshape", "tile", "where")
 )
 
 
@@ -105,13 +105,6 @@ class Rearrangements:
             raise ValueError(f"[expand] shape {self.ref.shape} does not stretch to {lengths}")
         current = (*lengths[:missing], *self.ref.shape)
         result: Tensor = _broadcast_to(self, tuple(n if m == -1 else m for m, n in zip(lengths, current, strict=True)))
-        return result
-
-    def sum_to_size(self, *size: Any) -> Tensor:
-        """Return the sum over the axes along which a tensor of shape `size` would be broadcast to this one's shape."""
-        shape = tuple(_sequence(size))
-        broadcast_strides(shape, contiguous_strides(shape), self.ref.shape)  # raises where it does not stretch
-        result: Tensor = _sum_to(self, shape)
         return result
 
     def repeat(self, *counts: Any, repeats: Any = None) -> Tensor:

@@ -193,11 +193,10 @@ def logspace(
 ) -> Tensor:
     """Make `num` numbers from `base ** start` to `base ** stop`, evenly spaced on a logarithmic scale.
 
-    PyTorch's keywords `end` and `steps` mean `stop` and `num`. An integer dtype rounds bounds, base and results towards zero.
+    PyTorch's keywords `end` and `steps` mean `stop` and `num`. An integer dtype rounds bounds and results
+    towards zero.
     """
     first, last, count = _range("logspace", start, stop, num, end, steps)
-    if dtype is not None and as_dtype(dtype).is_integral:
-        base = int(base)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         values = np.power(float(base), _spaced(first, last, count, dtype))
     return _computed(values, dtype, device, requires_grad)

@@ -669,7 +669,7 @@ def matmul(x: Any, y: Any, *, out_dtype: Any = ...) -> Tensor:
     """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
 
 def matrix_exp(x: Any) -> Tensor:
-    """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005)."""
+    """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005); of halves, in float32."""
 
 def matrix_power(x: Any, n: int) -> Tensor:
     """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then."""

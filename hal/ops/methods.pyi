@@ -454,7 +454,7 @@ class Methods:
     def matmul(self, y: Any, *, out_dtype: Any = ...) -> Self:
         """Matrix product as NumPy's: 1-D inputs are vectors, further axes broadcast: (..., M, K) @ (..., K, N)."""
     def matrix_exp(self) -> Self:
-        """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005)."""
+        """The exponential of square matrices (..., n, n), by scaling and squaring (Higham 2005); of halves, in float32."""
     def matrix_power(self, n: int) -> Self:
         """Powers of square matrices (..., m, m); negative ones of the inverse. Raises LinAlgError for singular matrices then."""
     def max(self, axis: Any = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Self:

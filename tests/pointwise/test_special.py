@@ -53,6 +53,21 @@ def test_oscillating_bessel_functions_are_right_to_the_amplitude(name: str) -> N
     close(OPS[f"bessel_{name}"].reference(points), getattr(scipy_special, name)(points), 1e-13, 1e-13)
 
 
+def test_the_airy_function_is_right_to_its_amplitude() -> None:
+    points = np.concatenate([np.linspace(-100, 30, 1999), [0.0, -9.0, 2.0]])
+    expected = scipy_special.airy(points)[0]
+    close(OPS["airy_ai"].reference(points[points >= 0]), expected[points >= 0], 1e-12, 1e-300)
+    close(OPS["airy_ai"].reference(points), expected, 1e-12, 1e-12)
+    assert np.array_equal(OPS["airy_ai"].reference(np.array([np.inf, -np.inf])), [0.0, 0.0])
+
+
+def test_the_spherical_bessel_function_vanishes_at_infinity(device: polyhal.Device) -> None:
+    x = polyhal.tensor([0.0, math.inf, -math.inf, math.nan, 2.0], device=device)
+    assert np.allclose(
+        polyhal.special.spherical_bessel_j0(x).numpy(), [1, 0, 0, math.nan, math.sin(2) / 2], equal_nan=True
+    )
+
+
 @pytest.mark.parametrize(("name", "scipy_name"), [("igamma", "gammainc"), ("igammac", "gammaincc")])
 def test_incomplete_gamma_functions(name: str, scipy_name: str) -> None:
     a, x = np.meshgrid(np.linspace(0.05, 60, 40), np.linspace(0.05, 80, 40))

@@ -90,7 +90,7 @@ def replay(entry: Any, dtype: torch.dtype, device: Device, *, limit: int | None 
     step = 1 if limit is None else max(1, len(drawn) // limit)
     for case in drawn[::step]:
         try:
-            problem = _Replay(entry, case, dtype, device).difference()
+            problem = Replay(entry, case, dtype, device).difference()
             yield outcome("differs" if problem else "agrees", problem, case.text)
         except NoCounterpartError as error:
             yield outcome("senseless", str(error), case.text)
@@ -124,7 +124,7 @@ def _shapes(name: str) -> list[tuple[int, ...]]:
     return [(3, 4), (4, 2)] if name == "Muon" else [(3, 4), (5,)]
 
 
-class _Replay:
+class Replay:
     """The same steps here and in PyTorch, from the same parameters and gradients."""
 
     def __init__(self, entry: Any, case: Case, dtype: torch.dtype, device: Device) -> None:

@@ -86,3 +86,29 @@ def test_the_default_device_of_a_block_holds_for_all_that_makes_tensors() -> Non
         model = ph.nn.Sequential(ph.nn.Conv1d(2, 2, 1), ph.nn.BatchNorm1d(2), ph.nn.LSTM(2, 2))
         assert all(x.device is target for x in (*model.parameters(), *model.buffers()))
     assert ph.zeros((2,)).device is ph.Device()
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+@pytest.mark.parametrize("bounds", [(0.0, 8.000001, 4.0), (2.9, 7.1, 2.0), (-0.9, 2.1, 2.0), (3.1,)])
+def test_a_range_of_integers_between_fractions_is_pytorchs(dtype: str, bounds: tuple[float, ...]) -> None:
+    expected = torch.arange(*bounds, dtype=getattr(torch, dtype))
+    assert ph.arange(*bounds, dtype=dtype, device="numpy").tolist() == expected.tolist()
+
+
+def test_a_range_of_int64_needs_a_step_of_at_least_one() -> None:
+    with pytest.raises(ValueError, match=r"step 0\.5"):
+        ph.arange(0, 2, 0.5, dtype="int64", device="numpy")
+
+
+@pytest.mark.parametrize("bounds", [(0, 1.2, 4, 10.0), (4.3, -3, 4, 3.0), (2, 1.2, 4, 5.5)])
+def test_integers_on_a_logarithmic_scale_are_pytorchs(bounds: tuple[float, float, int, float]) -> None:
+    expected = torch.logspace(*bounds, dtype=torch.int64)
+    assert ph.logspace(*bounds, dtype="int64", device="numpy").tolist() == expected.tolist()
+
+
+def test_sum_to_size_undoes_broadcasting(device: ph.Device) -> None:
+    x = ph.ones((2, 3, 4), device=device)
+    assert x.sum_to_size(3, 1).tolist() == [[8.0]] * 3
+    assert x.sum_to_size((1,)).tolist() == [24.0]
+    with pytest.raises(ValueError, match="does not broadcast"):
+        x.sum_to_size(2, 3)
