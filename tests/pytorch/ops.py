@@ -207,7 +207,8 @@ def _is_rounding(
     second = _is_twice(entry, str(results[0].dtype).removeprefix("torch."))
     got = polyhal_gradients(ours, arguments, theirs, second=second)
     expected = torch_gradients(theirs, [sample.input, sample.args, sample.kwargs], second=second)
-    return not isinstance(got, str) and is_no_farther(got, expected, torch_gradients(truth, inputs, second=second))
+    exact = torch_gradients(truth, inputs, second=second)
+    return not isinstance(got, str) and is_no_farther(got[: len(expected)], expected, exact[: len(expected)])
 
 
 def replay_database(
