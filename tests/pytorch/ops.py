@@ -13,6 +13,7 @@ import torch
 
 import polyhal
 from polyhal import Device, Tensor
+from polyhal.hal.errors import UnsupportedDTypeError
 from polyhal.nn import functional
 from tests.pytorch.compare import difference, in_double, is_no_farther
 from tests.pytorch.convert import NoCounterpartError, leaves, to_polyhal
@@ -179,6 +180,8 @@ def _replay_sample(
             problem = ""
     except AbsentError as absent:
         return outcome("senseless", str(absent))
+    except UnsupportedDTypeError as error:
+        return outcome("senseless" if "on this device" in str(error) else "raises", f"UnsupportedDTypeError: {error}")
     except Exception as error:
         return outcome("raises", f"{type(error).__name__}: {error}")
     return outcome("differs", problem) if problem else outcome("agrees")

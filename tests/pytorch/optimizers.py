@@ -28,7 +28,8 @@ _TOLERANCES = {
     "LBFGS": 64.0,  # differences of gradients that are nearly equal
     "Muon": 2 * 2.0**-8 / 1e-5,  # directions are computed in bfloat16: two units in the last place of one
 }
-"""In PyTorch's tolerances for the dtype; 8 for the others."""
+"""Of parameters, in PyTorch's tolerances for the dtype; 8 for the others."""
+_STATE_TOLERANCES = {**_TOLERANCES, "LBFGS": 512.0}  # reciprocals of products of such differences
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,7 @@ class Replay:
         problem = difference(self._ours, self._theirs, tolerance=tolerance)
         if problem:
             return f"parameters: {problem}"
+        tolerance = _STATE_TOLERANCES.get(self._entry.name, 8.0)
         return _state_difference(ours.state_dict(), theirs.state_dict(), tolerance)
 
 
