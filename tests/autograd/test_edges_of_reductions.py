@@ -88,3 +88,15 @@ def test_dtype_casts_the_input_first_and_the_result(device: ph.Device) -> None:
     half = ph.softmax(x, 0, dtype=ph.float16)
     assert half.dtype is ph.float16
     assert ph.cumsum(x, 0, dtype="int64").tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("values", [[2.0, 3.0, 4.0], [0.0, 3.0, 4.0], [0.0, 0.0, 4.0], [0.0, 0.0, 0.0]])
+def test_second_derivatives_of_products_with_zeros(values: list[float], device: ph.Device) -> None:
+    x, t = ph.tensor(values, device=device, requires_grad=True), torch.tensor(values, requires_grad=True)
+    weights = [1.0, 2.0, 5.0]
+    (ours,) = ph.grad([ph.prod(x)], [x], create_graph=True)
+    (theirs,) = torch.autograd.grad(t.prod(), t, create_graph=True)
+    assert ours.tolist() == theirs.tolist()
+    (ours,) = ph.grad([(ours * ph.tensor(weights, device=device)).sum()], [x])
+    (theirs,) = torch.autograd.grad((theirs * torch.tensor(weights)).sum(), t)
+    assert ours.tolist() == theirs.tolist()

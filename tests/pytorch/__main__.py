@@ -111,7 +111,10 @@ def _parse(words: list[str]) -> argparse.Namespace:
     commands.add_parser("page")
     if not words or words[0] not in (*commands.choices, "-h", "--help"):
         words = ["ops", *words]
-    return parser.parse_args(words)
+    arguments = parser.parse_args(words)
+    if getattr(arguments, "record", False) and arguments.only:
+        parser.error("--record writes the figures of whole databases; leave --only out")
+    return arguments
 
 
 if __name__ == "__main__":

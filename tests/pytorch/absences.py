@@ -63,7 +63,6 @@ ABSENT: dict[str, str] = {
     r"set_printoptions": "the form is fixed; print `x.numpy()` with NumPy's options",
     r"Tensor\.(apply_|map_|map2_)": "a Python function for each element; use operations on tensors, or `polyhal.kernel`",
     r"utils\.data\.get_worker_info": "streams are cut for the workers by the loader",
-    r"special\.airy_ai": "not written yet",
 }
 """Names of common use that are left out, by pattern, and what to do instead."""
 

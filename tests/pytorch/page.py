@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from tests.pytorch.names import NAMESPACES, Name, Status, all_names
+from tests.pytorch.results import load, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "coming-from-pytorch.md"
 TRAPS = Path(__file__).with_name("coming_from_pytorch.md")
@@ -20,7 +21,8 @@ _COLUMNS = (Status.THERE, Status.DIFFERS, Status.SPELLED, Status.ABSENT, Status.
 def page() -> str:
     """The text of the page."""
     names = list(all_names())
-    return "\n".join([TRAPS.read_text(encoding="utf-8").rstrip(), "", *_overview(names), *_sections(names)]) + "\n"
+    written = TRAPS.read_text(encoding="utf-8").rstrip()
+    return "\n".join([written, *_agreement(), "", *_overview(names), *_sections(names)]) + "\n"
 
 
 def version(release: str) -> str:
@@ -50,6 +52,19 @@ found at the same place, with `polyhal` for `torch`. Tests compare its arguments
             f"[{_title(namespace)}](#{_title(namespace).strip('`').replace('.', '').lower()})", namespace, common
         )
     yield _counts("all", "", common)
+
+
+def _agreement() -> Iterator[str]:
+    """The figures of the last replays of PyTorch's databases."""
+    rows = load()
+    if rows:
+        yield ""
+        yield "## Agreement of results and gradients"
+        yield ""
+        yield "PyTorch's own sample calls, replayed by `python -m tests.pytorch`: results, gradients, second gradients and"
+        yield "dtypes agree within PyTorch's tolerances, or are nearer to the results in float64 than PyTorch's."
+        yield ""
+        yield table(rows)
 
 
 def _counts(title: str, namespace: str, names: Sequence[Name]) -> str:

@@ -53,11 +53,16 @@ sum_ = reduction(
 
 
 def _prod_gradient(g: Any, x: Any, x_spec: Spec, *, axis: Axis, keepdims: bool) -> Any:
-    """Exact with zeros: a single zero receives the product of the others."""
+    """Each element's share is the product of the others, exact with zeros, and so is its derivative.
+
+    Where that derivative is not zero at most two elements are zero, and their sum stands for their factors.
+    """
     zero = equal(x, 0)
-    product, zeros = prod(where(zero, 1, x), axis, True), sum_(zero, axis, True)
-    others = where(equal(zeros, 0), product / where(zero, 1, x), where(zero, where(equal(zeros, 1), product, 0), 0))
-    return unreduced(g, x_spec, axis, keepdims) * others
+    usual = where(zero, 1, x)
+    product, zeros, rest = prod(usual, axis, True), sum_(zero, axis, True), sum_(where(zero, x, 0), axis, True)
+    of_zero = where(equal(zeros, 1), 1, where(equal(zeros, 2), rest - x, 0))
+    of_others = where(equal(zeros, 0), 1, where(equal(zeros, 1), rest, 0))
+    return unreduced(g, x_spec, axis, keepdims) * where(zero, product * of_zero, product / usual * of_others)
 
 
 prod = reduction(
