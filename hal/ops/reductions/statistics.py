@@ -26,7 +26,7 @@ def cov(x: Any, *, correction: float = 1, fweights: Any = None, aweights: Any = 
     if x.ndim > 2:
         raise ValueError(f"[cov] x has shape {x.shape}; expected at most two axes")
     rows = in_float(reshape(x, (1, -1)) if x.ndim < 2 else x)
-    if aweights is not None and aweights.dtype.kind == "float":
+    if aweights is not None and aweights.dtype.kind == rows.dtype.kind == "float":
         rows = rows.cast(dtype=dtypes.promote(rows.dtype, aweights.dtype))
     weights = _weights(rows, fweights, aweights)
     if weights is None:
